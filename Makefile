@@ -1,0 +1,37 @@
+# `make tune` and `make test` are the two commands of README.md; both make .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TRIALS ?= 60
+MINUTES ?= 6
+
+.PHONY: tune test lint slow clean
+
+tune: $(VENV)/ready
+	@$(BIN)/autotuner tune --trials $(TRIALS) --minutes $(MINUTES) --out best.json
+
+test: lint
+	@$(BIN)/pytest
+
+lint: $(VENV)/ready
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+slow: $(VENV)/ready
+	@$(BIN)/pytest -m slow
+
+# A machine without pip's venv support, or with too old a Python, is told so in one line.
+$(VENV)/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "autotuner: $(PYTHON) is missing or older than 3.11; set PYTHON=, as in: make PYTHON=python3.12 tune" >&2; exit 2; }
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); \
+	  echo "autotuner: $(PYTHON) cannot make a virtual environment; install it (apt-get install python3-venv)" >&2; exit 2; }
+	@echo "installing into $(VENV) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) studies.db studies.db-wal studies.db-shm best.json

@@ -1,0 +1,109 @@
+"""The op sdpa in tensors: inputs by distribution, float64 reference, low-precision emulation, SDPA baselines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from autotuner.problem import Problem
+
+Distribution = Literal["randn", "large", "huge", "one_hot", "tiny_v", "big_v", "zero_q", "uniform01", "const_v"]
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "math": SDPBackend.MATH}
+"""SDPA backends of torch on the CPU, by the name they have in reports."""
+
+
+def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Each query matches one random key: k = sign(randn), q_i = 4 k_pi(i); with 64 dims the matching logit is 32."""
+    k = torch.where(k >= 0, 1.0, -1.0)
+    chosen = torch.randint(k.shape[-2], (q.shape[0], q.shape[1], q.shape[2], 1), generator=generator)
+    return 4 * torch.gather(k, 2, chosen.expand(-1, -1, -1, k.shape[-1])), k
+
+
+def inputs(problem: Problem, distribution: Distribution, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Q, K, V of the problem, drawn independently in float32 and rounded to its dtype. Same seed, same tensors."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(rows: int) -> Tensor:
+        return torch.randn(problem.batch, problem.heads, rows, problem.head_dim, generator=generator)
+
+    q, k, v = draw(problem.seq_q), draw(problem.seq_k), draw(problem.seq_k)
+    if distribution == "large":
+        q, k, v = 5 * q, 3 * k, 3 * v
+    elif distribution == "huge":
+        q, k = 16 * q, 16 * k
+    elif distribution == "one_hot":
+        q, k = _one_hot(q, k, generator)
+    elif distribution == "tiny_v":
+        v = 1e-6 * v
+    elif distribution == "big_v":
+        v = 1000 * v
+    elif distribution == "zero_q":
+        q = torch.zeros_like(q)
+    elif distribution == "uniform01":
+        q, k, v = (torch.rand(x.shape, generator=generator) for x in (q, k, v))
+    elif distribution == "const_v":
+        v = torch.full_like(v, 0.75)
+    dtype = DTYPES[problem.dtype]
+    return q.to(dtype), k.to(dtype), v.to(dtype)
+
+
+def hidden(problem: Problem) -> Tensor | None:
+    """(seq_q, seq_k) mask of the scores that no row may see; None for a full problem."""
+    if not problem.causal:
+        return None
+    return torch.ones(problem.seq_q, problem.seq_k, dtype=torch.bool).triu(1)
+
+
+def _softmax(problem: Problem, scores: Tensor) -> Tensor:
+    """Probabilities of the visible scores."""
+    mask = hidden(problem)
+    return torch.softmax(scores if mask is None else scores.masked_fill(mask, -math.inf), -1)
+
+
+def reference(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """r: attention of the exact low-precision inputs, computed in float64; (batch, heads, seq_q, head_dim)."""
+    scores = q.double() @ k.double().transpose(-1, -2) * problem.scale
+    return _softmax(problem, scores) @ v.double()
+
+
+def _plain_product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b in float32, term after term: the textbook order of summation, the same on every machine and library."""
+    total = torch.zeros(*a.shape[:-1], b.shape[-1])
+    for index in range(a.shape[-1]):
+        total.addcmul_(a[..., index : index + 1], b[..., index : index + 1, :])
+    return total
+
+
+def emulation(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """P: what the textbook algorithm gives in the problem's dtype, with sums in float32; returned in float64.
+
+    k * scale, the scores, the probabilities and the output are each rounded to the dtype. In a 16-bit dtype those
+    roundings dominate and the sums may be exact; in float32 the sums are what rounds. After FlashAttention's tests,
+    which compare with an implementation in the low precision (Dao et al., 2022).
+    """
+    dtype = DTYPES[problem.dtype]
+    scaled_k = (k.float() * problem.scale).to(dtype)
+    if dtype == torch.float32:
+        probabilities = _softmax(problem, _plain_product(q, scaled_k.transpose(-1, -2)))
+        return _plain_product(probabilities, v).double()
+    scores = (q.double() @ scaled_k.double().transpose(-1, -2)).to(dtype)
+    probabilities = _softmax(problem, scores.double()).to(dtype)
+    return (probabilities.double() @ v.double()).to(dtype).double()
+
+
+def sdpa(problem: Problem, backend: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """torch's SDPA for this problem, pinned to one backend. Calling it raises RuntimeError where the backend cannot."""
+    pinned = BACKENDS[backend]
+
+    def forward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        with sdpa_kernel([pinned]):
+            return scaled_dot_product_attention(q, k, v, is_causal=problem.causal)
+
+    return forward

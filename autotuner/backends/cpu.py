@@ -1,0 +1,307 @@
+"""The CPU backend: C++ variants, gated in guarded memory and timed against torch's CPU SDPA."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from autotuner.attention import BACKENDS, inputs, sdpa
+from autotuner.backends.guarded import ALIGNMENT, Slab, tensor_in
+from autotuner.backends.settings import CpuSettings
+from autotuner.build import build
+from autotuner.errors import OracleError
+from autotuner.extension import Extension
+from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.checks import Gate
+from autotuner.gate.tolerance import Truth, judge, truth
+from autotuner.measure.blocks import Blocks, run_blocks
+from autotuner.outcome import (
+    Artifact,
+    BackendTiming,
+    Calibration,
+    Fault,
+    GateReport,
+    Measurement,
+    ReferenceCheck,
+    Say,
+    Timing,
+    Verdict,
+)
+from autotuner.problem import Problem
+from autotuner.terms import Terms
+from autotuner.variant import Variant
+
+WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
+"""Words the workspace holds before a launch: a NaN, a large number, zero."""
+
+SAMPLE_S = 0.006
+"""A sample is at least this long, to dwarf the clock's resolution and a call's overhead from Python."""
+
+SETTLE_S = 0.015
+"""Pause before a sample of several threads: threads of the other arm spin for a few milliseconds before they sleep."""
+
+
+class CpuBench:
+    """Runs an extension on guarded memory, for the gate."""
+
+    def __init__(self, extension: Extension, compiled_for: Problem) -> None:
+        self._extension, self._compiled_for = extension, compiled_for
+        self._slabs: list[Slab] = []
+        self._fill = WORKSPACE_FILLS[0]
+        self._cpus = sorted(os.sched_getaffinity(0))
+
+    def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
+        slab = Slab(tensor.numel() * tensor.element_size(), shift)
+        self._slabs.append(slab)
+        placed = tensor_in(slab, tensor)
+        placed.copy_(tensor)
+        return placed
+
+    def launch(self, problem: Problem, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> int:
+        for tensor in (q, k, v, o):
+            if not tensor.is_contiguous():
+                raise ValueError("tensors must be contiguous")
+        wanted = self._extension.workspace_bytes(problem)
+        size = max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT)
+        workspace = Slab(size)
+        self._slabs.append(workspace)
+        workspace.bytes.view(torch.int32).fill_(self._fill)
+        addresses = (q.data_ptr(), k.data_ptr(), v.data_ptr())
+        return self._extension.run(problem, addresses, o.data_ptr(), workspace.bytes.data_ptr(), wanted)
+
+    def disturb(self, turn: int) -> None:
+        self._fill = WORKSPACE_FILLS[turn % len(WORKSPACE_FILLS)]
+        if hasattr(os, "sched_setaffinity"):  # every third turn all threads share one CPU
+            os.sched_setaffinity(0, self._cpus[:1] if turn % 3 == 2 else self._cpus)
+        problem, tensors = self._predecessor
+        if turn % 2:  # the same library on other, larger inputs leaves its own scratch full
+            q, k, v = (self.place(tensor) for tensor in tensors)
+            self.launch(problem, q, k, v, self.place(tensors[0]))
+        else:
+            sdpa(problem, "math")(*tensors)
+
+    @cached_property
+    def _predecessor(self) -> tuple[Problem, tuple[Tensor, Tensor, Tensor]]:
+        problem = self._compiled_for.model_copy(update={"batch": 1, "heads": 3, "seq_q": 70, "seq_k": 91})
+        return problem, inputs(problem, "large", seed=0)
+
+    def damage(self) -> str | None:
+        found = [text for slab in self._slabs if (text := slab.damaged())]
+        self._slabs.clear()
+        return found[0] if found else None
+
+
+class InputSets:
+    """Copies of one problem's tensors at different addresses. `cold`: together more than the last-level cache holds,
+    so that a set has left the cache when its turn comes again; `warm`: one set."""
+
+    def __init__(self, problem: Problem, expected: Truth, cache: str, cache_bytes: int) -> None:
+        count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if cache == "cold" else 1
+        self.inputs = [tuple(x.clone() for x in expected[:3]) for _ in range(count)]
+        self.outputs = [torch.empty_like(expected.q) for _ in range(count)]
+        self._next = 0
+
+    def turn(self) -> int:
+        """Index of the set to use now."""
+        now, self._next = self._next, (self._next + 1) % len(self.inputs)
+        return now
+
+
+class Arm:
+    """One side of the race: forwards of one implementation over the input sets. Calling it takes a sample."""
+
+    def __init__(self, forward: Callable[[int], object], sets: InputSets, threads: int) -> None:
+        self._forward, self._sets, self._threads = forward, sets, threads
+        self.last = 0
+        self._run()
+        started = time.perf_counter()
+        self._run()
+        self.calls = max(1, math.ceil(SAMPLE_S / (time.perf_counter() - started)))
+
+    def _run(self) -> None:
+        self.last = self._sets.turn()
+        self._forward(self.last)
+
+    def __call__(self) -> float:
+        """Seconds of one forward: a pause, one untimed forward to wake the arm's threads, then `calls` timed ones."""
+        if self._threads > 1:
+            time.sleep(SETTLE_S)
+        self._run()
+        started = time.perf_counter_ns()
+        for _ in range(self.calls):
+            self._run()
+        return (time.perf_counter_ns() - started) / 1e9 / self.calls
+
+
+class VariantArm(Arm):
+    """The arm of a built variant, with a workspace of its own."""
+
+    def __init__(self, extension: Extension, problem: Problem, sets: InputSets, threads: int) -> None:
+        wanted = extension.workspace_bytes(problem)
+        self._workspace = torch.empty(wanted + ALIGNMENT, dtype=torch.uint8)
+        workspace = -(-self._workspace.data_ptr() // ALIGNMENT) * ALIGNMENT
+        addresses = [(q.data_ptr(), k.data_ptr(), v.data_ptr()) for q, k, v in sets.inputs]
+        outputs = [o.data_ptr() for o in sets.outputs]
+
+        def forward(index: int) -> None:
+            extension.run(problem, addresses[index], outputs[index], workspace, wanted)
+
+        super().__init__(forward, sets, threads)
+
+    def recheck(self, expected: Truth, fresh: Truth) -> Fault | None:
+        """G7, on the very buffers that were timed: the last output is right, the inputs are what they were, and new
+        inputs in place, with the output poisoned, give the new right output."""
+        inputs, output = self._sets.inputs[self.last], self._sets.outputs[self.last]
+        for before, after in zip(expected[:3], inputs, strict=True):
+            if not torch.equal(before.view(torch.uint8), after.view(torch.uint8)):
+                return Fault(
+                    verdict=Verdict.CORRUPTING, code="G7.inputs", detail="inputs changed while they were timed"
+                )
+        fault = _output_fault(output, expected, "an output of the timed run")
+        if fault is not None:
+            return fault
+        for tensor, new in zip(inputs, fresh[:3], strict=True):
+            tensor.copy_(new)
+        output.fill_(float("nan"))
+        self._forward(self.last)
+        return _output_fault(output, fresh, "with new inputs in the timed buffers, the output")
+
+
+def _output_fault(output: Tensor, expected: Truth, what: str) -> Fault | None:
+    errors = judge(output, expected)
+    if errors.failed_rule is None:
+        return None
+    detail = f"{what} breaks {errors.failed_rule}: {errors.worst_ratio:.3g} times the tolerance"
+    return Fault(verdict=Verdict.INCORRECT, code="G7.output", detail=detail)
+
+
+class CpuBackend:
+    """Backend for the machine's own CPU. Every method runs in a process that may die with the variant."""
+
+    def __init__(self, settings: CpuSettings) -> None:
+        self._settings = settings
+
+    def _prepare(self, threads: int) -> None:
+        """Pins this process to as many CPUs as the terms allow and gives torch as many threads."""
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+        torch.set_num_threads(threads)
+
+    # calibrate --------------------------------------------------------------------------------------------------
+
+    def calibrate(self, terms: Terms, say: Say) -> Calibration:
+        self._prepare(terms.threads)
+        checks = self._references(terms, say)
+        timings: list[BackendTiming] = []
+        pinned: list[str] = []
+        for problem in terms.problems:
+            say(f"timing SDPA on {problem}")
+            here = [
+                BackendTiming(backend=b, problem=problem, median_us=self._time_sdpa(terms, problem, b))
+                for b in BACKENDS
+            ]
+            timings += here
+            pinned.append(min(here, key=lambda timing: timing.median_us).backend)
+        return Calibration(baselines=tuple(pinned), timings=tuple(timings), references=checks)
+
+    def _references(self, terms: Terms, say: Say) -> tuple[ReferenceCheck, ...]:
+        """Every SDPA backend against the float64 reference. Raises OracleError when one breaks the tolerance."""
+        checks: list[ReferenceCheck] = []
+        for case in Matrix(terms.compiled_for).quick():
+            say(f"reference case {case.name}")
+            expected = truth(case, terms.seeds[0])
+            for backend in BACKENDS:
+                errors = judge(sdpa(case.problem, backend)(*expected[:3]), expected)
+                checks.append(ReferenceCheck(backend=backend, case=case.name, errors=errors))
+                if errors.failed_rule is not None:
+                    raise OracleError(
+                        f"torch {torch.__version__} SDPA backend {backend} breaks {errors.failed_rule} on {case.name}: "
+                        f"{errors.worst_ratio:.2f} times the tolerance; the case or this installation is broken"
+                    )
+        return tuple(checks)
+
+    def _time_sdpa(self, terms: Terms, problem: Problem, backend: str) -> float:
+        sets = self._input_sets(terms, problem)
+        arm = self._sdpa_arm(problem, backend, sets, terms.threads)
+        return 1e6 * median([arm() for _ in range(5)])
+
+    # build and check --------------------------------------------------------------------------------------------
+
+    def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
+        return build(self._settings.kernel, variant, terms.compiled_for, self._settings.toolchain)
+
+    def check(self, artifact: Artifact, terms: Terms, say: Say, soaked: GateReport | None = None) -> GateReport:
+        self._prepare(terms.threads)
+        extension = Extension(artifact)
+        effects = self._settings.kernel.effects(artifact.variant, terms.compiled_for)
+        gate = Gate(artifact, effects, CpuBench(extension, terms.compiled_for), terms, say)
+        return gate.run(extension.identity) if soaked is None else gate.soak(soaked)
+
+    # measure ----------------------------------------------------------------------------------------------------
+
+    def measure(
+        self, artifact: Artifact, terms: Terms, say: Say, best: float | None = None, rival: Artifact | None = None
+    ) -> Measurement | Fault:
+        self._prepare(terms.threads)
+        extension = Extension(artifact)
+        timings: list[Timing] = []
+        censored = False
+        for index, problem in enumerate(terms.problems):
+            say(f"measuring {problem}")
+            sets = self._input_sets(terms, problem)
+            variant = VariantArm(extension, problem, sets, terms.threads)
+            if rival is None:
+                name = terms.baselines[index]
+                baseline: Arm = self._sdpa_arm(problem, name, sets, terms.threads)
+            else:
+                name, baseline = rival.name, VariantArm(_second_copy(rival), problem, sets, terms.threads)
+            blocks = run_blocks(variant, baseline, terms.seeds[0], terms.min_blocks, terms.max_blocks, best)
+            fault = variant.recheck(self._truth(terms, problem, 0), self._truth(terms, problem, 1))
+            if fault is not None:
+                return fault
+            timings.append(_timing(problem, name, blocks, (variant.calls, baseline.calls)))
+            censored = censored or blocks.censored
+        objective = sum(timing.log_ratio.median for timing in timings) / len(timings)
+        return Measurement(timings=tuple(timings), objective=objective, cache=terms.cache, censored=censored)
+
+    def _truth(self, terms: Terms, problem: Problem, seed_index: int) -> Truth:
+        return truth(Case(name="measured", problem=problem), terms.seeds[seed_index])
+
+    def _input_sets(self, terms: Terms, problem: Problem) -> InputSets:
+        return InputSets(problem, self._truth(terms, problem, 0), terms.cache, self._settings.cache_bytes)
+
+    def _sdpa_arm(self, problem: Problem, backend: str, sets: InputSets, threads: int) -> Arm:
+        pinned = sdpa(problem, backend)
+        return Arm(lambda index: pinned(*sets.inputs[index]), sets, threads)
+
+
+def _second_copy(artifact: Artifact) -> Extension:
+    """The same library loaded a second time: under another path, since the loader shares one path's image."""
+    folder = Path(tempfile.mkdtemp(prefix="autotuner-copy-"))
+    copy = folder / Path(artifact.path).name
+    shutil.copy(artifact.path, copy)
+    try:
+        return Extension(artifact.model_copy(update={"path": str(copy)}))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _timing(problem: Problem, baseline: str, blocks: Blocks, calls: tuple[int, int]) -> Timing:
+    return Timing(
+        problem=problem,
+        baseline=baseline,
+        variant_us=tuple(1e6 * seconds for seconds in blocks.variant),
+        baseline_us=tuple(1e6 * seconds for seconds in blocks.baseline),
+        log_ratio=blocks.log_ratio,
+        calls=calls,
+    )

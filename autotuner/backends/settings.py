@@ -1,0 +1,27 @@
+"""What a backend needs to know, apart from the backend itself: the driver passes it on without importing torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autotuner.build import Toolchain
+from autotuner.kernel import Kernel
+from autotuner.model import Model
+
+if TYPE_CHECKING:
+    from autotuner.backends.cpu import CpuBackend
+
+
+class CpuSettings(Model):
+    """Settings of the CPU backend."""
+
+    toolchain: Toolchain
+    kernel: Kernel
+    cache_bytes: int
+
+
+def make_cpu_backend(settings: CpuSettings) -> CpuBackend:
+    """The CPU backend, made in the process that will use it."""
+    from autotuner.backends.cpu import CpuBackend
+
+    return CpuBackend(settings)

@@ -1,0 +1,304 @@
+"""The command line. Only this module speaks to people: the others return values or raise."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import closing
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from autotuner import __version__, config
+from autotuner.errors import AutotunerError, InputError
+
+app = typer.Typer(
+    name="autotuner",
+    help="Finds the fastest correct variant of a kernel for one device and one set of shapes, and proves it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+space_app = typer.Typer(help="Search spaces.", no_args_is_help=True)
+app.add_typer(space_app, name="space")
+out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 180)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+SpaceName = Annotated[str, typer.Argument(help="a space file, or the name of one that is shipped")]
+StudyName = Annotated[str | None, typer.Argument(help="a study, by name or unique prefix; the latest when left out")]
+StoreOption = Annotated[str | None, typer.Option("--store", help=f"path or URL of the study store [${config.STORE}]")]
+ThreadsOption = Annotated[int | None, typer.Option(min=1, help="threads both sides may use, instead of the file's")]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
+
+
+def run() -> None:
+    """Runs a command; errors become one line, exit code 2 for what the user can mend, 3 for what is ours."""
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        app()
+    except InputError as error:
+        _fail(str(error), 2)
+    except AutotunerError as error:
+        _fail(str(error), 3)
+    except KeyboardInterrupt:
+        _fail("stopped; nothing is lost: the same command goes on where this one was", 130)
+    except BrokenPipeError:  # the reader of our output, `head` for one, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def _stop(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _fail(message: str, code: int) -> None:
+    err.print(f"autotuner: {' '.join(message.split())}", style="red" if err.is_terminal else None, markup=False)
+    sys.exit(code)
+
+
+def _print_json(document: Any) -> None:
+    typer.echo(json.dumps(document, indent=1, sort_keys=False))
+
+
+def _dump(model: Any) -> Any:
+    """A model as JSON-ready data, with infinite and missing numbers as null."""
+    return json.loads(model.model_dump_json(), parse_constant=lambda _: None)
+
+
+# Spaces -----------------------------------------------------------------------------------------------------------
+
+
+@app.callback()
+def version(
+    show: Annotated[bool, typer.Option("--version", help="print the version and exit", is_eager=True)] = False,
+) -> None:
+    """Common options."""
+    if show:
+        typer.echo(f"autotuner {__version__}")
+        raise typer.Exit
+
+
+@space_app.command("list")
+def space_list(as_json: JsonOption = False) -> None:
+    """The spaces that are shipped."""
+    from autotuner.space import SpaceFile
+
+    files = [SpaceFile.load(path) for path in sorted(config.spaces_dir().glob("*.toml"))]
+    if as_json:
+        _print_json([{"name": file.name, "backend": file.backend, "title": file.title} for file in files])
+        return
+    for file in files:
+        out.print(f"{file.name:18} {file.backend:5} {file.title}", markup=False)
+
+
+@space_app.command("show")
+def space_show(space: SpaceName, threads: ThreadsOption = None, as_json: JsonOption = False) -> None:
+    """Parameters of a space, its raw and valid points on this machine, and what each constraint removes."""
+    from autotuner import session, views
+    from autotuner.fingerprint import cpu_facts
+    from autotuner.space import Space
+
+    file = session.load_space(space, threads)
+    points = Space.enumerate(file, cpu_facts(session.threads_allowed(file)))
+    if as_json:
+        _print_json(views.space_document(points))
+    else:
+        out.print(views.space_view(points))
+
+
+# The sweep --------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def tune(
+    space: Annotated[
+        str | None, typer.Argument(help="a space file or name; this machine's default if left out")
+    ] = None,
+    trials: Annotated[int, typer.Option(min=1, help="stop when the study has judged so many variants")] = 60,
+    minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after so many minutes")] = float("inf"),
+    sampler: Annotated[str, typer.Option(help="evolution, random, tpe or nsga2")] = "evolution",
+    seed: Annotated[int, typer.Option(help="seed of the sampler")] = 0,
+    threads: ThreadsOption = None,
+    store: StoreOption = None,
+    output: Annotated[Path, typer.Option("--out", help="where to write the best configuration")] = Path("best.json"),
+) -> None:
+    """Runs a sweep, or goes on with one; ends with a leaderboard and writes the best configuration."""
+    from autotuner import progress, session
+    from autotuner.sampler import SAMPLERS
+    from autotuner.search import Budget, Driver
+    from autotuner.store import Store
+
+    if sampler not in SAMPLERS:
+        raise InputError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
+    _check_writable(output)
+    file = session.load_space(space or session.DEFAULT_SPACE, threads)
+    here = session.Session(file)
+    with closing(Store.open(store or config.store_url())) as opened, closing(here.executor()) as executor:
+        with progress.Progress(out, here.space, here.device, here.terms, trials) as shown:
+            driver = Driver(
+                opened, here.space, here.device, here.terms, executor, sampler=sampler, seed=seed, listen=shown.hear
+            )
+            driver.run(Budget(trials=trials, seconds=60 * minutes))
+        _conclude(opened, driver.name, output)
+
+
+def _check_writable(path: Path) -> None:
+    """Refuses, before any work, a file that could not be written after it."""
+    folder = path.resolve().parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InputError(f"{path}: its folder {folder} does not exist or cannot be written; choose another --out")
+
+
+def _conclude(store: Any, study: str, output: Path) -> None:
+    """The leaderboard, and the best configuration in its file."""
+    from autotuner import views
+    from autotuner.export import FORMATS, write_atomically
+    from autotuner.store import queries
+
+    out.print(views.leaderboard_view(queries.leaderboard(store, study, 10)))
+    best = queries.best(store, study)
+    if best is None:
+        out.print(f"No variant of {study} was measured to the end; see `autotuner status`.", markup=False)
+        return
+    write_atomically(output, FORMATS["json"].render(best, queries.study(store, study)))
+    out.print(f"Best configuration written to {output}; study {study}.", markup=False)
+
+
+@app.command("aa")
+def a_against_a(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Races the best variant of a study against a second load of itself: an honest stopwatch names no winner."""
+    from autotuner.session import race_with_itself
+
+    with closing(_open(store)) as opened:
+        race = race_with_itself(opened, study)
+    if as_json:
+        _print_json(_dump(race))
+        return
+    low, mid, high = (100 * (value - 1) for value in (race.ratio.low, race.ratio.median, race.ratio.high))
+    out.print(str(race.variant), markup=False)
+    winner = f"winner: {race.winner}" if race.winner else "no winner"
+    out.print(f"A/A: {mid:+.2f} % [{low:+.2f} %, {high:+.2f} %] over {race.blocks} blocks; {winner}", markup=False)
+
+
+# Questions --------------------------------------------------------------------------------------------------------
+
+
+def _open(store: str | None) -> Any:
+    from autotuner.store import Store
+
+    return Store.open(store or config.store_url(), create=False)
+
+
+@app.command()
+def status(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """How far each study is, and what was rejected for what."""
+    from autotuner import views
+    from autotuner.store import queries
+
+    with closing(_open(store)) as opened:
+        if study is None:
+            found = queries.studies(opened)
+        else:
+            found = (queries.summary(opened, queries.resolve_study(opened, study)),)
+    if as_json:
+        _print_json([_dump(summary) for summary in found])
+    elif not found:
+        out.print("No study yet: run `autotuner tune`.", markup=False)
+    for summary in () if as_json else found:
+        out.print(views.status_view(summary))
+
+
+@app.command()
+def leaderboard(
+    study: StudyName = None,
+    limit: Annotated[int, typer.Option(min=1, help="how many lines")] = 10,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The fastest variants that passed the gate."""
+    from autotuner import views
+    from autotuner.store import queries
+
+    with closing(_open(store)) as opened:
+        entries = queries.leaderboard(opened, queries.resolve_study(opened, study), limit)
+    if as_json:
+        _print_json([_dump(entry) for entry in entries])
+    else:
+        out.print(views.leaderboard_view(entries))
+
+
+@app.command()
+def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """The fastest variant that was measured to the end."""
+    from autotuner.explain import explain
+    from autotuner.store import queries
+
+    with closing(_open(store)) as opened:
+        name = queries.resolve_study(opened, study)
+        found = queries.best(opened, name)
+    if found is None:
+        raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
+    if as_json:
+        _print_json(_dump(found))
+        return
+    out.print(f"{name}, trial {found.entry.number}", markup=False)
+    for line in explain(found.outcome):
+        out.print(line, markup=False)
+
+
+@app.command()
+def show(
+    number: Annotated[int, typer.Argument(metavar="TRIAL", help="a trial's number")],
+    study: StudyName = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """One trial: what it achieved, or why it was rejected, in words."""
+    from autotuner.explain import explain
+    from autotuner.store import queries
+
+    with closing(_open(store)) as opened:
+        record = queries.trial(opened, queries.resolve_study(opened, study), number)
+    if as_json:
+        _print_json(_dump(record))
+        return
+    out.print(f"{record.study}, trial {record.number}, {record.recorded_at:%Y-%m-%d %H:%M:%S} UTC", markup=False)
+    if record.revoked_at is not None:
+        out.print(f"REVOKED: {record.revoked_reason}", markup=False)
+    for line in explain(record.outcome):
+        out.print(line, markup=False)
+
+
+@app.command()
+def export(
+    study: StudyName = None,
+    kind: Annotated[str, typer.Option("--format", help="json")] = "json",
+    output: Annotated[
+        Path | None, typer.Option("--out", help="a file, - for standard output; the format's own name")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Writes the best configuration of a study, with its proof."""
+    from autotuner.export import FORMATS, write_atomically
+    from autotuner.store import queries
+
+    if kind not in FORMATS:
+        raise InputError(f"no format {kind!r}; there are {', '.join(FORMATS)}")
+    with closing(_open(store)) as opened:
+        name = queries.resolve_study(opened, study)
+        found = queries.best(opened, name)
+        if found is None:
+            raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
+        text = FORMATS[kind].render(found, queries.study(opened, name))
+    target = output or Path(FORMATS[kind].filename)
+    if as_json or str(target) == "-":
+        typer.echo(text)
+        return
+    write_atomically(target, text)
+    out.print(f"{name}, trial {found.entry.number}: written to {target}", markup=False)

@@ -1,0 +1,50 @@
+"""The errors of this package: ours and the user's, never a variant's (a variant's fault is a `Verdict`).
+
+AutotunerError
+├── InputError            the user can mend it: the message says what is wrong and the remedy
+│   ├── SpaceError        a space file: names the file, the key and what was expected
+│   ├── KernelError       a kernel family's kernel.toml
+│   ├── ToolchainError    no compiler, or one that cannot do the job
+│   ├── StoreError        the study store: unreadable, another driver owns it, no such study or trial
+│   └── DiskFullError     nothing more can be written
+├── OracleError           calibration found a reference that breaks its own tolerance; the sweep does not start
+└── InfrastructureError   our machinery failed while judging a variant (worker lost); the trial runs again
+"""
+
+from __future__ import annotations
+
+
+class AutotunerError(Exception):
+    """Root of every error this package raises on purpose."""
+
+
+class InputError(AutotunerError):
+    """Something the user can mend. The message is one line and says how."""
+
+
+class SpaceError(InputError):
+    """A space file is unreadable, incomplete or contradicts itself."""
+
+
+class KernelError(InputError):
+    """A kernel family's folder or its kernel.toml is unusable."""
+
+
+class ToolchainError(InputError):
+    """The compiler is missing or cannot build even a trivial program."""
+
+
+class StoreError(InputError):
+    """The study store cannot be used as asked."""
+
+
+class DiskFullError(InputError):
+    """A file could not be written for want of space."""
+
+
+class OracleError(AutotunerError):
+    """A PyTorch backend breaks the tolerance on a calibration case: the case or the environment is broken."""
+
+
+class InfrastructureError(AutotunerError):
+    """The machinery around a variant failed; says nothing about the variant."""

@@ -1,0 +1,136 @@
+"""evaluate(job) -> Outcome: build, check, measure in a row. Runs in a process that may die with the variant."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from pydantic import Field
+
+from autotuner.backends import Backend
+from autotuner.model import Model
+from autotuner.outcome import Artifact, Calibration, Fault, GateReport, Measurement, Outcome, Say, Verdict
+from autotuner.terms import Terms
+from autotuner.variant import Variant
+
+T = TypeVar("T")
+
+
+class Job(Model):
+    """Judge one variant."""
+
+    variant: Variant
+    terms: Terms
+    best: float | None = Field(default=None, description="the objective to beat")
+    known_programs: dict[str, str] = Field(
+        default_factory=dict, description="program hash to artifact digest of what was measured already"
+    )
+
+
+class CalibrationJob(Model):
+    """Measure the references and pin the baselines."""
+
+    terms: Terms
+
+
+class RivalryJob(Model):
+    """Race a variant against a rival, or against a second load of itself: the A/A test."""
+
+    variant: Variant
+    rival: Variant
+    terms: Terms
+
+
+AnyJob = Job | CalibrationJob | RivalryJob
+Result = Outcome | Calibration | Measurement | Fault
+
+
+def perform(job: AnyJob, backend: Backend, say: Say) -> Result:
+    """Does the job. `say` hears of every step before it starts, so that a death can be placed."""
+    if isinstance(job, CalibrationJob):
+        say("calibrate")
+        return backend.calibrate(job.terms, say)
+    if isinstance(job, RivalryJob):
+        return race(job, backend, say)
+    return evaluate(job, backend, say)
+
+
+def race(job: RivalryJob, backend: Backend, say: Say) -> Measurement | Fault:
+    """Interleaved blocks of the variant against the rival."""
+    say("build")
+    variant, rival = backend.build(job.variant, job.terms), backend.build(job.rival, job.terms)
+    if isinstance(variant, Fault):
+        return variant
+    if isinstance(rival, Fault):
+        return rival
+    say("measure")
+    return backend.measure(variant, job.terms, say, rival=rival)
+
+
+def evaluate(job: Job, backend: Backend, say: Say) -> Outcome:
+    """The straight line for one variant. Only a pass of the gate leads to a measurement."""
+    return _Line(job, backend, say).run()
+
+
+class _Line:
+    """One variant on its way; keeps what is known so far, for the outcome."""
+
+    def __init__(self, job: Job, backend: Backend, say: Say) -> None:
+        self._job, self._backend, self._say = job, backend, say
+        self._seconds: dict[str, float] = {}
+        self._artifact: Artifact | None = None
+        self._report: GateReport | None = None
+
+    def run(self) -> Outcome:
+        job = self._job
+        built = self._timed("build", lambda: self._backend.build(job.variant, job.terms))
+        if isinstance(built, Fault):
+            return self._end(built.verdict, fault=built)
+        self._artifact = built
+        if built.program_hash in job.known_programs:
+            return self._end(Verdict.DEDUPLICATED, original=job.known_programs[built.program_hash])
+        self._report = self._timed("check", lambda: self._backend.check(built, job.terms, self._say))
+        if not self._report.passed:
+            return self._rejected(self._report)
+        measured = self._timed("measure", lambda: self._backend.measure(built, job.terms, self._say, best=job.best))
+        if isinstance(measured, Fault):
+            return self._end(measured.verdict, fault=measured)
+        if job.best is None or measured.objective < job.best:
+            passed = self._report
+            self._report = self._timed("soak", lambda: self._backend.check(built, job.terms, self._say, soaked=passed))
+            if not self._report.passed:
+                return self._rejected(self._report)
+        return self._end(Verdict.RACED_OUT if measured.censored else Verdict.MEASURED, measurement=measured)
+
+    def _timed(self, stage: str, step: Callable[[], T]) -> T:
+        self._say(stage)
+        started = time.monotonic()
+        try:
+            return step()
+        finally:
+            self._seconds[stage] = time.monotonic() - started
+
+    def _rejected(self, report: GateReport) -> Outcome:
+        fault = report.fault
+        if fault is None:  # nothing failed, yet a level did not run: absence is no pass
+            fault = Fault(verdict=Verdict.INFRA_ERROR, code="gate.incomplete", detail="a level of the gate did not run")
+        return self._end(fault.verdict, fault=fault)
+
+    def _end(
+        self,
+        verdict: Verdict,
+        fault: Fault | None = None,
+        measurement: Measurement | None = None,
+        original: str | None = None,
+    ) -> Outcome:
+        return Outcome(
+            variant=self._job.variant,
+            verdict=verdict,
+            artifact=self._artifact,
+            gate=self._report,
+            measurement=measurement,
+            fault=fault,
+            original=original,
+            seconds=self._seconds,
+        )

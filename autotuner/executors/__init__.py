@@ -1,0 +1,24 @@
+"""Where jobs run: the seam between the driver and the processes, or later the machines, that do the work."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from autotuner.evaluate import AnyJob, Result
+
+
+class Executor(Protocol):
+    """Runs jobs so that no variant can harm the driver: submit, wait, close."""
+
+    def submit(self, job: AnyJob) -> int:
+        """Queues the job; its number is the handle by which `wait` reports it."""
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        """The next finished job, or None after `timeout` seconds.
+
+        Raises InputError and OracleError as the job raised them, and InfrastructureError when its process was lost for
+        reasons that are not a variant's.
+        """
+
+    def close(self) -> None:
+        """Ends every process, finished or not."""

@@ -1,0 +1,361 @@
+"""The checks G0 to G6, cheapest first; the first failure stops. Every check has a stable code (docs/gate.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from autotuner.build import ABI_VERSION
+from autotuner.extension import Identity, status_text
+from autotuner.gate.cases import Case, Matrix, tiles_of
+from autotuner.gate.tolerance import Truth, judge, truth
+from autotuner.kernel import Effect
+from autotuner.objectfile import disassemble
+from autotuner.outcome import Artifact, CaseErrors, CaseResult, CheckResult, Fault, GateReport, Say, Verdict
+from autotuner.problem import Problem
+from autotuner.terms import Terms
+
+REPEATS = 8
+SUMS_FLOOR = 2.0**-20
+"""How far two float32 sums of the same terms may differ by their order, relative to the sum."""
+
+SOAK_LAUNCHES = 250
+
+
+class Bench(Protocol):
+    """Where the gate runs an artifact: every tensor lies in guarded memory of its own."""
+
+    def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
+        """A guarded copy whose address is `shift` bytes past a multiple of 64."""
+
+    def launch(self, problem: Problem, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> int:
+        """One forward with freshly poisoned workspace; the variant's status. Raises ValueError on unfit tensors."""
+
+    def disturb(self, turn: int) -> None:
+        """Changes what precedes the next launch: its predecessor, the workspace's contents, where threads may run."""
+
+    def damage(self) -> str | None:
+        """Which guard band was written since the last call, in words; lets go of all placed tensors."""
+
+
+class Failed(Exception):
+    """Raised inside a check, turned into the report's fault at its border."""
+
+    def __init__(self, verdict: Verdict, code: str, detail: str, case: Case | None = None) -> None:
+        super().__init__(detail)
+        self.fault = Fault(verdict=verdict, code=code, detail=detail, case=case.name if case else None)
+
+
+class Gate:
+    """Judges one artifact. `run` returns the report; `say` hears the name of each step before it starts."""
+
+    def __init__(self, artifact: Artifact, effects: list[Effect], bench: Bench, terms: Terms, say: Say) -> None:
+        self._artifact, self._effects, self._bench = artifact, effects, bench
+        self._terms, self._say = terms, say
+        self._matrix = Matrix(terms.compiled_for)
+        self._results: list[CaseResult] = []
+
+    def run(self, identity: Callable[[], Identity]) -> GateReport:
+        """G0 to G5. `identity` asks the loaded library what it is."""
+        checks: dict[str, Callable[[], None]] = {
+            "G0.identity": lambda: self._identity(identity),
+            "G0.effect": self._effect,
+            "G1.smoke": self._smoke,
+            "G2.quick": self._quick,
+            "G3.repeat": self._repeat,
+            "G3.scale_v": self._scale_v,
+            "G3.permute": self._permute,
+            "G3.future": self._future,
+            "G3.ones": self._ones,
+            "G3.offset": self._offset,
+            "G3.misaligned": self._misaligned,
+            "G5.matrix": self._full,
+        }
+        if not self._terms.compiled_for.causal:
+            del checks["G3.future"]
+        return GateReport(artifact=self._artifact.digest, checks=(), fault=None).extended(*self._in_order(checks))
+
+    def soak(self, report: GateReport) -> GateReport:
+        """G6, appended to an earlier report: many launches under disturbance, all bitwise equal."""
+        return report.extended(*self._in_order({"G6.soak": self._soak}))
+
+    def _in_order(self, checks: dict[str, Callable[[], None]]) -> tuple[tuple[CheckResult, ...], Fault | None]:
+        done: list[CheckResult] = []
+        for code, check in checks.items():
+            self._say(code)
+            self._results = []
+            started = time.monotonic()
+            fault = None
+            status = "pass"
+            try:
+                check()
+            except Failed as failed:
+                fault, status = failed.fault, "fail"
+            except Unavailable:
+                status = "unavailable"
+            seconds = time.monotonic() - started
+            done.append(
+                CheckResult.model_validate(
+                    {"code": code, "status": status, "seconds": seconds, "cases": tuple(self._results)}
+                )
+            )
+            if fault is not None:
+                return tuple(done), fault
+        return tuple(done), None
+
+    # G0 ---------------------------------------------------------------------------------------------------------
+
+    def _identity(self, identity: Callable[[], Identity]) -> None:
+        """The file is the one that was built, and the loaded library says it is that build, with those macros."""
+        artifact = self._artifact
+        with open(artifact.path, "rb") as library:
+            if hashlib.sha256(library.read()).hexdigest() != artifact.library_sha256:
+                raise Failed(Verdict.BUILD_FAILED, "G0.identity", f"{artifact.path} is not the library that was built")
+        reported = identity()
+        expected = Identity(ABI_VERSION, reported.call_size, artifact.digest, artifact.macros)
+        for field, want, got in zip(Identity._fields, expected, reported, strict=True):
+            if want != got:
+                detail = f"the loaded library reports {field} {got}, requested was {want}"
+                raise Failed(Verdict.BUILD_FAILED, "G0.identity", detail)
+
+    def _effect(self) -> None:
+        """The claims of kernel.toml hold in the machine code: the parameters took effect."""
+        if not self._effects:
+            return
+        code = disassemble(Path(self._artifact.path))
+        if code is None:
+            raise Unavailable
+        for effect in self._effects:
+            missing = effect.contains is not None and not re.search(effect.contains, code)
+            present = effect.lacks is not None and re.search(effect.lacks, code)
+            if missing or present:
+                what = f"lacks /{effect.contains}/" if missing else f"contains /{effect.lacks}/"
+                raise Failed(Verdict.BUILD_FAILED, "G0.effect", f"the machine code {what}: {effect.reason}")
+
+    # One launch -------------------------------------------------------------------------------------------------
+
+    def _seed(self, index: int) -> int:
+        return self._terms.seeds[index % len(self._terms.seeds)]
+
+    def _launch(self, case: Case, tensors: tuple[Tensor, Tensor, Tensor], shift: int = 0) -> Tensor:
+        """The output of one launch on poisoned memory; fails on a bad status, changed inputs or broken guards."""
+        bench, problem = self._bench, case.problem
+        q, k, v = placed = [bench.place(tensor, shift) for tensor in tensors]
+        o = bench.place(torch.full_like(tensors[0], float("nan")), shift)
+        status = bench.launch(problem, q, k, v, o)
+        if status != 0:
+            detail = f"the variant returned status {status} ({status_text(status)})"
+            raise Failed(Verdict.LAUNCH_FAILED, "G1.status", detail, case)
+        for name, before, after in zip("QKV", tensors, placed, strict=True):
+            if not _same_bits(before, after):
+                raise Failed(Verdict.CORRUPTING, "G1.inputs", f"{name} is not what it was before the launch", case)
+        output = o.clone()
+        damage = bench.damage()
+        if damage is not None:
+            raise Failed(Verdict.CORRUPTING, "G1.guard", damage, case)
+        return output
+
+    def _judge(self, level: str, case: Case, seed_index: int) -> None:
+        """One case against its truth; the result is kept in the report."""
+        self._say(f"{level} case {case.name}")
+        expected = truth(case, self._seed(seed_index))
+        errors = judge(self._launch(case, expected[:3]), expected)
+        self._results.append(CaseResult(case=case.name, seed_index=seed_index % 4, errors=errors))
+        if errors.failed_rule is not None:
+            raise Failed(Verdict.INCORRECT, f"{level}.{errors.failed_rule}", _describe(errors), case)
+
+    # G1, G2, G5 -------------------------------------------------------------------------------------------------
+
+    def _smoke(self) -> None:
+        """One launch: status, inputs, guards; every element of the poisoned output written; float environment kept."""
+        case = self._matrix.case((1, 2, 65, 65))
+        output = self._launch(case, self._tensors(case))
+        if not torch.isfinite(output).all():
+            count = int((~torch.isfinite(output)).sum())
+            detail = f"{count} of {output.numel()} elements of the poisoned output are not finite after the launch"
+            raise Failed(Verdict.INCORRECT, "G1.unwritten", detail, case)
+        if not _float_environment_is_default():
+            detail = "the launch left the rounding mode or the handling of subnormals changed"
+            raise Failed(Verdict.CORRUPTING, "G3.float_env", detail, case)
+
+    def _quick(self) -> None:
+        for index, case in enumerate(self._matrix.quick()):
+            self._judge("G2", case, index)
+
+    def _full(self) -> None:
+        """The whole matrix, two of the four seeds a case, and the tuned lengths with few heads."""
+        tuned = [
+            self._matrix.case((1, min(p.heads, 2), p.seq_q, p.seq_k), label="tuned ") for p in self._terms.problems
+        ]
+        cases = [*self._matrix.full(tiles_of(self._artifact.variant.parameters)), *tuned]
+        for index, case in enumerate(self._matrix.quick()):
+            self._judge("G5", case, index + 1)
+        for index, case in enumerate(cases):
+            self._judge("G5", case, index)
+            self._judge("G5", case, index + 2)
+
+    # G3: exact invariants, no reference needed ------------------------------------------------------------------
+
+    def _invariant_case(self) -> Case:
+        return self._matrix.case((2, 3, 113, 203), label="invariant ")
+
+    def _tensors(self, case: Case) -> tuple[Tensor, Tensor, Tensor]:
+        expected: Truth = truth(case, self._seed(0))
+        return expected.q, expected.k, expected.v
+
+    def _require_equal(self, code: str, case: Case, got: Tensor, want: Tensor, detail: str) -> None:
+        if not _same_bits(got, want):
+            verdict = Verdict.NONDETERMINISTIC if code in ("G3.repeat", "G6.soak") else Verdict.INCORRECT
+            raise Failed(verdict, code, f"{detail}; {_difference(got, want)}", case)
+
+    def _repeat(self) -> None:
+        """The same input gives the same bits whatever ran before, the workspace holds, or threads run on."""
+        for case in (self._invariant_case(), self._matrix.case((1, 8, 257, 257), label="invariant ")):
+            self._alike("G3.repeat", case, REPEATS)
+
+    def _alike(self, code: str, case: Case, launches: int) -> None:
+        tensors = self._tensors(case)
+        first = self._launch(case, tensors)
+        for turn in range(1, launches):
+            self._bench.disturb(turn)
+            detail = f"launch {turn + 1} differs from the first on the same input"
+            self._require_equal(code, case, self._launch(case, tensors), first, detail)
+
+    def _scale_v(self) -> None:
+        case = self._invariant_case()
+        q, k, v = self._tensors(case)
+        detail = "4 V does not give exactly 4 O"
+        self._require_equal(
+            "G3.scale_v", case, self._launch(case, (q, k, 4 * v)), 4 * self._launch(case, (q, k, v)), detail
+        )
+
+    def _permute(self) -> None:
+        case = self._invariant_case()
+        tensors = self._tensors(case)
+        order = torch.randperm(6, generator=torch.Generator().manual_seed(self._seed(1)))
+
+        def permuted(tensor: Tensor) -> Tensor:
+            return tensor.flatten(0, 1)[order].view(tensor.shape)
+
+        got = self._launch(case, (permuted(tensors[0]), permuted(tensors[1]), permuted(tensors[2])))
+        detail = "permuting the (batch, head) slices does not permute O"
+        self._require_equal("G3.permute", case, got, permuted(self._launch(case, tensors)), detail)
+
+    def _future(self) -> None:
+        """Causal: keys and values at positions >= t do not reach rows < t. Large finite values, not NaN."""
+        for length, t in ((203, 101), (203, 64)):
+            case = self._matrix.case((2, 3, length, length), label="invariant ")
+            q, k, v = self._tensors(case)
+            later_k, later_v = k.clone(), v.clone()
+            later_k[:, :, t:] *= -40
+            later_v[:, :, t:] *= 1000
+            got, want = self._launch(case, (q, later_k, later_v)), self._launch(case, (q, k, v))
+            detail = f"changing keys and values from position {t} on changes earlier rows"
+            self._require_equal("G3.future", case, got[:, :, :t], want[:, :, :t], detail)
+
+    def _ones(self) -> None:
+        case = self._invariant_case()
+        q, k, v = self._tensors(case)
+        output = self._launch(case, (q, k, torch.ones_like(v))).double()
+        worst = float((output - 1).abs().max())
+        if not worst <= torch.finfo(v.dtype).eps + SUMS_FLOOR:
+            detail = f"V = 1 gives O up to {worst:.3g} away from 1: the weights do not sum to 1"
+            raise Failed(Verdict.INCORRECT, "G3.ones", detail, case)
+
+    def _offset(self) -> None:
+        case = self._invariant_case()
+        tensors = self._tensors(case)
+        want = self._launch(case, tensors)
+        for shift in (16, 32):
+            detail = f"tensors {shift} bytes past an aligned address give another result"
+            self._require_equal("G3.offset", case, self._launch(case, tensors, shift), want, detail)
+
+    def _misaligned(self) -> None:
+        """Misaligned and non-contiguous tensors are refused before anything is launched."""
+        case = self._invariant_case()
+        q, k, v = self._tensors(case)
+        o = torch.empty_like(q)
+        place = self._bench.place
+        turned = place(q).transpose(2, 3).contiguous().transpose(2, 3)
+        for tensors in ((place(q, 4), place(k), place(v)), (turned, place(k), place(v))):
+            try:
+                self._bench.launch(case.problem, *tensors, place(o))
+            except ValueError:
+                continue
+            raise Failed(Verdict.INCORRECT, "G3.misaligned", "a misaligned or strided input was not refused", case)
+        self._bench.damage()
+
+    # G6 ---------------------------------------------------------------------------------------------------------
+
+    def _soak(self) -> None:
+        """A race that shows in 1 % of launches is seen with 92 % probability in 250 launches."""
+        with _memory_traffic():
+            self._alike("G6.soak", self._matrix.case((1, 4, 129, 129), label="soak "), SOAK_LAUNCHES)
+
+
+class Unavailable(Exception):
+    """A check could not run here for want of a tool; absence is no pass."""
+
+
+def _same_bits(a: Tensor, b: Tensor) -> bool:
+    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+
+
+def _difference(got: Tensor, want: Tensor) -> str:
+    """Where two outputs differ, in words."""
+    different = (got.contiguous().view(-1, got.shape[-1]) != want.contiguous().view(-1, want.shape[-1])).any(-1)
+    rows = different.nonzero().flatten()
+    if not len(rows):
+        return "they differ only in the sign of zero or in NaN"
+    largest = float((got.double() - want.double()).abs().max())
+    position = [int(i) for i in torch.unravel_index(rows[0], got.shape[:-1])]
+    where = f"{len(rows)} of {len(different)} rows differ, first (batch, head, row) {tuple(position)}"
+    return f"{where}, by up to {largest:.3g}"
+
+
+def _describe(errors: CaseErrors) -> str:
+    if errors.nonfinite:
+        return f"{errors.nonfinite} elements are not finite; first bad row {errors.first_bad_row}"
+    return (
+        f"max error {errors.max_abs:.3g} (tolerance {errors.max_abs_tol:.3g}), "
+        f"row {errors.row_rel:.3g} ({errors.row_rel_tol:.3g}), head {errors.head_rel:.3g} ({errors.head_rel_tol:.3g}); "
+        f"worst at {errors.worst_index}: {errors.worst_value:.6g} instead of {errors.worst_reference:.6g}; "
+        f"{errors.bad_rows:.1%} of rows out of tolerance, first {errors.first_bad_row}"
+    )
+
+
+def _float_environment_is_default() -> bool:
+    """True when rounding is to nearest and subnormals are neither flushed nor treated as zero."""
+    nearest = ctypes.CDLL(None).fegetround() == 0
+    return nearest and sys.float_info.min * 0.5 != 0.0
+
+
+@contextlib.contextmanager
+def _memory_traffic() -> Iterator[None]:
+    """A thread that copies memory all the while, so that launches meet a busy memory system."""
+    size = 8 << 20
+    source, target = ctypes.create_string_buffer(size), ctypes.create_string_buffer(size)
+    stop = threading.Event()
+
+    def copy() -> None:
+        while not stop.wait(0.0005):
+            ctypes.memmove(target, source, size)
+
+    thread = threading.Thread(target=copy, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,126 @@
+"""T0 to T3: how far an output may be from the float64 reference. The bounds come from rounding, not from taste.
+
+With r the reference, r^ = r rounded to the dtype and P the low-precision emulation (attention.py):
+  T0  every element is finite
+  T1  max |o - r|        <= 2 max |P - r| + 2 max |((r^ + 0.3) - 0.3) - r^|     the rule of FlashAttention's own tests
+  T2  rho(o)             <= 2 rho(P) + floor2,    rho(x) = max over rows of max |x - r| / max |r|
+  T3  ||o - r|| / ||r||  <= 2 ||P - r|| / ||r|| + floor3,    for each (batch, head)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from autotuner import config
+from autotuner.attention import DTYPES, emulation, inputs, reference
+from autotuner.gate.cases import Case
+from autotuner.outcome import CaseErrors
+
+ROW_FLOOR = {"float32": 2.0**-20, "float16": 2.0**-9, "bfloat16": 2.0**-6}
+HEAD_FLOOR = {"float32": 2.0**-22, "float16": 2.0**-12, "bfloat16": 2.0**-9}
+FORMAT = "2"
+
+
+class Truth(NamedTuple):
+    """A case's inputs, its reference and its tolerances."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    reference: Tensor
+    max_abs_tol: float
+    row_rel_tol: float
+    head_rel_tol: float
+
+
+def _row_rel(error: Tensor, reference: Tensor) -> Tensor:
+    """max |error| / max |reference| a row; (batch, heads, seq_q)."""
+    largest: Tensor = reference.abs().amax(-1).clamp_min(torch.finfo(torch.float64).tiny)
+    return error.abs().amax(-1) / largest
+
+
+def _head_rel(error: Tensor, reference: Tensor) -> Tensor:
+    """||error|| / ||reference|| a (batch, head)."""
+    norm: Tensor = torch.linalg.vector_norm(reference, dim=(-1, -2)).clamp_min(torch.finfo(torch.float64).tiny)
+    distance: Tensor = torch.linalg.vector_norm(error, dim=(-1, -2))
+    return distance / norm
+
+
+def compute_truth(case: Case, seed: int) -> Truth:
+    """Draws the inputs and computes the reference and the tolerances. Raises ValueError when the case is degenerate."""
+    problem = case.problem
+    dtype = DTYPES[problem.dtype]
+    q, k, v = inputs(problem, case.distribution, seed)
+    exact = reference(problem, q, k, v)
+    if not torch.isfinite(exact).all() or not exact.abs().max() > 0:
+        raise ValueError(f"case {case.name}: the reference is not finite or all zero")
+    error = emulation(problem, q, k, v) - exact
+    rounded = exact.to(dtype)
+    slack = (((rounded + 0.3) - 0.3).double() - rounded.double()).abs().max()
+    return Truth(
+        q,
+        k,
+        v,
+        exact,
+        max_abs_tol=float(2 * error.abs().max() + 2 * slack),
+        row_rel_tol=float(2 * _row_rel(error, exact).max() + ROW_FLOOR[problem.dtype]),
+        head_rel_tol=float(2 * _head_rel(error, exact).max() + HEAD_FLOOR[problem.dtype]),
+    )
+
+
+def truth(case: Case, seed: int) -> Truth:
+    """The case's truth from the cache, computed on first use. The cache is keyed by everything that determines it."""
+    identity = f"{FORMAT} {torch.__version__} {case.model_dump_json()} {seed}"
+    path = config.cache_dir() / "references" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.pt"
+    try:
+        return Truth(*torch.load(path, weights_only=True, mmap=True))
+    except (OSError, RuntimeError, EOFError, TypeError, ValueError):
+        found = compute_truth(case, seed)
+        _save(found, path)
+        return found
+
+
+def _save(found: Truth, path: Path) -> None:
+    """Writes through a private name, so that a reader never sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    private = path.with_suffix(f".{os.getpid()}")
+    torch.save(tuple(found), private)
+    private.replace(path)
+
+
+def _position(flat: int, shape: torch.Size) -> tuple[int, ...]:
+    return tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), shape))
+
+
+def judge(output: Tensor, expected: Truth) -> CaseErrors:
+    """Errors of an output, in float64, against the truth of its case."""
+    exact = expected.reference
+    error = output.double() - exact
+    rows = _row_rel(error, exact)
+    heads = _head_rel(error, exact)
+    finite_rows = torch.isfinite(error).all(-1)
+    good = finite_rows & (rows <= expected.row_rel_tol) & (error.abs().amax(-1) <= expected.max_abs_tol)
+    bad = (~good).flatten().nonzero()
+    worst = int(torch.nan_to_num(error.abs(), nan=float("inf")).argmax())
+    where = _position(worst, error.shape)
+    return CaseErrors(
+        nonfinite=int((~torch.isfinite(error)).sum()),
+        max_abs=float(error.abs().max()),
+        max_abs_tol=expected.max_abs_tol,
+        row_rel=float(rows.max()),
+        row_rel_tol=expected.row_rel_tol,
+        head_rel=float(heads.max()),
+        head_rel_tol=expected.head_rel_tol,
+        bias=float(error.mean()),
+        worst_index=where,
+        worst_value=float(output[where]),
+        worst_reference=float(exact[where]),
+        first_bad_row=_position(int(bad[0]), rows.shape) if len(bad) else None,
+        bad_rows=len(bad) / good.numel(),
+    )

@@ -1,0 +1,117 @@
+"""Kernel family: a folder with a kernel.toml and sources. Adding one takes no Python (docs/own-kernel.md)."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from autotuner import config
+from autotuner.errors import KernelError
+from autotuner.expression import Expression
+from autotuner.model import Model
+from autotuner.problem import Dtype, Problem
+from autotuner.variant import Variant
+
+
+class Effect(Model):
+    """A claim about the machine code that shows that a parameter took effect; checked on every build (G0.effect)."""
+
+    when: str = Field(default="True", description="expression over parameters, DTYPE, HEAD_DIM and CAUSAL")
+    contains: str | None = Field(default=None, description="regular expression that the disassembly must contain")
+    lacks: str | None = Field(default=None, description="regular expression that the disassembly must not contain")
+    reason: str
+
+
+class Implementation(Model):
+    """One IMPL of a family on one backend: a source file and what it can do."""
+
+    source: str
+    parameters: tuple[str, ...] = ()
+    dtypes: tuple[Dtype, ...]
+    head_dims: tuple[int, ...]
+    flags: tuple[str, ...] = ()
+    asserts: tuple[Effect, ...] = ()
+
+
+class KernelDocument(Model):
+    """kernel.toml: tables `[cpu.NAME]` and `[cuda.NAME]`, one an implementation."""
+
+    family: str
+    op: Literal["sdpa"]
+    cpu: dict[str, Implementation] = Field(default_factory=dict)
+    cuda: dict[str, Implementation] = Field(default_factory=dict)
+
+
+class Kernel(Model):
+    """A loaded kernel family."""
+
+    folder: Path
+    document: KernelDocument
+
+    @classmethod
+    def load(cls, folder: Path) -> Kernel:
+        """Reads folder/kernel.toml. Raises KernelError naming the file and the key."""
+        path = folder / "kernel.toml"
+        try:
+            document = KernelDocument.model_validate(tomllib.loads(path.read_text()))
+        except OSError as error:
+            raise KernelError(
+                f"{path}: cannot be read ({error.strerror}); a kernel family needs a kernel.toml"
+            ) from None
+        except tomllib.TOMLDecodeError as error:
+            raise KernelError(f"{path}: not TOML: {error}") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(str(part) for part in first["loc"])
+            raise KernelError(f"{path}: {key}: {first['msg']}") from None
+        return cls(folder=folder.resolve(), document=document)
+
+    @classmethod
+    def find(cls, family: str, near: Path | None = None) -> Kernel:
+        """The family of this name: a folder beside the space file (or in its kernels/), else one that is shipped.
+
+        Raises KernelError when there is none.
+        """
+        folders = [config.kernels_dir()]
+        if near is not None:
+            folders = [near, near / "kernels", near.parent / "kernels", *folders]
+        for folder in folders:
+            if (folder / family / "kernel.toml").is_file():
+                return cls.load(folder / family)
+        looked = ", ".join(str(folder) for folder in folders)
+        raise KernelError(f"no kernel family {family!r}: looked for {family}/kernel.toml in {looked}")
+
+    def implementation(self, backend: str, impl: str) -> Implementation:
+        """The implementation of that name. Raises KernelError when the family has none."""
+        table = self.document.cpu if backend == "cpu" else self.document.cuda
+        if impl not in table:
+            known = ", ".join(sorted(table)) or "none"
+            raise KernelError(f"{self.folder}/kernel.toml: no [{backend}.{impl}]; implementations there: {known}")
+        return table[impl]
+
+    def admit(self, variant: Variant, problem: Problem) -> None:
+        """Raises KernelError when the family does not take the variant's parameters or the problem's dtype or head dim.
+
+        A parameter that no source reads would be dead; a space file with one is wrong.
+        """
+        implementation = self.implementation(variant.backend, variant.impl)
+        where = f"{self.folder}/kernel.toml: [{variant.backend}.{variant.impl}]"
+        unknown = sorted(set(variant.parameters) - set(implementation.parameters))
+        if unknown:
+            raise KernelError(f"{where} reads no parameter {unknown[0]}; remove it from the space or add it there")
+        missing = sorted(set(implementation.parameters) - set(variant.parameters))
+        if missing:
+            raise KernelError(f"{where} needs parameter {missing[0]}, which the space does not define for this IMPL")
+        if problem.dtype not in implementation.dtypes:
+            raise KernelError(f"{where} has no dtype {problem.dtype}; it has {', '.join(implementation.dtypes)}")
+        if problem.head_dim not in implementation.head_dims:
+            raise KernelError(f"{where} has no head_dim {problem.head_dim}; it has {implementation.head_dims}")
+
+    def effects(self, variant: Variant, problem: Problem) -> list[Effect]:
+        """The claims of kernel.toml that apply to this variant."""
+        values = {**problem.facts(), **variant.point}
+        asserts = self.implementation(variant.backend, variant.impl).asserts
+        return [effect for effect in asserts if Expression.parse(effect.when).evaluate(values)]

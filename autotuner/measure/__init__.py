@@ -1,0 +1,1 @@
+"""Latency of a variant as a ratio to the interleaved baseline (docs/timing.md)."""

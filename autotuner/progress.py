@@ -1,0 +1,109 @@
+"""What a person sees of a sweep while it runs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, deque
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
+from autotuner.outcome import Calibration, Device, Outcome, Verdict
+from autotuner.search import Event, Judged, Started
+from autotuner.space import Space
+from autotuner.terms import Terms
+
+RECENT = 12
+
+
+class Progress:
+    """A live line on a terminal; elsewhere one plain line a judged variant."""
+
+    def __init__(self, console: Console, space: Space, device: Device, terms: Terms, trials: int) -> None:
+        self._console, self._space, self._trials = console, space, min(trials, len(space))
+        self._terms, self._device = terms, device
+        self._rejected: Counter[str] = Counter()
+        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._judged, self._best, self._since = 0, math.inf, time.monotonic()
+        self._best_number: int | None = None
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        problems = "; ".join(str(problem) for problem in self._terms.problems)
+        self._say(f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}")
+        self._say(f"{self._device.name}, {self._terms.threads} threads, {self._terms.cache} cache; calibrating")
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def hear(self, event: Event) -> None:
+        """Shows what the driver did."""
+        if isinstance(event, Started):
+            self._started(event.judged, event.study, event.calibration)
+        elif isinstance(event, Judged):
+            self._heard(event)
+        self._refresh()
+
+    def _started(self, judged: int, study: str, calibration: Calibration) -> None:
+        self._judged, self._since = judged, time.monotonic()
+        self._say(f"study {study}: {judged} judged already" if judged else f"study {study}")
+        for problem, name in zip(self._terms.problems, calibration.baselines, strict=True):
+            times = [t for t in calibration.timings if t.problem == problem]
+            listed = ", ".join(f"{t.backend} {t.median_us:.1f} us" for t in times)
+            self._say(f"baseline {problem}: SDPA {name} ({listed})")
+
+    def _heard(self, event: Judged) -> None:
+        now = time.monotonic()
+        self._recent.append(now - self._since)
+        self._since, self._judged = now, event.judged
+        outcome = event.outcome
+        if not outcome.verdict.has_latency:
+            self._rejected[outcome.verdict] += 1
+        if event.best is not None and event.best < self._best:
+            self._best, self._best_number = event.best, event.number
+        if self._live is None or self._best_number == event.number:
+            self._say(f"[{event.judged}/{self._trials}] trial {event.number}: {_line(outcome)}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text))
+
+    def _refresh(self) -> None:
+        if self._live is not None:
+            self._live.update(Group(self._bar(), Text(self._summary())), refresh=True)
+
+    def _bar(self) -> ProgressBar:
+        return ProgressBar(total=self._trials, completed=self._judged, width=60)
+
+    def _summary(self) -> str:
+        best = f"best {math.exp(-self._best):.3f}x SDPA" if math.isfinite(self._best) else "nothing measured yet"
+        rejected = ", ".join(f"{count} {cause}" for cause, count in self._rejected.most_common()) or "none"
+        return f"{self._judged}/{self._trials} judged; {best}; rejected: {rejected}; time left {self._left()}"
+
+    def _left(self) -> str:
+        """Time left at the pace of the last variants."""
+        if not self._recent:
+            return "unknown"
+        seconds = (self._trials - self._judged) * sum(self._recent) / len(self._recent)
+        return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {seconds:.0f} s"
+
+
+def _line(outcome: Outcome) -> str:
+    """A judged variant in one line."""
+    if outcome.measurement is not None:
+        note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict})"
+        median = outcome.measurement.timings[0]
+        micros = sorted(median.variant_us)[len(median.variant_us) // 2]
+        return f"{outcome.measurement.speedup:.3f}x SDPA, {micros:.1f} us{note}  {outcome.variant}"
+    why = f" {outcome.fault.code}" if outcome.fault else ""
+    return f"{outcome.verdict}{why}  {outcome.variant}"

@@ -1,0 +1,254 @@
+"""The driver's loop: propose, find, submit, wait for any, record, tell.
+
+What is recorded in our tables comes first, what Optuna is told second; a driver that is killed between the two tells
+on its return. A trial that was asked for and not judged is judged on return under the same number.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from typing import cast
+
+import optuna
+from optuna.study import Study
+from optuna.trial import FrozenTrial, Trial, TrialState
+
+from autotuner.errors import InfrastructureError
+from autotuner.evaluate import CalibrationJob, Job
+from autotuner.executors import Executor
+from autotuner.model import Model
+from autotuner.outcome import Calibration, Device, Outcome, Verdict, study_name
+from autotuner.sampler import SAMPLERS
+from autotuner.space import Space
+from autotuner.store import Lease, Store, StudyRecord
+from autotuner.terms import Terms
+from autotuner.variant import Value, Variant
+
+GATE = "gate"
+SEEDS = "autotuner:seeds"
+RETRIES = 3
+BROKEN = 12
+BEAT_S = 10.0
+
+
+class Told(StrEnum):
+    """What Optuna is told of a verdict."""
+
+    VALUE = "COMPLETE with the objective, constraint 0"
+    REJECT = "COMPLETE with +inf, constraint 1"
+    FAIL = "FAIL, enqueued again at most 3 times"
+    NOTHING = "the sweep does not start"
+
+
+OPTUNA_STATE: dict[Verdict, Told] = {
+    **dict.fromkeys(Verdict, Told.REJECT),
+    Verdict.MEASURED: Told.VALUE,
+    Verdict.DEDUPLICATED: Told.VALUE,
+    Verdict.RACED_OUT: Told.VALUE,
+    Verdict.INFRA_ERROR: Told.FAIL,
+    Verdict.ORACLE_ERROR: Told.NOTHING,
+}
+
+
+class Budget(Model):
+    """When a sweep ends: so many judged variants in the study, or so many seconds of this run."""
+
+    trials: int
+    seconds: float = float("inf")
+
+
+class Started(Model):
+    """A run of the driver begins."""
+
+    study: str
+    judged: int
+    calibration: Calibration
+
+
+class Judged(Model):
+    """A variant was judged and recorded."""
+
+    number: int
+    outcome: Outcome
+    judged: int
+    best: float | None
+    """The best objective so far."""
+
+
+Event = Started | Judged
+Listener = Callable[[Event], None]
+
+
+class Driver:
+    """Runs a study until its budget is spent. One driver owns a store at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        space: Space,
+        device: Device,
+        terms: Terms,
+        executor: Executor,
+        sampler: str = "evolution",
+        seed: int = 0,
+        listen: Listener = lambda _: None,
+    ) -> None:
+        self._store, self._space, self._device = store, space, device
+        self._terms, self._executor, self._listen = terms, executor, listen
+        self._sampler, self._seed = sampler, seed
+        self.name = study_name(space.name, space.digest, terms.problems, device.name, terms.cache)
+        self._judged: dict[int, Outcome] = {}
+        self._programs: dict[str, Outcome] = {}
+        self._best: float | None = None
+        self._lost_in_a_row = 0
+
+    def run(self, budget: Budget) -> None:
+        """Raises InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then."""
+        with self._store.lease() as lease:
+            study = self._open()
+            calibration = self._calibrate(lease)
+            self._terms = self._terms.model_copy(update={"baselines": calibration.baselines})
+            session = self._store.start_session(self.name, calibration, self._device.environment)
+            self._listen(Started(study=self.name, judged=self._count(), calibration=calibration))
+            try:
+                self._loop(study, session, budget, lease)
+            finally:
+                self._store.finish_session(session)
+
+    def _open(self) -> Study:
+        """The study, made on first use, with our outcomes read back."""
+        self._store.ensure_study(self._record())
+        optuna.logging.set_verbosity(optuna.logging.WARNING)  # what happens is told to the listener
+        sampler = SAMPLERS[self._sampler](self._space, self._seed)
+        study = optuna.create_study(
+            storage=self._store.optuna_storage(), study_name=self.name, sampler=sampler, load_if_exists=True
+        )
+        if SEEDS not in study.user_attrs:
+            study.set_user_attr(SEEDS, list(self._terms.seeds))
+        self._terms = self._terms.model_copy(update={"seeds": tuple(study.user_attrs[SEEDS])})
+        for number, outcome in self._store.judged_numbers(self.name).items():
+            self._remember(number, outcome)
+        return study
+
+    def _record(self) -> StudyRecord:
+        return StudyRecord(
+            name=self.name,
+            space_name=self._space.name,
+            space_digest=self._space.digest,
+            space_document=self._space.file.model_dump_json(),
+            problems=self._terms.problems,
+            device=self._device,
+            cache=self._terms.cache,
+            sampler=self._sampler,
+            seed=self._seed,
+        )
+
+    def _calibrate(self, lease: Lease) -> Calibration:
+        self._executor.submit(CalibrationJob(terms=self._terms))
+        result = self._wait(lease)[1]
+        if not isinstance(result, Calibration):
+            raise InfrastructureError(f"calibration gave no result: {result}")
+        return result
+
+    def _wait(self, lease: Lease) -> tuple[int, object]:
+        while (done := self._executor.wait(BEAT_S)) is None:
+            lease.beat()
+        lease.beat()
+        return done
+
+    # The loop ---------------------------------------------------------------------------------------------------
+
+    def _loop(self, study: Study, session: int, budget: Budget, lease: Lease) -> None:
+        until = time.monotonic() + budget.seconds
+        unfinished = self._unfinished(study)
+        while self._count() < min(budget.trials, len(self._space)) and time.monotonic() < until:
+            trial = next(unfinished, None) or study.ask()
+            variant = self._propose(trial)
+            outcome = self._store.find(self.name, variant.digest)
+            if outcome is None:
+                self._executor.submit(self._job(variant))
+                outcome = self._share(self._finished(lease))
+            self._store.record(self.name, session, trial.number, outcome)
+            self._remember(trial.number, outcome)
+            self._tell(study, trial, outcome)
+            self._listen(Judged(number=trial.number, outcome=outcome, judged=self._count(), best=self._best))
+
+    def _unfinished(self, study: Study) -> Iterator[Trial]:
+        """Trials that an earlier driver left running. Those with an outcome are told; the others are to be judged."""
+        for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            trial = _reopen(study, frozen)
+            if frozen.number in self._judged:
+                self._tell(study, trial, self._judged[frozen.number])
+            elif self._space.index_of(frozen.params) is None:  # killed while Optuna was noting the parameters down
+                study.tell(trial, state=TrialState.FAIL)
+            else:
+                yield trial
+
+    def _propose(self, trial: Trial) -> Variant:
+        """The variant of a trial; parameters are suggested in the order in which they decide each other's existence."""
+        file, point = self._space.file, dict[str, Value]()
+        facts = {**self._space.facts, **file.shared_facts}
+        for name in file.order:
+            if file.exists(name, point, facts):
+                point[name] = cast(Value, trial.suggest_categorical(name, self._space.values[name]))
+        return Variant.of(file.family, file.backend, point)
+
+    def _job(self, variant: Variant) -> Job:
+        programs = {
+            hash_: outcome.artifact.digest for hash_, outcome in self._programs.items() if outcome.artifact is not None
+        }
+        return Job(variant=variant, terms=self._terms, best=self._best, known_programs=programs)
+
+    def _finished(self, lease: Lease) -> Outcome:
+        result = self._wait(lease)[1]
+        if not isinstance(result, Outcome):
+            raise InfrastructureError(f"a variant's job gave no outcome: {result}")
+        return result
+
+    def _share(self, outcome: Outcome) -> Outcome:
+        """A deduplicated outcome with its original's measurement."""
+        if outcome.verdict != Verdict.DEDUPLICATED or outcome.artifact is None:
+            return outcome
+        original = self._programs[outcome.artifact.program_hash]
+        return outcome.model_copy(update={"measurement": original.measurement})
+
+    def _remember(self, number: int, outcome: Outcome) -> None:
+        self._judged[number] = outcome
+        if outcome.verdict == Verdict.MEASURED:
+            if outcome.artifact is not None:
+                self._programs.setdefault(outcome.artifact.program_hash, outcome)
+            self._best = min(outcome.objective, self._best if self._best is not None else outcome.objective)
+
+    def _count(self) -> int:
+        return sum(outcome.verdict.judges for outcome in self._judged.values())
+
+    def _tell(self, study: Study, trial: Trial, outcome: Outcome) -> None:
+        """Tells Optuna, as OPTUNA_STATE says."""
+        told = OPTUNA_STATE[outcome.verdict]
+        if told == Told.FAIL:
+            study.tell(trial, state=TrialState.FAIL)
+            self._again(study, trial)
+            return
+        self._lost_in_a_row = 0
+        with warnings.catch_warnings():  # on a second try after a kill the constraint may be there already
+            warnings.simplefilter("ignore")
+            trial.set_constraint(GATE, 0.0 if told == Told.VALUE else 1.0)
+        study.tell(trial, outcome.objective)
+
+    def _again(self, study: Study, trial: Trial) -> None:
+        """Enqueues the trial's point again, at most RETRIES times; the sampler itself does not propose it any more."""
+        trials = study.get_trials(deepcopy=False)
+        tries = sum(other.state == TrialState.FAIL and other.params == trial.params for other in trials)
+        if tries <= RETRIES:
+            study.enqueue_trial(trial.params)
+        self._lost_in_a_row += 1
+        if self._lost_in_a_row >= BROKEN:
+            raise InfrastructureError(f"{BROKEN} trials in a row could not be judged; the machine needs a look")
+
+
+def _reopen(study: Study, frozen: FrozenTrial) -> Trial:
+    """A handle to a trial that is running already."""
+    return Trial(study, frozen._trial_id)

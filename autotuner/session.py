@@ -1,0 +1,136 @@
+"""Everything a command needs to work on one space on this machine: device, valid points, terms, executor."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import closing
+from functools import partial
+from math import exp
+from pathlib import Path
+
+from autotuner import config
+from autotuner.backends.settings import CpuSettings, make_cpu_backend
+from autotuner.build import Toolchain
+from autotuner.errors import InputError, SpaceError
+from autotuner.evaluate import RivalryJob
+from autotuner.executors.local import LocalExecutor
+from autotuner.fingerprint import cpu_device, cpu_facts, usable_cpus
+from autotuner.kernel import Kernel
+from autotuner.model import Model
+from autotuner.outcome import Device, Interval, Measurement
+from autotuner.space import Space, SpaceFile
+from autotuner.store import Store, queries
+from autotuner.terms import Terms
+from autotuner.variant import Variant
+
+DEFAULT_SPACE = "sdpa_cpu"
+TIE = 0.005
+"""Ratios within this of 1 are a tie."""
+
+
+def find_space_file(name: str) -> Path:
+    """A space file by path, or by name among those that are shipped. Raises SpaceError with the names there are."""
+    path = Path(name)
+    if path.suffix == ".toml" or path.exists():
+        return path
+    shipped = config.spaces_dir() / f"{name}.toml"
+    if shipped.is_file():
+        return shipped
+    known = ", ".join(sorted(file.stem for file in config.spaces_dir().glob("*.toml")))
+    raise SpaceError(f"no space {name!r}: give a .toml file or one of {known}")
+
+
+def load_space(name: str, threads: int | None = None) -> SpaceFile:
+    """The space file of that name or path; `threads` replaces what it allows. Raises SpaceError."""
+    file = SpaceFile.load(find_space_file(name))
+    if file.backend != "cpu":
+        raise SpaceError(f"{file.path}: backend: there is no backend {file.backend!r} in this version, expected 'cpu'")
+    return file if threads is None else file.model_copy(update={"threads": threads})
+
+
+def threads_allowed(file: SpaceFile) -> int:
+    """How many threads the variants and the baseline may use. Raises SpaceError when the machine has fewer CPUs."""
+    cpus = usable_cpus()
+    if file.threads == "all":
+        return cpus
+    if file.threads > cpus:
+        raise SpaceError(f"{file.path}: threads: {file.threads} asked for, this machine has {cpus} CPUs for us")
+    return file.threads
+
+
+class Session:
+    """One space on this machine."""
+
+    def __init__(self, file: SpaceFile) -> None:
+        """Finds the kernel family and the compiler and enumerates the space.
+
+        Raises SpaceError, KernelError or ToolchainError.
+        """
+        threads = threads_allowed(file)
+        self.device: Device = cpu_device(threads)
+        self.space = Space.enumerate(file, cpu_facts(threads))
+        self.kernel = Kernel.find(file.family, near=Path(file.path).resolve().parent)
+        self.toolchain = Toolchain.discover()
+        self._admit_every_implementation()
+        self.terms = Terms(problems=file.problems, cache=file.cache, threads=threads, seeds=_fresh_seeds())
+
+    def _admit_every_implementation(self) -> None:
+        """Refuses a space whose parameters are not those that its sources read, before anything is built."""
+        column = self.space.parameters.index("IMPL")
+        for value in sorted(set(self.space.rows[:, column].tolist())):
+            index = int((self.space.rows[:, column] == value).argmax())
+            self.kernel.admit(self.variant(index), self.space.file.problems[0])
+
+    def variant(self, index: int) -> Variant:
+        """The variant at a point of the space."""
+        return Variant.of(self.space.file.family, self.space.file.backend, self.space.point(index))
+
+    def executor(self) -> LocalExecutor:
+        """Processes on this machine that judge variants for this space."""
+        cache_bytes = int(self.device.facts["L3_BYTES"] or self.device.facts["L2_BYTES"] or 32 << 20)
+        settings = CpuSettings(toolchain=self.toolchain, kernel=self.kernel, cache_bytes=cache_bytes)
+        return LocalExecutor(partial(make_cpu_backend, settings), preload=("autotuner.backends.cpu",))
+
+
+def _fresh_seeds() -> tuple[int, int, int, int]:
+    """Secret seeds for a new study; an old one keeps its own."""
+    a, b, c, d = (secrets.randbits(48) for _ in range(4))
+    return (a, b, c, d)
+
+
+class SelfRace(Model):
+    """The best variant of a study raced against a second load of the same library."""
+
+    study: str
+    variant: Variant
+    ratio: Interval
+    blocks: int
+    winner: str | None
+
+
+def race_with_itself(store: Store, wanted: str | None) -> SelfRace:
+    """The A/A test: two arms of one binary, timed as a variant and its baseline are.
+
+    A winner is named only when the whole 95 % interval of the ratio lies outside the tie band of +-0.5 %.
+    Raises StoreError, and InputError when nothing was measured yet or the variant cannot be built any more.
+    """
+    name = queries.resolve_study(store, wanted)
+    found = queries.best(store, name)
+    if found is None:
+        raise InputError(f"{name} has no variant measured to the end yet; run `autotuner tune` first")
+    session = Session(SpaceFile.model_validate_json(queries.study(store, name).space_document))
+    variant = found.outcome.variant
+    with closing(session.executor()) as executor:
+        executor.submit(RivalryJob(variant=variant, rival=variant, terms=session.terms))
+        done = executor.wait()
+    measured = done[1] if done else None
+    if not isinstance(measured, Measurement):
+        raise InputError(f"the best variant of {name} could not be raced: {measured}")
+    low, mid, high = (
+        exp(sum(getattr(t.log_ratio, end) for t in measured.timings) / len(measured.timings))
+        for end in ("low", "median", "high")
+    )
+    winner = "the first load" if high < 1 - TIE else "the second load" if low > 1 + TIE else None
+    blocks = len(measured.timings[0].variant_us)
+    ratio = Interval(low=low, median=mid, high=high)
+    return SelfRace(study=name, variant=variant, ratio=ratio, blocks=blocks, winner=winner)

@@ -1,0 +1,235 @@
+"""The database behind the store: connections, transactions, schema version, and errors in words a person can act on."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
+from sqlalchemy.orm import Session
+
+from autotuner.errors import AutotunerError, DiskFullError, StoreError
+from autotuner.store import migrations
+
+BUSY_SECONDS = 60.0
+PRAGMAS = ("synchronous = NORMAL", "foreign_keys = ON")
+_SPARE_BYTES = 1 << 20
+
+
+class TunedConnection(sqlite3.Connection):
+    """A SQLite connection with the store's settings.
+
+    Settings are a connection's own affair in SQLite and Optuna builds an engine of its own, so they are made here,
+    where both engines open their connections (`connect_args={"factory": TunedConnection}`).
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        try:
+            self.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
+            self._use_wal()
+            for pragma in PRAGMAS:
+                self.execute(f"PRAGMA {pragma}")
+        except BaseException:
+            self.close()
+            raise
+
+    def _use_wal(self) -> None:
+        """Two processes that open a new file at once: SQLite answers "locked" to one, without waiting."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while self.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            try:
+                self.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if not _is(error, "SQLITE_BUSY", "SQLITE_LOCKED") or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+
+
+def _is(error: sqlite3.Error, *names: str) -> bool:
+    """Whether the error is one of these, extended codes (SQLITE_BUSY_SNAPSHOT) included."""
+    found = getattr(error, "sqlite_errorname", None) or ""
+    return any(found == name or found.startswith(f"{name}_") for name in names)
+
+
+def parse(url_or_path: str) -> URL:
+    """A SQLAlchemy URL; what is no URL is the path of a SQLite file. Raises StoreError for another kind of database."""
+    if "://" not in url_or_path:
+        return URL.create("sqlite", database=str(Path(url_or_path).expanduser().absolute()))
+    try:
+        url = make_url(url_or_path)
+    except ArgumentError:
+        raise StoreError("the store's URL cannot be read: give a file's path, or postgresql://...") from None
+    if url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise StoreError(f"the store cannot be a {url.get_backend_name()} database: use SQLite (a path) or PostgreSQL")
+    if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
+        raise StoreError("the store must outlive its process: give the path of a file instead of :memory:")
+    return url
+
+
+def connect_args(url: URL) -> dict[str, Any]:
+    """What an engine hands to the driver, ours and Optuna's alike."""
+    if url.get_backend_name() != "sqlite":
+        return {}
+    return {"factory": TunedConnection, "timeout": BUSY_SECONDS}
+
+
+class Database:
+    """One database: `reading()` and `writing()` are transactions, each whole or not at all."""
+
+    def __init__(self, url: URL, *, create: bool) -> None:
+        self.url = url
+        self.label = url.database or "" if self.is_sqlite else url.render_as_string(hide_password=True)
+        if self.is_sqlite:
+            self._check_file(Path(self.label), create)
+        self._engine = self._build_engine()
+        self._writer = self._engine.execution_options(autotuner_write=True)
+        try:
+            with self.errors():
+                self._check_schema(create)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_sqlite(self) -> bool:
+        """False for PostgreSQL."""
+        return self.url.get_backend_name() == "sqlite"
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """One transaction that sees one state of the database."""
+        with self.errors(), Session(self._engine, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """One transaction that holds the write lock from its start, so that what it reads stays true until it ends."""
+        with self.errors(), Session(self._writer, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turns the database's errors, Optuna's wrappings of them included, into StoreError or DiskFullError."""
+        try:
+            yield
+        except AutotunerError:
+            raise
+        except Exception as error:
+            mended = self._in_words(error)
+            if mended is None:
+                raise
+            raise mended from error
+
+    def _in_words(self, error: BaseException | None) -> StoreError | DiskFullError | None:
+        while error is not None:
+            if isinstance(error, sqlite3.Error):
+                return self._sqlite_in_words(error)
+            if isinstance(error, OperationalError) and not self.is_sqlite:
+                return self._server_in_words(error)
+            error = error.__cause__
+        return None
+
+    def _server_in_words(self, error: OperationalError) -> StoreError | DiskFullError:
+        first = next(iter(str(error.orig).strip().splitlines()), type(error.orig).__name__)
+        if getattr(error.orig, "sqlstate", None) == "53100":
+            return DiskFullError(f"{self.label}: the server's disk is full ({first}): free space there")
+        return StoreError(f"{self.label}: {first}: check the server and the URL")
+
+    def _sqlite_in_words(self, error: sqlite3.Error) -> StoreError | DiskFullError | None:
+        where = self.label
+        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+            return None  # a fault of this program, not of the user's
+        if _is(error, "SQLITE_FULL") or (_is(error, "SQLITE_IOERR") and self._disk_is_full()):
+            return DiskFullError(f"{where}: the disk is full: free space and run again, nothing recorded is lost")
+        if _is(error, "SQLITE_NOTADB"):
+            return StoreError(f"{where} is not a study store (no SQLite database): give another path")
+        if _is(error, "SQLITE_CORRUPT"):
+            return StoreError(f"{where} is damaged ({error}): restore a copy, or try `sqlite3 FILE .recover`")
+        if _is(error, "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH"):
+            return StoreError(f"{where} cannot be written ({error}): make it and its folder writable")
+        if _is(error, "SQLITE_BUSY", "SQLITE_LOCKED"):
+            return StoreError(f"{where} was locked by another program for {BUSY_SECONDS:.0f} s: close that one")
+        return StoreError(f"{where}: {error}: check the disk and the file, or give another path")
+
+    def _disk_is_full(self) -> bool:
+        """SQLite reports some failed writes for want of space (of the shared-memory file, say) as plain I/O errors."""
+        try:
+            return shutil.disk_usage(Path(self.label).parent).free < _SPARE_BYTES
+        except OSError as error:
+            return error.errno == errno.ENOSPC
+
+    @staticmethod
+    def _check_file(path: Path, create: bool) -> None:
+        if str(path).startswith("file:"):
+            return
+        if path.is_dir():
+            raise StoreError(f"{path} is a folder: give the path of a file in it, such as {path / 'studies.db'}")
+        if not path.parent.is_dir():
+            raise StoreError(f"{path.parent} is not a folder: create it, or give another path for the store")
+        if not path.exists():
+            if not create:
+                raise StoreError(f"{path} does not exist: give a store's path, or start a search to make one")
+        elif not os.access(path, os.R_OK | os.W_OK):
+            raise StoreError(f"{path} cannot be read and written by this user: change its permissions")
+        # Beside the file SQLite keeps a journal, so even reading needs a folder that can be written.
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            raise StoreError(f"{path.parent} cannot be written by this user: change its permissions")
+
+    def _build_engine(self) -> Engine:
+        arguments = connect_args(self.url)
+        if not self.is_sqlite:
+            try:
+                return create_engine(self.url, pool_pre_ping=True)
+            except (ImportError, NoSuchModuleError) as error:
+                raise StoreError(f"{self.label}: no driver for it ({error}): pip install 'psycopg[binary]'") from None
+        # isolation_level None: the driver begins nothing by itself, we do, below.
+        engine = create_engine(self.url, connect_args=arguments | {"isolation_level": None})
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    def _check_schema(self, create: bool) -> None:
+        """Brings the schema up to date. Raises StoreError where it is not one that this version knows."""
+        with self._engine.begin() as connection:
+            found = _schema_version(connection)
+        if found == migrations.HEAD:
+            return
+        if found is None and not create:
+            raise StoreError(f"{self.label} holds no autotuner studies: start a search to make some")
+        if found is not None and found > migrations.HEAD:
+            raise StoreError(
+                f"{self.label} was written by a newer autotuner (schema {found}, this one knows {migrations.HEAD}):"
+                " upgrade autotuner"
+            )
+        if found is not None and found < migrations.OLDEST:
+            raise StoreError(
+                f"{self.label} was written by an older autotuner (schema {found}, the oldest that this one can convert"
+                f" is {migrations.OLDEST}): open it once with a release between"
+            )
+        with self._writer.begin() as connection:
+            migrations.upgrade(connection)
+
+
+def _begin(connection: Connection) -> None:
+    write = connection.get_execution_options().get("autotuner_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _schema_version(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(migrations.VERSION_TABLE):
+        return None
+    return connection.execute(text(f"SELECT version_num FROM {migrations.VERSION_TABLE}")).scalar()

@@ -1,0 +1,178 @@
+"""Between rows of the tables and the values that cross the store's border."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterator
+from datetime import datetime
+
+from pydantic import TypeAdapter
+
+from autotuner.model import Model
+from autotuner.outcome import Calibration, Device, Fault, Measurement, Outcome, Timing, Verdict
+from autotuner.problem import Problem
+from autotuner.store.records import SessionRecord, StudyRecord
+from autotuner.store.tables import BlockRow, SessionRow, StudyRow, TrialRow
+
+REVOKED = "store.revoked"
+"""Fault code of a trial that was revoked after it had been recorded."""
+
+_PROBLEMS = TypeAdapter(tuple[Problem, ...])
+
+
+class Figures(Model):
+    """A measurement over all its problems: geometric means of the medians, in microseconds, and the interval.
+
+    The ends of the interval are the means of the problems' ends. That is at least as wide as the interval of the mean
+    and so errs on the safe side.
+    """
+
+    median_us: float
+    baseline_us: float
+    log_low: float
+    log_high: float
+
+    @classmethod
+    def of(cls, measurement: Measurement) -> Figures:
+        """The figures of a measurement with at least one block of each problem."""
+        timings = measurement.timings
+        return cls(
+            median_us=statistics.geometric_mean(statistics.median(t.variant_us) for t in timings),
+            baseline_us=statistics.geometric_mean(statistics.median(t.baseline_us) for t in timings),
+            log_low=statistics.fmean(t.log_ratio.low for t in timings),
+            log_high=statistics.fmean(t.log_ratio.high for t in timings),
+        )
+
+
+def check(outcome: Outcome) -> None:
+    """Raises ValueError where an outcome breaks the rule that only what passed the gate has a latency."""
+    measurement, verdict = outcome.measurement, outcome.verdict
+    if not verdict.has_latency:
+        if measurement is not None:
+            raise ValueError(f"an outcome {verdict} carries a latency")
+        return
+    if measurement is None or not measurement.timings or not math.isfinite(measurement.objective):
+        raise ValueError(f"an outcome {verdict} has no finite latency")
+    if any(not _complete(timing) for timing in measurement.timings):
+        raise ValueError(f"an outcome {verdict} has a latency without its blocks")
+    if verdict != Verdict.DEDUPLICATED and (outcome.gate is None or not outcome.gate.passed):
+        raise ValueError(f"an outcome {verdict} has not passed the gate")
+    if verdict == Verdict.DEDUPLICATED and outcome.original is None:
+        raise ValueError("a deduplicated outcome names no original")
+
+
+def _complete(timing: Timing) -> bool:
+    times = timing.variant_us + timing.baseline_us
+    return 0 < len(timing.variant_us) == len(timing.baseline_us) and all(0 < t < math.inf for t in times)
+
+
+def study_row(record: StudyRecord, now: datetime) -> StudyRow:
+    """A new row."""
+    return StudyRow(
+        name=record.name,
+        space_name=record.space_name,
+        space_digest=record.space_digest,
+        space_document=record.space_document,
+        problems=_PROBLEMS.dump_json(record.problems).decode(),
+        device=record.device.model_dump_json(),
+        cache=record.cache,
+        sampler=record.sampler,
+        seed=record.seed,
+        created_at=record.created_at or now,
+    )
+
+
+def study_record(row: StudyRow) -> StudyRecord:
+    """The study that a row stands for."""
+    return StudyRecord.model_validate(
+        {
+            "name": row.name,
+            "space_name": row.space_name,
+            "space_digest": row.space_digest,
+            "space_document": row.space_document,
+            "problems": problems_of(row),
+            "device": Device.model_validate_json(row.device),
+            "cache": row.cache,
+            "sampler": row.sampler,
+            "seed": row.seed,
+            "created_at": row.created_at,
+        }
+    )
+
+
+def problems_of(row: StudyRow) -> tuple[Problem, ...]:
+    """The study's problems."""
+    return _PROBLEMS.validate_json(row.problems)
+
+
+def session_record(row: SessionRow, study: str) -> SessionRecord:
+    """The session that a row stands for."""
+    return SessionRecord(
+        id=row.id,
+        study=study,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        calibration=Calibration.model_validate_json(row.calibration),
+        environment=json.loads(row.environment),
+        host=row.host,
+        pid=row.pid,
+    )
+
+
+def trial_row(study_id: int, session_id: int, number: int, outcome: Outcome, now: datetime) -> TrialRow:
+    """A new row. The outcome has passed `check`."""
+    artifact, fault = outcome.artifact, outcome.fault
+    row = TrialRow(
+        study_id=study_id,
+        session_id=session_id,
+        number=number,
+        judged=outcome.verdict.judges,
+        variant_digest=outcome.variant.digest,
+        artifact_digest=artifact.digest if artifact else None,
+        program_hash=(artifact.program_hash or None) if artifact else None,
+        extension_name=artifact.name if artifact else None,
+        original=outcome.original,
+        verdict=outcome.verdict.value,
+        censored=False,
+        fault_code=fault.code if fault else None,
+        fault_case=fault.case if fault else None,
+        fault_detail=fault.detail if fault else None,
+        outcome=outcome.model_dump_json(),
+        seconds=math.fsum(outcome.seconds.values()),
+        recorded_at=now,
+    )
+    if outcome.measurement is not None:
+        _fill(row, outcome.measurement)
+    return row
+
+
+def _fill(row: TrialRow, measurement: Measurement) -> None:
+    row.objective = measurement.objective
+    row.censored = measurement.censored or row.verdict == Verdict.RACED_OUT
+    for name, value in Figures.of(measurement).model_dump().items():
+        setattr(row, name, value)
+
+
+def block_rows(trial_id: int, outcome: Outcome) -> Iterator[BlockRow]:
+    """The raw blocks of a trial's own measurement; a deduplicated trial has none, its original's are the only ones."""
+    if outcome.measurement is None or outcome.verdict == Verdict.DEDUPLICATED:
+        return
+    for problem, timing in enumerate(outcome.measurement.timings):
+        for block, (variant, baseline) in enumerate(zip(timing.variant_us, timing.baseline_us, strict=True)):
+            yield BlockRow(trial_id=trial_id, problem=problem, block=block, variant_us=variant, baseline_us=baseline)
+
+
+def outcome_of(row: TrialRow) -> Outcome:
+    """The outcome as it was recorded."""
+    return Outcome.model_validate_json(row.outcome)
+
+
+def standing_outcome(row: TrialRow) -> Outcome:
+    """The outcome as it stands: a revoked trial is `incorrect` and has no latency."""
+    outcome = outcome_of(row)
+    if row.revoked_at is None:
+        return outcome
+    fault = Fault(verdict=Verdict.INCORRECT, code=REVOKED, detail=row.revoked_reason or "")
+    return outcome.model_copy(update={"verdict": Verdict.INCORRECT, "fault": fault, "measurement": None})

@@ -1,0 +1,252 @@
+"""The study store: what the driver writes. Every method is one transaction, so a kill at any moment leaves no half."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Self
+
+from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy.orm import Session
+
+from autotuner.errors import StoreError
+from autotuner.outcome import Calibration, Outcome, Verdict
+from autotuner.store import lease, rows
+from autotuner.store.database import Database, connect_args, parse
+from autotuner.store.lease import Lease
+from autotuner.store.records import JudgedTrial, StudyRecord
+from autotuner.store.tables import SessionRow, StudyRow, TrialRow
+
+if TYPE_CHECKING:
+    from optuna.storages import RDBStorage
+
+
+class Store:
+    """An open study store. Close it, or use it in a `with`.
+
+    Any method raises StoreError where the database cannot be used and DiskFullError where it cannot grow; both say
+    in one line what to do.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._optuna: RDBStorage | None = None
+
+    @classmethod
+    def open(cls, url_or_path: str, *, create: bool = True) -> Self:
+        """Opens the store at the path of a SQLite file or at a SQLAlchemy URL, and brings its tables up to date.
+
+        With `create` false a missing file, or one without our tables, is refused instead of made. Raises StoreError.
+        """
+        return cls(Database(parse(url_or_path), create=create))
+
+    def close(self) -> None:
+        """Closes every connection, Optuna's too."""
+        if self._optuna is not None:
+            self._optuna.remove_session()
+            self._optuna.engine.dispose()
+            self._optuna = None
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def label(self) -> str:
+        """The file, or the URL without its password: for people."""
+        return self.database.label
+
+    def optuna_storage(self) -> RDBStorage:
+        """Optuna's storage in the same database, with the same settings; made once and closed with the store."""
+        if self._optuna is None:
+            with self.database.errors():
+                self._optuna = self._build_optuna()
+        return self._optuna
+
+    def _build_optuna(self) -> RDBStorage:
+        from optuna.storages import RDBStorage
+
+        url = self.database.url
+        try:
+            return RDBStorage(
+                _optuna_url(url.render_as_string(hide_password=False)),
+                engine_kwargs={"connect_args": connect_args(url)},
+            )
+        except RuntimeError as error:
+            first = next(iter(str(error).splitlines()), "")
+            raise StoreError(f"{self.label}: Optuna cannot use its tables there: {first}") from None
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Turns errors of Optuna's calls on `optuna_storage()` inside the block into StoreError and DiskFullError."""
+        return self.database.errors()
+
+    def lease(self, name: str = lease.DRIVER) -> AbstractContextManager[Lease]:
+        """Holds the right to drive this store while the block runs; a dead driver's is taken over.
+
+        Raises StoreError naming the process, its host and since when, if a living driver has it.
+        """
+        return lease.hold(self.database, name)
+
+    def ensure_study(self, study: StudyRecord) -> None:
+        """Makes the study unless it is there. Raises StoreError when another study has its name.
+
+        The space, the problems, the device's model and the cache policy are a study's identity; sampler and seed may
+        differ when it is resumed, and those it was made with stay recorded.
+        """
+        with self.database.writing() as session:
+            row = session.scalar(select(StudyRow).where(StudyRow.name == study.name))
+            if row is None:
+                session.add(rows.study_row(study, datetime.now(UTC)))
+            elif _identity(rows.study_record(row)) != _identity(study):
+                raise StoreError(f"{self.label}: another study is named {study.name!r}: rename this one")
+
+    def start_session(self, study: str, calibration: Calibration, environment: Mapping[str, str]) -> int:
+        """Records that this process starts on the study; the session's number. Raises StoreError: no such study."""
+        with self.database.writing() as session:
+            row = SessionRow(
+                study_id=study_id(session, self, study),
+                started_at=datetime.now(UTC),
+                calibration=calibration.model_dump_json(),
+                environment=json.dumps(dict(environment), sort_keys=True),
+                host=socket.gethostname(),
+                pid=os.getpid(),
+            )
+            session.add(row)
+            session.flush()
+            return row.id
+
+    def finish_session(self, session_id: int) -> None:
+        """Records that the session ended in good order. Raises StoreError: no such session."""
+        with self.database.writing() as session:
+            row = session.get(SessionRow, session_id)
+            if row is None:
+                raise StoreError(f"{self.label} has no session {session_id}: start one first")
+            row.finished_at = datetime.now(UTC)
+
+    def record(self, study: str, session_id: int, number: int, outcome: Outcome) -> None:
+        """Records a trial's outcome and its raw blocks; a second time with the same variant changes nothing.
+
+        Nor does a trial that repeats a judged variant with the outcome that `find` gave: a variant is judged once.
+        Raises StoreError when the number stands for another variant or the variant was judged otherwise before, and
+        ValueError when the outcome is not one that the gate allows (a latency without a pass).
+        """
+        rows.check(outcome)
+        with self.database.writing() as session:
+            owner = study_id(session, self, study)
+            if self._is_recorded(session, owner, study, number, outcome):
+                return
+            row = rows.trial_row(owner, session_id, number, outcome, datetime.now(UTC))
+            _share_revocation(session, row)
+            session.add(row)
+            session.flush()
+            session.add_all(rows.block_rows(row.id, outcome))
+
+    def _is_recorded(self, session: Session, owner: int, study: str, number: int, outcome: Outcome) -> bool:
+        digest = outcome.variant.digest
+        there = session.scalar(select(TrialRow).where(TrialRow.study_id == owner, TrialRow.number == number))
+        if there is not None:
+            if there.variant_digest == digest:
+                return True
+            raise StoreError(f"{study}: trial {number} is recorded with another variant: ask for a new trial")
+        judged = session.scalar(select(TrialRow).where(_judged(owner, digest)))
+        if judged is None or not outcome.verdict.judges:
+            return False
+        if rows.standing_outcome(judged).model_dump_json() == outcome.model_dump_json():
+            return True
+        raise StoreError(f"{study}: the variant of trial {number} was judged as trial {judged.number}: use its outcome")
+
+    def find(self, study: str, variant_digest: str) -> Outcome | None:
+        """The outcome of a variant judged before, else None. A revoked one is `incorrect` and has no latency."""
+        with self.database.reading() as session:
+            row = session.scalar(select(TrialRow).where(_judged(study_id(session, self, study), variant_digest)))
+            return None if row is None else rows.standing_outcome(row)
+
+    def find_program(self, study: str, program_hash: str) -> JudgedTrial | None:
+        """The trial whose own measurement stands for this program; None when there is none or it was revoked.
+
+        A fully measured one comes before one that was raced out.
+        """
+        own = (Verdict.MEASURED.value, Verdict.RACED_OUT.value)
+        with self.database.reading() as session:
+            query = select(TrialRow).where(
+                TrialRow.study_id == study_id(session, self, study),
+                TrialRow.program_hash == program_hash,
+                TrialRow.verdict.in_(own),
+                TrialRow.revoked_at.is_(None),
+            )
+            row = session.scalars(query.order_by(TrialRow.censored, TrialRow.number).limit(1)).first()
+            return None if row is None else JudgedTrial(number=row.number, outcome=rows.outcome_of(row))
+
+    def judged_numbers(self, study: str) -> Mapping[int, Outcome]:
+        """The outcomes of all recorded trials, faults of ours included, by number. A revoked one as in `find`."""
+        with self.database.reading() as session:
+            owner = study_id(session, self, study)
+            query = select(TrialRow).where(TrialRow.study_id == owner).order_by(TrialRow.number)
+            return {row.number: rows.standing_outcome(row) for row in session.scalars(query)}
+
+    def revoke(self, study: str, number: int, reason: str) -> tuple[int, ...]:
+        """Takes a trial's latency back, with those of every trial that shares its program; the numbers taken back.
+
+        A trial revoked before keeps its first reason. Raises StoreError: no such study or trial.
+        """
+        with self.database.writing() as session:
+            owner = study_id(session, self, study)
+            row = session.scalar(select(TrialRow).where(TrialRow.study_id == owner, TrialRow.number == number))
+            if row is None:
+                raise StoreError(f"{self.label}: {study} has no trial {number}: list its trials for their numbers")
+            query = select(TrialRow).where(_same_program(row), TrialRow.revoked_at.is_(None)).order_by(TrialRow.number)
+            standing = session.scalars(query).all()
+            for each in standing:
+                each.revoked_at = datetime.now(UTC)
+                each.revoked_reason = reason if each is row else f"same program as trial {number}: {reason}"
+            return tuple(each.number for each in standing)
+
+
+def _optuna_url(url: str) -> str:
+    """Optuna fills `{SCHEMA_VERSION}` in a URL by str.format, so that braces of a path must be doubled."""
+    return url.replace("{", "{{").replace("}", "}}")
+
+
+def _identity(study: StudyRecord) -> tuple[object, ...]:
+    return (study.space_digest, study.problems, study.device.backend, study.device.name, study.cache)
+
+
+def study_id(session: Session, store: Store, name: str) -> int:
+    """The study's key. Raises StoreError: no such study."""
+    found = session.scalar(select(StudyRow.id).where(StudyRow.name == name))
+    if found is None:
+        raise StoreError(f"{store.label} has no study {name!r}: list the studies for their names")
+    return found
+
+
+def _judged(owner: int, variant_digest: str) -> ColumnElement[bool]:
+    return and_(TrialRow.study_id == owner, TrialRow.variant_digest == variant_digest, TrialRow.judged)
+
+
+def _same_program(row: TrialRow) -> ColumnElement[bool]:
+    """The trial itself, those with its program, its original, and what was deduplicated from it."""
+    same: list[ColumnElement[bool]] = [TrialRow.id == row.id]
+    if row.program_hash is not None:
+        same.append(TrialRow.program_hash == row.program_hash)
+    for digest in {row.artifact_digest, row.original} - {None}:
+        same += [TrialRow.original == digest, TrialRow.artifact_digest == digest]
+    return and_(TrialRow.study_id == row.study_id, TrialRow.judged, or_(*same))
+
+
+def _share_revocation(session: Session, row: TrialRow) -> None:
+    """An original that was revoked between the look-up and the record takes its duplicate along."""
+    if row.verdict != Verdict.DEDUPLICATED:
+        return
+    query = select(TrialRow).where(
+        TrialRow.study_id == row.study_id, TrialRow.artifact_digest == row.original, TrialRow.revoked_at.is_not(None)
+    )
+    original = session.scalars(query.limit(1)).first()
+    if original is not None:
+        row.revoked_at, row.revoked_reason = original.revoked_at, original.revoked_reason

@@ -1,0 +1,170 @@
+"""Our tables. They lie beside Optuna's in one database; every name begins with `at_`, which none of Optuna's does.
+
+Documents (problems, devices, outcomes) are JSON in text columns, because an outcome may hold NaN and infinity, which
+the JSON types of databases refuse. What queries filter or sort by is a column of its own.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    MetaData,
+    String,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+PREFIX = "at_"
+LATENCY_RULE = "objective IS NULL OR verdict IN ('measured', 'deduplicated', 'raced_out')"
+"""The hard gate as a rule of the database: a rejected variant cannot have an objective."""
+
+_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware datetime, stored in UTC without its zone (SQLite knows none)."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+class Base(DeclarativeBase):
+    """Root of our tables."""
+
+    metadata = MetaData(naming_convention=_NAMES)
+    type_annotation_map: ClassVar[dict[type, type]] = {datetime: UtcDateTime, float: Double, str: Text}
+
+
+class StudyRow(Base):
+    """A study; `name` is the name of the Optuna study too."""
+
+    __tablename__ = "at_study"
+    __table_args__ = (UniqueConstraint("name"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str]
+    space_name: Mapped[str]
+    space_digest: Mapped[str] = mapped_column(String(64))
+    space_document: Mapped[str]
+    problems: Mapped[str]
+    device: Mapped[str]
+    cache: Mapped[str] = mapped_column(String(16))
+    sampler: Mapped[str]
+    seed: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[datetime]
+
+
+class SessionRow(Base):
+    """A run of the driver on a study."""
+
+    __tablename__ = "at_session"
+    __table_args__ = (Index(None, "study_id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    study_id: Mapped[int] = mapped_column(ForeignKey("at_study.id"))
+    started_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+    calibration: Mapped[str]
+    environment: Mapped[str]
+    host: Mapped[str]
+    pid: Mapped[int]
+
+
+class TrialRow(Base):
+    """A judged trial (or one whose judging failed for a fault of ours: `judged` is false then)."""
+
+    __tablename__ = "at_trial"
+    __table_args__ = (
+        UniqueConstraint("study_id", "number"),
+        # A variant is judged once a study; after a fault of ours it may be tried again.
+        Index(
+            "uq_at_trial_judged_variant",
+            "study_id",
+            "variant_digest",
+            unique=True,
+            sqlite_where=text("judged"),
+            postgresql_where=text("judged"),
+        ),
+        Index(None, "study_id", "objective", "number"),
+        Index(None, "study_id", "program_hash"),
+        Index(None, "study_id", "recorded_at"),
+        Index(None, "session_id"),
+        CheckConstraint(LATENCY_RULE, name="latency"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    study_id: Mapped[int] = mapped_column(ForeignKey("at_study.id"))
+    session_id: Mapped[int] = mapped_column(ForeignKey("at_session.id"))
+    number: Mapped[int]
+    judged: Mapped[bool]
+    variant_digest: Mapped[str] = mapped_column(String(64))
+    artifact_digest: Mapped[str | None]
+    program_hash: Mapped[str | None]
+    extension_name: Mapped[str | None]
+    original: Mapped[str | None]
+    verdict: Mapped[str] = mapped_column(String(32))
+    objective: Mapped[float | None]
+    median_us: Mapped[float | None]
+    baseline_us: Mapped[float | None]
+    log_low: Mapped[float | None]
+    log_high: Mapped[float | None]
+    censored: Mapped[bool]
+    fault_code: Mapped[str | None]
+    fault_case: Mapped[str | None]
+    fault_detail: Mapped[str | None]
+    outcome: Mapped[str]
+    seconds: Mapped[float]
+    recorded_at: Mapped[datetime]
+    revoked_at: Mapped[datetime | None]
+    revoked_reason: Mapped[str | None]
+
+
+class BlockRow(Base):
+    """One interleaved block of one problem, as it was measured."""
+
+    __tablename__ = "at_block"
+
+    trial_id: Mapped[int] = mapped_column(ForeignKey("at_trial.id"), primary_key=True)
+    problem: Mapped[int] = mapped_column(primary_key=True)
+    block: Mapped[int] = mapped_column(primary_key=True)
+    variant_us: Mapped[float]
+    baseline_us: Mapped[float]
+
+
+class LeaseRow(Base):
+    """Who drives the store now. A row means a driver that lives, or one that died without saying so."""
+
+    __tablename__ = "at_lease"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    host: Mapped[str]
+    boot_id: Mapped[str]
+    namespace: Mapped[str]
+    pid: Mapped[int]
+    pid_started: Mapped[str]
+    started_at: Mapped[datetime]
+    heartbeat_at: Mapped[datetime]

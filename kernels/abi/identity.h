@@ -1,0 +1,28 @@
+/* What a binary says about itself. The build writes a table of macros after the variant's own source, so that it
+ * reports what the preprocessor really held when the code was compiled, not what was asked for.
+ *
+ * Everything here lives in sections named .at_*, which the program hash leaves out: two variants with the same code
+ * have different identities and one program. */
+#ifndef AUTOTUNER_IDENTITY_H
+#define AUTOTUNER_IDENTITY_H
+
+#include "variant.h"
+
+#define AT_TEXT_(x) #x
+#define AT_TEXT(x) AT_TEXT_(x)
+
+typedef struct at_identity {
+  int32_t abi_version;
+  int32_t call_size;    /* sizeof(at_call) as the variant saw it */
+  const char *build_id; /* the artifact's digest */
+  const char *macros;   /* lines NAME=VALUE */
+  int64_t (*workspace)(const at_call *);
+  int (*run)(const at_call *);
+} at_identity;
+
+#ifdef __cplusplus
+extern "C"
+#endif
+const at_identity variant_identity;
+
+#endif
