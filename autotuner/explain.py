@@ -107,31 +107,13 @@ class GateSummary(Model):
     @classmethod
     def of(cls, report: GateReport) -> GateSummary:
         """The figures of a report."""
-        ratios = [_ratio(each.errors) for check in report.checks for each in check.cases]
+        ratios = [each.errors.worst_ratio for check in report.checks for each in check.cases]
         return cls(
             passed=tuple(check.code for check in report.checks if check.status == "pass"),
             unavailable=tuple(check.code for check in report.checks if check.status == "unavailable"),
             cases=len(ratios),
             worst_ratio=max(ratios, default=None),
         )
-
-
-def _ratio(errors: CaseErrors) -> float:
-    """The largest error in units of its tolerance; infinite where NaN, or where any error is too much."""
-    pairs = (
-        (errors.max_abs, errors.max_abs_tol),
-        (errors.row_rel, errors.row_rel_tol),
-        (errors.head_rel, errors.head_rel_tol),
-    )
-    return max(_times(error, tolerance) for error, tolerance in pairs)
-
-
-def _times(error: float, tolerance: float) -> float:
-    if math.isnan(error) or math.isnan(tolerance):
-        return math.inf
-    if tolerance == 0:
-        return 0.0 if error == 0 else math.inf
-    return error / tolerance
 
 
 def explain(outcome: Outcome) -> list[str]:

@@ -100,14 +100,15 @@ class Driver:
         self._terms, self._executor, self._listen = terms, executor, listen
         self._sampler, self._seed = sampler, seed
         self.name = study_name(space.name, space.digest, terms.problems, device.name, terms.cache)
-        self._judged: dict[int, Outcome] = {}
+        self._outcomes: dict[int, Outcome] = {}
+        self._judged: set[str] = set()
         self._programs: dict[str, Outcome] = {}
         self._best: float | None = None
         self._lost_in_a_row = 0
 
     def run(self, budget: Budget) -> None:
         """Raises InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then."""
-        with self._store.lease() as lease:
+        with self._store.lease() as lease, self._store.errors():
             study = self._open()
             calibration = self._calibrate(lease)
             self._terms = self._terms.model_copy(update={"baselines": calibration.baselines})
@@ -180,8 +181,8 @@ class Driver:
         """Trials that an earlier driver left running. Those with an outcome are told; the others are to be judged."""
         for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             trial = _reopen(study, frozen)
-            if frozen.number in self._judged:
-                self._tell(study, trial, self._judged[frozen.number])
+            if frozen.number in self._outcomes:
+                self._tell(study, trial, self._outcomes[frozen.number])
             elif self._space.index_of(frozen.params) is None:  # killed while Optuna was noting the parameters down
                 study.tell(trial, state=TrialState.FAIL)
             else:
@@ -216,14 +217,16 @@ class Driver:
         return outcome.model_copy(update={"measurement": original.measurement})
 
     def _remember(self, number: int, outcome: Outcome) -> None:
-        self._judged[number] = outcome
+        self._outcomes[number] = outcome
+        if outcome.verdict.judges:
+            self._judged.add(outcome.variant.digest)
         if outcome.verdict == Verdict.MEASURED:
             if outcome.artifact is not None:
                 self._programs.setdefault(outcome.artifact.program_hash, outcome)
             self._best = min(outcome.objective, self._best if self._best is not None else outcome.objective)
 
     def _count(self) -> int:
-        return sum(outcome.verdict.judges for outcome in self._judged.values())
+        return len(self._judged)
 
     def _tell(self, study: Study, trial: Trial, outcome: Outcome) -> None:
         """Tells Optuna, as OPTUNA_STATE says."""

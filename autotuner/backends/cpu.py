@@ -24,7 +24,7 @@ from autotuner.extension import Extension
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.checks import Gate
 from autotuner.gate.tolerance import Truth, judge, truth
-from autotuner.measure.blocks import Blocks, run_blocks
+from autotuner.measure.blocks import measurement, run_blocks
 from autotuner.outcome import (
     Artifact,
     BackendTiming,
@@ -265,14 +265,15 @@ class CpuBackend:
                 baseline: Arm = self._sdpa_arm(problem, name, sets, terms.threads)
             else:
                 name, baseline = rival.name, VariantArm(_second_copy(rival), problem, sets, terms.threads)
-            blocks = run_blocks(variant, baseline, terms.seeds[0], terms.min_blocks, terms.max_blocks, best)
+            blocks = run_blocks(
+                variant, baseline, terms.seeds[0], terms.min_blocks, terms.max_blocks, best, may_give_up=rival is None
+            )
             fault = variant.recheck(self._truth(terms, problem, 0), self._truth(terms, problem, 1))
             if fault is not None:
                 return fault
-            timings.append(_timing(problem, name, blocks, (variant.calls, baseline.calls)))
+            timings.append(blocks.timing(problem, name, (variant.calls, baseline.calls)))
             censored = censored or blocks.censored
-        objective = sum(timing.log_ratio.median for timing in timings) / len(timings)
-        return Measurement(timings=tuple(timings), objective=objective, cache=terms.cache, censored=censored)
+        return measurement(timings, terms.cache, censored)
 
     def _truth(self, terms: Terms, problem: Problem, seed_index: int) -> Truth:
         return truth(Case(name="measured", problem=problem), terms.seeds[seed_index])
@@ -294,14 +295,3 @@ def _second_copy(artifact: Artifact) -> Extension:
         return Extension(artifact.model_copy(update={"path": str(copy)}))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _timing(problem: Problem, baseline: str, blocks: Blocks, calls: tuple[int, int]) -> Timing:
-    return Timing(
-        problem=problem,
-        baseline=baseline,
-        variant_us=tuple(1e6 * seconds for seconds in blocks.variant),
-        baseline_us=tuple(1e6 * seconds for seconds in blocks.baseline),
-        log_ratio=blocks.log_ratio,
-        calls=calls,
-    )

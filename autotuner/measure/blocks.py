@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
-from typing import NamedTuple
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 from autotuner.measure.statistics import median_interval
-from autotuner.outcome import Interval
+from autotuner.outcome import Interval, Measurement, Timing
+from autotuner.problem import Problem
 
 Sample = Callable[[], float]
 """Runs an arm a few times and returns the seconds of one forward."""
@@ -25,6 +27,23 @@ class Blocks(NamedTuple):
     log_ratio: Interval
     censored: bool
 
+    def timing(self, problem: Problem, baseline: str, calls: tuple[int, int]) -> Timing:
+        """These blocks as the record of one problem; `calls` forwards a sample: (variant, baseline)."""
+        return Timing(
+            problem=problem,
+            baseline=baseline,
+            variant_us=tuple(1e6 * seconds for seconds in self.variant),
+            baseline_us=tuple(1e6 * seconds for seconds in self.baseline),
+            log_ratio=self.log_ratio,
+            calls=calls,
+        )
+
+
+def measurement(timings: Sequence[Timing], cache: Literal["cold", "warm"], censored: bool) -> Measurement:
+    """The measurement over all problems: its objective is the mean of the median log-ratios."""
+    objective = statistics.fmean(timing.log_ratio.median for timing in timings)
+    return Measurement(timings=tuple(timings), objective=objective, cache=cache, censored=censored)
+
 
 def run_blocks(
     variant: Sample,
@@ -33,11 +52,12 @@ def run_blocks(
     min_blocks: int,
     max_blocks: int,
     best: float | None = None,
+    may_give_up: bool = True,
 ) -> Blocks:
     """Times two arms against each other.
 
     Stops when the 95 % interval of the median of ln(t_variant / t_baseline) is at most +-0.5 % wide, or at
-    `max_blocks`. It also stops when the variant cannot be the best: after two blocks both 1.5 times slower than the
+    `max_blocks`. Unless `may_give_up` is False, it also stops when the variant cannot be the best: after two blocks both 1.5 times slower than the
     baseline and than `best`, the log-ratio to beat (then `censored`), or from `min_blocks` on when the whole interval
     is slower than `best`.
     """
@@ -52,7 +72,7 @@ def run_blocks(
             samples.append(sample())
         ratios = [math.log(v / b) for v, b in zip(variant_s, baseline_s, strict=True)]
         interval = median_interval(ratios)
-        hopeless = len(ratios) == 2 and min(ratios) > hopeless_above
+        hopeless = may_give_up and len(ratios) == 2 and min(ratios) > hopeless_above
         enough = len(ratios) >= min_blocks and (
             interval.high - interval.low <= 2 * HALF_WIDTH or (best is not None and interval.low > best)
         )
