@@ -12,7 +12,17 @@ import statistics
 from pydantic import ConfigDict, Field
 
 from autotuner.model import Model
-from autotuner.outcome import Artifact, CaseErrors, CaseResult, GateReport, Measurement, Outcome, Timing, Verdict
+from autotuner.outcome import (
+    Artifact,
+    CaseErrors,
+    CaseResult,
+    GateReport,
+    Measurement,
+    Outcome,
+    Timing,
+    Verdict,
+    error_in_tolerances,
+)
 
 _RULES = {
     "T0": "every element is finite",
@@ -29,6 +39,7 @@ MEANINGS: dict[str, str] = {
     "G1.unwritten": "every element of the output is written (it is poisoned with NaN before the launch)",
     "G1.inputs": "Q, K and V are bitwise the same after the launch",
     "G1.guard": "nothing is written outside the tensors",
+    "G1.workspace": "the variant asks for a workspace of reasonable size",
     **{f"G2.{rule}": f"quick cases: {meaning}" for rule, meaning in _RULES.items()},
     "G3.repeat": "the same input gives the same bits, whatever ran before",
     "G3.scale_v": "4 V gives exactly 4 O",
@@ -216,7 +227,7 @@ def _errors_in_words(errors: CaseErrors) -> list[str]:
         f"Worst element: {where}: {errors.worst_value:.7g} where the reference has {errors.worst_reference:.7g}."
     )
     lines += [
-        f"{name}: {error:.3g}, tolerance {tolerance:.3g} ({_times(error, tolerance):.3g} times)."
+        f"{name}: {error:.3g}, tolerance {tolerance:.3g} ({error_in_tolerances(error, tolerance):.3g} times)."
         for name, error, tolerance in (
             ("Largest absolute error (T1)", errors.max_abs, errors.max_abs_tol),
             ("Largest error relative to its row (T2)", errors.row_rel, errors.row_rel_tol),

@@ -90,7 +90,7 @@ class Fault(Model):
     case: str | None = None
 
 
-def _ratio(error: float, tolerance: float) -> float:
+def error_in_tolerances(error: float, tolerance: float) -> float:
     """error / tolerance, where no error is within any tolerance and NaN within none."""
     if error == 0:
         return 0.0
@@ -135,7 +135,7 @@ class CaseErrors(Model):
             (self.row_rel, self.row_rel_tol),
             (self.head_rel, self.head_rel_tol),
         )
-        return max(_ratio(error, tolerance) for error, tolerance in pairs)
+        return max(error_in_tolerances(error, tolerance) for error, tolerance in pairs)
 
 
 class CaseResult(Model):

@@ -44,6 +44,8 @@ from autotuner.variant import Variant
 WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
 """Words the workspace holds before a launch: a NaN, a large number, zero."""
 
+MAX_WORKSPACE = 1 << 30
+
 SAMPLE_S = 0.006
 """A sample is at least this long, to dwarf the clock's resolution and a call's overhead from Python."""
 
@@ -72,6 +74,8 @@ class CpuBench:
             if not tensor.is_contiguous():
                 raise ValueError("tensors must be contiguous")
         wanted = self._extension.workspace_bytes(problem)
+        if not 0 <= wanted <= MAX_WORKSPACE:
+            raise MemoryError(f"the variant asks for {wanted} bytes of workspace; at most {MAX_WORKSPACE} are given")
         size = max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT)
         workspace = Slab(size)
         self._slabs.append(workspace)

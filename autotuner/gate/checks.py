@@ -27,7 +27,7 @@ from autotuner.problem import Problem
 from autotuner.terms import Terms
 
 REPEATS = 8
-SUMS_FLOOR = 2.0**-20
+SUMS_FLOOR = 2.0**-19
 """How far two float32 sums of the same terms may differ by their order, relative to the sum."""
 
 SOAK_LAUNCHES = 250
@@ -40,7 +40,10 @@ class Bench(Protocol):
         """A guarded copy whose address is `shift` bytes past a multiple of 64."""
 
     def launch(self, problem: Problem, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> int:
-        """One forward with freshly poisoned workspace; the variant's status. Raises ValueError on unfit tensors."""
+        """One forward with freshly poisoned workspace; the variant's status.
+
+        Raises ValueError on unfit tensors, MemoryError when the variant asks for more workspace than there may be.
+        """
 
     def disturb(self, turn: int) -> None:
         """Changes what precedes the next launch: its predecessor, the workspace's contents, where threads may run."""
@@ -153,7 +156,10 @@ class Gate:
         bench, problem = self._bench, case.problem
         q, k, v = placed = [bench.place(tensor, shift) for tensor in tensors]
         o = bench.place(torch.full_like(tensors[0], float("nan")), shift)
-        status = bench.launch(problem, q, k, v, o)
+        try:
+            status = bench.launch(problem, q, k, v, o)
+        except MemoryError as error:
+            raise Failed(Verdict.OVER_LIMITS, "G1.workspace", str(error), case) from None
         if status != 0:
             detail = f"the variant returned status {status} ({status_text(status)})"
             raise Failed(Verdict.LAUNCH_FAILED, "G1.status", detail, case)

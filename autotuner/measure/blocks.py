@@ -57,9 +57,9 @@ def run_blocks(
     """Times two arms against each other.
 
     Stops when the 95 % interval of the median of ln(t_variant / t_baseline) is at most +-0.5 % wide, or at
-    `max_blocks`. Unless `may_give_up` is False, it also stops when the variant cannot be the best: after two blocks both 1.5 times slower than the
-    baseline and than `best`, the log-ratio to beat (then `censored`), or from `min_blocks` on when the whole interval
-    is slower than `best`.
+    `max_blocks`; from `min_blocks` on also when the whole interval is slower than `best`, the log-ratio to beat. With
+    `may_give_up`, gives up after two blocks when both are 1.5 times slower than the faster of the baseline and `best`;
+    the result is then `censored`.
     """
     hopeless_above = CLEARLY_SLOWER + min(0.0, best if best is not None else 0.0)
     order = random.Random(seed)

@@ -1,0 +1,152 @@
+/* Attention for float32, ROWS query rows at a time, with an online softmax over blocks of BLOCK_N keys.
+ *
+ * Parameters, all macros that the build defines:
+ *   BLOCK_N                         keys a block; a multiple of 16
+ *   ROWS                            query rows that share one reading of K and V
+ *   EXP_LIBM, EXP_POLY, EXP_COARSE  one of them is 1: how exp is computed
+ * and from the problem: DTYPE, HEAD_DIM, CAUSAL. One thread. docs/own-kernel.md walks through this file. */
+#include <math.h>
+
+#include "sdpa.h"
+
+static_assert(DTYPE == AT_FLOAT32, "this example knows float32 only");
+static_assert(HEAD_DIM % 16 == 0 && BLOCK_N % 16 == 0, "tiles are 16 wide");
+
+namespace {
+
+constexpr int D = HEAD_DIM, LANES = 8;
+typedef float vec __attribute__((vector_size(4 * LANES)));           /* aligned: for our own arrays */
+typedef float loose __attribute__((vector_size(4 * LANES), aligned(4))); /* for tensors, aligned to 16 bytes only */
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+
+/* Below every score, yet finite: exp(HIDDEN - anything) is 0. */
+constexpr float HIDDEN = -3e38f;
+
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* exp of arguments that are never positive; 0 where the result is below float's normal range. */
+inline vec exponential(vec x) {
+#if EXP_LIBM
+  vec y;
+  for (int lane = 0; lane < LANES; ++lane) y[lane] = expf(x[lane]);
+  return y;
+#else
+  /* 2^t = 2^whole * 2^part with |part| <= 1/2, and a polynomial for 2^part: the series of 2^x about 0. */
+  const vec t = (x < -87.0f ? vec{} - 87.0f : x) * 1.44269504f;
+  const ivec whole = __builtin_convertvector(t - 0.5f, ivec);
+  const vec part = t - __builtin_convertvector(whole, vec);
+#if EXP_POLY
+  vec sum = vec{} + 1.54035304e-4f;
+  sum = sum * part + 1.33335581e-3f;
+  sum = sum * part + 9.61812911e-3f;
+  sum = sum * part + 5.55041087e-2f;
+  sum = sum * part + 2.40226507e-1f;
+#else /* EXP_COARSE: a deliberate mistake. Two terms of the series are not enough, and the gate rejects it. */
+  vec sum = vec{} + 2.40226507e-1f;
+#endif
+  sum = sum * part + 6.93147181e-1f;
+  sum = sum * part + 1.0f;
+  const vec power = (vec)((whole + 127) << 23);
+  return x < -87.0f ? vec{} : sum * power;
+#endif
+}
+
+/* c[row][0..15] = sum over k of a[row][k] * b[k][0..15], for ROWS rows. Both products of attention are made of it. */
+inline void tile(const float *a, int a_stride, const float *b, int b_stride, int depth, vec (&c)[ROWS][2]) {
+  for (int r = 0; r < ROWS; ++r) c[r][0] = c[r][1] = vec{};
+  for (int k = 0; k < depth; ++k) {
+    const vec left = *(const loose *)(b + k * b_stride), right = *(const loose *)(b + k * b_stride + LANES);
+    for (int r = 0; r < ROWS; ++r) {
+      c[r][0] += a[r * a_stride + k] * left;
+      c[r][1] += a[r * a_stride + k] * right;
+    }
+  }
+}
+
+/* What is known of a row after some blocks: the largest score, the sum of the weights, the weighted sum of V. */
+struct Rows {
+  alignas(64) float q[ROWS][D], score[ROWS][BLOCK_N], o[ROWS][D];
+  float top[ROWS], total[ROWS];
+};
+
+/* Turns a row's scores into weights; `visible` keys of the block count. Returns what earlier sums must be scaled by. */
+inline float soften(Rows &rows, int r, int64_t visible) {
+  vec *score = (vec *)rows.score[r];
+  for (int64_t j = visible < 0 ? 0 : visible; j < BLOCK_N; ++j) rows.score[r][j] = HIDDEN;
+  vec most = vec{} + rows.top[r], sum = {};
+  for (int j = 0; j < BLOCK_N / LANES; ++j) most = score[j] > most ? score[j] : most;
+  float top = most[0];
+  for (int lane = 1; lane < LANES; ++lane) top = most[lane] > top ? most[lane] : top;
+  for (int j = 0; j < BLOCK_N / LANES; ++j) sum += score[j] = exponential(score[j] - top);
+  const float decay = exponential(vec{} + (rows.top[r] - top))[0];
+  rows.top[r] = top;
+  rows.total[r] *= decay;
+  for (int lane = 0; lane < LANES; ++lane) rows.total[r] += sum[lane];
+  return decay;
+}
+
+/* One block of keys for ROWS rows. `packed` is K of this block transposed, D x BLOCK_N; row r sees `visible[r]` keys. */
+inline void block(Rows &rows, const float *packed, const float *v, int keys, const int64_t *visible) {
+  vec sums[ROWS][2];
+  for (int j = 0; j < BLOCK_N; j += 16) {
+    tile(rows.q[0], D, packed + j, BLOCK_N, D, sums);
+    for (int r = 0; r < ROWS; ++r)
+      for (int half = 0; half < 2; ++half) *(vec *)&rows.score[r][j + half * LANES] = sums[r][half];
+  }
+  float decay[ROWS];
+  for (int r = 0; r < ROWS; ++r) decay[r] = soften(rows, r, visible[r]);
+  for (int d = 0; d < D; d += 16) {
+    tile(rows.score[0], BLOCK_N, v + d, D, keys, sums);
+    for (int r = 0; r < ROWS; ++r)
+      for (int half = 0; half < 2; ++half) {
+        vec &o = *(vec *)&rows.o[r][d + half * LANES];
+        o = o * decay[r] + sums[r][half];
+      }
+  }
+}
+
+/* K of one head as blocks of D x BLOCK_N; keys past the end are 0. */
+void pack(const float *k, int64_t seq_k, float *packed) {
+  for (int64_t j0 = 0; j0 < seq_k; j0 += BLOCK_N)
+    for (int d = 0; d < D; ++d)
+      for (int j = 0; j < BLOCK_N; ++j) *packed++ = j0 + j < seq_k ? k[(j0 + j) * D + d] : 0.0f;
+}
+
+}  // namespace
+
+int64_t variant_workspace(const at_call *call) {
+  return (call->dim[SDPA_SEQ_K] + BLOCK_N - 1) / BLOCK_N * BLOCK_N * D * int64_t(sizeof(float));
+}
+
+int variant_run(const at_call *call) {
+  if (call->workspace_bytes < variant_workspace(call)) return AT_NO_WORKSPACE;
+  const int64_t heads = call->dim[SDPA_BATCH] * call->dim[SDPA_HEADS];
+  const int64_t seq_q = call->dim[SDPA_SEQ_Q], seq_k = call->dim[SDPA_SEQ_K];
+  const float scale = float(call->scalar[SDPA_SCALE]);
+  float *packed = (float *)call->workspace;
+  for (int64_t head = 0; head < heads; ++head) {
+    const float *q = (const float *)call->in[SDPA_Q] + head * seq_q * D;
+    const float *k = (const float *)call->in[SDPA_K] + head * seq_k * D;
+    const float *v = (const float *)call->in[SDPA_V] + head * seq_k * D;
+    float *o = (float *)call->out[SDPA_O] + head * seq_q * D;
+    pack(k, seq_k, packed);
+    for (int64_t i0 = 0; i0 < seq_q; i0 += ROWS) {
+      const int count = int(least(ROWS, seq_q - i0)); /* rows past the end are zeros, computed and not stored */
+      Rows rows = {};
+      for (int r = 0; r < ROWS; ++r) {
+        rows.top[r] = HIDDEN;
+        for (int d = 0; d < D && r < count; ++d) rows.q[r][d] = q[(i0 + r) * D + d] * scale;
+      }
+      const int64_t seen = CAUSAL ? least(i0 + ROWS, seq_k) : seq_k;
+      for (int64_t j0 = 0; j0 < seen; j0 += BLOCK_N) {
+        const int keys = int(least(BLOCK_N, seen - j0));
+        int64_t visible[ROWS];
+        for (int r = 0; r < ROWS; ++r) visible[r] = CAUSAL ? least(i0 + r + 1 - j0, keys) : keys;
+        block(rows, packed + j0 * D, v + j0 * D, keys, visible);
+      }
+      for (int r = 0; r < count; ++r)
+        for (int d = 0; d < D; ++d) o[(i0 + r) * D + d] = rows.o[r][d] / rows.total[r];
+    }
+  }
+  return AT_OK;
+}

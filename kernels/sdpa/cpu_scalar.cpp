@@ -1,0 +1,112 @@
+// Attention in plain C++, the textbook algorithm: one query row at a time, keys in blocks, online softmax. Read this
+// one first; cpu_simd.cpp computes the same with vectors, register tiles and packing.
+//
+// Parameters:
+//   BLOCK_N               keys a block
+//   UNROLL                independent partial sums of a dot product: a sum has to wait for the one before it
+//   EXP                   LIBM: expf; POLY5: a polynomial of degree 5 (relative error 1.1e-7)
+//   THREADS, SYNC_POLICY  how many threads, and how they meet: cpu_pool.h
+#include <math.h>
+#include <string.h>
+
+#include "sdpa.h"
+
+#include "cpu_pool.h"
+
+static_assert(DTYPE == AT_FLOAT32 || DTYPE == AT_BFLOAT16, "float32 and bfloat16 only");
+static_assert(HEAD_DIM % UNROLL == 0, "a row is whole groups of partial sums");
+
+#if DTYPE == AT_BFLOAT16
+typedef uint16_t element;
+
+static inline float to_float(element x) {  // bfloat16 is the upper half of a float
+  const uint32_t bits = (uint32_t)x << 16;
+  float wide;
+  memcpy(&wide, &bits, 4);
+  return wide;
+}
+
+static inline element from_float(float x) {  // to nearest, ties to even
+  uint32_t bits;
+  memcpy(&bits, &x, 4);
+  return (element)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+#else
+typedef float element;
+static inline float to_float(element x) { return x; }
+static inline element from_float(float x) { return x; }
+#endif
+
+// e^x for x <= 0.
+static inline float exponential(float x) {
+#if defined(EXP_POLY5)
+  float y = x * 1.44269504f;
+  y = y > -126.0f ? y : -126.0f;
+  const float n = (float)(int)(y - 0.5f);  // the nearest integer: the cast rounds towards zero
+  const float f = y - n;
+  const float power =
+      1.0f + f * (0.693147004f + f * (0.240222424f + f * (0.0555073358f + f * (0.00967151299f + f * 0.00132647273f))));
+  const uint32_t bits = (uint32_t)((int)n + 127) << 23;
+  float scale;
+  memcpy(&scale, &bits, 4);
+  return power * scale;
+#else
+  return expf(x);
+#endif
+}
+
+static float dot(const float *q, const element *k) {
+  float partial[UNROLL] = {};
+  for (int d = 0; d < HEAD_DIM; d += UNROLL)
+    for (int u = 0; u < UNROLL; ++u) partial[u] += q[d + u] * to_float(k[d + u]);
+  float sum = 0;
+  for (int u = 0; u < UNROLL; ++u) sum += partial[u];
+  return sum;
+}
+
+// One row: `keys` keys are visible to it.
+static void attend(const float *q, const element *k, const element *v, element *o, int64_t keys) {
+  float output[HEAD_DIM] = {}, scores[BLOCK_N];
+  float row_max = -INFINITY, row_sum = 0;
+  for (int64_t n0 = 0; n0 < keys; n0 += BLOCK_N) {
+    const int count = (int)(keys - n0 < BLOCK_N ? keys - n0 : BLOCK_N);
+    float new_max = row_max;
+    for (int n = 0; n < count; ++n) {
+      scores[n] = dot(q, k + (n0 + n) * HEAD_DIM);
+      new_max = scores[n] > new_max ? scores[n] : new_max;
+    }
+    // What was summed so far was relative to the old maximum.
+    const float decay = n0 == 0 ? 0 : exponential(row_max - new_max);
+    row_max = new_max;
+    row_sum *= decay;
+    for (int d = 0; d < HEAD_DIM; ++d) output[d] *= decay;
+    for (int n = 0; n < count; ++n) scores[n] = exponential(scores[n] - row_max);
+    for (int n = 0; n < count; ++n) {
+      row_sum += scores[n];
+      for (int d = 0; d < HEAD_DIM; ++d) output[d] += scores[n] * to_float(v[(n0 + n) * HEAD_DIM + d]);
+    }
+  }
+  for (int d = 0; d < HEAD_DIM; ++d) o[d] = from_float(output[d] / row_sum);
+}
+
+// Each thread takes an equal run of rows; with a causal mask every THREADS-th row, because later rows see more keys.
+static void run_thread(void *context, int thread) {
+  const at_call &call = *(const at_call *)context;
+  const int64_t seq_q = call.dim[SDPA_SEQ_Q], seq_k = call.dim[SDPA_SEQ_K];
+  const int64_t rows = call.dim[SDPA_BATCH] * call.dim[SDPA_HEADS] * seq_q;
+  const int64_t begin = CAUSAL ? thread : rows * thread / THREADS;
+  const int64_t end = CAUSAL ? rows : rows * (thread + 1) / THREADS;
+  for (int64_t row = begin; row < end; row += CAUSAL ? THREADS : 1) {
+    const int64_t head = row / seq_q, i = row % seq_q;
+    float q[HEAD_DIM];
+    for (int d = 0; d < HEAD_DIM; ++d)
+      q[d] = to_float(((const element *)call.in[SDPA_Q])[row * HEAD_DIM + d]) * (float)call.scalar[SDPA_SCALE];
+    attend(q, (const element *)call.in[SDPA_K] + head * seq_k * HEAD_DIM,
+           (const element *)call.in[SDPA_V] + head * seq_k * HEAD_DIM, (element *)call.out[SDPA_O] + row * HEAD_DIM,
+           CAUSAL && i + 1 < seq_k ? i + 1 : seq_k);
+  }
+}
+
+extern "C" int64_t variant_workspace(const at_call *) { return 0; }
+
+extern "C" int variant_run(const at_call *call) { return pool_run(run_thread, (void *)call); }

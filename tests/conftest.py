@@ -1,0 +1,32 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autotuner import config
+from autotuner.build import Toolchain
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Builds and references of the tests, apart from the user's own."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(config.CACHE, str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def toolchain() -> Toolchain:
+    """The machine's C++ compiler."""
+    return Toolchain.discover()
+
+
+@pytest.fixture(scope="session")
+def kernel_root() -> Path:
+    """The kernel families made for tests."""
+    return Path(__file__).parent / "kernels"
