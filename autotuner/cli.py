@@ -73,7 +73,7 @@ def _dump(model: Any) -> Any:
 # Spaces -----------------------------------------------------------------------------------------------------------
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def version(
     show: Annotated[bool, typer.Option("--version", help="print the version and exit", is_eager=True)] = False,
 ) -> None:

@@ -80,7 +80,11 @@ class Kernel(Model):
             folders = [near, near / "kernels", near.parent / "kernels", *folders]
         for folder in folders:
             if (folder / family / "kernel.toml").is_file():
-                return cls.load(folder / family)
+                found = cls.load(folder / family)
+                if found.document.family != family:
+                    where = f"{found.folder}/kernel.toml: family"
+                    raise KernelError(f"{where}: found {found.document.family!r}, expected the folder's name")
+                return found
         looked = ", ".join(str(folder) for folder in folders)
         raise KernelError(f"no kernel family {family!r}: looked for {family}/kernel.toml in {looked}")
 

@@ -63,7 +63,7 @@ def status_view(summary: StudySummary) -> RenderableType:
         spread = summary.spread
         lines.append(
             f"  spread    {spread.worst_to_best:.1f}x between the worst ({spread.worst_us:.1f} us) and the best "
-            f"({spread.best_us:.1f} us) of {spread.measured} measured"
+            f"({spread.best_us:.1f} us) of {spread.measured} right ones"
         )
     lines.append(f"  last      {summary.last_activity:%Y-%m-%d %H:%M:%S} UTC")
     return Text("\n".join(lines))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -99,7 +98,7 @@ def judge(judges: dict[str, LocalExecutor], expectation: Expectation) -> Outcome
         seq_q=64,
         seq_k=64,
         head_dim=expectation.head_dim,
-        dtype=expectation.dtype,  # type: ignore[arg-type]
+        dtype=expectation.dtype,
         causal=expectation.causal,
     )
     terms = Terms(

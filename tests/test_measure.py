@@ -25,7 +25,7 @@ def noisy(us: float, noise: float, draw: random.Random) -> Callable[[], float]:
 @pytest.mark.parametrize("count", [6, 12, 13, 20, 40, 60])
 def test_the_rank_is_the_largest_that_covers(count: int) -> None:
     def coverage(rank: int) -> float:
-        return 1 - 2 * sum(math.comb(count, below) for below in range(rank)) / 2**count
+        return 1.0 - 2.0 * sum(math.comb(count, below) for below in range(rank)) / 2.0**count
 
     rank = order_rank(count)
     assert coverage(rank) >= 0.95

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from autotuner.outcome import Calibration, Fault, Outcome, Say, Verdict
 from autotuner.search import OPTUNA_STATE, Budget, Driver, Event, Judged, Told
 from autotuner.store import Store, queries
 from autotuner.terms import Terms
-from autotuner.variant import Variant
+from autotuner.variant import Value, Variant
 from tests import simulated
 
 SPACE = simulated.space()
@@ -154,11 +154,11 @@ def test_a_kill_between_two_suggestions_drops_the_half_made_trial(
     suggest = optuna.Trial.suggest_categorical
     calls = [0]
 
-    def dies_at_the_third(self: optuna.Trial, *args: object) -> object:
+    def dies_at_the_third(trial: optuna.Trial, name: str, choices: Sequence[Value]) -> object:
         calls[0] += 1
         if calls[0] == 3:
             raise Killed
-        return suggest(self, *args)  # type: ignore[arg-type]
+        return suggest(trial, name, choices)
 
     monkeypatch.setattr(optuna.Trial, "suggest_categorical", dies_at_the_third)
     with pytest.raises(Killed):

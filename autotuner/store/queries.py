@@ -191,7 +191,7 @@ def _by_fault(session: Session, owner: int) -> dict[str, int]:
 
 
 def _spread(session: Session, owner: int) -> Spread | None:
-    query = _standing(owner).where(TrialRow.verdict == Verdict.MEASURED.value, TrialRow.censored.is_(False))
+    query = _standing(owner).where(TrialRow.verdict != Verdict.DEDUPLICATED.value)
     found = session.execute(query.with_only_columns(TrialRow.objective, TrialRow.median_us)).all()
     if not found:
         return None

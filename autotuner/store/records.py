@@ -86,7 +86,7 @@ class Best(Model):
 
 
 class Spread(Model):
-    """How far apart the fully measured variants of a study are (best, median and worst of their latencies)."""
+    """How far apart the right variants of a study are; the slow ones by the estimate at which they were stopped."""
 
     measured: int
     best_us: float

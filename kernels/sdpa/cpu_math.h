@@ -53,11 +53,11 @@ AT_INLINE vec multiply_add(vec a, vec b, vec acc) {
 
 // exp2_nonpositive(x) = 2^x for x <= 0; exactly 1 at 0 and exactly 0 from -127 down. x is split into an integer n and
 // a fraction f; a polynomial with constant term 1 (smallest largest relative error) gives 2^f.
-//   POLY3           |f| <= 1/2, degree 3, error 1.0e-4: for bfloat16 only
-//   POLY5, POLY6    |f| <= 1/2, degree 5 and 6, errors 1.1e-7 and 1.6e-8 (before rounding)
-//   SCALEF5         POLY5 with AVX-512's rounding and scaling instructions
-//   TABLE1, TABLE2  |f| <= 1/64 and a table of 32 powers in two registers, degree 1 (5.9e-5: bfloat16) and 2 (5.3e-8)
-#if defined(EXP_POLY3)
+//   POLY3             |f| <= 1/2, degree 3, error 1.0e-4: for bfloat16 only
+//   POLY5, POLY6      |f| <= 1/2, degree 5 and 6, errors 1.1e-7 and 1.6e-8 (before rounding)
+//   SCALEF3, SCALEF5  POLY3 and POLY5 with AVX-512's rounding and scaling instructions
+//   TABLE1, TABLE2    |f| <= 1/64 and a table of 32 powers in two registers, degree 1 (5.9e-5: bfloat16) and 2 (5.3e-8)
+#if defined(EXP_POLY3) || defined(EXP_SCALEF3)
 AT_INLINE vec polynomial(vec f) { return 1.0f + f * (0.693282902f + f * (0.242210969f + f * 0.0550089329f)); }
 #elif defined(EXP_POLY6)
 AT_INLINE vec polynomial(vec f) {
@@ -73,7 +73,7 @@ AT_INLINE vec polynomial(vec f) {
 #error "unknown EXP"
 #endif
 
-#if defined(EXP_SCALEF5)
+#if defined(EXP_SCALEF3) || defined(EXP_SCALEF5)
 AT_INLINE vec exp2_nonpositive(vec x) {
   vec n, result;
   __asm__("vrndscaleps $0, %1, %0" : "=v"(n) : "v"(x));

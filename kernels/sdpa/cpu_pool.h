@@ -8,6 +8,7 @@
 #define AUTOTUNER_SDPA_CPU_POOL_H
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <unistd.h>
 
@@ -84,12 +85,16 @@ static inline void pool_relax() {
 #endif
 }
 
-// Spins until *x is no longer `old` (until_value 0) or is `old` (1). False when patience ran out.
-static bool pool_spin(uint32_t *x, uint32_t old, bool until_equal) {
-  constexpr int tries = SYNC_POLICY == 1 ? 1 : SYNC_POLICY == 2 ? 500 : 5000;
-  for (int i = 0; i < tries; ++i) {
-    if ((pool_read(x) == old) == until_equal) return true;
-    pool_relax();
+// Spins until (*x == value) is `wanted`. False when patience ran out. Yielding now and then costs little, and much is
+// won where the thread that is waited for sits behind this one on the same core.
+static bool pool_spin(uint32_t *x, uint32_t value, bool wanted) {
+  constexpr int tries = SYNC_POLICY == 1 ? 1 : SYNC_POLICY == 2 ? 512 : 5120;
+  for (int i = 1; i <= tries; ++i) {
+    if ((pool_read(x) == value) == wanted) return true;
+    if (i % 64 == 0)
+      sched_yield();
+    else
+      pool_relax();
   }
   return false;
 }

@@ -38,8 +38,11 @@ static_assert(SCHEDULE >= 0 && SCHEDULE <= 2, "unknown SCHEDULE");
 #if BF16_DOT && !(defined(__AVX512BF16__) && defined(__AVX512VL__))
 #error "BF16_DOT needs AVX-512 BF16"
 #endif
-#if defined(EXP_SCALEF5) && !defined(__AVX512VL__)
-#error "EXP=scalef5 needs AVX-512"
+#if (defined(EXP_SCALEF3) || defined(EXP_SCALEF5)) && !defined(__AVX512VL__)
+#error "EXP=scalef needs AVX-512"
+#endif
+#if (defined(EXP_POLY3) || defined(EXP_SCALEF3) || defined(EXP_TABLE1)) && DTYPE == AT_FLOAT32
+#error "this EXP is too coarse for float32"
 #endif
 #if (defined(EXP_TABLE1) || defined(EXP_TABLE2)) && !(defined(__AVX512F__) && VEC_WIDTH == 16)
 #error "EXP=table needs AVX-512 and VEC_WIDTH=16: the table is two registers"

@@ -63,7 +63,8 @@ inline void tile(const float *a, int a_stride, const float *b, int b_stride, int
   }
 }
 
-/* What is known of a row after some blocks: the largest score, the sum of the weights, the weighted sum of V. */
+/* ROWS rows: their queries, the scores of the current block, and the largest score, the sum of weights and the weighted
+ * sum of V of all blocks so far. */
 struct Rows {
   alignas(64) float q[ROWS][D], score[ROWS][BLOCK_N], o[ROWS][D];
   float top[ROWS], total[ROWS];
@@ -85,7 +86,7 @@ inline float soften(Rows &rows, int r, int64_t visible) {
   return decay;
 }
 
-/* One block of keys for ROWS rows. `packed` is K of this block transposed, D x BLOCK_N; row r sees `visible[r]` keys. */
+/* One block of keys for ROWS rows. `packed` is its K transposed, D x BLOCK_N; row r sees `visible[r]` keys of it. */
 inline void block(Rows &rows, const float *packed, const float *v, int keys, const int64_t *visible) {
   vec sums[ROWS][2];
   for (int j = 0; j < BLOCK_N; j += 16) {
