@@ -169,20 +169,32 @@ def _conclude(store: Any, study: str, output: Path) -> None:
     out.print(f"Best configuration written to {output}; study {study}.", markup=False)
 
 
-@app.command("aa")
-def a_against_a(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Races the best variant of a study against a second load of itself: an honest stopwatch names no winner."""
-    from autotuner.session import race_with_itself
+@app.command()
+def race(
+    study: StudyName = None,
+    itself: Annotated[bool, typer.Option("--aa", help="against a second load of the same library")] = False,
+    blocks: Annotated[int, typer.Option(min=6, help="interleaved blocks")] = 60,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Times the best variant again in a fresh process, against SDPA or, with --aa, against itself.
+
+    An honest stopwatch names no winner of an A/A race.
+    """
+    from autotuner.session import race_best
 
     with closing(_open(store)) as opened:
-        race = race_with_itself(opened, study)
+        result = race_best(opened, study, itself, blocks)
     if as_json:
-        _print_json(_dump(race))
+        _print_json({**_dump(result), "winner": result.winner})
         return
-    low, mid, high = (100 * (value - 1) for value in (race.ratio.low, race.ratio.median, race.ratio.high))
-    out.print(str(race.variant), markup=False)
-    winner = f"winner: {race.winner}" if race.winner else "no winner"
-    out.print(f"A/A: {mid:+.2f} % [{low:+.2f} %, {high:+.2f} %] over {race.blocks} blocks; {winner}", markup=False)
+    ratio = result.ratio
+    out.print(str(result.variant), markup=False)
+    out.print(
+        f"t_variant / t_opponent against {result.against}: {ratio.median:.4f} [{ratio.low:.4f}, {ratio.high:.4f}] over "
+        f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}",
+        markup=False,
+    )
 
 
 # Questions --------------------------------------------------------------------------------------------------------

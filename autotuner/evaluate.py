@@ -34,15 +34,18 @@ class CalibrationJob(Model):
     terms: Terms
 
 
-class RivalryJob(Model):
-    """Race a variant against a rival, or against a second load of itself: the A/A test."""
+class RaceJob(Model):
+    """Time a right variant again, to the last block: against the pinned baseline, or against a rival.
+
+    The variant itself as its rival is the A/A test: the library is loaded a second time.
+    """
 
     variant: Variant
-    rival: Variant
+    rival: Variant | None = None
     terms: Terms
 
 
-AnyJob = Job | CalibrationJob | RivalryJob
+AnyJob = Job | CalibrationJob | RaceJob
 Result = Outcome | Calibration | Measurement | Fault
 
 
@@ -51,21 +54,21 @@ def perform(job: AnyJob, backend: Backend, say: Say) -> Result:
     if isinstance(job, CalibrationJob):
         say("calibrate")
         return backend.calibrate(job.terms, say)
-    if isinstance(job, RivalryJob):
+    if isinstance(job, RaceJob):
         return race(job, backend, say)
     return evaluate(job, backend, say)
 
 
-def race(job: RivalryJob, backend: Backend, say: Say) -> Measurement | Fault:
-    """Interleaved blocks of the variant against the rival."""
+def race(job: RaceJob, backend: Backend, say: Say) -> Measurement | Fault:
+    """Interleaved blocks of the variant against the baseline or the rival."""
     say("build")
-    variant, rival = backend.build(job.variant, job.terms), backend.build(job.rival, job.terms)
-    if isinstance(variant, Fault):
-        return variant
-    if isinstance(rival, Fault):
-        return rival
+    built = [backend.build(variant, job.terms) for variant in (job.variant, job.rival) if variant is not None]
+    for artifact in built:
+        if isinstance(artifact, Fault):
+            return artifact
+    variant, *rivals = [artifact for artifact in built if isinstance(artifact, Artifact)]
     say("measure")
-    return backend.measure(variant, job.terms, say, rival=rival)
+    return backend.measure(variant, job.terms, say, rival=rivals[0] if rivals else None)
 
 
 def evaluate(job: Job, backend: Backend, say: Say) -> Outcome:

@@ -7,12 +7,13 @@ from contextlib import closing
 from functools import partial
 from math import exp
 from pathlib import Path
+from statistics import fmean
 
 from autotuner import config
 from autotuner.backends.settings import CpuSettings, make_cpu_backend
 from autotuner.build import Toolchain
 from autotuner.errors import InputError, SpaceError
-from autotuner.evaluate import RivalryJob
+from autotuner.evaluate import RaceJob
 from autotuner.executors.local import LocalExecutor
 from autotuner.fingerprint import cpu_device, cpu_facts, usable_cpus
 from autotuner.kernel import Kernel
@@ -98,20 +99,28 @@ def _fresh_seeds() -> tuple[int, int, int, int]:
     return (a, b, c, d)
 
 
-class SelfRace(Model):
-    """The best variant of a study raced against a second load of the same library."""
+class Race(Model):
+    """The best variant of a study timed again in a fresh process: against its baseline or against itself."""
 
     study: str
     variant: Variant
+    against: str
     ratio: Interval
+    """t_variant / t_opponent."""
     blocks: int
-    winner: str | None
+
+    @property
+    def winner(self) -> str | None:
+        """The side that is faster beyond the tie band of +-0.5 %, by the whole 95 % interval; None for a tie."""
+        if self.ratio.high < 1 - TIE:
+            return "the variant"
+        return self.against if self.ratio.low > 1 + TIE else None
 
 
-def race_with_itself(store: Store, wanted: str | None) -> SelfRace:
-    """The A/A test: two arms of one binary, timed as a variant and its baseline are.
+def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) -> Race:
+    """Times the best variant of a study again, in `blocks` blocks: against a second load of the same library (the A/A
+    test), or against its baseline, which frees the search estimate of its bias towards lucky measurements.
 
-    A winner is named only when the whole 95 % interval of the ratio lies outside the tie band of +-0.5 %.
     Raises StoreError, and InputError when nothing was measured yet or the variant cannot be built any more.
     """
     name = queries.resolve_study(store, wanted)
@@ -119,18 +128,18 @@ def race_with_itself(store: Store, wanted: str | None) -> SelfRace:
     if found is None:
         raise InputError(f"{name} has no variant measured to the end yet; run `autotuner tune` first")
     session = Session(SpaceFile.model_validate_json(queries.study(store, name).space_document))
+    update = {"baselines": found.record.session.calibration.baselines, "min_blocks": blocks, "max_blocks": blocks}
     variant = found.outcome.variant
+    job = RaceJob(variant=variant, rival=variant if itself else None, terms=session.terms.model_copy(update=update))
     with closing(session.executor()) as executor:
-        executor.submit(RivalryJob(variant=variant, rival=variant, terms=session.terms))
+        executor.submit(job)
         done = executor.wait()
     measured = done[1] if done else None
     if not isinstance(measured, Measurement):
-        raise InputError(f"the best variant of {name} could not be raced: {measured}")
+        raise InputError(f"the best variant of {name} could not be timed again: {measured}")
     low, mid, high = (
-        exp(sum(getattr(t.log_ratio, end) for t in measured.timings) / len(measured.timings))
-        for end in ("low", "median", "high")
+        exp(fmean(getattr(t.log_ratio, end) for t in measured.timings)) for end in ("low", "median", "high")
     )
-    winner = "the first load" if high < 1 - TIE else "the second load" if low > 1 + TIE else None
-    blocks = len(measured.timings[0].variant_us)
+    against = "its second load" if itself else f"SDPA {', '.join(sorted(set(job.terms.baselines)))}"
     ratio = Interval(low=low, median=mid, high=high)
-    return SelfRace(study=name, variant=variant, ratio=ratio, blocks=blocks, winner=winner)
+    return Race(study=name, variant=variant, against=against, ratio=ratio, blocks=len(measured.timings[0].variant_us))

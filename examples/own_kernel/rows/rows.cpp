@@ -10,11 +10,14 @@
 #include "sdpa.h"
 
 static_assert(DTYPE == AT_FLOAT32, "this example knows float32 only");
-static_assert(HEAD_DIM % 16 == 0 && BLOCK_N % 16 == 0, "tiles are 16 wide");
 
 namespace {
 
-constexpr int D = HEAD_DIM, LANES = 8;
+constexpr int D = HEAD_DIM;
+constexpr int LANES = 8;         /* floats a vector */
+constexpr int WIDTH = 2 * LANES; /* columns a tile */
+static_assert(D % WIDTH == 0 && BLOCK_N % WIDTH == 0, "whole tiles");
+
 typedef float vec __attribute__((vector_size(4 * LANES)));           /* aligned: for our own arrays */
 typedef float loose __attribute__((vector_size(4 * LANES), aligned(4))); /* for tensors, aligned to 16 bytes only */
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
@@ -51,7 +54,7 @@ inline vec exponential(vec x) {
 #endif
 }
 
-/* c[row][0..15] = sum over k of a[row][k] * b[k][0..15], for ROWS rows. Both products of attention are made of it. */
+/* c[row][0..WIDTH) = sum over k of a[row][k] * b[k][0..WIDTH), for ROWS rows. Both products are made of it. */
 inline void tile(const float *a, int a_stride, const float *b, int b_stride, int depth, vec (&c)[ROWS][2]) {
   for (int r = 0; r < ROWS; ++r) c[r][0] = c[r][1] = vec{};
   for (int k = 0; k < depth; ++k) {
@@ -89,14 +92,14 @@ inline float soften(Rows &rows, int r, int64_t visible) {
 /* One block of keys for ROWS rows. `packed` is its K transposed, D x BLOCK_N; row r sees `visible[r]` keys of it. */
 inline void block(Rows &rows, const float *packed, const float *v, int keys, const int64_t *visible) {
   vec sums[ROWS][2];
-  for (int j = 0; j < BLOCK_N; j += 16) {
+  for (int j = 0; j < BLOCK_N; j += WIDTH) {
     tile(rows.q[0], D, packed + j, BLOCK_N, D, sums);
     for (int r = 0; r < ROWS; ++r)
       for (int half = 0; half < 2; ++half) *(vec *)&rows.score[r][j + half * LANES] = sums[r][half];
   }
   float decay[ROWS];
   for (int r = 0; r < ROWS; ++r) decay[r] = soften(rows, r, visible[r]);
-  for (int d = 0; d < D; d += 16) {
+  for (int d = 0; d < D; d += WIDTH) {
     tile(rows.score[0], BLOCK_N, v + d, D, keys, sums);
     for (int r = 0; r < ROWS; ++r)
       for (int half = 0; half < 2; ++half) {

@@ -1,0 +1,109 @@
+"""Tunes every CPU space with one thread and with all, times the winners again, and keeps the figures.
+
+    python benchmarks/cpu_attention.py [--trials N] [--json docs/results/cpu_attention.json] [--store PATH] [SPACE ...]
+
+For each space and number of threads: a sweep; then the best variant in a fresh process, 60 blocks against the pinned
+SDPA backend interleaved in the same run, and 60 blocks against a second load of itself (A/A). The race, not the sweep's
+own estimate, is the result. Needs a quiet machine: half an hour on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import tempfile
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from autotuner.search import Budget, Driver, Event, Judged
+from autotuner.session import Race, Session, load_space, race_best
+from autotuner.store import Store, queries
+
+SPACES = ("sdpa_cpu", "sdpa_cpu_small", "sdpa_cpu_causal", "sdpa_cpu_bf16", "sdpa_cpu_long")
+
+
+def sweep(store: Store, space: str, threads: int | None, trials: int) -> tuple[Session, str]:
+    """Runs a sweep; the session and the name of its study."""
+    session = Session(load_space(space, threads))
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Judged) and event.best is not None:
+            print(f"\r{space}: {event.judged}/{trials}, best ln ratio {event.best:+.3f}", end="", file=sys.stderr)
+
+    with closing(session.executor()) as executor:
+        driver = Driver(store, session.space, session.device, session.terms, executor, listen=listen)
+        driver.run(Budget(trials=trials))
+    print(file=sys.stderr)
+    return session, driver.name
+
+
+def speedup(race: Race) -> dict[str, float]:
+    """t_opponent / t_variant with its interval."""
+    return {"low": 1 / race.ratio.high, "median": 1 / race.ratio.median, "high": 1 / race.ratio.low}
+
+
+def row(store: Store, session: Session, study: str, seconds: float) -> dict[str, Any]:
+    """All figures of one sweep."""
+    summary, best = queries.summary(store, study), queries.best(store, study)
+    assert best is not None
+    race, self_race = race_best(store, study, itself=False), race_best(store, study, itself=True)
+    (problem,) = session.terms.problems
+    return {
+        "space": session.space.name,
+        "problem": str(problem),
+        "threads": session.terms.threads,
+        "cache": session.terms.cache,
+        "valid_points": len(session.space),
+        "judged": summary.judged,
+        "verdicts": {str(verdict): count for verdict, count in summary.by_verdict.items()},
+        "seconds": round(seconds, 1),
+        "baseline": race.against,
+        "speedup": speedup(race),
+        "search_estimate": best.entry.speedup.median,
+        "microseconds": best.entry.median_us,
+        "gflops": problem.flops / best.entry.median_us / 1e3,
+        "blocks": race.blocks,
+        "aa_ratio": self_race.ratio.model_dump(exclude={"level"}),
+        "aa_winner": self_race.winner,
+        "spread_worst_to_best": summary.spread.worst_to_best if summary.spread else None,
+        "best": best.outcome.variant.point,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("spaces", nargs="*", metavar="SPACE", default=SPACES)
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 0], help="0 stands for all")
+    parser.add_argument("--store", type=Path, help="keep the studies here, and go on with them")
+    parser.add_argument("--json", type=Path, help="where to keep the figures")
+    options = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        with closing(Store.open(str(options.store or Path(folder) / "studies.db"))) as store:
+            for space in options.spaces:
+                for threads in options.threads:
+                    started = time.monotonic()
+                    session, study = sweep(store, space, threads or None, options.trials)
+                    rows.append(row(store, session, study, time.monotonic() - started))
+                    print(json.dumps(rows[-1]), flush=True)
+    document = {
+        "command": f"python {shlex.join(sys.argv)}",
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": session.device.name,
+        "environment": session.device.environment,
+        "compiler": session.toolchain.version,
+        "rows": rows,
+    }
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
