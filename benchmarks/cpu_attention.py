@@ -10,6 +10,7 @@ own estimate, is the result. Needs a quiet machine: half an hour on two cores.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import shlex
 import sys
@@ -84,14 +85,12 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where to keep the figures")
     options = parser.parse_args()
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        with closing(Store.open(str(options.store or Path(folder) / "studies.db"))) as store:
-            for space in options.spaces:
-                for threads in options.threads:
-                    started = time.monotonic()
-                    session, study = sweep(store, space, threads or None, options.trials)
-                    rows.append(row(store, session, study, time.monotonic() - started))
-                    print(json.dumps(rows[-1]), flush=True)
+    with tempfile.TemporaryDirectory() as folder, closing(Store.open(str(options.store or f"{folder}/s.db"))) as store:
+        for space, threads in itertools.product(options.spaces, options.threads):
+            started = time.monotonic()
+            session, study = sweep(store, space, threads or None, options.trials)
+            rows.append(row(store, session, study, time.monotonic() - started))
+            print(json.dumps(rows[-1]), flush=True)
     document = {
         "command": f"python {shlex.join(sys.argv)}",
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
