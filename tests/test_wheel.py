@@ -28,7 +28,18 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from this tree."""
     folder = tmp_path_factory.mktemp("dist")
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", folder, ROOT]
+    build: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        folder,
+        ROOT,
+    ]
     run(*build, cwd=folder)
     (found,) = folder.glob("autotuner-*.whl")
     return found

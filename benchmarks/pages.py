@@ -1,0 +1,147 @@
+"""Draws the pages and the parts of README.md that show figures, from the machine-written files in docs/results/.
+
+    python benchmarks/pages.py [--check]
+
+A part of a page between `<!-- NAME -->` and `<!-- /NAME -->` belongs to this program. With --check nothing is written;
+the exit code is 1 when a page is not what its results say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+GOALS = {
+    "sdpa_cpu": 1.15,
+    "sdpa_cpu_small": 1.15,
+    "sdpa_cpu_causal": 2.0,
+    "sdpa_cpu_bf16": 2.0,
+    "sdpa_cpu_long": 1.0,
+}
+"""The least speedup over SDPA that this project holds itself to, by space."""
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def provenance(document: dict[str, Any]) -> str:
+    """Where figures come from, in a sentence."""
+    environment = document["environment"]
+    return (
+        f"Made by `{document['command']}` on {document['when'][:10]}: {document['device']}, {environment['os']}, "
+        f"torch {environment['torch']}, {document['compiler']}."
+    )
+
+
+def cpu_summary(document: dict[str, Any]) -> str:
+    """The result table of README.md."""
+    head = ["problem", "threads", "speedup over SDPA", "95 % interval", "us", "GFLOP/s", "worst to best"]
+    rows = [
+        [
+            row["problem"],
+            str(row["threads"]),
+            f"**{row['speedup']['median']:.2f}x**",
+            f"{row['speedup']['low']:.3f} to {row['speedup']['high']:.3f}",
+            f"{row['microseconds']:.0f}",
+            f"{row['gflops']:.0f}",
+            f"{row['spread_worst_to_best']:.0f}x",
+        ]
+        for row in document["rows"]
+    ]
+    return f"{table(head, rows)}\n\n{provenance(document)}"
+
+
+def cpu_page(document: dict[str, Any]) -> str:
+    """docs/results/cpu_attention.md."""
+    goals = table(
+        ["space", "threads", "goal", "reached", "met", "search estimate", "judged", "seconds"],
+        [
+            [
+                row["space"],
+                str(row["threads"]),
+                f"{GOALS[row['space']]:.2f}x",
+                f"{row['speedup']['median']:.3f}x",
+                "yes" if row["speedup"]["median"] >= GOALS[row["space"]] else "**no**",
+                f"{row['search_estimate']:.3f}x",
+                str(row["judged"]),
+                f"{row['seconds']:.0f}",
+            ]
+            for row in document["rows"]
+        ],
+    )
+    against_itself = table(
+        ["space", "threads", "ratio", "interval", "winner"],
+        [
+            [
+                row["space"],
+                str(row["threads"]),
+                f"{row['aa_ratio']['median']:.4f}",
+                f"{row['aa_ratio']['low']:.4f} to {row['aa_ratio']['high']:.4f}",
+                row["aa_winner"] or "none",
+            ]
+            for row in document["rows"]
+        ],
+    )
+    points = "\n".join(
+        f"- {row['space']}, {row['threads']} thread(s): " + " ".join(f"{k}={v}" for k, v in row["best"].items())
+        for row in document["rows"]
+    )
+    return (
+        "\n\n".join(
+            [
+                "# CPU attention against PyTorch's SDPA",
+                "Drawn by `benchmarks/pages.py` from cpu_attention.json; do not edit.",
+                cpu_summary(document),
+                "The speedup is the median of t_SDPA / t_variant over interleaved blocks in a fresh process, after the sweep; "
+                "both sides had the same number of threads. GFLOP/s and microseconds are the sweep's. Worst to best is the "
+                "ratio of latencies among the variants of the sweep that passed the gate.",
+                f"## Against the goals\n\n{goals}",
+                f"## The same library against itself\n\n{against_itself}",
+                f"## The best points\n\n{points}",
+            ]
+        )
+        + "\n"
+    )
+
+
+def insert(text: str, name: str, content: str) -> str:
+    """`text` with the part of that name replaced."""
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    if not pattern.search(text):
+        raise SystemExit(f"README.md has no part {name}")
+    return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
+
+
+def drawn() -> dict[Path, str]:
+    """Every page that this program owns or has a part in, as it should be."""
+    document = json.loads((RESULTS / "cpu_attention.json").read_text())
+    transcript = (RESULTS / "make_tune.txt").read_text().rstrip()
+    readme = (ROOT / "README.md").read_text()
+    readme = insert(readme, "cpu_attention", cpu_summary(document))
+    readme = insert(readme, "make_tune", f"```\n{transcript}\n```")
+    return {ROOT / "README.md": readme, RESULTS / "cpu_attention.md": cpu_page(document)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 when a page is out of date")
+    check = parser.parse_args().check
+    stale = [path for path, text in drawn().items() if not path.exists() or path.read_text() != text]
+    for path in stale:
+        print(f"{path.relative_to(ROOT)} {'is out of date' if check else 'drawn'}")
+        if not check:
+            path.write_text(drawn()[path])
+    sys.exit(1 if check and stale else 0)
+
+
+if __name__ == "__main__":
+    main()
