@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import sys
+import tempfile
 from contextlib import closing
 from pathlib import Path
 from types import FrameType
@@ -45,6 +47,10 @@ def run() -> None:
         _fail(str(error), 2)
     except AutotunerError as error:
         _fail(str(error), 3)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _fail(f"no space left on the disk ({error.filename or tempfile.gettempdir()}); free some and run it again", 2)
     except KeyboardInterrupt:
         _fail("stopped; nothing is lost: the same command goes on where this one was", 130)
     except BrokenPipeError:  # the reader of our output, `head` for one, has gone

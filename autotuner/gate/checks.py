@@ -234,6 +234,7 @@ class Gate:
         tensors = self._tensors(case)
         first = self._launch(case, tensors)
         for turn in range(1, launches):
+            self._say(f"{code} launch {turn + 1}")
             self._bench.disturb(turn)
             detail = f"launch {turn + 1} differs from the first on the same input"
             self._require_equal(code, case, self._launch(case, tensors), first, detail)

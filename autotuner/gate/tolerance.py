@@ -94,11 +94,15 @@ def truth(case: Case, seed: int) -> Truth:
 
 
 def _save(found: Truth, path: Path) -> None:
-    """Writes through a private name, so that a reader never sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes through a private name, so that a reader never sees half a file. Where nothing can be written, each use
+    computes anew."""
     private = path.with_suffix(f".{os.getpid()}")
-    torch.save(tuple(found), private)
-    private.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(tuple(found), private)
+        private.replace(path)
+    except (OSError, RuntimeError):
+        private.unlink(missing_ok=True)
 
 
 def _position(flat: int, shape: torch.Size) -> tuple[int, ...]:
