@@ -21,7 +21,7 @@ from autotuner.store import Store, queries
 from tests.test_cli import MUTANTS, SPACE, lay_out
 
 KILLS = 20
-TRIALS = 60
+TRIALS = 85
 
 
 def recorded(store: Store) -> dict[int, tuple[str, str, str]]:
@@ -63,7 +63,7 @@ def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
         process = subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        time.sleep(draw.uniform(0.2, 9.0))
+        time.sleep(draw.uniform(0.2, 5.0))
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         if not (tmp_path / "studies.db").exists():
