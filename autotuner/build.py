@@ -106,7 +106,7 @@ class Recipe(Model):
             "compiled_for": [problem.op, problem.dtype, problem.head_dim, problem.causal],
             "toolchain": toolchain.model_dump(mode="json"),
             "flags": flags,
-            "sources": _source_digests([source, abi / "binding.cpp"], include_dirs),
+            "sources": source_digests([source, abi / "binding.cpp"], include_dirs),
             "abi": ABI_VERSION,
         }
         return cls(
@@ -133,7 +133,16 @@ class Recipe(Model):
         return {**{name: str(value) for name, value in self.variant.parameters.items()}, **compiled_for}
 
 
-def _source_digests(sources: list[Path], include_dirs: tuple[Path, ...]) -> dict[str, str]:
+def built_from(kernel: Kernel, backend: str, toolchain: Toolchain) -> str:
+    """A digest of what every artifact of a family is made from: its sources, the ABI, the compiler, the machine."""
+    implementations = (kernel.document.cpu if backend == "cpu" else kernel.document.cuda).values()
+    abi = config.kernels_dir() / "abi"
+    sources = [kernel.folder / "kernel.toml", abi / "binding.cpp", *(kernel.folder / i.source for i in implementations)]
+    digests = source_digests(sources, (abi, kernel.folder))
+    return digest_of([sorted(digests.items()), toolchain.model_dump(mode="json"), ABI_VERSION])
+
+
+def source_digests(sources: list[Path], include_dirs: tuple[Path, ...]) -> dict[str, str]:
     """SHA-256 of each source and of every header it includes by quotes, however deep; system headers belong to the
     compiler's version."""
     digests: dict[str, str] = {}
@@ -291,7 +300,7 @@ def _ninja_text(recipe: Recipe, binding: Path) -> str:
 def _binding_object(toolchain: Toolchain, abi: Path) -> Path:
     """The Python binding, compiled once a toolchain. Raises ToolchainError when the compiler cannot."""
     source = abi / "binding.cpp"
-    identity = [toolchain.model_dump(mode="json"), _source_digests([source], (abi,)), ABI_VERSION]
+    identity = [toolchain.model_dump(mode="json"), source_digests([source], (abi,)), ABI_VERSION]
     final = config.cache_dir() / "bindings" / digest_of(identity)[:16] / "binding.o"
     if final.is_file():
         return final

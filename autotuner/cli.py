@@ -136,7 +136,7 @@ def tune(
     """Runs a sweep, or goes on with one; ends with a leaderboard and writes the best configuration."""
     from autotuner import progress, session
     from autotuner.sampler import SAMPLERS
-    from autotuner.search import Budget, Driver
+    from autotuner.search import Budget
     from autotuner.store import Store
 
     if sampler not in SAMPLERS:
@@ -146,9 +146,7 @@ def tune(
     here = session.Session(file)
     with closing(Store.open(store or config.store_url())) as opened, closing(here.executor()) as executor:
         with progress.Progress(out, here.space, here.device, here.terms, trials) as shown:
-            driver = Driver(
-                opened, here.space, here.device, here.terms, executor, sampler=sampler, seed=seed, listen=shown.hear
-            )
+            driver = here.driver(opened, executor, sampler=sampler, seed=seed, listen=shown.hear)
             driver.run(Budget(trials=trials, seconds=60 * minutes))
         _conclude(opened, driver.name, output)
 

@@ -40,6 +40,7 @@ class RaceJob(Model):
     The variant itself as its rival is the A/A test: the library is loaded a second time.
     """
 
+    artifact: str = Field(description="digest of the artifact that passed the gate; another one is not raced")
     variant: Variant
     rival: Variant | None = None
     terms: Terms
@@ -67,6 +68,9 @@ def race(job: RaceJob, backend: Backend, say: Say) -> Measurement | Fault:
         if isinstance(artifact, Fault):
             return artifact
     variant, *rivals = [artifact for artifact in built if isinstance(artifact, Artifact)]
+    if variant.digest != job.artifact:
+        detail = "its sources or its compiler have changed since it passed the gate; tune again"
+        return Fault(verdict=Verdict.BUILD_FAILED, code="G0.identity", detail=detail)
     say("measure")
     return backend.measure(variant, job.terms, say, rival=rivals[0] if rivals else None)
 

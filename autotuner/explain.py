@@ -152,7 +152,12 @@ def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
 def _timing_line(timing: Timing) -> str:
     log = timing.log_ratio
     times = f"{_median(timing.variant_us):.2f} us a forward against {_median(timing.baseline_us):.2f} us"
-    interval = f"{log.level:.0%} interval {math.exp(-log.high):.3f} to {math.exp(-log.low):.3f}"
+    bounded = math.isfinite(log.low) and math.isfinite(log.high)
+    interval = (
+        f"{log.level:.0%} interval {math.exp(-log.high):.3f} to {math.exp(-log.low):.3f}"
+        if bounded
+        else "too few blocks for an interval"
+    )
     speedup = f"speedup {math.exp(-log.median):.3f} ({interval}, {len(timing.variant_us)} blocks)"
     return f"{timing.problem}: {times} of {timing.baseline}; {speedup}"
 

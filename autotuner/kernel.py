@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import tomllib
 from pathlib import Path
 from typing import Literal
@@ -10,10 +12,13 @@ from pydantic import Field, ValidationError
 
 from autotuner import config
 from autotuner.errors import KernelError
-from autotuner.expression import Expression
+from autotuner.expression import Expression, ExpressionError
 from autotuner.model import Model
 from autotuner.problem import Dtype, Problem
 from autotuner.variant import Variant
+
+FACTS = ("DTYPE", "HEAD_DIM", "CAUSAL")
+"""What an assert of kernel.toml may ask of the problem: the compile-time part."""
 
 
 class Effect(Model):
@@ -64,10 +69,30 @@ class Kernel(Model):
         except tomllib.TOMLDecodeError as error:
             raise KernelError(f"{path}: not TOML: {error}") from None
         except ValidationError as error:
-            first = error.errors()[0]
-            key = ".".join(str(part) for part in first["loc"])
-            raise KernelError(f"{path}: {key}: {first['msg']}") from None
-        return cls(folder=folder.resolve(), document=document)
+            raise KernelError(f"{path}: {_first(error)}") from None
+        kernel = cls(folder=folder.resolve(), document=document)
+        for backend, table in (("cpu", document.cpu), ("cuda", document.cuda)):
+            for name, implementation in table.items():
+                kernel._check(f"{path}: {backend}.{name}", implementation)
+        return kernel
+
+    def _check(self, where: str, implementation: Implementation) -> None:
+        """Raises KernelError for what would otherwise show only when a variant is built."""
+        if not (self.folder / implementation.source).is_file():
+            raise KernelError(f"{where}.source: there is no {implementation.source} in {self.folder}")
+        known = {*implementation.parameters, "IMPL", *FACTS}
+        for index, effect in enumerate(implementation.asserts):
+            key = f"{where}.asserts.{index}"
+            try:
+                unknown = sorted(Expression.parse(effect.when).names - known)
+                re.compile(effect.contains or "")
+                re.compile(effect.lacks or "")
+            except ExpressionError as error:
+                raise KernelError(f"{key}.when: {error.reason}") from None
+            except re.error as error:
+                raise KernelError(f"{key}: not a regular expression: {error}") from None
+            if unknown:
+                raise KernelError(f"{key}.when: {unknown[0]} is no parameter of it; known: {', '.join(sorted(known))}")
 
     @classmethod
     def find(cls, family: str, near: Path | None = None) -> Kernel:
@@ -116,6 +141,18 @@ class Kernel(Model):
 
     def effects(self, variant: Variant, problem: Problem) -> list[Effect]:
         """The claims of kernel.toml that apply to this variant."""
-        values = {**problem.facts(), **variant.point}
+        facts = problem.facts()
+        values = {**{name: facts[name] for name in FACTS}, **variant.point}
         asserts = self.implementation(variant.backend, variant.impl).asserts
         return [effect for effect in asserts if Expression.parse(effect.when).evaluate(values)]
+
+
+def _first(error: ValidationError) -> str:
+    """The error to mend first, in words: a key that is not known explains one that is missing."""
+    found = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")[0]
+    key = ".".join(str(part) for part in found["loc"])
+    if found["type"] != "extra_forbidden":
+        return f"{key}: {found['msg']}"
+    known = [*Implementation.model_fields, *Effect.model_fields, *KernelDocument.model_fields]
+    near = difflib.get_close_matches(str(found["loc"][-1]), known, n=1)
+    return f"{key}: unknown key" + (f"; did you mean {near[0]}?" if near else "")

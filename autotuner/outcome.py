@@ -175,6 +175,7 @@ class GateReport(Model):
 
     schema_version: Literal[1] = 1
     artifact: str
+    causal: bool = False
     checks: tuple[CheckResult, ...]
     fault: Fault | None = None
 
@@ -182,7 +183,8 @@ class GateReport(Model):
     def passed(self) -> bool:
         """True when nothing failed and every required check ran: absence is no pass."""
         done = {check.code for check in self.checks if check.status == "pass"}
-        return self.fault is None and set(REQUIRED_CHECKS) <= done
+        required = {*REQUIRED_CHECKS, *(("G3.future",) if self.causal else ())}
+        return self.fault is None and required <= done
 
     def extended(self, checks: tuple[CheckResult, ...], fault: Fault | None) -> GateReport:
         """This report with later checks (soak, after timing) appended."""
@@ -268,7 +270,6 @@ class Outcome(Model):
         return float("inf")
 
 
-def study_name(space_name: str, space_digest: str, problems: tuple[Problem, ...], device: str, cache: str) -> str:
-    """The name of the study that these identities belong to. A changed space, device or cache policy is a new study."""
-    identity = [space_digest, [problem.model_dump(mode="json") for problem in problems], device, cache]
-    return f"{space_name}-{digest_of(identity)[:10]}"
+def study_name(space: str, identity: object) -> str:
+    """The name of a study: its space's name and a digest of all that its numbers depend on."""
+    return f"{space}-{digest_of(identity)[:10]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections import Counter, deque
 from types import TracebackType
@@ -36,7 +37,7 @@ class Progress:
     def __enter__(self) -> Self:
         problems = "; ".join(str(problem) for problem in self._terms.problems)
         self._say(f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}")
-        self._say(f"{self._device.name}, {self._terms.threads} threads, {self._terms.cache} cache; calibrating")
+        self._say(f"{self._device.name}, {_threads(self._terms.threads)}, {self._terms.cache} cache; calibrating")
         if self._live is not None:
             self._live.start()
         return self
@@ -74,6 +75,8 @@ class Progress:
             self._best, self._best_number = event.best, event.number
         if self._live is None or self._best_number == event.number:
             self._say(f"[{event.judged}/{self._trials}] trial {event.number}: {_line(outcome)}")
+        if self._live is None and event.judged % 10 == 0:
+            self._say(self._summary())
 
     def _say(self, text: str) -> None:
         self._console.print(Text(text))
@@ -98,12 +101,15 @@ class Progress:
         return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {seconds:.0f} s"
 
 
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
 def _line(outcome: Outcome) -> str:
     """A judged variant in one line."""
     if outcome.measurement is not None:
         note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict})"
-        median = outcome.measurement.timings[0]
-        micros = sorted(median.variant_us)[len(median.variant_us) // 2]
+        micros = statistics.median(outcome.measurement.timings[0].variant_us)
         return f"{outcome.measurement.speedup:.3f}x SDPA, {micros:.1f} us{note}  {outcome.variant}"
     why = f" {outcome.fault.code}" if outcome.fault else ""
     return f"{outcome.verdict}{why}  {outcome.variant}"

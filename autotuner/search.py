@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from pathlib import Path
 from typing import cast
 
 import optuna
@@ -95,11 +96,14 @@ class Driver:
         sampler: str = "evolution",
         seed: int = 0,
         listen: Listener = lambda _: None,
+        built_from: str = "",
     ) -> None:
+        """`built_from` stands for sources, compiler and reference: a study with others is another study."""
         self._store, self._space, self._device = store, space, device
         self._terms, self._executor, self._listen = terms, executor, listen
         self._sampler, self._seed = sampler, seed
-        self.name = study_name(space.name, space.digest, terms.problems, device.name, terms.cache)
+        problems = [problem.model_dump(mode="json") for problem in terms.problems]
+        self.name = study_name(space.name, [space.digest, problems, device.name, terms.cache, built_from])
         self._outcomes: dict[int, Outcome] = {}
         self._judged: set[str] = set()
         self._programs: dict[str, Outcome] = {}
@@ -139,7 +143,9 @@ class Driver:
             name=self.name,
             space_name=self._space.name,
             space_digest=self._space.digest,
-            space_document=self._space.file.model_dump_json(),
+            space_document=self._space.file.model_copy(
+                update={"path": str(Path(self._space.file.path).resolve())}
+            ).model_dump_json(),
             problems=self._terms.problems,
             device=self._device,
             cache=self._terms.cache,

@@ -11,18 +11,20 @@ from statistics import fmean
 
 from autotuner import config
 from autotuner.backends.settings import CpuSettings, make_cpu_backend
-from autotuner.build import Toolchain
-from autotuner.errors import InputError, SpaceError
+from autotuner.build import Toolchain, built_from
+from autotuner.errors import InfrastructureError, InputError, SpaceError
 from autotuner.evaluate import RaceJob
+from autotuner.executors import Executor
 from autotuner.executors.local import LocalExecutor
-from autotuner.fingerprint import cpu_device, cpu_facts, usable_cpus
+from autotuner.fingerprint import cpu_device, cpu_facts, usable_cpus, version_of
 from autotuner.kernel import Kernel
 from autotuner.model import Model
-from autotuner.outcome import Device, Interval, Measurement
+from autotuner.outcome import Device, Fault, Interval, Measurement
+from autotuner.search import Driver, Listener
 from autotuner.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.terms import Terms
-from autotuner.variant import Variant
+from autotuner.variant import Variant, digest_of
 
 DEFAULT_SPACE = "sdpa_cpu"
 TIE = 0.005
@@ -73,6 +75,7 @@ class Session:
         self.kernel = Kernel.find(file.family, near=Path(file.path).resolve().parent)
         self.toolchain = Toolchain.discover()
         self._admit_every_implementation()
+        self.built_from = digest_of([built_from(self.kernel, file.backend, self.toolchain), version_of("torch")])
         self.terms = Terms(problems=file.problems, cache=file.cache, threads=threads, seeds=_fresh_seeds())
 
     def _admit_every_implementation(self) -> None:
@@ -85,6 +88,19 @@ class Session:
     def variant(self, index: int) -> Variant:
         """The variant at a point of the space."""
         return Variant.of(self.space.file.family, self.space.file.backend, self.space.point(index))
+
+    def driver(
+        self,
+        store: Store,
+        executor: Executor,
+        sampler: str = "evolution",
+        seed: int = 0,
+        listen: Listener = lambda _: None,
+    ) -> Driver:
+        """The driver of this space's study."""
+        return Driver(
+            store, self.space, self.device, self.terms, executor, sampler, seed, listen, built_from=self.built_from
+        )
 
     def executor(self) -> LocalExecutor:
         """Processes on this machine that judge variants for this space."""
@@ -129,14 +145,22 @@ def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) 
         raise InputError(f"{name} has no variant measured to the end yet; run `autotuner tune` first")
     session = Session(SpaceFile.model_validate_json(queries.study(store, name).space_document))
     update = {"baselines": found.record.session.calibration.baselines, "min_blocks": blocks, "max_blocks": blocks}
-    variant = found.outcome.variant
-    job = RaceJob(variant=variant, rival=variant if itself else None, terms=session.terms.model_copy(update=update))
+    variant, artifact = found.outcome.variant, found.outcome.artifact
+    assert artifact is not None  # what was measured was built
+    job = RaceJob(
+        artifact=artifact.digest,
+        variant=variant,
+        rival=variant if itself else None,
+        terms=session.terms.model_copy(update=update),
+    )
     with closing(session.executor()) as executor:
         executor.submit(job)
         done = executor.wait()
     measured = done[1] if done else None
+    if isinstance(measured, Fault):
+        raise InputError(f"trial {found.entry.number} of {name} cannot be timed again: {measured.detail}")
     if not isinstance(measured, Measurement):
-        raise InputError(f"the best variant of {name} could not be timed again: {measured}")
+        raise InfrastructureError(f"the race gave no result: {measured}")
     low, mid, high = (
         exp(fmean(getattr(t.log_ratio, end) for t in measured.timings)) for end in ("low", "median", "high")
     )

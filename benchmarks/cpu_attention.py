@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from autotuner.search import Budget, Driver, Event, Judged
+from autotuner.search import Budget, Event, Judged
 from autotuner.session import Race, Session, load_space, race_best
 from autotuner.store import Store, queries
 
@@ -37,7 +37,7 @@ def sweep(store: Store, space: str, threads: int | None, trials: int) -> tuple[S
             print(f"\r{space}: {event.judged}/{trials}, best ln ratio {event.best:+.3f}", end="", file=sys.stderr)
 
     with closing(session.executor()) as executor:
-        driver = Driver(store, session.space, session.device, session.terms, executor, listen=listen)
+        driver = session.driver(store, executor, listen=listen)
         driver.run(Budget(trials=trials))
     print(file=sys.stderr)
     return session, driver.name

@@ -59,13 +59,18 @@ def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).parent / "autotuner"), "tune", "space.toml", "--trials", str(TRIALS)]
     draw = random.Random(20)
     before: dict[int, tuple[str, str, str]] = {}
-    for _ in range(KILLS):
+    for turn in range(KILLS):
         process = subprocess.Popen(
-            command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True, text=True
         )
-        time.sleep(draw.uniform(0.2, 5.0))
+        assert process.stdout is not None
+        if turn % 2:  # at any moment of the start
+            time.sleep(draw.uniform(0.2, 4.0))
+        else:  # at any moment of the loop
+            next((line for line in process.stdout if line.startswith("[")), None)
+            time.sleep(draw.uniform(0.0, 1.5))
         os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
         if not (tmp_path / "studies.db").exists():
             continue
         with Store.open(str(tmp_path / "studies.db"), create=False) as store:

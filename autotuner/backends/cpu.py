@@ -45,6 +45,7 @@ WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
 """Words the workspace holds before a launch: a NaN, a large number, zero."""
 
 MAX_WORKSPACE = 1 << 30
+CALIBRATION_ROUNDS = 9
 
 SAMPLE_S = 0.006
 """A sample is at least this long, to dwarf the clock's resolution and a call's overhead from Python."""
@@ -210,13 +211,23 @@ class CpuBackend:
         pinned: list[str] = []
         for problem in terms.problems:
             say(f"timing SDPA on {problem}")
-            here = [
-                BackendTiming(backend=b, problem=problem, median_us=self._time_sdpa(terms, problem, b))
-                for b in BACKENDS
-            ]
+            here = self._time_sdpa(terms, problem)
             timings += here
             pinned.append(min(here, key=lambda timing: timing.median_us).backend)
         return Calibration(baselines=tuple(pinned), timings=tuple(timings), references=checks)
+
+    def _time_sdpa(self, terms: Terms, problem: Problem) -> list[BackendTiming]:
+        """Every SDPA backend on the problem, interleaved: what disturbs one disturbs the other."""
+        sets = self._input_sets(terms, problem)
+        arms = {name: self._sdpa_arm(problem, name, sets, terms.threads) for name in BACKENDS}
+        samples: dict[str, list[float]] = {name: [] for name in BACKENDS}
+        for _ in range(CALIBRATION_ROUNDS):
+            for name, arm in arms.items():
+                samples[name].append(arm())
+        return [
+            BackendTiming(backend=name, problem=problem, median_us=1e6 * median(taken))
+            for name, taken in samples.items()
+        ]
 
     def _references(self, terms: Terms, say: Say) -> tuple[ReferenceCheck, ...]:
         """Every SDPA backend against the float64 reference. Raises OracleError when one breaks the tolerance."""
@@ -233,11 +244,6 @@ class CpuBackend:
                         f"{errors.worst_ratio:.2f} times the tolerance; the case or this installation is broken"
                     )
         return tuple(checks)
-
-    def _time_sdpa(self, terms: Terms, problem: Problem, backend: str) -> float:
-        sets = self._input_sets(terms, problem)
-        arm = self._sdpa_arm(problem, backend, sets, terms.threads)
-        return 1e6 * median([arm() for _ in range(5)])
 
     # build and check --------------------------------------------------------------------------------------------
 
@@ -269,9 +275,7 @@ class CpuBackend:
                 baseline: Arm = self._sdpa_arm(problem, name, sets, terms.threads)
             else:
                 name, baseline = rival.name, VariantArm(_second_copy(rival), problem, sets, terms.threads)
-            blocks = run_blocks(
-                variant, baseline, terms.seeds[0], terms.min_blocks, terms.max_blocks, best, may_give_up=rival is None
-            )
+            blocks = run_blocks(variant, baseline, terms.seeds[0], terms.min_blocks, terms.max_blocks, best)
             fault = variant.recheck(self._truth(terms, problem, 0), self._truth(terms, problem, 1))
             if fault is not None:
                 return fault

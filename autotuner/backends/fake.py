@@ -102,9 +102,7 @@ class FakeBackend:
         timings: list[Timing] = []
         censored = False
         for problem in terms.problems:
-            blocks = run_blocks(
-                variant, baseline, seed, terms.min_blocks, terms.max_blocks, best, may_give_up=rival is None
-            )
+            blocks = run_blocks(variant, baseline, seed, terms.min_blocks, terms.max_blocks, best)
             timings.append(blocks.timing(problem, "fake", (1, 1)))
             censored = censored or blocks.censored
         return measurement(timings, terms.cache, censored)

@@ -87,7 +87,8 @@ class Gate:
         }
         if not self._terms.compiled_for.causal:
             del checks["G3.future"]
-        return GateReport(artifact=self._artifact.digest, checks=(), fault=None).extended(*self._in_order(checks))
+        empty = GateReport(artifact=self._artifact.digest, causal=self._artifact.causal, checks=())
+        return empty.extended(*self._in_order(checks))
 
     def soak(self, report: GateReport) -> GateReport:
         """G6, appended to an earlier report: many launches under disturbance, all bitwise equal."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
@@ -16,6 +17,7 @@ Sample = Callable[[], float]
 """Runs an arm a few times and returns the seconds of one forward."""
 
 HALF_WIDTH = 0.005
+LONGEST_S = 30.0
 CLEARLY_SLOWER = math.log(1.5)
 
 
@@ -52,16 +54,15 @@ def run_blocks(
     min_blocks: int,
     max_blocks: int,
     best: float | None = None,
-    may_give_up: bool = True,
 ) -> Blocks:
     """Times two arms against each other.
 
     Stops when the 95 % interval of the median of ln(t_variant / t_baseline) is at most +-0.5 % wide, or at
-    `max_blocks`; from `min_blocks` on also when the whole interval is slower than `best`, the log-ratio to beat. With
-    `may_give_up`, gives up after two blocks when both are 1.5 times slower than the faster of the baseline and `best`;
-    the result is then `censored`.
+    `max_blocks`, or after LONGEST_S. With `best`, the log-ratio to beat, it also stops when the variant cannot be the
+    best: after two blocks both 1.5 times slower than that (then `censored`), or from `min_blocks` on when the whole
+    interval is slower. Without one nothing is given up: the first right variant of a study gets its full measurement.
     """
-    hopeless_above = CLEARLY_SLOWER + min(0.0, best if best is not None else 0.0)
+    started = time.monotonic()
     order = random.Random(seed)
     variant_s: list[float] = []
     baseline_s: list[float] = []
@@ -72,9 +73,10 @@ def run_blocks(
             samples.append(sample())
         ratios = [math.log(v / b) for v, b in zip(variant_s, baseline_s, strict=True)]
         interval = median_interval(ratios)
-        hopeless = may_give_up and len(ratios) == 2 and min(ratios) > hopeless_above
+        hopeless = best is not None and len(ratios) == 2 and min(ratios) > best + CLEARLY_SLOWER
         enough = len(ratios) >= min_blocks and (
             interval.high - interval.low <= 2 * HALF_WIDTH or (best is not None and interval.low > best)
         )
-        if hopeless or enough or len(ratios) >= max_blocks:
+        late = time.monotonic() - started > LONGEST_S and len(ratios) > 2
+        if hopeless or enough or late or len(ratios) >= max_blocks:
             return Blocks(tuple(variant_s), tuple(baseline_s), interval, censored=hopeless)
