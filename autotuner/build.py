@@ -12,6 +12,7 @@ import errno
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -45,7 +46,9 @@ COMMON_FLAGS = (
     "-pthread",
     "-fstack-usage",
 )
-INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.MULTILINE)
+INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
+ERROR = re.compile(r"\b(error|ERROR): |undefined reference|: multiple definition")
+"""What the line of a compiler's or linker's first error contains."""
 
 
 class Toolchain(Model):
@@ -63,11 +66,13 @@ class Toolchain(Model):
         if compiler is None:
             wanted = os.environ.get("CXX", "g++")
             raise ToolchainError(f"no C++ compiler: {wanted} is not on the PATH; install one (apt-get install g++)")
-        version = _ask(compiler, "--version").splitlines()[0]
+        version, *_ = _ask(compiler, "--version").splitlines() or [""]
         target = _ask(compiler, "-march=native", "-Q", "--help=target")
         march = re.search(r"-march=\s+(\S+)", target)
+        if not version or march is None:
+            raise ToolchainError(f"{compiler} does not say what -march=native means; is it a working g++?")
         digest = hashlib.sha256(target.encode()).hexdigest()[:12]
-        return cls(compiler=compiler, version=version, architecture=f"{march[1] if march else 'native'}-{digest}")
+        return cls(compiler=compiler, version=version, architecture=f"{march[1]}-{digest}")
 
 
 def _ask(compiler: str, *arguments: str) -> str:
@@ -143,21 +148,25 @@ def built_from(kernel: Kernel, backend: str, toolchain: Toolchain) -> str:
 
 
 def source_digests(sources: list[Path], include_dirs: tuple[Path, ...]) -> dict[str, str]:
-    """SHA-256 of each source and of every header it includes by quotes, however deep; system headers belong to the
+    """SHA-256 of each source and of every header of ours that it includes, however deep; system headers belong to the
     compiler's version."""
     digests: dict[str, str] = {}
+    seen: set[Path] = set()
     waiting = list(sources)
     while waiting:
-        path = waiting.pop()
+        path = waiting.pop().resolve()
+        if path in seen:
+            continue
+        seen.add(path)
         text = path.read_bytes()
         key = f"{path.parent.name}/{path.name}"
-        if key in digests:
-            continue
+        while key in digests:  # another file of that name, in another folder of that name
+            key += "+"
         digests[key] = hashlib.sha256(text).hexdigest()
         for included in INCLUDE.findall(text):
             for folder in (path.parent, *include_dirs):
-                if (folder / included.decode()).is_file():
-                    waiting.append((folder / included.decode()).resolve())
+                if (folder / os.fsdecode(included)).is_file():
+                    waiting.append(folder / os.fsdecode(included))
                     break
     return digests
 
@@ -212,8 +221,13 @@ def build(kernel: Kernel, variant: Variant, problem: Problem, toolchain: Toolcha
     variant or takes longer than BUILD_DEADLINE_S. Raises KernelError, ToolchainError, DiskFullError.
     """
     recipe = Recipe.of(kernel, variant, problem, toolchain)
-    final = config.cache_dir() / "builds" / recipe.digest[:2] / recipe.digest
+    final = _cache() / "builds" / recipe.digest[:2] / recipe.digest
     return _cached(final) or _compile(recipe, final)
+
+
+def _cache() -> Path:
+    """The cache as an absolute path: the compiler runs in another directory."""
+    return config.cache_dir().absolute()
 
 
 def _cached(final: Path) -> Artifact | None:
@@ -239,16 +253,18 @@ def _compile(recipe: Recipe, final: Path) -> Artifact | Fault:
             return done
         artifact = _describe(recipe, private, time.monotonic() - started)
         (private / "artifact.json").write_text(artifact.model_dump_json(indent=1))
-        _publish(private, final)
-    return artifact.model_copy(update={"path": str(final / f"{recipe.name}.abi3.so")})
+        published = _publish(private, final)
+    return published.model_copy(update={"build_seconds": artifact.build_seconds})
 
 
 @contextlib.contextmanager
 def _private_directory(final: Path) -> Iterator[Path]:
     """A fresh directory beside `final`, removed afterwards whatever happens."""
+    started = False
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
         private = Path(tempfile.mkdtemp(prefix=".building-", dir=final.parent))
+        started = True
         try:
             yield private
         finally:
@@ -258,39 +274,53 @@ def _private_directory(final: Path) -> Iterator[Path]:
             raise DiskFullError(
                 f"no space left for builds in {config.cache_dir()}; free some or set {config.CACHE} to another folder"
             ) from None
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        if not started or error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
             raise DiskFullError(
                 f"cannot write builds to {config.cache_dir()} ({error.strerror}); set {config.CACHE} to another folder"
             ) from None
         raise
 
 
-def _publish(private: Path, final: Path) -> None:
-    """Moves a finished build into the cache; a build of the same artifact that was there first may stay."""
-    for _ in range(2):
-        try:
+def _publish(private: Path, final: Path) -> Artifact:
+    """Moves a finished build into the cache; a build of the same artifact that was there first stays. Returns the one
+    that is there."""
+    for _ in range(8):
+        with contextlib.suppress(OSError):
             private.rename(final)
-            return
-        except OSError:
-            if _cached(final) is not None:
-                return
-            shutil.rmtree(final, ignore_errors=True)  # a damaged entry: make way
-    private.rename(final)
+        if (artifact := _cached(final)) is not None:
+            return artifact
+        shutil.rmtree(final, ignore_errors=True)  # a damaged entry: make way
+    raise OSError(errno.EIO, f"{final} is damaged and cannot be replaced")
+
+
+def _ninja_path(path: Path | str) -> str:
+    """A path as a file name of a ninja statement."""
+    return re.sub(r"([$ :])", r"$\1", str(path))
+
+
+def _ninja_word(word: Path | str) -> str:
+    """A word of a command of a ninja rule."""
+    return shlex.quote(str(word)).replace("$", "$$")
 
 
 def _ninja_text(recipe: Recipe, binding: Path) -> str:
-    includes = " ".join(f"-I{folder}" for folder in recipe.include_dirs)
+    """The build of one variant. Outside the console pool ninja gives each compiler a process group of its own, which
+    outlives ours."""
+    flags = " ".join(_ninja_word(flag) for flag in (*recipe.flags, *(f"-I{folder}" for folder in recipe.include_dirs)))
     library = f"{recipe.name}.abi3.so"
     return "\n".join(
         [
-            f"cxx = {recipe.toolchain.compiler}",
-            f"flags = {' '.join(recipe.flags)} {includes}",
+            f"cxx = LC_ALL=C {_ninja_word(recipe.toolchain.compiler)}",
+            f"flags = {flags}",
             "rule compile",
             "  command = $cxx $flags -c $in -o $out",
-            "rule link",
-            f"  command = $cxx -shared -pthread -Wl,--defsym=PyInit_{recipe.name}=PyInit_variant $in -o $out",
+            "  pool = console",
+            "rule link",  # first the unit alone, since all that it calls must exist; Python's functions do not yet
+            "  command = $cxx -shared -pthread -Wl,-z,defs unit.o -o $out && "
+            f"$cxx -shared -pthread -Wl,--defsym=PyInit_{recipe.name}=PyInit_variant $in -o $out",
+            "  pool = console",
             "build unit.o: compile unit.cpp",
-            f"build {library}: link unit.o {binding}",
+            f"build {library}: link unit.o {_ninja_path(binding)}",
             f"default {library}",
             "",
         ]
@@ -301,48 +331,71 @@ def _binding_object(toolchain: Toolchain, abi: Path) -> Path:
     """The Python binding, compiled once a toolchain. Raises ToolchainError when the compiler cannot."""
     source = abi / "binding.cpp"
     identity = [toolchain.model_dump(mode="json"), source_digests([source], (abi,)), ABI_VERSION]
-    final = config.cache_dir() / "bindings" / digest_of(identity)[:16] / "binding.o"
-    if final.is_file():
-        return final
-    with _private_directory(final.parent) as private:
-        command = [toolchain.compiler, *toolchain.binding_flags, f"-I{abi}", "-c", str(source), "-o"]
-        done = subprocess.run([*command, str(private / "binding.o")], capture_output=True, text=True, cwd=private)
+    folder = _cache() / "bindings" / digest_of(identity)[:16]
+    for found in folder.glob("*.o"):  # named after its contents: a damaged one is made anew
+        if hashlib.sha256(found.read_bytes()).hexdigest() == found.stem:
+            return found
+    with _private_directory(folder) as private:
+        made = private / "binding.o"
+        done = _run([toolchain.compiler, *toolchain.binding_flags, f"-I{abi}", "-c", str(source), "-o", str(made)])
+        if done is None:
+            raise ToolchainError(f"{toolchain.compiler} took longer than {BUILD_DEADLINE_S:.0f} s for {source}")
         if done.returncode:
-            raise ToolchainError(f"{toolchain.compiler} cannot compile {source}: {first_error(done.stderr)}")
-        final.parent.mkdir(parents=True, exist_ok=True)
-        (private / "binding.o").replace(final)
+            _require_space(done.stdout)
+            why = " ".join(first_error(done.stdout).split())
+            raise ToolchainError(f"{toolchain.compiler} cannot compile {source}: {why}")
+        folder.mkdir(parents=True, exist_ok=True)
+        final = folder / f"{hashlib.sha256(made.read_bytes()).hexdigest()}.o"
+        made.replace(final)
     return final
 
 
-def _run_ninja(private: Path) -> Fault | None:
-    """Runs the build in its own process group, which is killed at the deadline."""
-    command = [sys.executable, "-m", "ninja", "-C", str(private), "-j", "1"]
+def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """Runs a command in a process group of its own, which is killed at the deadline; None then. Both outputs in one."""
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", process_group=0
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        process_group=0,
     )
-    try:
-        output, _ = process.communicate(timeout=BUILD_DEADLINE_S)
-    except subprocess.TimeoutExpired:
+    with process:
+        try:
+            output, _ = process.communicate(timeout=BUILD_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, output)
+
+
+def _run_ninja(private: Path) -> Fault | None:
+    done = _run([sys.executable, "-m", "ninja", "-C", str(private), "-j", "1"])
+    if done is None:
         return Fault(
             verdict=Verdict.BUILD_TIMEOUT,
             code="build.timeout",
             detail=f"the compiler took longer than {BUILD_DEADLINE_S:.0f} s and was killed",
         )
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.returncode == 0:
+    if done.returncode == 0:
         return None
+    _require_space(done.stdout)
+    return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=first_error(done.stdout))
+
+
+def _require_space(output: str) -> None:
+    """Raises OSError when a compiler's complaint is that the disk is full."""
     if "No space left on device" in output:
         raise OSError(errno.ENOSPC, "No space left on device")
-    return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=first_error(output))
 
 
 def first_error(output: str) -> str:
-    """The first line of compiler output that states an error, and what follows it, at most 1,000 characters."""
-    lines = output.splitlines()
-    starts = [i for i, line in enumerate(lines) if "error" in line.lower() and not line.startswith("FAILED")]
+    """Compiler output from the first error on, without ninja's epilogue, at most 1,000 characters."""
+    lines = output.split("\nFAILED: ")[0].splitlines()
+    starts = [i for i, line in enumerate(lines) if ERROR.search(line)]
     return "\n".join(lines[starts[0] :] if starts else lines[-10:])[:1000]
 
 

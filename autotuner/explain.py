@@ -53,6 +53,7 @@ MEANINGS: dict[str, str] = {
     "G6.soak": "hundreds of launches under memory traffic give the same bits",
     "G7.output": "the output of the last timed launch is still right",
     "G7.inputs": "the inputs are unchanged after the timing",
+    "measure.drift": "beside the variant, SDPA takes what it took at calibration",
     "build.failed": "the compiler accepts the variant",
     "build.timeout": "the compiler finishes within its deadline",
     "process.signal": "the process that runs the variant is not killed by a signal",

@@ -61,12 +61,12 @@ class Kernel(Model):
         """Reads folder/kernel.toml. Raises KernelError naming the file and the key."""
         path = folder / "kernel.toml"
         try:
-            document = KernelDocument.model_validate(tomllib.loads(path.read_text()))
+            document = KernelDocument.model_validate(tomllib.loads(path.read_text("utf-8")))
         except OSError as error:
             raise KernelError(
                 f"{path}: cannot be read ({error.strerror}); a kernel family needs a kernel.toml"
             ) from None
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise KernelError(f"{path}: not TOML: {error}") from None
         except ValidationError as error:
             raise KernelError(f"{path}: {_first(error)}") from None

@@ -248,6 +248,14 @@ class Calibration(Model):
     timings: tuple[BackendTiming, ...]
     references: tuple[ReferenceCheck, ...]
 
+    @property
+    def baseline_us(self) -> tuple[float, ...]:
+        """What each problem's pinned baseline took, microseconds; the timings are in the order of the problems."""
+        pinned = iter(self.baselines)
+        problems = dict.fromkeys(timing.problem for timing in self.timings)
+        found = {(timing.problem, timing.backend): timing.median_us for timing in self.timings}
+        return tuple(found[problem, next(pinned)] for problem in problems)
+
 
 class Outcome(Model):
     """Everything known of a judged variant. "Did it run" is `verdict`, "was it right" is `gate`."""

@@ -33,6 +33,7 @@ SEEDS = "autotuner:seeds"
 RETRIES = 3
 BROKEN = 12
 BEAT_S = 10.0
+DRIFTED = "measure.drift"
 
 
 class Told(StrEnum):
@@ -108,20 +109,26 @@ class Driver:
         self._judged: set[str] = set()
         self._programs: dict[str, Outcome] = {}
         self._best: float | None = None
-        self._lost_in_a_row = 0
+        self._lost_in_a_row, self._drifts, self._session = 0, 0, 0
 
     def run(self, budget: Budget) -> None:
         """Raises InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then."""
         with self._store.lease() as lease, self._store.errors():
             study = self._open()
-            calibration = self._calibrate(lease)
-            self._terms = self._terms.model_copy(update={"baselines": calibration.baselines})
-            session = self._store.start_session(self.name, calibration, self._device.environment)
-            self._listen(Started(study=self.name, judged=self._count(), calibration=calibration))
+            self._begin(lease)
             try:
-                self._loop(study, session, budget, lease)
+                self._loop(study, budget, lease)
             finally:
-                self._store.finish_session(session)
+                self._store.finish_session(self._session)
+
+    def _begin(self, lease: Lease) -> None:
+        """Calibrates and starts a session."""
+        calibration = self._calibrate(lease)
+        update = {"baselines": calibration.baselines, "baseline_us": calibration.baseline_us}
+        self._terms = self._terms.model_copy(update=update)
+        self._drifts = 0
+        self._session = self._store.start_session(self.name, calibration, self._device.environment)
+        self._listen(Started(study=self.name, judged=self._count(), calibration=calibration))
 
     def _open(self) -> Study:
         """The study, made on first use, with our outcomes read back."""
@@ -168,7 +175,7 @@ class Driver:
 
     # The loop ---------------------------------------------------------------------------------------------------
 
-    def _loop(self, study: Study, session: int, budget: Budget, lease: Lease) -> None:
+    def _loop(self, study: Study, budget: Budget, lease: Lease) -> None:
         until = time.monotonic() + budget.seconds
         unfinished = self._unfinished(study)
         while self._count() < min(budget.trials, len(self._space)) and time.monotonic() < until:
@@ -178,10 +185,20 @@ class Driver:
             if outcome is None:
                 self._executor.submit(self._job(variant))
                 outcome = self._share(self._finished(lease))
-            self._store.record(self.name, session, trial.number, outcome)
+            self._store.record(self.name, self._session, trial.number, outcome)
             self._remember(trial.number, outcome)
             self._tell(study, trial, outcome)
             self._listen(Judged(number=trial.number, outcome=outcome, judged=self._count(), best=self._best))
+            if self._has_drifted(outcome):
+                self._store.finish_session(self._session)
+                self._begin(lease)
+
+    def _has_drifted(self, outcome: Outcome) -> bool:
+        """True after the third measurement in a row that the thermometer refused: the machine is another than it was
+        at calibration, and a new session has to say so."""
+        drifted = outcome.fault is not None and outcome.fault.code == DRIFTED
+        self._drifts = self._drifts + 1 if drifted else 0
+        return self._drifts >= 3
 
     def _unfinished(self, study: Study) -> Iterator[Trial]:
         """Trials that an earlier driver left running. Those with an outcome are told; the others are to be judged."""

@@ -18,6 +18,9 @@ class Terms(Model):
     threads: PositiveInt = 1
     seeds: tuple[int, int, int, int] = Field(description="secret: inputs are drawn from these")
     baselines: tuple[str, ...] = Field(default=(), description="the pinned SDPA backend, one a problem")
+    baseline_us: tuple[float, ...] = Field(
+        default=(), description="what the baselines took at calibration, microseconds: the session's thermometer"
+    )
     min_blocks: PositiveInt = 12
     max_blocks: PositiveInt = 60
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
@@ -15,7 +16,7 @@ from autotuner.backends.fake import FakeBackend, Truth
 from autotuner.errors import InfrastructureError, OracleError, StoreError
 from autotuner.evaluate import AnyJob, Job, Result
 from autotuner.executors.inline import InlineExecutor
-from autotuner.outcome import Calibration, Fault, Outcome, Say, Verdict
+from autotuner.outcome import Calibration, Fault, Measurement, Outcome, Say, Verdict
 from autotuner.search import OPTUNA_STATE, Budget, Driver, Event, Judged, Told
 from autotuner.store import Store, queries
 from autotuner.terms import Terms
@@ -245,3 +246,25 @@ def test_a_study_keeps_its_secret_seeds(store: Store) -> None:
     fresh = simulated.terms().model_copy(update={"seeds": (9, 9, 9, 9)})
     Driver(store, SPACE, simulated.DEVICE, fresh, InlineExecutor(Notes(simulated.truth))).run(Budget(trials=3))
     assert seen[0] == seen[1] == (1, 2, 3, 4)
+
+
+def test_three_drifts_in_a_row_calibrate_again(store: Store) -> None:
+    """A thermometer that refuses every measurement means that the machine has changed, not the variants."""
+    calibrated = [0]
+
+    class Drifts(FakeBackend):
+        def calibrate(self, terms: Terms, say: Say) -> Calibration:
+            calibrated[0] += 1
+            return super().calibrate(terms, say)
+
+        def measure(self, *args: Any, **kwargs: Any) -> Measurement | Fault:
+            if calibrated[0] < 2:
+                return Fault(verdict=Verdict.INFRA_ERROR, code="measure.drift", detail="SDPA is slow")
+            return super().measure(*args, **kwargs)
+
+    sweep = driver(store, Drifts(simulated.truth))
+    sweep.run(Budget(trials=5))
+    assert calibrated[0] == 2
+    summary = queries.summary(store, sweep.name)
+    assert summary.judged == 5
+    assert summary.by_verdict[Verdict.INFRA_ERROR] == 3

@@ -24,7 +24,7 @@ from autotuner.extension import Extension
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.checks import Gate
 from autotuner.gate.tolerance import Truth, judge, truth
-from autotuner.measure.blocks import measurement, run_blocks
+from autotuner.measure.blocks import Blocks, measurement, run_blocks
 from autotuner.outcome import (
     Artifact,
     BackendTiming,
@@ -46,6 +46,9 @@ WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
 
 MAX_WORKSPACE = 1 << 30
 CALIBRATION_ROUNDS = 9
+DRIFT = 0.15
+"""By how much the baseline may differ from the session's calibration before a measurement is taken again."""
+ATTEMPTS = 3
 
 SAMPLE_S = 0.006
 """A sample is at least this long, to dwarf the clock's resolution and a call's overhead from Python."""
@@ -275,13 +278,33 @@ class CpuBackend:
                 baseline: Arm = self._sdpa_arm(problem, name, sets, terms.threads)
             else:
                 name, baseline = rival.name, VariantArm(_second_copy(rival), problem, sets, terms.threads)
-            blocks = run_blocks(variant, baseline, terms.seeds[0], terms.min_blocks, terms.max_blocks, best)
+            blocks = self._undisturbed(terms, index if rival is None else None, variant, baseline, best)
+            if isinstance(blocks, Fault):
+                return blocks
             fault = variant.recheck(self._truth(terms, problem, 0), self._truth(terms, problem, 1))
             if fault is not None:
                 return fault
             timings.append(blocks.timing(problem, name, (variant.calls, baseline.calls)))
             censored = censored or blocks.censored
         return measurement(timings, terms.cache, censored)
+
+    def _undisturbed(
+        self, terms: Terms, index: int | None, variant: Arm, baseline: Arm, best: float | None
+    ) -> Blocks | Fault:
+        """The blocks, taken again while the baseline does not take what it took at calibration: it is the thermometer.
+
+        Ratios do not cancel a disturbance: work that is split evenly waits for its slowest thread, other work does not.
+        """
+        for attempt in range(ATTEMPTS):
+            time.sleep(attempt)
+            blocks = run_blocks(variant, baseline, terms.seeds[0], terms.min_blocks, terms.max_blocks, best)
+            if index is None or not terms.baseline_us:
+                return blocks
+            took, calm = 1e6 * median(blocks.baseline), terms.baseline_us[index]
+            if abs(took / calm - 1) <= DRIFT:
+                return blocks
+        detail = f"SDPA took {took:.1f} us beside the variant, {calm:.1f} us at calibration: the machine is disturbed"
+        return Fault(verdict=Verdict.INFRA_ERROR, code="measure.drift", detail=detail)
 
     def _truth(self, terms: Terms, problem: Problem, seed_index: int) -> Truth:
         return truth(Case(name="measured", problem=problem), terms.seeds[seed_index])

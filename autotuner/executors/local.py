@@ -10,13 +10,15 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
+import pickle
 import resource
+import secrets
 import signal
 import tempfile
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -32,6 +34,7 @@ from autotuner.outcome import Fault, Outcome, Verdict
 
 BackendFactory = Callable[[], Backend]
 STDERR_TAIL = 2000
+LARGEST_MESSAGE = 1 << 26
 
 
 class Deadlines(Model):
@@ -58,11 +61,53 @@ class _Message(NamedTuple):
     failure: str | None = None
 
 
+class _Inbox:
+    """The messages of one job's process. A variant can write anything into any open file: reading never waits, and
+    nothing is unpickled that does not begin with the job's key."""
+
+    def __init__(self, pipe: Connection, key: bytes) -> None:
+        os.set_blocking(pipe.fileno(), False)
+        self._pipe, self._key = pipe, key
+        self._bytes = bytearray()
+
+    def read(self) -> _Message | None:
+        """The next message; None when there is none yet. Raises EOFError at the end, ValueError for anything else."""
+        while True:
+            frame = self._frame()
+            if frame is not None:
+                if not frame.startswith(self._key):
+                    raise ValueError(f"{len(frame)} bytes that are no message")
+                message = pickle.loads(frame[len(self._key) :])
+                assert isinstance(message, _Message)
+                return message
+            try:
+                more = os.read(self._pipe.fileno(), 1 << 16)
+            except BlockingIOError:
+                return None
+            if not more:
+                raise EOFError
+            self._bytes += more
+
+    def _frame(self) -> bytes | None:
+        """The next whole frame as Connection.send_bytes writes it: its length in four bytes, then so many bytes."""
+        if len(self._bytes) < 4:
+            return None
+        size = int.from_bytes(self._bytes[:4], "big", signed=True)
+        if not 0 <= size <= LARGEST_MESSAGE:
+            raise ValueError(f"a message of {size} bytes")
+        if len(self._bytes) < 4 + size:
+            return None
+        frame = bytes(self._bytes[4 : 4 + size])
+        del self._bytes[: 4 + size]
+        return frame
+
+
 class _Running(NamedTuple):
     number: int
     job: AnyJob
     process: ForkServerProcess
     pipe: Connection
+    inbox: _Inbox
     log: Path
 
 
@@ -116,10 +161,11 @@ class LocalExecutor:
         number, job = self._waiting.popleft()
         ours, theirs = self._context.Pipe(duplex=False)
         log = Path(self._logs.name) / f"{number}.log"
-        process = self._context.Process(target=_serve, args=(theirs, str(log), self._factory, job), daemon=True)
+        key = secrets.token_bytes(16)
+        process = self._context.Process(target=_serve, args=(theirs, key, str(log), self._factory, job), daemon=True)
         process.start()
         theirs.close()
-        self._running = _Running(number, job, process, ours, log)
+        self._running = _Running(number, job, process, ours, _Inbox(ours, key), log)
         self._note("start")
 
     def _note(self, step: str) -> None:
@@ -131,15 +177,17 @@ class LocalExecutor:
 
     def _progress(self, running: _Running, deadline: float) -> Result | None:
         """Reads what the job's process sent; the job's result once there is one."""
-        while running.pipe.poll():
+        alive = running.process.is_alive()  # asked first: what was sent before the end is read
+        while True:
             try:
-                message = running.pipe.recv()
+                message = running.inbox.read()
             except (EOFError, OSError):
                 return self._died(running)
-            except Exception as error:  # what cannot be unpickled was not written by our code
-                return self._finish(
-                    running, self._fault(running, Verdict.CRASHED, "process.garbage", f"sent {error!r}")
-                )
+            except Exception as error:  # not written by our code
+                detail = f"{error} came through the pipe in {self._step}"
+                return self._finish(running, self._fault(running, Verdict.CRASHED, "process.garbage", detail))
+            if message is None:
+                break
             if message.step is not None:
                 self._note(message.step)
                 continue
@@ -149,7 +197,7 @@ class LocalExecutor:
             if message.failure is not None:
                 return self._failed(running, message.failure)
             return self._finish(running, message.result)
-        if not running.process.is_alive() and not running.pipe.poll():
+        if not alive:
             return self._died(running)
         if time.monotonic() >= deadline:
             detail = f"no end after {self._deadlines.of(self._stage):.0f} s in {self._step}; the process was killed"
@@ -196,13 +244,15 @@ class LocalExecutor:
         return result
 
     def _end(self, running: _Running) -> None:
-        """Kills the job's process with everything in its group, and starts the next job."""
+        """Kills the job's process with everything in its group and its session, and starts the next job."""
         if self._running is not running:
             return
         pid = running.process.pid
         for kill in (os.killpg, os.kill):  # the group outlives its leader; before setsid there is only the process
             with contextlib.suppress(ProcessLookupError, PermissionError, TypeError):
                 kill(pid, signal.SIGKILL)  # type: ignore[arg-type]
+        if pid is not None:
+            _kill_session(pid)
         running.process.join(5)
         running.pipe.close()
         running.log.unlink(missing_ok=True)
@@ -210,15 +260,38 @@ class LocalExecutor:
         self._start_next()
 
 
+def _kill_session(leader: int) -> None:
+    """Kills what the job's process started in other groups of its session: a compiler, a child of a variant."""
+    for _ in range(5):  # one may start another meanwhile
+        members = [pid for pid, session in _sessions() if session == leader]
+        if not members:
+            return
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _sessions() -> Iterator[tuple[int, int]]:
+    """Number and session of every living process; nothing where there is no /proc."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, session, *_ = stat.read_text(errors="replace").rsplit(")", 1)[1].split()
+            if state not in "ZX":
+                yield int(stat.parent.name), int(session)
+
+
 # In the job's process -----------------------------------------------------------------------------------------------
 
 
-def _serve(pipe: Connection, log: str, factory: BackendFactory, job: AnyJob) -> None:
+def _serve(pipe: Connection, key: bytes, log: str, factory: BackendFactory, job: AnyJob) -> None:
     """Does one job and sends what happens through the pipe."""
     _isolate(log)
 
+    def send(message: _Message) -> None:
+        pipe.send_bytes(key + pickle.dumps(message))
+
     def say(step: str) -> None:
-        pipe.send(_Message(step=step))
+        send(_Message(step=step))
 
     try:
         message = _Message(result=perform(job, factory(), say))
@@ -227,7 +300,7 @@ def _serve(pipe: Connection, log: str, factory: BackendFactory, job: AnyJob) -> 
     except BaseException as error:
         traceback.print_exc()
         message = _Message(failure=f"{type(error).__name__}: {error}")
-    pipe.send(message)
+    send(message)
     pipe.close()
     os._exit(0)  # what a variant left behind (threads, exit handlers) must not run
 
