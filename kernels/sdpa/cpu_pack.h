@@ -76,7 +76,7 @@ static void pack_key_tile(float *packed, const element *from, int64_t existing) 
       packed[i * KEY_STRIDE + w * WORD_STRIDE] = one_word(from + least(i, existing - 1) * HEAD_DIM, w);
 }
 
-// The values of `keys` keys; [key][dim], or with BF16_DOT [key pair][dim] with a zero where the last pair has no partner.
+// The values of `keys` keys; [key][dim], or with BF16_DOT [key pair][dim], zero where the last key has no partner.
 static void pack_values(float *packed, const element *v, int64_t keys) {
 #if BF16_DOT
   for (int64_t n = 0; n < keys; n += 2)

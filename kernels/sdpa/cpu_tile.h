@@ -53,8 +53,8 @@ static void score_tile(const float *keys, const float *queries, float *scores, f
   }
 }
 
-// output[i][d] = output[i][d] * decay[i] + sum over the steps of P^T[step][i] * values[step][d], for PV_ROWS queries and
-// PV_VECS vectors of dims. The sum starts from zero: adding block sums rounds less than one long chain of additions.
+// output[i][d] = output[i][d] * decay[i] + sum over the steps of P^T[step][i] * values[step][d], for PV_ROWS queries
+// and PV_VECS vectors of dims. The sum starts from zero: adding block sums rounds less than one long chain of additions.
 static void value_tile(const float *probabilities, const float *values, int steps, const float *decay, float *output,
                        bool first) {
   vec sum[PV_ROWS][PV_VECS] = {};
