@@ -9,6 +9,8 @@ import pytest
 
 from autotuner import config
 from autotuner.build import Toolchain
+from autotuner.store import Store
+from tests.recorded import CALIBRATION, study_record
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,3 +32,23 @@ def toolchain() -> Toolchain:
 def kernel_root() -> Path:
     """The kernel families made for tests."""
     return Path(__file__).parent / "kernels"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A store's file."""
+    return tmp_path / "studies.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    """A store with one study."""
+    with Store.open(str(path)) as opened:
+        opened.ensure_study(study_record())
+        yield opened
+
+
+@pytest.fixture
+def session(store: Store) -> int:
+    """A session of that study."""
+    return store.start_session("scalar-abc", CALIBRATION, {"torch": "2.11"})

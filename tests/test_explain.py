@@ -15,7 +15,7 @@ from autotuner.outcome import (
     Outcome,
     Verdict,
 )
-from tests.test_store import artifact, deduplicated, measured, raced_out, rejected, variant
+from tests.recorded import artifact, deduplicated, measured, raced_out, rejected, variant
 
 
 def errors(first_bad_row: tuple[int, int, int] | None, bad_rows: float, nonfinite: int = 0) -> CaseErrors:
@@ -146,5 +146,5 @@ def test_an_outcome_without_a_fault_still_reads() -> None:
 
 def test_every_stable_code_has_a_meaning() -> None:
     levels = {code.split(".")[0] for code in MEANINGS}
-    assert levels == {"G0", "G1", "G2", "G3", "G5", "G6", "G7", "build", "process", "store"}
+    assert levels == {"G0", "G1", "G2", "G3", "G5", "G6", "G7", "build", "measure", "process", "store"}
     assert all("\n" not in meaning and not meaning.endswith(".") for meaning in MEANINGS.values())

@@ -14,7 +14,7 @@ from autotuner.errors import DiskFullError, InputError
 from autotuner.export import FORMATS, NOTE, BestConfiguration, configuration, export_json, render, write_atomically
 from autotuner.outcome import CaseErrors, CaseResult, CheckResult, GateReport, Outcome
 from autotuner.store import Best, Store, queries
-from tests.test_store import CALIBRATION, measured, study_record, variant
+from tests.recorded import CALIBRATION, measured, study_record, variant
 
 
 def with_errors(outcome: Outcome, max_abs: float, tolerance: float) -> Outcome:

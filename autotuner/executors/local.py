@@ -35,6 +35,7 @@ from autotuner.outcome import Fault, Outcome, Verdict
 BackendFactory = Callable[[], Backend]
 STDERR_TAIL = 2000
 LARGEST_MESSAGE = 1 << 26
+HIGHEST_FILE = 1 << 16
 
 
 class Deadlines(Model):
@@ -285,7 +286,7 @@ def _sessions() -> Iterator[tuple[int, int]]:
 
 def _serve(pipe: Connection, key: bytes, log: str, factory: BackendFactory, job: AnyJob) -> None:
     """Does one job and sends what happens through the pipe."""
-    _isolate(log)
+    _isolate(log, keep=pipe.fileno())
 
     def send(message: _Message) -> None:
         pipe.send_bytes(key + pickle.dumps(message))
@@ -305,8 +306,11 @@ def _serve(pipe: Connection, key: bytes, log: str, factory: BackendFactory, job:
     os._exit(0)  # what a variant left behind (threads, exit handlers) must not run
 
 
-def _isolate(log: str) -> None:
-    """A session of its own; output to a file; no core dumps; first to go when memory runs out; dies with its parent."""
+def _isolate(log: str, keep: int) -> None:
+    """A session of its own; output to a file; no core dumps; first to go when memory runs out; dies with its parent.
+
+    Every other file is closed: one of them keeps the zygote alive, and a variant could write to it.
+    """
     os.setsid()
     with contextlib.suppress(OSError, AttributeError):
         pr_set_pdeathsig = 1
@@ -314,6 +318,8 @@ def _isolate(log: str) -> None:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.closerange(3, keep)
+    os.closerange(keep + 1, HIGHEST_FILE)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):

@@ -1,0 +1,49 @@
+"""A driver as a process of its own: `python -m tests.conformance.driver ACT...` judges variants of the family conduct.
+
+Prints one line a verdict. Where the logs and builds go is up to TMPDIR and AUTOTUNER_CACHE.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from autotuner.backends.settings import CpuSettings, make_cpu_backend
+from autotuner.build import Toolchain
+from autotuner.evaluate import Job
+from autotuner.executors.local import Deadlines, LocalExecutor
+from autotuner.kernel import Kernel
+from autotuner.terms import Terms
+from autotuner.variant import Variant
+from tests.conformance.families import PROBLEM
+
+KERNELS = Path(__file__).parent.parent / "kernels"
+TERMS = Terms(
+    problems=(PROBLEM,), cache="warm", seeds=(11, 22, 33, 44), baselines=("flash",), min_blocks=2, max_blocks=2
+)
+
+
+def conduct(act: str) -> Job:
+    return Job(variant=Variant(family="conduct", backend="cpu", impl="act", parameters={"ACT": act}), terms=TERMS)
+
+
+def judges(toolchain: Toolchain, folder: Path, check: float) -> LocalExecutor:
+    """An executor with the real backend for that family."""
+    settings = CpuSettings(toolchain=toolchain, kernel=Kernel.load(folder), cache_bytes=1 << 20)
+    deadlines = Deadlines(check=check)
+    return LocalExecutor(partial(make_cpu_backend, settings), preload=("autotuner.backends.cpu",), deadlines=deadlines)
+
+
+def main() -> None:
+    with closing(judges(Toolchain.discover(), KERNELS / "conduct", check=30)) as executor:
+        for act in sys.argv[1:]:
+            executor.submit(conduct(act))
+        while (done := executor.wait()) is not None:
+            sys.stdout.write(f"{getattr(done[1], 'verdict', '?')}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

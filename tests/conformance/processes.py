@@ -1,0 +1,43 @@
+"""Which processes a test left behind, told by the files they use."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+
+
+def _uses(process: Path, folder: str) -> bool:
+    """True when the process works in the folder, has a file of it open, or names it on its command line."""
+    if folder.encode() in (process / "cmdline").read_bytes():
+        return True
+    for link in (process / "cwd", *(process / "fd").iterdir()):
+        with contextlib.suppress(OSError):
+            if str(link.readlink()).startswith(folder):
+                return True
+    return False
+
+
+def _alive(process: Path) -> bool:
+    return (process / "stat").read_text(errors="replace").rsplit(")", 1)[1].split()[0] not in "ZX"
+
+
+def using(folder: Path) -> list[int]:
+    """Numbers of the living processes that use the folder, this one apart."""
+    found = []
+    own = Path("/proc/self").resolve()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if process != own and _alive(process) and _uses(process, str(folder)):
+                found.append(int(process.name))
+    return found
+
+
+def gone(folder: Path, within: float = 5.0) -> bool:
+    """True as soon as nobody uses the folder any more."""
+    until = time.monotonic() + within
+    while using(folder):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True

@@ -1,0 +1,65 @@
+/* Misbehaves as a macro ACT_<NAME> says. What waits gives up by itself after a minute. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sdpa.h"
+
+namespace {
+
+[[maybe_unused]] void wait_a_minute() {
+  for (int second = 0; second < 60; ++second) sleep(1);
+}
+
+/* Writes the same bytes into every open file but the standard ones. */
+[[maybe_unused]] void write_everywhere(const char *bytes, size_t count) {
+  for (int fd = 3; fd < 64; ++fd)
+    if (write(fd, bytes, count) < 0) continue;
+}
+
+/* A child outside the process group of its parent. */
+[[maybe_unused]] void start_child() {
+  if (fork() == 0) {
+    setpgid(0, 0);
+    wait_a_minute();
+    _exit(0);
+  }
+}
+
+}  // namespace
+
+int64_t variant_workspace(const at_call *) { return 0; }
+
+int variant_run(const at_call *) {
+#if ACT_LAST_WORDS
+  for (int line = 0; line < 500; ++line) fprintf(stderr, "line %d\n", line);
+  fprintf(stderr, "last words \xff\n");
+  __builtin_trap();
+#elif ACT_PRINTS
+  printf("{\"verdict\": \"measured\"}\n");
+  fflush(stdout);
+  __builtin_trap();
+#elif ACT_SENDS_GARBAGE
+  write_everywhere("garbage, garbage, garbage", 25);
+  wait_a_minute();
+#elif ACT_SENDS_HALF_A_MESSAGE
+  write_everywhere("\0\0\1\0half", 8);
+  wait_a_minute();
+#elif ACT_SENDS_A_FORGERY
+  write_everywhere("\0\0\0\2N.", 6);
+  wait_a_minute();
+#elif ACT_LEAVES_A_CHILD
+  start_child();
+  __builtin_trap();
+#elif ACT_LEAVES_A_CHILD_AND_HANGS
+  start_child();
+  wait_a_minute();
+#elif ACT_KILLS_THE_ZYGOTE
+  kill(getppid(), SIGKILL);
+  wait_a_minute();
+#elif ACT_WAITS
+  wait_a_minute();
+#endif
+  return AT_OK;
+}

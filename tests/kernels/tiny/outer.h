@@ -1,0 +1,2 @@
+#include "sdpa.h"
+#include <inner.h>
