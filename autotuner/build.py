@@ -34,6 +34,7 @@ from autotuner.problem import Problem
 from autotuner.variant import Variant, digest_of
 
 BUILD_DEADLINE_S = 300.0
+ABANDONED_S = 24 * 3600.0
 ABI_VERSION = 1
 COMMON_FLAGS = (
     "-std=c++17",
@@ -259,11 +260,14 @@ def _compile(recipe: Recipe, final: Path) -> Artifact | Fault:
 
 @contextlib.contextmanager
 def _private_directory(final: Path) -> Iterator[Path]:
-    """A fresh directory beside `final`, removed afterwards whatever happens."""
+    """A fresh directory on `final`'s file system, removed afterwards whatever happens short of kill -9."""
     started = False
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
-        private = Path(tempfile.mkdtemp(prefix=".building-", dir=final.parent))
+        building = _cache() / "building"
+        building.mkdir(exist_ok=True)
+        _remove_abandoned(building)
+        private = Path(tempfile.mkdtemp(prefix=".building-", dir=building))
         started = True
         try:
             yield private
@@ -279,6 +283,14 @@ def _private_directory(final: Path) -> Iterator[Path]:
                 f"cannot write builds to {config.cache_dir()} ({error.strerror}); set {config.CACHE} to another folder"
             ) from None
         raise
+
+
+def _remove_abandoned(building: Path) -> None:
+    """Removes what builds that were killed left behind, once it is older than any build can be."""
+    for left in building.iterdir():
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > ABANDONED_S:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _publish(private: Path, final: Path) -> Artifact:

@@ -80,6 +80,9 @@ class Kernel(Model):
         """Raises KernelError for what would otherwise show only when a variant is built."""
         if not (self.folder / implementation.source).is_file():
             raise KernelError(f"{where}.source: there is no {implementation.source} in {self.folder}")
+        reserved = sorted({"IMPL", *FACTS} & set(implementation.parameters))
+        if reserved:
+            raise KernelError(f"{where}.parameters: {reserved[0]} is defined by the build; choose another name")
         known = {*implementation.parameters, "IMPL", *FACTS}
         for index, effect in enumerate(implementation.asserts):
             key = f"{where}.asserts.{index}"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import cast
@@ -107,6 +108,7 @@ class Driver:
         self.name = study_name(space.name, [space.digest, problems, device.name, terms.cache, built_from])
         self._outcomes: dict[int, Outcome] = {}
         self._judged: set[str] = set()
+        self._losses: Counter[str] = Counter()
         self._programs: dict[str, Outcome] = {}
         self._best: float | None = None
         self._lost_in_a_row, self._drifts, self._session = 0, 0, 0
@@ -177,9 +179,9 @@ class Driver:
 
     def _loop(self, study: Study, budget: Budget, lease: Lease) -> None:
         until = time.monotonic() + budget.seconds
-        unfinished = self._unfinished(study)
-        while self._count() < min(budget.trials, len(self._space)) and time.monotonic() < until:
-            trial = next(unfinished, None) or study.ask()
+        left = self._settle(study)
+        while self._count() < min(budget.trials, self._judgeable()) and time.monotonic() < until:
+            trial = left.pop(0) if left else study.ask()
             variant = self._propose(trial)
             outcome = self._store.find(self.name, variant.digest)
             if outcome is None:
@@ -193,6 +195,11 @@ class Driver:
                 self._store.finish_session(self._session)
                 self._begin(lease)
 
+    def _judgeable(self) -> int:
+        """How many points can be judged: all but those whose process was lost in every try."""
+        lost = [digest for digest, count in self._losses.items() if count > RETRIES and digest not in self._judged]
+        return len(self._space) - len(lost)
+
     def _has_drifted(self, outcome: Outcome) -> bool:
         """True after the third measurement in a row that the thermometer refused: the machine is another than it was
         at calibration, and a new session has to say so."""
@@ -200,16 +207,22 @@ class Driver:
         self._drifts = self._drifts + 1 if drifted else 0
         return self._drifts >= 3
 
-    def _unfinished(self, study: Study) -> Iterator[Trial]:
-        """Trials that an earlier driver left running. Those with an outcome are told; the others are to be judged."""
+    def _settle(self, study: Study) -> list[Trial]:
+        """Settles the trials that an earlier driver left running; returns those that are still to be judged.
+
+        What has an outcome is told. A trial whose parameters are not whole was killed while Optuna was noting them
+        down; nothing was done for it, and it fails.
+        """
+        left: list[Trial] = []
         for frozen in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             trial = _reopen(study, frozen)
             if frozen.number in self._outcomes:
                 self._tell(study, trial, self._outcomes[frozen.number])
-            elif self._space.index_of(frozen.params) is None:  # killed while Optuna was noting the parameters down
+            elif self._space.index_of(frozen.params) is None:
                 study.tell(trial, state=TrialState.FAIL)
             else:
-                yield trial
+                left.append(trial)
+        return left
 
     def _propose(self, trial: Trial) -> Variant:
         """The variant of a trial; parameters are suggested in the order in which they decide each other's existence."""
@@ -243,6 +256,8 @@ class Driver:
         self._outcomes[number] = outcome
         if outcome.verdict.judges:
             self._judged.add(outcome.variant.digest)
+        else:
+            self._losses[outcome.variant.digest] += 1
         if outcome.verdict == Verdict.MEASURED:
             if outcome.artifact is not None:
                 self._programs.setdefault(outcome.artifact.program_hash, outcome)
@@ -256,7 +271,7 @@ class Driver:
         told = OPTUNA_STATE[outcome.verdict]
         if told == Told.FAIL:
             study.tell(trial, state=TrialState.FAIL)
-            self._again(study, trial)
+            self._again(study, trial, outcome)
             return
         self._lost_in_a_row = 0
         with warnings.catch_warnings():  # on a second try after a kill the constraint may be there already
@@ -264,11 +279,9 @@ class Driver:
             trial.set_constraint(GATE, 0.0 if told == Told.VALUE else 1.0)
         study.tell(trial, outcome.objective)
 
-    def _again(self, study: Study, trial: Trial) -> None:
+    def _again(self, study: Study, trial: Trial, outcome: Outcome) -> None:
         """Enqueues the trial's point again, at most RETRIES times; the sampler itself does not propose it any more."""
-        trials = study.get_trials(deepcopy=False)
-        tries = sum(other.state == TrialState.FAIL and other.params == trial.params for other in trials)
-        if tries <= RETRIES:
+        if self._losses[outcome.variant.digest] <= RETRIES:
             study.enqueue_trial(trial.params)
         self._lost_in_a_row += 1
         if self._lost_in_a_row >= BROKEN:

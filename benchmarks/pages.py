@@ -113,6 +113,14 @@ def cpu_page(document: dict[str, Any]) -> str:
     )
 
 
+def abridged(transcript: str, head: int = 9, width: int = 150) -> str:
+    """The first lines of a sweep, and its end from the last summary on; long lines cut."""
+    lines = transcript.rstrip().splitlines()
+    last = max(i for i, line in enumerate(lines) if " judged; best " in line)
+    shown = [*lines[:head], "...", *(line for line in lines[last:] if line.strip())]
+    return "\n".join(line.rstrip() if len(line) <= width else line[: width - 3] + "..." for line in shown)
+
+
 def insert(text: str, name: str, content: str) -> str:
     """`text` with the part of that name replaced."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
@@ -124,7 +132,7 @@ def insert(text: str, name: str, content: str) -> str:
 def drawn() -> dict[Path, str]:
     """Every page that this program owns or has a part in, as it should be."""
     document = json.loads((RESULTS / "cpu_attention.json").read_text())
-    transcript = (RESULTS / "make_tune.txt").read_text().rstrip()
+    transcript = abridged((RESULTS / "make_tune.txt").read_text())
     readme = (ROOT / "README.md").read_text()
     readme = insert(readme, "cpu_attention", cpu_summary(document))
     readme = insert(readme, "make_tune", f"```\n{transcript}\n```")

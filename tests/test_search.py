@@ -16,7 +16,7 @@ from autotuner.backends.fake import FakeBackend, Truth
 from autotuner.errors import InfrastructureError, OracleError, StoreError
 from autotuner.evaluate import AnyJob, Job, Result
 from autotuner.executors.inline import InlineExecutor
-from autotuner.outcome import Calibration, Fault, Measurement, Outcome, Say, Verdict
+from autotuner.outcome import Artifact, Calibration, Fault, Measurement, Outcome, Say, Verdict
 from autotuner.search import OPTUNA_STATE, Budget, Driver, Event, Judged, Told
 from autotuner.store import Store, queries
 from autotuner.terms import Terms
@@ -130,6 +130,9 @@ def test_a_kill_before_the_telling_loses_and_repeats_nothing(store: Store, monke
     with pytest.raises(Killed):
         sweep.run(Budget(trials=20))
     monkeypatch.setattr(optuna.Study, "tell", told)
+    driver(store, backend).run(Budget(trials=6))  # the sixth is judged already: only the telling is left
+    assert len(backend.built) == 6
+    assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
     driver(store, backend).run(Budget(trials=20))
     assert len(backend.built) == 20
     assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
@@ -268,3 +271,19 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store) -> None:
     summary = queries.summary(store, sweep.name)
     assert summary.judged == 5
     assert summary.by_verdict[Verdict.INFRA_ERROR] == 3
+
+
+def test_a_point_that_is_lost_every_time_is_given_up(store: Store) -> None:
+    """Four tries, then the sweep ends without it: the rest of the space is judged all the same."""
+
+    class LosesOne(FakeBackend):
+        def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
+            if variant.point == SPACE.point(5):
+                return Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail="lost")
+            return super().build(variant, terms)
+
+    sweep = driver(store, LosesOne(simulated.truth))
+    sweep.run(Budget(trials=10**6))
+    summary = queries.summary(store, sweep.name)
+    assert summary.judged == len(SPACE) - 1
+    assert summary.by_verdict[Verdict.INFRA_ERROR] == 4

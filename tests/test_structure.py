@@ -87,6 +87,11 @@ def test_the_default_point_is_valid_on_a_plain_machine(path: Path) -> None:
     assert Space.enumerate(SpaceFile.load(path), plain).default_index >= 0
 
 
+def test_the_pages_say_what_the_results_say() -> None:
+    done = subprocess.run([sys.executable, "benchmarks/pages.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_source_of_the_shipped_family_exists() -> None:
     kernel = Kernel.load(config.kernels_dir() / "sdpa")
     sources = {*kernel.document.cpu.values(), *kernel.document.cuda.values()}

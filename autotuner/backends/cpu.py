@@ -29,6 +29,7 @@ from autotuner.outcome import (
     Artifact,
     BackendTiming,
     Calibration,
+    CheckResult,
     Fault,
     GateReport,
     Measurement,
@@ -45,6 +46,9 @@ WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
 """Words the workspace holds before a launch: a NaN, a large number, zero."""
 
 MAX_WORKSPACE = 1 << 30
+WAKE_S = 0.002
+"""Untimed forwards before a sample go on for so long: threads that slept are first moved about by the scheduler."""
+
 CALIBRATION_ROUNDS = 9
 DRIFT = 0.15
 """By how much the baseline may differ from the session's calibration before a measurement is taken again."""
@@ -116,7 +120,7 @@ class InputSets:
     def __init__(self, problem: Problem, expected: Truth, cache: str, cache_bytes: int) -> None:
         count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if cache == "cold" else 1
         self.inputs = [tuple(x.clone() for x in expected[:3]) for _ in range(count)]
-        self.outputs = [torch.empty_like(expected.q) for _ in range(count)]
+        self.outputs = [torch.empty_like(expected.q).fill_(0) for _ in range(count)]  # no page fault is timed
         self._next = 0
 
     def turn(self) -> int:
@@ -141,10 +145,13 @@ class Arm:
         self._forward(self.last)
 
     def __call__(self) -> float:
-        """Seconds of one forward: a pause, one untimed forward to wake the arm's threads, then `calls` timed ones."""
+        """Seconds of one forward: a pause, untimed forwards to wake the arm's threads, then `calls` timed ones."""
         if self._threads > 1:
             time.sleep(SETTLE_S)
+        woken = time.perf_counter() + WAKE_S
         self._run()
+        while time.perf_counter() < woken:
+            self._run()
         started = time.perf_counter_ns()
         for _ in range(self.calls):
             self._run()
@@ -255,7 +262,10 @@ class CpuBackend:
 
     def check(self, artifact: Artifact, terms: Terms, say: Say, soaked: GateReport | None = None) -> GateReport:
         self._prepare(terms.threads)
-        extension = Extension(artifact)
+        try:
+            extension = Extension(artifact)
+        except ImportError as error:
+            return _not_loaded(artifact, error)
         effects = self._settings.kernel.effects(artifact.variant, terms.compiled_for)
         gate = Gate(artifact, effects, CpuBench(extension, terms.compiled_for), terms, say)
         return gate.run(extension.identity) if soaked is None else gate.soak(soaked)
@@ -315,6 +325,13 @@ class CpuBackend:
     def _sdpa_arm(self, problem: Problem, backend: str, sets: InputSets, threads: int) -> Arm:
         pinned = sdpa(problem, backend)
         return Arm(lambda index: pinned(*sets.inputs[index]), sets, threads)
+
+
+def _not_loaded(artifact: Artifact, error: ImportError) -> GateReport:
+    """The report on a library that cannot be loaded."""
+    failed = CheckResult(code="G0.identity", status="fail", seconds=0.0)
+    fault = Fault(verdict=Verdict.BUILD_FAILED, code="G0.identity", detail=f"the library cannot be loaded: {error}")
+    return GateReport(artifact=artifact.digest, causal=artifact.causal, checks=(failed,), fault=fault)
 
 
 def _second_copy(artifact: Artifact) -> Extension:
