@@ -61,6 +61,14 @@ SETTLE_S = 0.015
 """Pause before a sample of several threads: threads of the other arm spin for a few milliseconds before they sleep."""
 
 
+def _stay_awake(seconds: float) -> None:
+    """Waits without sleeping: a thread that has slept is often woken onto the CPU of the one that wakes the others, and
+    samples then fall into two groups, one of them at the speed of a single CPU."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
 class CpuBench:
     """Runs an extension on guarded memory, for the gate."""
 
@@ -145,9 +153,9 @@ class Arm:
         self._forward(self.last)
 
     def __call__(self) -> float:
-        """Seconds of one forward: a pause, untimed forwards to wake the arm's threads, then `calls` timed ones."""
+        """Seconds of one forward: a busy pause, untimed forwards to wake the arm's threads, then `calls` timed ones."""
         if self._threads > 1:
-            time.sleep(SETTLE_S)
+            _stay_awake(SETTLE_S)
         woken = time.perf_counter() + WAKE_S
         self._run()
         while time.perf_counter() < woken:
