@@ -2,9 +2,9 @@
 
     python benchmarks/cpu_attention.py [--trials N] [--json docs/results/cpu_attention.json] [--store PATH] [SPACE ...]
 
-For each space and number of threads: a sweep; then the best variant in three fresh processes, 30 blocks each against the
-pinned SDPA backend interleaved in the same process, and 30 blocks against a second load of itself (A/A). The median of
-the three races, not the sweep's own estimate, is the result. Needs a quiet machine: half an hour on two cores.
+For each space and number of threads: a sweep; then the best variant in three fresh processes, 30 blocks each against
+the pinned SDPA backend interleaved in the same process, and 30 blocks against a second load of itself (A/A). The median
+of the three races, not the sweep's own estimate, is the result. Needs a quiet machine: half an hour on two cores.
 """
 
 from __future__ import annotations

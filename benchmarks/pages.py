@@ -110,10 +110,10 @@ def cpu_page(document: dict[str, Any]) -> str:
                 "# CPU attention against PyTorch's SDPA",
                 "Drawn by `benchmarks/pages.py` from cpu_attention.json; do not edit.",
                 cpu_summary(document),
-                "The speedup is the median of t_SDPA / t_variant over interleaved blocks in a fresh process after the sweep, "
-                "the middle one of three such processes; the interval is that process's. Both sides had the same number "
-                "of threads. GFLOP/s and microseconds are the sweep's. Worst to "
-                "best is the ratio of latencies among the variants of the sweep that passed the gate.",
+                "The speedup is the median of t_SDPA / t_variant over interleaved blocks in a fresh process after the "
+                "sweep, the middle one of three such processes; the interval is that process's. Both sides had as many "
+                "threads. GFLOP/s and microseconds are the sweep's. Worst to best is the ratio of latencies "
+                "among the variants of the sweep that passed the gate.",
                 f"## Against the goals\n\n{goals}",
                 f"## The same library against itself\n\n{against_itself}",
                 f"## The best points\n\n{points}",
