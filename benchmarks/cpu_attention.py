@@ -4,7 +4,8 @@
 
 For each space and number of threads: a sweep; then the best variant in three fresh processes, 30 blocks each against
 the pinned SDPA backend interleaved in the same process, and 30 blocks against a second load of itself (A/A). The median
-of the three races, not the sweep's own estimate, is the result. Needs a quiet machine: half an hour on two cores.
+of the three races, not the sweep's own estimate, is the result. Rows of other spaces that the JSON file holds
+stay. Needs a quiet machine, for half an hour on two cores.
 """
 
 from __future__ import annotations
@@ -81,6 +82,14 @@ def row(store: Store, session: Session, study: str, seconds: float) -> dict[str,
     }
 
 
+def merged(rows: list[dict[str, Any]], path: Path | None) -> list[dict[str, Any]]:
+    """The new rows, with those of other spaces and thread counts that the file holds, in the order of SPACES."""
+    new = {(row["space"], row["threads"]): row for row in rows}
+    old = json.loads(path.read_text())["rows"] if path and path.exists() else []
+    both = {**{(row["space"], row["threads"]): row for row in old}, **new}
+    return [both[key] for key in sorted(both, key=lambda key: (SPACES.index(key[0]), key[1]))]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("spaces", nargs="*", metavar="SPACE", default=SPACES)
@@ -102,7 +111,7 @@ def main() -> None:
         "device": session.device.name,
         "environment": session.device.environment,
         "compiler": session.toolchain.version,
-        "rows": rows,
+        "rows": merged(rows, options.json),
     }
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
