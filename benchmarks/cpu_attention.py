@@ -60,6 +60,7 @@ def row(store: Store, session: Session, study: str, seconds: float) -> dict[str,
     race, self_race = races[1], race_best(store, study, itself=True, blocks=BLOCKS)
     (problem,) = session.terms.problems
     return {
+        "command": f"python {shlex.join(sys.argv)}",
         "space": session.space.name,
         "problem": str(problem),
         "threads": session.terms.threads,
@@ -106,7 +107,6 @@ def main() -> None:
             rows.append(row(store, session, study, time.monotonic() - started))
             print(json.dumps(rows[-1]), flush=True)
     document = {
-        "command": f"python {shlex.join(sys.argv)}",
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": session.device.name,
         "environment": session.device.environment,

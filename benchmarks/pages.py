@@ -36,8 +36,9 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def provenance(document: dict[str, Any]) -> str:
     """Where figures come from, in a sentence."""
     environment = document["environment"]
+    commands = dict.fromkeys(f"`{row['command']}`" for row in document["rows"])
     return (
-        f"Made by `{document['command']}` on {document['when'][:10]}: {document['device']}, {environment['os']}, "
+        f"Made by {' and, for the rows of its spaces, '.join(commands)} on {document['when'][:10]}: {document['device']}, {environment['os']}, "
         f"torch {environment['torch']}, {document['compiler']}."
     )
 
