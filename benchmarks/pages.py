@@ -36,11 +36,9 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def provenance(document: dict[str, Any]) -> str:
     """Where figures come from, in a sentence."""
     environment = document["environment"]
-    commands = dict.fromkeys(f"`{row['command']}`" for row in document["rows"])
-    return (
-        f"Made by {' and, for the rows of its spaces, '.join(commands)} on {document['when'][:10]}: {document['device']}, {environment['os']}, "
-        f"torch {environment['torch']}, {document['compiler']}."
-    )
+    commands = " and ".join(dict.fromkeys(f"`{row['command']}`" for row in document["rows"]))
+    where = f"{document['device']}, {environment['os']}, torch {environment['torch']}, {document['compiler']}"
+    return f"Made by {commands} (each row of the JSON names its own) on {document['when'][:10]}: {where}."
 
 
 def cpu_summary(document: dict[str, Any]) -> str:
