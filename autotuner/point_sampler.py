@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,9 +37,9 @@ class PointSampler(BaseSampler):
         self._space, self._seed = space, seed
         self._index_of_trial: dict[int, int | None] = {}
 
+    @abc.abstractmethod
     def propose(self, study: Study, trial: FrozenTrial, seen: Sequence[Seen], asked: NDArray[np.bool_]) -> int:
         """Index of the point to judge next. `asked` (N,) marks the points that were asked for; never all of them."""
-        raise NotImplementedError
 
     def generator(self, number: int) -> np.random.Generator:
         """The randomness of one trial."""
