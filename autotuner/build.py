@@ -1,7 +1,8 @@
 """build(variant) -> Artifact: one uniquely named Python extension, content-addressed, made by ninja.
 
-The device code (for the CPU backend: the variant's own C++) is compiled once a variant and linked with a binding that
-is compiled once a toolchain. Builds happen in a private directory and appear in the cache by one rename, so two
+The variant's own source is compiled once a variant: its C++ on the CPU, its device code on CUDA, where the cubin is
+embedded into the library. It is linked with objects that are compiled once a toolchain: the Python binding and, on
+CUDA, the host side that launches. Builds happen in a private directory and appear in the cache by one rename, so two
 processes that build the same variant never see each other's half-made files, and no lock can be left behind.
 """
 
@@ -12,214 +13,41 @@ import errno
 import hashlib
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
-from autotuner import config
+from autotuner import config, cubin, objectfile
+from autotuner.architecture import architecture
 from autotuner.errors import DiskFullError, ToolchainError
 from autotuner.kernel import Kernel
-from autotuner.model import Model
-from autotuner.objectfile import program_hash, text_bytes
+from autotuner.ninja_file import CUBIN_ASSEMBLY, library, ninja_text
 from autotuner.outcome import Artifact, Fault, Verdict
 from autotuner.problem import Problem
+from autotuner.recipe import ABI_VERSION, Recipe, abi_dir, source_digests, unit_text
+from autotuner.toolchain import AnyToolchain, CudaToolchain
 from autotuner.variant import Variant, digest_of
 
 BUILD_DEADLINE_S = 300.0
 ABANDONED_S = 24 * 3600.0
-ABI_VERSION = 1
-COMMON_FLAGS = (
-    "-std=c++17",
-    "-O3",
-    "-march=native",
-    "-ffp-contract=fast",
-    "-fno-math-errno",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-pthread",
-    "-fstack-usage",
-)
-INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
-ERROR = re.compile(r"\b(error|ERROR): |undefined reference|: multiple definition")
+ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
 """What the line of a compiler's or linker's first error contains."""
 
 
-class Toolchain(Model):
-    """A C++ compiler and the machine it compiles for."""
-
-    compiler: str
-    version: str
-    architecture: str = Field(description="what -march=native means here: CPU name and a digest of the target options")
-    binding_flags: tuple[str, ...] = COMMON_FLAGS
-
-    @classmethod
-    def discover(cls) -> Toolchain:
-        """Finds the C++ compiler and tries it. Raises ToolchainError with the remedy."""
-        compiler = config.cxx()
-        if compiler is None:
-            wanted = os.environ.get("CXX", "g++")
-            raise ToolchainError(f"no C++ compiler: {wanted} is not on the PATH; install one (apt-get install g++)")
-        version, *_ = _ask(compiler, "--version").splitlines() or [""]
-        target = _ask(compiler, "-march=native", "-Q", "--help=target")
-        march = re.search(r"-march=\s+(\S+)", target)
-        if not version or march is None:
-            raise ToolchainError(f"{compiler} does not say what -march=native means; is it a working g++?")
-        digest = hashlib.sha256(target.encode()).hexdigest()[:12]
-        return cls(compiler=compiler, version=version, architecture=f"{march[1]}-{digest}")
-
-
-def _ask(compiler: str, *arguments: str) -> str:
-    """The standard output of a compiler query."""
-    try:
-        done = subprocess.run([compiler, *arguments], capture_output=True, text=True, timeout=60, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise ToolchainError(f"{compiler} {' '.join(arguments)} failed: {error}; is it a working g++?") from None
-    return done.stdout
-
-
-class Recipe(Model):
-    """All that goes into one artifact, and its identity."""
-
-    variant: Variant
-    dtype: str
-    head_dim: int
-    causal: bool
-    toolchain: Toolchain
-    flags: tuple[str, ...]
-    source: Path
-    include_dirs: tuple[Path, ...]
-    digest: str
-
-    @classmethod
-    def of(cls, kernel: Kernel, variant: Variant, problem: Problem, toolchain: Toolchain) -> Recipe:
-        """Raises KernelError when the family does not take the variant or the problem."""
-        kernel.admit(variant, problem)
-        implementation = kernel.implementation(variant.backend, variant.impl)
-        source = kernel.folder / implementation.source
-        abi = config.kernels_dir() / "abi"
-        include_dirs = (abi, kernel.folder)
-        flags = (*COMMON_FLAGS, *implementation.flags)
-        identity = {
-            "variant": variant.model_dump(mode="json"),
-            "compiled_for": [problem.op, problem.dtype, problem.head_dim, problem.causal],
-            "toolchain": toolchain.model_dump(mode="json"),
-            "flags": flags,
-            "sources": source_digests([source, abi / "binding.cpp"], include_dirs),
-            "abi": ABI_VERSION,
-        }
-        return cls(
-            variant=variant,
-            dtype=problem.dtype,
-            head_dim=problem.head_dim,
-            causal=problem.causal,
-            toolchain=toolchain,
-            flags=flags,
-            source=source,
-            include_dirs=include_dirs,
-            digest=digest_of(identity),
-        )
-
-    @property
-    def name(self) -> str:
-        """The extension's module name: unique to the artifact."""
-        return f"{self.variant.family}_{self.variant.impl}_{self.digest[:16]}"
-
-    @property
-    def macros(self) -> dict[str, str]:
-        """Name and value, as text, of every macro the binary must report."""
-        compiled_for = {"DTYPE": self.dtype, "HEAD_DIM": str(self.head_dim), "CAUSAL": str(int(self.causal))}
-        return {**{name: str(value) for name, value in self.variant.parameters.items()}, **compiled_for}
-
-
-def built_from(kernel: Kernel, backend: str, toolchain: Toolchain) -> str:
-    """A digest of what every artifact of a family is made from: its sources, the ABI, the compiler, the machine."""
-    implementations = (kernel.document.cpu if backend == "cpu" else kernel.document.cuda).values()
-    abi = config.kernels_dir() / "abi"
-    sources = [kernel.folder / "kernel.toml", abi / "binding.cpp", *(kernel.folder / i.source for i in implementations)]
-    digests = source_digests(sources, (abi, kernel.folder))
-    return digest_of([sorted(digests.items()), toolchain.model_dump(mode="json"), ABI_VERSION])
-
-
-def source_digests(sources: list[Path], include_dirs: tuple[Path, ...]) -> dict[str, str]:
-    """SHA-256 of each source and of every header of ours that it includes, however deep; system headers belong to the
-    compiler's version."""
-    digests: dict[str, str] = {}
-    seen: set[Path] = set()
-    waiting = list(sources)
-    while waiting:
-        path = waiting.pop().resolve()
-        if path in seen:
-            continue
-        seen.add(path)
-        text = path.read_bytes()
-        key = f"{path.parent.name}/{path.name}"
-        while key in digests:  # another file of that name, in another folder of that name
-            key += "+"
-        digests[key] = hashlib.sha256(text).hexdigest()
-        for included in INCLUDE.findall(text):
-            for folder in (path.parent, *include_dirs):
-                if (folder / os.fsdecode(included)).is_file():
-                    waiting.append(folder / os.fsdecode(included))
-                    break
-    return digests
-
-
-def macro_lines(parameters: Mapping[str, int | str]) -> Iterator[str]:
-    """The #define of each parameter: integers as they are; a string value v of P becomes P_V, defined to 1."""
-    for name, value in parameters.items():
-        if isinstance(value, str):
-            yield f"#define {name}_{re.sub(r'[^A-Z0-9]', '_', value.upper())} 1"
-        else:
-            yield f"#define {name} {value}"
-
-
-def _report_lines(recipe: Recipe) -> Iterator[str]:
-    """The table of macros as the preprocessor holds them after the variant's source, as NAME=VALUE lines."""
-    for name, value in recipe.variant.parameters.items():
-        if isinstance(value, str):
-            flag = f"{name}_{re.sub(r'[^A-Z0-9]', '_', value.upper())}"
-            yield f'#if {flag} == 1\n"{name}={value}\\n"\n#endif'
-        else:
-            yield f'"{name}=" AT_TEXT({name}) "\\n"'
-    yield f'#if DTYPE == AT_{recipe.dtype.upper()}\n"DTYPE={recipe.dtype}\\n"\n#endif'
-    yield '"HEAD_DIM=" AT_TEXT(HEAD_DIM) "\\n"'
-    yield '"CAUSAL=" AT_TEXT(CAUSAL) "\\n"'
-
-
-def unit_text(recipe: Recipe) -> str:
-    """The translation unit: macros, the variant's source, and what the binary says about itself."""
-    head = [
-        *macro_lines(recipe.variant.parameters),
-        f"#define DTYPE AT_{recipe.dtype.upper()}",
-        f"#define HEAD_DIM {recipe.head_dim}",
-        f"#define CAUSAL {int(recipe.causal)}",
-        f'#include "{recipe.source.name}"',
-        '#include "identity.h"',
-    ]
-    identity = [
-        f'__attribute__((section(".at_build_id"))) static const char at_build_id[] = "{recipe.digest}";',
-        '__attribute__((section(".at_macros"))) static const char at_macros[] =',
-        *_report_lines(recipe),
-        '"";',
-        'extern "C" __attribute__((section(".at_identity"), used)) const at_identity variant_identity = {',
-        "    AT_ABI_VERSION, (int32_t)sizeof(at_call), at_build_id, at_macros, variant_workspace, variant_run};",
-    ]
-    return "\n".join([*head, *identity, ""])
-
-
-def build(kernel: Kernel, variant: Variant, problem: Problem, toolchain: Toolchain) -> Artifact | Fault:
+def build(kernel: Kernel, variant: Variant, problem: Problem, toolchain: AnyToolchain) -> Artifact | Fault:
     """The variant's artifact, compiled unless the cache holds it.
 
-    `problem` gives the compile-time part: dtype, head_dim, causal. Returns a Fault when the compiler refuses the
-    variant or takes longer than BUILD_DEADLINE_S. Raises KernelError, ToolchainError, DiskFullError.
+    `problem` gives the compile-time part: dtype, head_dim, causal, and the lengths of a variant that fixes them.
+    Returns a Fault when the compiler refuses the variant, takes longer than BUILD_DEADLINE_S, or makes a kernel the
+    architecture cannot launch. Raises KernelError, ToolchainError, DiskFullError.
     """
     recipe = Recipe.of(kernel, variant, problem, toolchain)
     final = _cache() / "builds" / recipe.digest[:2] / recipe.digest
@@ -235,9 +63,9 @@ def _cached(final: Path) -> Artifact | None:
     """The artifact in the cache, unless it is missing or its library is not the one that was recorded."""
     try:
         artifact = Artifact.model_validate_json((final / "artifact.json").read_bytes())
-        library = final / f"{artifact.name}.abi3.so"
-        if hashlib.sha256(library.read_bytes()).hexdigest() == artifact.library_sha256:
-            return artifact.model_copy(update={"path": str(library), "build_seconds": 0.0})
+        extension = final / f"{artifact.name}.abi3.so"
+        if hashlib.sha256(extension.read_bytes()).hexdigest() == artifact.library_sha256:
+            return artifact.model_copy(update={"path": str(extension), "build_seconds": 0.0})
     except (OSError, ValidationError):
         pass
     return None
@@ -245,14 +73,19 @@ def _cached(final: Path) -> Artifact | None:
 
 def _compile(recipe: Recipe, final: Path) -> Artifact | Fault:
     started = time.monotonic()
+    sources = [abi_dir() / "binding.cpp", *([recipe.host] if recipe.host else [])]
+    objects = [_shared_object(recipe.toolchain, source, recipe.include_dirs) for source in sources]
     with _private_directory(final) as private:
-        ninja = _ninja_text(recipe, _binding_object(recipe.toolchain, recipe.include_dirs[0]))
-        (private / "unit.cpp").write_text(unit_text(recipe))
-        (private / "build.ninja").write_text(ninja)
-        done = _run_ninja(private)
-        if isinstance(done, Fault):
-            return done
-        artifact = _describe(recipe, private, time.monotonic() - started)
+        (private / ("unit.cu" if recipe.host else "unit.cpp")).write_text(unit_text(recipe))
+        (private / "cubin.S").write_text(CUBIN_ASSEMBLY)
+        (private / "build.ninja").write_text(ninja_text(recipe, objects))
+        report = _run_ninja(private)
+        if isinstance(report, Fault):
+            return report
+        made = _made(recipe, private, report)
+        if isinstance(made, Fault):
+            return made
+        artifact = _describe(recipe, private, made, time.monotonic() - started)
         (private / "artifact.json").write_text(artifact.model_dump_json(indent=1))
         published = _publish(private, final)
     return published.model_copy(update={"build_seconds": artifact.build_seconds})
@@ -305,51 +138,19 @@ def _publish(private: Path, final: Path) -> Artifact:
     raise OSError(errno.EIO, f"{final} is damaged and cannot be replaced")
 
 
-def _ninja_path(path: Path | str) -> str:
-    """A path as a file name of a ninja statement."""
-    return re.sub(r"([$ :])", r"$\1", str(path))
-
-
-def _ninja_word(word: Path | str) -> str:
-    """A word of a command of a ninja rule."""
-    return shlex.quote(str(word)).replace("$", "$$")
-
-
-def _ninja_text(recipe: Recipe, binding: Path) -> str:
-    """The build of one variant. Outside the console pool ninja gives each compiler a process group of its own, which
-    outlives ours."""
-    flags = " ".join(_ninja_word(flag) for flag in (*recipe.flags, *(f"-I{folder}" for folder in recipe.include_dirs)))
-    library = f"{recipe.name}.abi3.so"
-    return "\n".join(
-        [
-            f"cxx = LC_ALL=C {_ninja_word(recipe.toolchain.compiler)}",
-            f"flags = {flags}",
-            "rule compile",
-            "  command = $cxx $flags -c $in -o $out",
-            "  pool = console",
-            "rule link",  # first the unit alone, since all that it calls must exist; Python's functions do not yet
-            "  command = $cxx -shared -pthread -Wl,-z,defs unit.o -o $out && "
-            f"$cxx -shared -pthread -Wl,--defsym=PyInit_{recipe.name}=PyInit_variant $in -o $out",
-            "  pool = console",
-            "build unit.o: compile unit.cpp",
-            f"build {library}: link unit.o {_ninja_path(binding)}",
-            f"default {library}",
-            "",
-        ]
-    )
-
-
-def _binding_object(toolchain: Toolchain, abi: Path) -> Path:
-    """The Python binding, compiled once a toolchain. Raises ToolchainError when the compiler cannot."""
-    source = abi / "binding.cpp"
-    identity = [toolchain.model_dump(mode="json"), source_digests([source], (abi,)), ABI_VERSION]
-    folder = _cache() / "bindings" / digest_of(identity)[:16]
+def _shared_object(toolchain: AnyToolchain, source: Path, include_dirs: tuple[Path, ...]) -> Path:
+    """A source compiled once a toolchain: the Python binding, a host side. Raises ToolchainError when it cannot be."""
+    flags = (*toolchain.binding_flags, *(f"-I{folder}" for folder in include_dirs))
+    if isinstance(toolchain, CudaToolchain):
+        flags = (*flags, *(f"-I{folder}" for folder in toolchain.include_dirs))
+    identity = [toolchain.model_dump(mode="json"), source_digests([source], include_dirs), flags, ABI_VERSION]
+    folder = _cache() / "objects" / digest_of(identity)[:16]
     for found in folder.glob("*.o"):  # named after its contents: a damaged one is made anew
         if hashlib.sha256(found.read_bytes()).hexdigest() == found.stem:
             return found
     with _private_directory(folder) as private:
-        made = private / "binding.o"
-        done = _run([toolchain.compiler, *toolchain.binding_flags, f"-I{abi}", "-c", str(source), "-o", str(made)])
+        made = private / f"{source.stem}.o"
+        done = _run([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)])
         if done is None:
             raise ToolchainError(f"{toolchain.compiler} took longer than {BUILD_DEADLINE_S:.0f} s for {source}")
         if done.returncode:
@@ -384,7 +185,8 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
     return subprocess.CompletedProcess(command, process.returncode, output)
 
 
-def _run_ninja(private: Path) -> Fault | None:
+def _run_ninja(private: Path) -> str | Fault:
+    """What the compilers printed, or why they failed."""
     done = _run([sys.executable, "-m", "ninja", "-C", str(private), "-j", "1"])
     if done is None:
         return Fault(
@@ -393,7 +195,7 @@ def _run_ninja(private: Path) -> Fault | None:
             detail=f"the compiler took longer than {BUILD_DEADLINE_S:.0f} s and was killed",
         )
     if done.returncode == 0:
-        return None
+        return done.stdout
     _require_space(done.stdout)
     return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=first_error(done.stdout))
 
@@ -411,23 +213,43 @@ def first_error(output: str) -> str:
     return "\n".join(lines[starts[0] :] if starts else lines[-10:])[:1000]
 
 
-def _describe(recipe: Recipe, private: Path, seconds: float) -> Artifact:
-    library = private / f"{recipe.name}.abi3.so"
-    stack = [int(line.split("\t")[1]) for line in (private / "unit.su").read_text().splitlines()]
+class _Made(NamedTuple):
+    """What was compiled: the program's hash and what it uses."""
+
+    program_hash: str
+    resources: dict[str, int]
+
+
+def _made(recipe: Recipe, private: Path, report: str) -> _Made | Fault:
+    """Reads the compiled object; a Fault when the device could not launch it."""
+    if recipe.host is None:
+        unit = private / "unit.o"
+        stack = [int(line.split("\t")[1]) for line in (private / "unit.su").read_text().splitlines()]
+        used = {"text_bytes": objectfile.text_bytes(unit), "stack_bytes": max(stack, default=0)}
+        return _Made(objectfile.program_hash(unit), used)
+    code = private / "variant.cubin"
+    used = {"text_bytes": cubin.text_bytes(code), **cubin.resources(report, cubin.Geometry.read(code))}
+    refused = architecture(recipe.toolchain.architecture).refuse(used)
+    return refused or _Made(cubin.program_hash(code, recipe.host.name), used)
+
+
+def _describe(recipe: Recipe, private: Path, made: _Made, seconds: float) -> Artifact:
+    extension = private / library(recipe)
     return Artifact(
         variant=recipe.variant,
         dtype=recipe.dtype,
         head_dim=recipe.head_dim,
         causal=recipe.causal,
+        lengths=recipe.lengths,
         digest=recipe.digest,
         name=recipe.name,
-        path=str(library),
-        library_sha256=hashlib.sha256(library.read_bytes()).hexdigest(),
-        program_hash=program_hash(private / "unit.o"),
+        path=str(extension),
+        library_sha256=hashlib.sha256(extension.read_bytes()).hexdigest(),
+        program_hash=made.program_hash,
         macros=recipe.macros,
         compiler=recipe.toolchain.version,
         flags=recipe.flags,
         architecture=recipe.toolchain.architecture,
-        resources={"text_bytes": text_bytes(private / "unit.o"), "stack_bytes": max(stack, default=0)},
+        resources=made.resources,
         build_seconds=seconds,
     )

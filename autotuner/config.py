@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from importlib import resources
@@ -25,7 +26,31 @@ def cache_dir() -> Path:
 
 def cxx() -> str | None:
     """The C++ compiler for the CPU backend: $CXX, else g++ on the PATH; None when there is none."""
-    return shutil.which(os.environ.get("CXX") or "g++")
+    return shutil.which(cxx_wanted())
+
+
+def cxx_wanted() -> str:
+    """The C++ compiler that is looked for."""
+    return os.environ.get("CXX") or "g++"
+
+
+def nvcc() -> str | None:
+    """NVIDIA's compiler: in $CUDA_HOME (or $CUDA_PATH), on the PATH, or where pip puts it; None when there is none."""
+    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    for folder in homes:
+        if found := shutil.which("nvcc", path=str(folder / "bin")):
+            return found
+    if found := shutil.which("nvcc"):
+        return found
+    candidates = (shutil.which("nvcc", path=str(folder / "bin")) for folder in pip_toolkits())
+    return next((found for found in candidates if found), None)
+
+
+def pip_toolkits() -> list[Path]:
+    """The folders into which pip installs the parts of a CUDA toolkit, the newest first."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
+    return sorted((folder for root in roots for folder in Path(root).glob("cu[0-9]*")), reverse=True)
 
 
 def _shipped(folder: str) -> Path:

@@ -34,6 +34,8 @@ class Implementation(Model):
     """One IMPL of a family on one backend: a source file and what it can do."""
 
     source: str
+    host: str | None = Field(default=None, description="CUDA: the host side, where it is more than one launch")
+    fixed_lengths: str | None = Field(default=None, description="parameter that, set to 1, compiles SEQ_Q and SEQ_K in")
     parameters: tuple[str, ...] = ()
     dtypes: tuple[Dtype, ...]
     head_dims: tuple[int, ...]
@@ -78,9 +80,12 @@ class Kernel(Model):
 
     def _check(self, where: str, implementation: Implementation) -> None:
         """Raises KernelError for what would otherwise show only when a variant is built."""
-        if not (self.folder / implementation.source).is_file():
-            raise KernelError(f"{where}.source: there is no {implementation.source} in {self.folder}")
-        reserved = sorted({"IMPL", *FACTS} & set(implementation.parameters))
+        for key, name in (("source", implementation.source), ("host", implementation.host)):
+            if name is not None and not (self.folder / name).is_file():
+                raise KernelError(f"{where}.{key}: there is no {name} in {self.folder}")
+        if implementation.fixed_lengths not in (None, *implementation.parameters):
+            raise KernelError(f"{where}.fixed_lengths: {implementation.fixed_lengths} is none of its parameters")
+        reserved = sorted({"IMPL", *FACTS, "SEQ_Q", "SEQ_K"} & set(implementation.parameters))
         if reserved:
             raise KernelError(f"{where}.parameters: {reserved[0]} is defined by the build; choose another name")
         known = {*implementation.parameters, "IMPL", *FACTS}
@@ -116,9 +121,13 @@ class Kernel(Model):
         looked = ", ".join(str(folder) for folder in folders)
         raise KernelError(f"no kernel family {family!r}: looked for {family}/kernel.toml in {looked}")
 
+    def table(self, backend: str) -> dict[str, Implementation]:
+        """The implementations for a backend, by name."""
+        return self.document.cpu if backend == "cpu" else self.document.cuda
+
     def implementation(self, backend: str, impl: str) -> Implementation:
         """The implementation of that name. Raises KernelError when the family has none."""
-        table = self.document.cpu if backend == "cpu" else self.document.cuda
+        table = self.table(backend)
         if impl not in table:
             known = ", ".join(sorted(table)) or "none"
             raise KernelError(f"{self.folder}/kernel.toml: no [{backend}.{impl}]; implementations there: {known}")

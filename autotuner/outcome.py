@@ -59,7 +59,7 @@ class Device(Model):
 class Artifact(Model):
     """A built variant: one uniquely named extension, content-addressed.
 
-    `digest` covers the variant, the compile-time part of the problem (dtype, head_dim, causal), architecture,
+    `digest` covers the variant, the compile-time part of the problem (dtype, head_dim, causal, lengths), architecture,
     compiler, flags, every source and header, and the ABI; `name` is the importable module name made from it.
     `program_hash` covers the machine code and host-side parameters alone: equal programs are measured once.
     """
@@ -68,6 +68,7 @@ class Artifact(Model):
     dtype: str
     head_dim: int
     causal: bool
+    lengths: tuple[int, int] | None = Field(default=None, description="(seq_q, seq_k) when no others are served")
     digest: str
     name: str
     path: str

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from autotuner import config
-from autotuner.build import Toolchain
 from autotuner.store import Store
+from autotuner.toolchain import Toolchain
 from tests.recorded import CALIBRATION, study_record
 
 

@@ -19,12 +19,14 @@ import pytest
 
 from autotuner import build as builds
 from autotuner import config
-from autotuner.build import COMMON_FLAGS, Recipe, Toolchain, build, first_error
+from autotuner.build import build, first_error
 from autotuner.errors import DiskFullError, KernelError, ToolchainError
 from autotuner.extension import Extension
 from autotuner.kernel import Kernel
 from autotuner.outcome import Artifact, Fault, Verdict
 from autotuner.problem import Problem
+from autotuner.recipe import Recipe
+from autotuner.toolchain import COMMON_FLAGS, Toolchain
 from autotuner.variant import Variant
 from tests.conformance.families import PROBLEM, runs, tiny, wrapper
 from tests.conformance.processes import gone, using
@@ -223,7 +225,7 @@ def test_a_damaged_library_is_built_again(workshop: Workshop, damage: str) -> No
 
 def test_a_damaged_binding_is_compiled_again(workshop: Workshop) -> None:
     workshop.library()
-    (binding,) = (workshop.cache / "bindings").rglob("*.o")
+    (binding,) = (workshop.cache / "objects").rglob("*.o")
     binding.write_bytes(b"")
     Extension(workshop.library(tiny(DEAD=2)))
 
@@ -251,7 +253,8 @@ def test_a_relative_cache_is_meant_from_where_the_build_is_asked(
 BUILD_IN_A_PROCESS = """
 import sys
 from pathlib import Path
-from autotuner.build import Toolchain, build
+from autotuner.build import build
+from autotuner.toolchain import Toolchain
 from autotuner.extension import Extension
 from autotuner.kernel import Kernel
 from tests.conformance.families import PROBLEM, tiny

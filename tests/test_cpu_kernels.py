@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from autotuner import config
-from autotuner.build import COMMON_FLAGS, Toolchain
 from autotuner.evaluate import Job
 from autotuner.fingerprint import cpu_facts
 from autotuner.outcome import Outcome, Verdict
 from autotuner.session import Session, load_space
+from autotuner.toolchain import COMMON_FLAGS, Toolchain
 
 SPACES = sorted(path.stem for path in config.spaces_dir().glob("sdpa_cpu*.toml"))
 NEVER_BEST = -1e9

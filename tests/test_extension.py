@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 import pytest
 
-from autotuner.build import Toolchain, build
+from autotuner.build import build
 from autotuner.extension import Extension, status_text
 from autotuner.kernel import Kernel
 from autotuner.outcome import Artifact
+from autotuner.toolchain import Toolchain
 from tests.conformance.families import PROBLEM, tiny
 
 ROOM = 4096

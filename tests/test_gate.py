@@ -15,13 +15,13 @@ from typing import NamedTuple
 import pytest
 
 from autotuner.backends.settings import CpuSettings, make_cpu_backend
-from autotuner.build import Toolchain
 from autotuner.evaluate import Job
 from autotuner.executors.local import Deadlines, LocalExecutor
 from autotuner.kernel import Kernel
 from autotuner.outcome import Outcome
 from autotuner.problem import Problem
 from autotuner.terms import Terms
+from autotuner.toolchain import Toolchain
 from autotuner.variant import Variant
 
 MUTANTS = Path(__file__).parent / "mutants"

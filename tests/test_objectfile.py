@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from autotuner import config
-from autotuner.build import Toolchain, build
+from autotuner.build import build
 from autotuner.kernel import Kernel
 from autotuner.objectfile import disassemble, program_hash, text_bytes
 from autotuner.outcome import Artifact
+from autotuner.toolchain import Toolchain
 from autotuner.variant import Variant
 from tests.conformance.families import PROBLEM, tiny
 

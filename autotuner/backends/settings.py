@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from autotuner.build import Toolchain
 from autotuner.kernel import Kernel
 from autotuner.model import Model
+from autotuner.toolchain import Toolchain
 
 if TYPE_CHECKING:
     from autotuner.backends.cpu import CpuBackend

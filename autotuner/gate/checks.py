@@ -16,7 +16,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from autotuner.build import ABI_VERSION
 from autotuner.extension import Identity, status_text
 from autotuner.gate.cases import Case, Matrix, tiles_of
 from autotuner.gate.tolerance import Truth, judge, truth
@@ -24,6 +23,7 @@ from autotuner.kernel import Effect
 from autotuner.objectfile import disassemble
 from autotuner.outcome import Artifact, CaseErrors, CaseResult, CheckResult, Fault, GateReport, Say, Verdict
 from autotuner.problem import Problem
+from autotuner.recipe import ABI_VERSION
 from autotuner.terms import Terms
 
 REPEATS = 8

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from autotuner.backends.settings import CpuSettings, make_cpu_backend
-from autotuner.build import Toolchain
 from autotuner.evaluate import Job
 from autotuner.executors.local import Deadlines, LocalExecutor
 from autotuner.kernel import Kernel
 from autotuner.terms import Terms
+from autotuner.toolchain import Toolchain
 from autotuner.variant import Variant
 from tests.conformance.families import PROBLEM
 

@@ -1,0 +1,186 @@
+// The machine instructions that CUDA C++ has no name for, one function each. Nothing here knows about attention.
+//
+// Everything that goes beyond plain C++ and the CUDA language (threadIdx, __shared__, __syncthreads, shuffles) goes
+// through this header, so that a host emulation of these functions is enough to run a kernel without a GPU.
+#ifndef CUDA_PTX_H
+#define CUDA_PTX_H
+
+#ifdef AT_EMULATED
+#include "emulated_ptx.h"
+#else
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+#define AT_DEVICE static __device__ __forceinline__
+
+AT_DEVICE uint32_t shared_address(const void *pointer) { return (uint32_t)__cvta_generic_to_shared(pointer); }
+
+// Asynchronous copies from global to shared memory (sm_80) -----------------------------------------------------------
+
+// 16 bytes; both addresses are multiples of 16. With `valid` false nothing is read and zeros are written; `global` must
+// still be an address inside the tensor.
+AT_DEVICE void cp_async_16(void *shared, const void *global, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(shared)), "l"(global),
+               "r"(valid ? 16 : 0)
+               : "memory");
+}
+
+// BYTES is 4, 8 or 16 and both addresses are multiples of it; otherwise the same. 16 bytes go past the first-level cache.
+template <int BYTES>
+AT_DEVICE void cp_async(void *shared, const void *global, bool valid) {
+  static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "the sizes that exist");
+  if constexpr (BYTES == 16) {
+    cp_async_16(shared, global, valid);
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n" ::"r"(shared_address(shared)), "l"(global),
+                 "n"(BYTES), "r"(valid ? BYTES : 0)
+                 : "memory");
+  }
+}
+
+AT_DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
+
+// Waits until at most N of this thread's latest groups are pending.
+template <int N>
+AT_DEVICE void cp_async_wait() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(N) : "memory");
+}
+
+// Tensor cores -------------------------------------------------------------------------------------------------------
+
+// Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.
+AT_DEVICE void ldmatrix_x4(uint32_t (&r)[4], const void *row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+AT_DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], const void *row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+
+// c += a b for a 16x16 (row), b 16x8 (column), c 16x8 in float32.
+AT_DEVICE void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, __half) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+AT_DEVICE void mma_m16n8k16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, __nv_bfloat16) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Arithmetic ---------------------------------------------------------------------------------------------------------
+
+// 2^x by the special function unit, relative error about 2^-22; 0 for -inf.
+AT_DEVICE float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Barriers -----------------------------------------------------------------------------------------------------------
+
+// Barrier `id` (1..15; 0 is __syncthreads) among `threads` threads, whole warps.
+AT_DEVICE void named_barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+}
+
+AT_DEVICE void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
+}
+
+#if __CUDA_ARCH__ >= 900
+// Thread-block clusters (sm_90) --------------------------------------------------------------------------------------
+
+AT_DEVICE uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(rank));
+  return rank;
+}
+
+// The two halves of a cluster-wide barrier; what was written to shared memory before is seen after.
+AT_DEVICE void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;\n" ::: "memory"); }
+AT_DEVICE void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;\n" ::: "memory"); }
+
+// The address of the same shared variable in block `rank` of the cluster, as a generic address.
+template <class T>
+AT_DEVICE const T *cluster_map(const T *shared, uint32_t rank) {
+  uint64_t mapped;
+  asm volatile("mapa.u64 %0, %1, %2;\n" : "=l"(mapped) : "l"(shared), "r"(rank));
+  return (const T *)mapped;
+}
+
+// Transaction barriers and bulk tensor copies (sm_90) ----------------------------------------------------------------
+
+AT_DEVICE void mbarrier_init(uint64_t *barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;\n" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+
+// Makes initialised barriers visible to the copy engine and to the cluster; one thread, before a barrier.
+AT_DEVICE void mbarrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory"); }
+
+AT_DEVICE void mbarrier_expect(uint64_t *barrier, uint32_t bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(shared_address(barrier)), "r"(bytes)
+               : "memory");
+}
+
+AT_DEVICE void mbarrier_arrive(uint64_t *barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// Arrives at the barrier of the same name in block `rank` of the cluster.
+AT_DEVICE void mbarrier_arrive_remote(uint64_t *barrier, uint32_t rank) {
+  asm volatile(
+      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n}\n" ::"r"(shared_address(barrier)),
+      "r"(rank)
+      : "memory");
+}
+
+// Waits until the phase of that parity has completed.
+AT_DEVICE void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra finished;\n"
+      "bra again;\nfinished:\n}\n" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// One box of a tensor map with coordinates (x, y, z), innermost first, into shared memory aligned to 1024 bytes;
+// completes on the barrier. `map` lies in the kernel's parameters.
+AT_DEVICE void tma_load(void *shared, const void *map, int x, int y, int z, uint64_t *barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+      "[%5];\n" ::"r"(shared_address(shared)),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// The same into the same place of every block of the cluster whose bit is set in `blocks`; completes on the barrier of
+// each.
+AT_DEVICE void tma_load_multicast(void *shared, const void *map, int x, int y, int z, uint64_t *barrier,
+                                  uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%2, %3, %4}], [%5], %6;\n" ::"r"(shared_address(shared)),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier)), "h"(blocks)
+      : "memory");
+}
+
+AT_DEVICE void tma_prefetch(const void *map) {
+  asm volatile("prefetch.tensormap [%0];\n" ::"l"(map) : "memory");
+}
+#endif
+
+#endif
+#endif
