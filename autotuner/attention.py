@@ -15,8 +15,15 @@ from autotuner.problem import Problem
 
 Distribution = Literal["randn", "large", "huge", "one_hot", "tiny_v", "big_v", "zero_q", "uniform01", "const_v"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "math": SDPBackend.MATH}
-"""SDPA backends of torch on the CPU, by the name they have in reports."""
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+"""SDPA backends of torch, by the name they have in reports."""
+CPU_BACKENDS = ("flash", "math")
+CUDA_BACKENDS = tuple(BACKENDS)
 
 
 def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -27,7 +34,8 @@ def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, 
 
 
 def inputs(problem: Problem, distribution: Distribution, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Q, K, V of the problem, drawn independently in float32 and rounded to its dtype. Same seed, same tensors."""
+    """Q, K, V of the problem, drawn independently in float32 and rounded to its dtype; on the CPU. Same seed, same
+    tensors, on whatever device they are used."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(rows: int) -> Tensor:
@@ -54,16 +62,16 @@ def inputs(problem: Problem, distribution: Distribution, seed: int) -> tuple[Ten
     return q.to(dtype), k.to(dtype), v.to(dtype)
 
 
-def hidden(problem: Problem) -> Tensor | None:
+def hidden(problem: Problem, device: torch.device) -> Tensor | None:
     """(seq_q, seq_k) mask of the scores that no row may see; None for a full problem."""
     if not problem.causal:
         return None
-    return torch.ones(problem.seq_q, problem.seq_k, dtype=torch.bool).triu(1)
+    return torch.ones(problem.seq_q, problem.seq_k, dtype=torch.bool, device=device).triu(1)
 
 
 def _softmax(problem: Problem, scores: Tensor) -> Tensor:
     """Probabilities of the visible scores."""
-    mask = hidden(problem)
+    mask = hidden(problem, scores.device)
     return torch.softmax(scores if mask is None else scores.masked_fill(mask, -math.inf), -1)
 
 
@@ -75,7 +83,7 @@ def reference(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def _plain_product(a: Tensor, b: Tensor) -> Tensor:
     """a @ b in float32, term after term: the textbook order of summation, the same on every machine and library."""
-    total = torch.zeros(*a.shape[:-1], b.shape[-1])
+    total = torch.zeros(*a.shape[:-1], b.shape[-1], device=a.device)
     for index in range(a.shape[-1]):
         total.addcmul_(a[..., index : index + 1], b[..., index : index + 1, :])
     return total

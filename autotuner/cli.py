@@ -35,6 +35,9 @@ SpaceName = Annotated[str, typer.Argument(help="a space file, or the name of one
 StudyName = Annotated[str | None, typer.Argument(help="a study, by name or unique prefix; the latest when left out")]
 StoreOption = Annotated[str | None, typer.Option("--store", help=f"path or URL of the study store [${config.STORE}]")]
 ThreadsOption = Annotated[int | None, typer.Option(min=1, help="threads both sides may use, instead of the file's")]
+ArchOption = Annotated[
+    str | None, typer.Option("--arch", help="GPU architecture, such as sm_89, instead of that of the GPU here")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 
 
@@ -103,18 +106,41 @@ def space_list(as_json: JsonOption = False) -> None:
 
 
 @space_app.command("show")
-def space_show(space: SpaceName, threads: ThreadsOption = None, as_json: JsonOption = False) -> None:
+def space_show(
+    space: SpaceName, threads: ThreadsOption = None, arch: ArchOption = None, as_json: JsonOption = False
+) -> None:
     """Parameters of a space, its raw and valid points on this machine, and what each constraint removes."""
     from autotuner import session, views
-    from autotuner.fingerprint import cpu_facts
     from autotuner.space import Space
 
     file = session.load_space(space, threads)
-    points = Space.enumerate(file, cpu_facts(session.threads_allowed(file)))
+    points = Space.enumerate(file, session.device_for(file, arch).facts)
     if as_json:
         _print_json(views.space_document(points))
     else:
         out.print(views.space_view(points))
+
+
+@app.command()
+def doctor(
+    space: Annotated[str, typer.Option("--space", help="a space file, or the name of one that is shipped")],
+    arch: ArchOption = None,
+    threads: ThreadsOption = None,
+    seed: Annotated[int, typer.Option(help="seed of the points that are tried")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Finds dead knobs: parameters or values of a space that never change the program. Builds, but runs nothing."""
+    from autotuner import session, views
+    from autotuner.doctor import diagnose
+
+    here = session.Session(session.load_space(space, threads), arch)
+    knobs = diagnose(here.space, here.build_all, seed)
+    if as_json:
+        _print_json([knob.model_dump() for knob in knobs])
+    else:
+        out.print(views.doctor_view(knobs))
+    if any(knob.state in ("dead", "same values") for knob in knobs):
+        raise typer.Exit(1)
 
 
 # The sweep --------------------------------------------------------------------------------------------------------
@@ -142,7 +168,7 @@ def tune(
     if sampler not in SAMPLERS:
         raise InputError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
     _check_writable(output)
-    file = session.load_space(space or session.DEFAULT_SPACE, threads)
+    file = session.load_space(space or session.default_space(), threads)
     here = session.Session(file)
     with closing(Store.open(store or config.store_url())) as opened, closing(here.executor()) as executor:
         with progress.Progress(out, here.space, here.device, here.terms, trials) as shown:

@@ -46,6 +46,11 @@ def nvcc() -> str | None:
     return next((found for found in candidates if found), None)
 
 
+def devices_hidden() -> bool:
+    """True in a process that must see no device, such as a build worker."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+
+
 def pip_toolkits() -> list[Path]:
     """The folders into which pip installs the parts of a CUDA toolkit, the newest first."""
     spec = importlib.util.find_spec("nvidia")

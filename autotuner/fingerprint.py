@@ -8,6 +8,9 @@ import re
 from importlib import metadata
 from pathlib import Path
 
+from autotuner.architecture import architecture
+from autotuner.cuda_probe import probe
+from autotuner.errors import InputError
 from autotuner.outcome import Device
 from autotuner.variant import Value
 
@@ -73,9 +76,9 @@ def version_of(package: str) -> str:
         return "absent"
 
 
-def cpu_device(threads: int) -> Device:
-    """This machine's CPU as a device that may use `threads` threads."""
-    environment = {
+def _environment() -> dict[str, str]:
+    """Versions that any number depends on."""
+    return {
         "os": platform.platform(),
         "python": platform.python_version(),
         "torch": version_of("torch"),
@@ -83,4 +86,29 @@ def cpu_device(threads: int) -> Device:
         "autotuner": version_of("autotuner"),
         "cpus": str(usable_cpus()),
     }
-    return Device(backend="cpu", name=_cpu_name(), facts=cpu_facts(threads), environment=environment)
+
+
+def cpu_device(threads: int) -> Device:
+    """This machine's CPU as a device that may use `threads` threads."""
+    return Device(backend="cpu", name=_cpu_name(), facts=cpu_facts(threads), environment=_environment())
+
+
+def cuda_device(target: str | None = None) -> Device:
+    """The GPU that a process sees first; with `target` (sm_80, ...) that architecture, whatever device is here.
+
+    Raises InputError when there is no device, or one of an architecture that is not known.
+    """
+    if target is not None:
+        facts = architecture(target).facts()
+        return Device(backend="cuda", name=target, facts=facts, environment=_environment())
+    found = probe()
+    if isinstance(found, str):
+        raise InputError(f"no GPU: {found}; give --arch (such as sm_90) where a command can do without one")
+    facts = architecture(f"sm_{found.sm}").facts()
+    environment = {
+        **_environment(),
+        "driver": found.driver,
+        "multiprocessors": str(found.multiprocessors),
+        "l2_bytes": str(found.l2_bytes),
+    }
+    return Device(backend="cuda", name=found.name, facts=facts, environment=environment)

@@ -177,6 +177,10 @@ class GateReport(Model):
     schema_version: Literal[1] = 1
     artifact: str
     causal: bool = False
+    streams: bool = Field(default=False, description="the device has streams: G4 is required")
+    fixed_lengths: bool = Field(
+        default=False, description="the artifact serves one pair of lengths: G3.domain is required"
+    )
     checks: tuple[CheckResult, ...]
     fault: Fault | None = None
 
@@ -184,7 +188,10 @@ class GateReport(Model):
     def passed(self) -> bool:
         """True when nothing failed and every required check ran: absence is no pass."""
         done = {check.code for check in self.checks if check.status == "pass"}
-        required = {*REQUIRED_CHECKS, *(("G3.future",) if self.causal else ())}
+        required = {*REQUIRED_CHECKS}
+        required |= {"G3.future"} if self.causal else set()
+        required |= {"G3.domain"} if self.fixed_lengths else set()
+        required |= {"G4.stream", "G4.capture"} if self.streams else set()
         return self.fault is None and required <= done
 
     def extended(self, checks: tuple[CheckResult, ...], fault: Fault | None) -> GateReport:

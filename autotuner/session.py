@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from math import exp
@@ -10,23 +12,26 @@ from pathlib import Path
 from statistics import fmean
 
 from autotuner import config
+from autotuner.architecture import architecture
 from autotuner.backends.settings import CpuSettings, make_cpu_backend
-from autotuner.build import Toolchain, built_from
+from autotuner.build import build
+from autotuner.cuda_probe import CudaFacts, probe
 from autotuner.errors import InfrastructureError, InputError, SpaceError
 from autotuner.evaluate import RaceJob
 from autotuner.executors import Executor
 from autotuner.executors.local import LocalExecutor
-from autotuner.fingerprint import cpu_device, cpu_facts, usable_cpus, version_of
+from autotuner.fingerprint import cpu_device, cuda_device, usable_cpus, version_of
 from autotuner.kernel import Kernel
 from autotuner.model import Model
-from autotuner.outcome import Device, Fault, Interval, Measurement
+from autotuner.outcome import Artifact, Device, Fault, Interval, Measurement
+from autotuner.recipe import built_from
 from autotuner.search import Driver, Listener
 from autotuner.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.terms import Terms
+from autotuner.toolchain import AnyToolchain, CudaToolchain, Toolchain
 from autotuner.variant import Variant, digest_of
 
-DEFAULT_SPACE = "sdpa_cpu"
 TIE = 0.005
 """Ratios within this of 1 are a tie."""
 
@@ -43,12 +48,37 @@ def find_space_file(name: str) -> Path:
     raise SpaceError(f"no space {name!r}: give a .toml file or one of {known}")
 
 
+def default_space() -> str:
+    """The space to tune on this machine: the GPU's where torch, driver and compiler can use one, else the CPU's."""
+    usable = not version_of("torch").endswith("+cpu") and config.nvcc() is not None
+    return "sdpa_cuda" if usable and isinstance(probe(), CudaFacts) else "sdpa_cpu"
+
+
 def load_space(name: str, threads: int | None = None) -> SpaceFile:
     """The space file of that name or path; `threads` replaces what it allows. Raises SpaceError."""
     file = SpaceFile.load(find_space_file(name))
-    if file.backend != "cpu":
-        raise SpaceError(f"{file.path}: backend: there is no backend {file.backend!r} in this version, expected 'cpu'")
+    if threads is not None and file.backend != "cpu":
+        raise SpaceError(f"{file.path}: --threads: only a CPU space has threads; leave it out")
     return file if threads is None else file.model_copy(update={"threads": threads})
+
+
+def device_for(file: SpaceFile, arch: str | None = None) -> Device:
+    """The device that a space is for: this machine's CPU or GPU, or, with `arch`, a GPU architecture that is not here.
+
+    Raises SpaceError or InputError when there is none.
+    """
+    if file.backend == "cuda":
+        return cuda_device(arch)
+    if arch is not None:
+        raise SpaceError(f"{file.path}: --arch: only a CUDA space is compiled for an architecture; leave it out")
+    return cpu_device(threads_allowed(file))
+
+
+def toolchain_for(device: Device) -> AnyToolchain:
+    """The compiler for a device. Raises ToolchainError with the remedy."""
+    if device.backend == "cpu":
+        return Toolchain.discover()
+    return CudaToolchain.discover(architecture(f"sm_{device.facts['SM']}"))
 
 
 def threads_allowed(file: SpaceFile) -> int:
@@ -64,18 +94,19 @@ def threads_allowed(file: SpaceFile) -> int:
 class Session:
     """One space on this machine."""
 
-    def __init__(self, file: SpaceFile) -> None:
-        """Finds the kernel family and the compiler and enumerates the space.
+    def __init__(self, file: SpaceFile, arch: str | None = None) -> None:
+        """Finds the device, the kernel family and the compiler and enumerates the space. With `arch`, such as sm_89,
+        a CUDA space is built for that architecture, whatever device is here.
 
-        Raises SpaceError, KernelError or ToolchainError.
+        Raises SpaceError, KernelError, ToolchainError, or InputError when there is no device.
         """
-        threads = threads_allowed(file)
-        self.device: Device = cpu_device(threads)
-        self.space = Space.enumerate(file, cpu_facts(threads))
+        self.device = device_for(file, arch)
+        self.space = Space.enumerate(file, self.device.facts)
         self.kernel = Kernel.find(file.family, near=Path(file.path).resolve().parent)
-        self.toolchain = Toolchain.discover()
+        self.toolchain = toolchain_for(self.device)
         self._admit_every_implementation()
         self.built_from = digest_of([built_from(self.kernel, file.backend, self.toolchain), version_of("torch")])
+        threads = int(self.device.facts.get("THREADS_ALLOWED", 1))
         self.terms = Terms(problems=file.problems, cache=file.cache, threads=threads, seeds=_fresh_seeds())
 
     def _admit_every_implementation(self) -> None:
@@ -84,10 +115,28 @@ class Session:
         for value in sorted(set(self.space.rows[:, column].tolist())):
             index = int((self.space.rows[:, column] == value).argmax())
             self.kernel.admit(self.variant(index), self.space.file.problems[0])
+            self._refuse_fixed_lengths(self.variant(index).impl)
+
+    def _refuse_fixed_lengths(self, impl: str) -> None:
+        """A variant that is compiled for one pair of lengths cannot serve problems of several."""
+        parameter = self.kernel.implementation(self.space.file.backend, impl).fixed_lengths
+        several = len({(problem.seq_q, problem.seq_k) for problem in self.space.file.problems}) > 1
+        if parameter and several and 1 in self.space.file.parameters[parameter].values:
+            where = f"{self.space.file.path}: parameters.{parameter}"
+            raise SpaceError(f"{where}: 1 compiles the lengths in, but the problems have several; leave it out")
 
     def variant(self, index: int) -> Variant:
         """The variant at a point of the space."""
         return Variant.of(self.space.file.family, self.space.file.backend, self.space.point(index))
+
+    def build_all(self, points: Sequence[int]) -> list[Artifact | Fault]:
+        """The variants at these points, built side by side on all CPUs."""
+
+        def one(point: int) -> Artifact | Fault:
+            return build(self.kernel, self.variant(point), self.terms.compiled_for, self.toolchain)
+
+        with ThreadPoolExecutor(usable_cpus()) as pool:
+            return list(pool.map(one, points))
 
     def driver(
         self,

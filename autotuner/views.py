@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from autotuner.doctor import Knob
 from autotuner.outcome import Interval
 from autotuner.space import Space
 from autotuner.store import Entry, StudySummary
@@ -41,6 +42,17 @@ def leaderboard_view(entries: Sequence[Entry]) -> RenderableType:
         table.add_row(*row)
     note = "Search estimates: the best of many looks better than it is. ~ stopped early, an estimate."
     return Group(table, Text(note, style="dim"))
+
+
+def doctor_view(knobs: Sequence[Knob]) -> RenderableType:
+    """Each knob of a space: whether it reaches the program."""
+    table = _table("IMPL", "parameter", "knob", "found")
+    for knob in knobs:
+        style = {"alive": None, "untested": "yellow"}.get(knob.state, "red")
+        table.add_row(knob.impl, knob.parameter, Text(knob.state, style=style or ""), knob.detail)
+    bad = sum(knob.state in ("dead", "same values") for knob in knobs)
+    note = f"{bad} of {len(knobs)} knobs do not reach the program." if bad else f"{len(knobs)} knobs, none dead."
+    return Group(table, Text(note))
 
 
 def status_view(summary: StudySummary) -> RenderableType:

@@ -22,7 +22,7 @@ import pytest
 
 from autotuner import config
 from autotuner.backends.settings import CpuSettings, make_cpu_backend
-from autotuner.build import Toolchain, build
+from autotuner.build import build
 from autotuner.errors import InfrastructureError
 from autotuner.evaluate import CalibrationJob, Job, RaceJob
 from autotuner.executors import Executor
@@ -31,6 +31,7 @@ from autotuner.executors.local import Deadlines, LocalExecutor
 from autotuner.kernel import Kernel
 from autotuner.outcome import Artifact, Measurement, Outcome, Verdict
 from autotuner.terms import Terms
+from autotuner.toolchain import Toolchain
 from autotuner.variant import Variant
 from tests.conformance.driver import TERMS, conduct, judges
 from tests.conformance.executors import Contract, PlayBackend, job, outcome, play

@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import math
 import os
-import shutil
-import tempfile
+import threading
 import time
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
 
 import torch
 from torch import Tensor
 
-from autotuner.attention import BACKENDS, inputs, sdpa
+from autotuner.attention import CPU_BACKENDS, inputs, sdpa
 from autotuner.backends.guarded import ALIGNMENT, Slab, tensor_in
 from autotuner.backends.settings import CpuSettings
 from autotuner.build import build
 from autotuner.errors import OracleError
 from autotuner.extension import Extension
 from autotuner.gate.cases import Case, Matrix
-from autotuner.gate.checks import Gate
+from autotuner.gate.checks import Evidence, Gate, not_loaded
+from autotuner.gate.recheck import recheck
 from autotuner.gate.tolerance import Truth, judge, truth
-from autotuner.measure.blocks import Blocks, measurement, run_blocks
+from autotuner.measure.blocks import measurement, run_blocks
+from autotuner.measure.thermometer import undisturbed
+from autotuner.objectfile import disassemble
 from autotuner.outcome import (
     Artifact,
     BackendTiming,
     Calibration,
-    CheckResult,
     Fault,
     GateReport,
     Measurement,
     ReferenceCheck,
     Say,
     Timing,
-    Verdict,
 )
 from autotuner.problem import Problem
 from autotuner.terms import Terms
@@ -52,7 +54,6 @@ WAKE_S = 0.002
 CALIBRATION_ROUNDS = 9
 DRIFT = 0.15
 """By how much the baseline may differ from the session's calibration before a measurement is taken again."""
-ATTEMPTS = 3
 
 SAMPLE_S = 0.006
 """A sample is at least this long, to dwarf the clock's resolution and a call's overhead from Python."""
@@ -114,6 +115,25 @@ class CpuBench:
     def _predecessor(self) -> tuple[Problem, tuple[Tensor, Tensor, Tensor]]:
         problem = self._compiled_for.model_copy(update={"batch": 1, "heads": 3, "seq_q": 70, "seq_k": 91})
         return problem, inputs(problem, "large", seed=0)
+
+    @contextlib.contextmanager
+    def traffic(self) -> Iterator[None]:
+        """A thread that copies memory all the while, so that launches meet a busy memory system."""
+        size = 8 << 20
+        source, target = ctypes.create_string_buffer(size), ctypes.create_string_buffer(size)
+        stop = threading.Event()
+
+        def copy() -> None:
+            while not stop.wait(0.0005):
+                ctypes.memmove(target, source, size)
+
+        thread = threading.Thread(target=copy, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
 
     def damage(self) -> str | None:
         found = [text for slab in self._slabs if (text := slab.damaged())]
@@ -182,30 +202,12 @@ class VariantArm(Arm):
         super().__init__(forward, sets, threads)
 
     def recheck(self, expected: Truth, fresh: Truth) -> Fault | None:
-        """G7, on the very buffers that were timed: the last output is right, the inputs are what they were, and new
-        inputs in place, with the output poisoned, give the new right output."""
+        """G7 on the set of the last timed forward."""
         inputs, output = self._sets.inputs[self.last], self._sets.outputs[self.last]
-        for before, after in zip(expected[:3], inputs, strict=True):
-            if not torch.equal(before.view(torch.uint8), after.view(torch.uint8)):
-                return Fault(
-                    verdict=Verdict.CORRUPTING, code="G7.inputs", detail="inputs changed while they were timed"
-                )
-        fault = _output_fault(output, expected, "an output of the timed run")
-        if fault is not None:
-            return fault
-        for tensor, new in zip(inputs, fresh[:3], strict=True):
-            tensor.copy_(new)
-        output.fill_(float("nan"))
+        return recheck(inputs, output, expected, fresh, self._repeat)
+
+    def _repeat(self) -> None:
         self._forward(self.last)
-        return _output_fault(output, fresh, "with new inputs in the timed buffers, the output")
-
-
-def _output_fault(output: Tensor, expected: Truth, what: str) -> Fault | None:
-    errors = judge(output, expected)
-    if errors.failed_rule is None:
-        return None
-    detail = f"{what} breaks {errors.failed_rule}: {errors.worst_ratio:.3g} times the tolerance"
-    return Fault(verdict=Verdict.INCORRECT, code="G7.output", detail=detail)
 
 
 class CpuBackend:
@@ -237,8 +239,8 @@ class CpuBackend:
     def _time_sdpa(self, terms: Terms, problem: Problem) -> list[BackendTiming]:
         """Every SDPA backend on the problem, interleaved: what disturbs one disturbs the other."""
         sets = self._input_sets(terms, problem)
-        arms = {name: self._sdpa_arm(problem, name, sets, terms.threads) for name in BACKENDS}
-        samples: dict[str, list[float]] = {name: [] for name in BACKENDS}
+        arms = {name: self._sdpa_arm(problem, name, sets, terms.threads) for name in CPU_BACKENDS}
+        samples: dict[str, list[float]] = {name: [] for name in CPU_BACKENDS}
         for _ in range(CALIBRATION_ROUNDS):
             for name, arm in arms.items():
                 samples[name].append(arm())
@@ -253,7 +255,7 @@ class CpuBackend:
         for case in Matrix(terms.compiled_for).quick():
             say(f"reference case {case.name}")
             expected = truth(case, terms.seeds[0])
-            for backend in BACKENDS:
+            for backend in CPU_BACKENDS:
                 errors = judge(sdpa(case.problem, backend)(*expected[:3]), expected)
                 checks.append(ReferenceCheck(backend=backend, case=case.name, errors=errors))
                 if errors.failed_rule is not None:
@@ -273,9 +275,10 @@ class CpuBackend:
         try:
             extension = Extension(artifact)
         except ImportError as error:
-            return _not_loaded(artifact, error)
+            return not_loaded(artifact, error)
         effects = self._settings.kernel.effects(artifact.variant, terms.compiled_for)
-        gate = Gate(artifact, effects, CpuBench(extension, terms.compiled_for), terms, say)
+        evidence = Evidence(truth, lambda: disassemble(Path(artifact.path)))
+        gate = Gate(artifact, effects, CpuBench(extension, terms.compiled_for), terms, say, evidence)
         return gate.run(extension.identity) if soaked is None else gate.soak(soaked)
 
     # measure ----------------------------------------------------------------------------------------------------
@@ -295,8 +298,10 @@ class CpuBackend:
                 name = terms.baselines[index]
                 baseline: Arm = self._sdpa_arm(problem, name, sets, terms.threads)
             else:
-                name, baseline = rival.name, VariantArm(_second_copy(rival), problem, sets, terms.threads)
-            blocks = self._undisturbed(terms, index if rival is None else None, variant, baseline, best)
+                name, baseline = rival.name, VariantArm(Extension.second(rival), problem, sets, terms.threads)
+            take = partial(run_blocks, variant, baseline, terms.seeds[0], terms.min_blocks, terms.max_blocks, best)
+            calm = terms.baseline_us[index] if rival is None and terms.baseline_us else None
+            blocks = undisturbed(take, calm, DRIFT)
             if isinstance(blocks, Fault):
                 return blocks
             fault = variant.recheck(self._truth(terms, problem, 0), self._truth(terms, problem, 1))
@@ -305,24 +310,6 @@ class CpuBackend:
             timings.append(blocks.timing(problem, name, (variant.calls, baseline.calls)))
             censored = censored or blocks.censored
         return measurement(timings, terms.cache, censored)
-
-    def _undisturbed(
-        self, terms: Terms, index: int | None, variant: Arm, baseline: Arm, best: float | None
-    ) -> Blocks | Fault:
-        """The blocks, taken again while the baseline does not take what it took at calibration: it is the thermometer.
-
-        Ratios do not cancel a disturbance: work that is split evenly waits for its slowest thread, other work does not.
-        """
-        for attempt in range(ATTEMPTS):
-            time.sleep(attempt)
-            blocks = run_blocks(variant, baseline, terms.seeds[0], terms.min_blocks, terms.max_blocks, best)
-            if index is None or not terms.baseline_us:
-                return blocks
-            took, calm = 1e6 * median(blocks.baseline), terms.baseline_us[index]
-            if abs(took / calm - 1) <= DRIFT:
-                return blocks
-        detail = f"SDPA took {took:.1f} us beside the variant, {calm:.1f} us at calibration: the machine is disturbed"
-        return Fault(verdict=Verdict.INFRA_ERROR, code="measure.drift", detail=detail)
 
     def _truth(self, terms: Terms, problem: Problem, seed_index: int) -> Truth:
         return truth(Case(name="measured", problem=problem), terms.seeds[seed_index])
@@ -333,21 +320,3 @@ class CpuBackend:
     def _sdpa_arm(self, problem: Problem, backend: str, sets: InputSets, threads: int) -> Arm:
         pinned = sdpa(problem, backend)
         return Arm(lambda index: pinned(*sets.inputs[index]), sets, threads)
-
-
-def _not_loaded(artifact: Artifact, error: ImportError) -> GateReport:
-    """The report on a library that cannot be loaded."""
-    failed = CheckResult(code="G0.identity", status="fail", seconds=0.0)
-    fault = Fault(verdict=Verdict.BUILD_FAILED, code="G0.identity", detail=f"the library cannot be loaded: {error}")
-    return GateReport(artifact=artifact.digest, causal=artifact.causal, checks=(failed,), fault=fault)
-
-
-def _second_copy(artifact: Artifact) -> Extension:
-    """The same library loaded a second time: under another path, since the loader shares one path's image."""
-    folder = Path(tempfile.mkdtemp(prefix="autotuner-copy-"))
-    copy = folder / Path(artifact.path).name
-    shutil.copy(artifact.path, copy)
-    try:
-        return Extension(artifact.model_copy(update={"path": str(copy)}))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

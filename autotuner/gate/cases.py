@@ -17,14 +17,18 @@ class Case(Model):
 
 
 class Matrix:
-    """The cases for artifacts compiled for one dtype, head_dim and mask."""
+    """The cases for artifacts compiled for one dtype, head_dim and mask.
 
-    def __init__(self, like: Problem) -> None:
-        self._like = like
+    With `lengths`, (seq_q, seq_k), the artifact serves no others: every case then has these.
+    """
+
+    def __init__(self, like: Problem, lengths: tuple[int, int] | None = None) -> None:
+        self._like, self._lengths = like, lengths
 
     def case(self, shape: tuple[int, int, int, int], distribution: Distribution = "randn", label: str = "") -> Case:
-        """A case of shape (batch, heads, seq_q, seq_k)."""
-        batch, heads, seq_q, seq_k = shape
+        """A case of shape (batch, heads, seq_q, seq_k), as far as the artifact serves these lengths."""
+        batch, heads, *lengths = shape
+        seq_q, seq_k = self._lengths or lengths
         fields = {"batch": batch, "heads": heads, "seq_q": seq_q, "seq_k": seq_k}
         problem = self._like.model_copy(update=fields)
         name = f"{label}{batch}x{heads}x{seq_q}x{seq_k} {distribution}"
@@ -58,11 +62,7 @@ class Matrix:
         if causal:
             cases.append(self.case((1, 1, 2049, 2049)))
         cases += [self.case((1, 2, length, length), label="tile ") for length in tile_lengths(tiles)]
-        return tuple(cases)
-
-    def shipped(self, problem: Problem) -> Case:
-        """The problem that is being tuned, with random inputs."""
-        return Case(name=f"tuned {problem}", problem=problem)
+        return tuple({(case.problem, case.distribution): case for case in cases}.values())
 
 
 def tile_lengths(tiles: tuple[int, int]) -> tuple[int, ...]:

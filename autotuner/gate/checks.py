@@ -7,20 +7,17 @@ import ctypes
 import hashlib
 import re
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from autotuner.extension import Identity, status_text
+from autotuner.extension import Identity, is_sticky, status_text
 from autotuner.gate.cases import Case, Matrix, tiles_of
-from autotuner.gate.tolerance import Truth, judge, truth
+from autotuner.gate.tolerance import Truth, Truths, judge
 from autotuner.kernel import Effect
-from autotuner.objectfile import disassemble
 from autotuner.outcome import Artifact, CaseErrors, CaseResult, CheckResult, Fault, GateReport, Say, Verdict
 from autotuner.problem import Problem
 from autotuner.recipe import ABI_VERSION
@@ -31,6 +28,8 @@ SUMS_FLOOR = 2.0**-19
 """How far two float32 sums of the same terms may differ by their order, relative to the sum."""
 
 SOAK_LAUNCHES = 250
+OUTSIDE_DOMAIN = 1
+"""The status AT_OUTSIDE_DOMAIN of kernels/abi/variant.h."""
 
 
 class Bench(Protocol):
@@ -40,9 +39,10 @@ class Bench(Protocol):
         """A guarded copy whose address is `shift` bytes past a multiple of 64."""
 
     def launch(self, problem: Problem, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> int:
-        """One forward with freshly poisoned workspace; the variant's status.
+        """One forward with freshly poisoned workspace, to its end; the variant's status.
 
-        Raises ValueError on unfit tensors, MemoryError when the variant asks for more workspace than there may be.
+        Raises ValueError on unfit tensors, MemoryError when the variant asks for more workspace than there may be,
+        TimeoutError when the launch does not end.
         """
 
     def disturb(self, turn: int) -> None:
@@ -50,6 +50,24 @@ class Bench(Protocol):
 
     def damage(self) -> str | None:
         """Which guard band was written since the last call, in words; lets go of all placed tensors."""
+
+    def traffic(self) -> contextlib.AbstractContextManager[None]:
+        """Keeps the memory system busy while it is open."""
+
+
+@runtime_checkable
+class StreamBench(Bench, Protocol):
+    """A bench on a device with streams."""
+
+    def delayed(self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """The output as a stream sees it whose inputs arrive late: launched on a side stream behind a delay and the
+        copy of the real inputs, and copied at once."""
+
+    def replayed(self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor], later: Tensor) -> Tensor:
+        """The output of a replay: captured with `tensors`, replayed with K replaced by `later` and O poisoned.
+
+        Raises ValueError when the launch cannot be captured.
+        """
 
 
 class Failed(Exception):
@@ -60,13 +78,23 @@ class Failed(Exception):
         self.fault = Fault(verdict=verdict, code=code, detail=detail, case=case.name if case else None)
 
 
+class Evidence(NamedTuple):
+    """What the gate compares with."""
+
+    truth: Truths
+    disassembly: Callable[[], str | None]
+    """The artifact's machine code as text; None where there is no disassembler."""
+
+
 class Gate:
     """Judges one artifact. `run` returns the report; `say` hears the name of each step before it starts."""
 
-    def __init__(self, artifact: Artifact, effects: list[Effect], bench: Bench, terms: Terms, say: Say) -> None:
+    def __init__(
+        self, artifact: Artifact, effects: list[Effect], bench: Bench, terms: Terms, say: Say, evidence: Evidence
+    ) -> None:
         self._artifact, self._effects, self._bench = artifact, effects, bench
-        self._terms, self._say = terms, say
-        self._matrix = Matrix(terms.compiled_for)
+        self._terms, self._say, self._evidence = terms, say, evidence
+        self._matrix = Matrix(terms.compiled_for, artifact.lengths)
         self._results: list[CaseResult] = []
 
     def run(self, identity: Callable[[], Identity]) -> GateReport:
@@ -83,12 +111,19 @@ class Gate:
             "G3.ones": self._ones,
             "G3.offset": self._offset,
             "G3.misaligned": self._misaligned,
+            "G3.domain": self._domain,
+            "G4.stream": self._stream,
+            "G4.capture": self._capture,
             "G5.matrix": self._full,
         }
-        if not self._terms.compiled_for.causal:
-            del checks["G3.future"]
-        empty = GateReport(artifact=self._artifact.digest, causal=self._artifact.causal, checks=())
-        return empty.extended(*self._in_order(checks))
+        empty = empty_report(self._artifact)
+        unneeded = (
+            *(() if empty.causal else ("G3.future",)),
+            *(() if empty.fixed_lengths else ("G3.domain",)),
+            *(() if empty.streams else ("G4.stream", "G4.capture")),
+        )
+        wanted = {code: check for code, check in checks.items() if code not in unneeded}
+        return empty.extended(*self._in_order(wanted))
 
     def soak(self, report: GateReport) -> GateReport:
         """G6, appended to an earlier report: many launches under disturbance, all bitwise equal."""
@@ -137,7 +172,7 @@ class Gate:
         """The claims of kernel.toml hold in the machine code: the parameters took effect."""
         if not self._effects:
             return
-        code = disassemble(Path(self._artifact.path))
+        code = self._evidence.disassembly()
         if code is None:
             raise Unavailable
         for effect in self._effects:
@@ -161,9 +196,9 @@ class Gate:
             status = bench.launch(problem, q, k, v, o)
         except MemoryError as error:
             raise Failed(Verdict.OVER_LIMITS, "G1.workspace", str(error), case) from None
-        if status != 0:
-            detail = f"the variant returned status {status} ({status_text(status)})"
-            raise Failed(Verdict.LAUNCH_FAILED, "G1.status", detail, case)
+        except TimeoutError as error:
+            raise Failed(Verdict.HUNG, "G1.deadline", str(error), case) from None
+        self._require_ok(status, case)
         for name, before, after in zip("QKV", tensors, placed, strict=True):
             if not _same_bits(before, after):
                 raise Failed(Verdict.CORRUPTING, "G1.inputs", f"{name} is not what it was before the launch", case)
@@ -173,10 +208,17 @@ class Gate:
             raise Failed(Verdict.CORRUPTING, "G1.guard", damage, case)
         return output
 
+    def _require_ok(self, status: int, case: Case) -> None:
+        if is_sticky(status):
+            raise Failed(Verdict.CRASHED, "G1.device", f"the launch ended with {status_text(status)}", case)
+        if status != 0:
+            detail = f"the variant returned status {status} ({status_text(status)})"
+            raise Failed(Verdict.LAUNCH_FAILED, "G1.status", detail, case)
+
     def _judge(self, level: str, case: Case, seed_index: int) -> None:
         """One case against its truth; the result is kept in the report."""
         self._say(f"{level} case {case.name}")
-        expected = truth(case, self._seed(seed_index))
+        expected = self._evidence.truth(case, self._seed(seed_index))
         errors = judge(self._launch(case, expected[:3]), expected)
         self._results.append(CaseResult(case=case.name, seed_index=seed_index % 4, errors=errors))
         if errors.failed_rule is not None:
@@ -218,7 +260,7 @@ class Gate:
         return self._matrix.case((2, 3, 113, 203), label="invariant ")
 
     def _tensors(self, case: Case) -> tuple[Tensor, Tensor, Tensor]:
-        expected: Truth = truth(case, self._seed(0))
+        expected: Truth = self._evidence.truth(case, self._seed(0))
         return expected.q, expected.k, expected.v
 
     def _require_equal(self, code: str, case: Case, got: Tensor, want: Tensor, detail: str) -> None:
@@ -262,9 +304,10 @@ class Gate:
 
     def _future(self) -> None:
         """Causal: keys and values at positions >= t do not reach rows < t. Large finite values, not NaN."""
-        for length, t in ((203, 101), (203, 64)):
-            case = self._matrix.case((2, 3, length, length), label="invariant ")
-            q, k, v = self._tensors(case)
+        case = self._matrix.case((2, 3, 203, 203), label="invariant ")
+        q, k, v = self._tensors(case)
+        shortest = min(case.problem.seq_q, case.problem.seq_k)
+        for t in {shortest // 2, max(1, shortest // 3 // 32 * 32)}:
             later_k, later_v = k.clone(), v.clone()
             later_k[:, :, t:] *= -40
             later_v[:, :, t:] *= 1000
@@ -304,12 +347,74 @@ class Gate:
             raise Failed(Verdict.INCORRECT, "G3.misaligned", "a misaligned or strided input was not refused", case)
         self._bench.damage()
 
+    def _domain(self) -> None:
+        """Other lengths than the fixed ones are refused before anything is launched."""
+        case = self._matrix.case((1, 2, 0, 0), label="domain ")
+        for more_q, more_k in ((1, 0), (0, 1), (-1, 0)):
+            update = {"seq_q": case.problem.seq_q + more_q, "seq_k": case.problem.seq_k + more_k}
+            other = Case(name="outside the domain", problem=case.problem.model_copy(update=update))
+            if other.problem.seq_q < 1:
+                continue
+            q, k, v = (self._bench.place(tensor) for tensor in self._tensors(other))
+            o = self._bench.place(torch.full_like(q, float("nan")))
+            status = self._bench.launch(other.problem, q, k, v, o)
+            written = not bool(torch.isnan(o).all())
+            self._bench.damage()
+            if status != OUTSIDE_DOMAIN or written:
+                detail = f"{other.problem} is outside the variant's lengths, but was answered ({status_text(status)})"
+                raise Failed(Verdict.INCORRECT, "G3.domain", detail, other)
+
+    # G4: streams and capture ------------------------------------------------------------------------------------
+
+    def _stream(self) -> None:
+        """Work goes to the caller's stream and to no other: inputs that arrive late on it are waited for."""
+        bench, case = self._bench, self._invariant_case()
+        assert isinstance(bench, StreamBench)
+        tensors = self._tensors(case)
+        want = self._launch(case, tensors)
+        detail = (
+            "on a side stream whose inputs arrive late the output is another: the launch does not follow its stream"
+        )
+        self._require_equal("G4.stream", case, bench.delayed(case.problem, tensors), want, detail)
+
+    def _capture(self) -> None:
+        """A launch can be captured into a graph, and a replay computes anew from what the inputs hold then."""
+        bench, case = self._bench, self._invariant_case()
+        assert isinstance(bench, StreamBench)
+        q, k, v = self._tensors(case)
+        later = -k
+        want = self._launch(case, (q, later, v))
+        try:
+            got = bench.replayed(case.problem, (q, k, v), later)
+        except ValueError as error:
+            raise Failed(Verdict.LAUNCH_FAILED, "G4.capture", str(error), case) from None
+        detail = "the replay of a captured launch with new inputs gives another output than a launch"
+        self._require_equal("G4.capture", case, got, want, detail)
+
     # G6 ---------------------------------------------------------------------------------------------------------
 
     def _soak(self) -> None:
         """A race that shows in 1 % of launches is seen with 92 % probability in 250 launches."""
-        with _memory_traffic():
+        with self._bench.traffic():
             self._alike("G6.soak", self._matrix.case((1, 4, 129, 129), label="soak "), SOAK_LAUNCHES)
+
+
+def empty_report(artifact: Artifact) -> GateReport:
+    """A report on the artifact in which no check was done yet: it says which are required."""
+    return GateReport(
+        artifact=artifact.digest,
+        causal=artifact.causal,
+        streams=artifact.variant.backend == "cuda",
+        fixed_lengths=artifact.lengths is not None,
+        checks=(),
+    )
+
+
+def not_loaded(artifact: Artifact, error: ImportError) -> GateReport:
+    """The report on a library that cannot be loaded."""
+    failed = CheckResult(code="G0.identity", status="fail", seconds=0.0)
+    fault = Fault(verdict=Verdict.BUILD_FAILED, code="G0.identity", detail=f"the library cannot be loaded: {error}")
+    return empty_report(artifact).extended((failed,), fault)
 
 
 class Unavailable(Exception):
@@ -347,23 +452,3 @@ def _float_environment_is_default() -> bool:
     """True when rounding is to nearest and subnormals are neither flushed nor treated as zero."""
     nearest = ctypes.CDLL(None).fegetround() == 0
     return nearest and sys.float_info.min * 0.5 != 0.0
-
-
-@contextlib.contextmanager
-def _memory_traffic() -> Iterator[None]:
-    """A thread that copies memory all the while, so that launches meet a busy memory system."""
-    size = 8 << 20
-    source, target = ctypes.create_string_buffer(size), ctypes.create_string_buffer(size)
-    stop = threading.Event()
-
-    def copy() -> None:
-        while not stop.wait(0.0005):
-            ctypes.memmove(target, source, size)
-
-    thread = threading.Thread(target=copy, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()

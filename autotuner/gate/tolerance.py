@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,11 +58,18 @@ def _head_rel(error: Tensor, reference: Tensor) -> Tensor:
     return distance / norm
 
 
-def compute_truth(case: Case, seed: int) -> Truth:
-    """Draws the inputs and computes the reference and the tolerances. Raises ValueError when the case is degenerate."""
+Truths = Callable[[Case, int], Truth]
+"""The truth of a case with a seed, computed or remembered."""
+
+
+def compute_truth(case: Case, seed: int, device: str = "cpu") -> Truth:
+    """Draws the inputs and computes the reference and the tolerances there; the inputs are the same on every device.
+
+    Raises ValueError when the case is degenerate.
+    """
     problem = case.problem
     dtype = DTYPES[problem.dtype]
-    q, k, v = inputs(problem, case.distribution, seed)
+    q, k, v = (tensor.to(device) for tensor in inputs(problem, case.distribution, seed))
     exact = reference(problem, q, k, v)
     if not torch.isfinite(exact).all() or not exact.abs().max() > 0:
         raise ValueError(f"case {case.name}: the reference is not finite or all zero")
@@ -110,28 +118,41 @@ def _position(flat: int, shape: torch.Size) -> tuple[int, ...]:
 
 
 def judge(output: Tensor, expected: Truth) -> CaseErrors:
-    """Errors of an output, in float64, against the truth of its case."""
+    """Errors of an output, in float64, against the truth of its case. All numbers leave the device in one transfer."""
     exact = expected.reference
     error = output.double() - exact
-    rows = _row_rel(error, exact)
-    heads = _head_rel(error, exact)
-    finite_rows = torch.isfinite(error).all(-1)
-    good = finite_rows & (rows <= expected.row_rel_tol) & (error.abs().amax(-1) <= expected.max_abs_tol)
-    bad = (~good).flatten().nonzero()
-    worst = int(torch.nan_to_num(error.abs(), nan=float("inf")).argmax())
-    where = _position(worst, error.shape)
+    size = error.abs()
+    rows, heads = _row_rel(error, exact), _head_rel(error, exact)
+    finite = torch.isfinite(error)
+    good = finite.all(-1) & (rows <= expected.row_rel_tol) & (size.amax(-1) <= expected.max_abs_tol)
+    worst = torch.nan_to_num(size, nan=float("inf")).argmax()
+    bad = ~good.flatten()
+    numbers = (
+        finite.logical_not().sum(),
+        bad.sum(),
+        worst,
+        bad.to(torch.uint8).argmax(),
+        size.max(),
+        rows.max(),
+        heads.max(),
+        error.mean(),
+        output.flatten()[worst],
+        exact.flatten()[worst],
+    )
+    nonfinite, bad_count, worst_at, first_bad, *measured = torch.stack([x.double() for x in numbers]).tolist()
+    max_abs, row_rel, head_rel, bias, worst_value, worst_reference = measured
     return CaseErrors(
-        nonfinite=int((~torch.isfinite(error)).sum()),
-        max_abs=float(error.abs().max()),
+        nonfinite=int(nonfinite),
+        max_abs=max_abs,
         max_abs_tol=expected.max_abs_tol,
-        row_rel=float(rows.max()),
+        row_rel=row_rel,
         row_rel_tol=expected.row_rel_tol,
-        head_rel=float(heads.max()),
+        head_rel=head_rel,
         head_rel_tol=expected.head_rel_tol,
-        bias=float(error.mean()),
-        worst_index=where,
-        worst_value=float(output[where]),
-        worst_reference=float(exact[where]),
-        first_bad_row=_position(int(bad[0]), rows.shape) if len(bad) else None,
-        bad_rows=len(bad) / good.numel(),
+        bias=bias,
+        worst_index=_position(int(worst_at), error.shape),
+        worst_value=worst_value,
+        worst_reference=worst_reference,
+        first_bad_row=_position(int(first_bad), rows.shape) if bad_count else None,
+        bad_rows=bad_count / good.numel(),
     )

@@ -50,6 +50,7 @@ struct Driver {
   decltype(&::cuKernelSetAttribute) cuKernelSetAttribute;
   decltype(&::cuCtxGetDevice) cuCtxGetDevice;
   decltype(&::cuLaunchKernelEx) cuLaunchKernelEx;
+  decltype(&::cuStreamQuery) cuStreamQuery;
   decltype(&::cuTensorMapEncodeTiled) cuTensorMapEncodeTiled;
   bool found;
 
@@ -69,10 +70,11 @@ struct Driver {
     AT_FIND(cuKernelSetAttribute);
     AT_FIND(cuCtxGetDevice);
     AT_FIND(cuLaunchKernelEx);
+    AT_FIND(cuStreamQuery);
     AT_FIND(cuTensorMapEncodeTiled); /* absent from drivers without bulk tensor copies */
 #undef AT_FIND
     driver.found = driver.cuLibraryLoadData && driver.cuLibraryGetKernel && driver.cuKernelSetAttribute &&
-                   driver.cuCtxGetDevice && driver.cuLaunchKernelEx;
+                   driver.cuCtxGetDevice && driver.cuLaunchKernelEx && driver.cuStreamQuery;
     return driver;
   }
 };

@@ -180,6 +180,31 @@ AT_DEVICE void tma_load_multicast(void *shared, const void *map, int x, int y, i
 AT_DEVICE void tma_prefetch(const void *map) {
   asm volatile("prefetch.tensormap [%0];\n" ::"l"(map) : "memory");
 }
+
+// Cheaper meetings in a cluster (sm_90) --------------------------------------------------------------------------------
+
+// cluster_arrive without its memory fence: says that this thread has come here, not that others see what it wrote.
+AT_DEVICE void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;\n" ::: "memory"); }
+
+// mbarrier_arrive_remote without a fence beyond the block: for a thread that has only read what the barrier guards.
+AT_DEVICE void mbarrier_arrive_reader(uint64_t *barrier, uint32_t rank) {
+  asm volatile(
+      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}\n" ::"r"(shared_address(barrier)),
+      "r"(rank)
+      : "memory");
+}
+
+// Writes 16 bytes to the same place of block `rank` of the cluster; completes as 16 bytes on the barrier of the same
+// name there.
+AT_DEVICE void store_async_16(float4 *shared, float4 x, uint64_t *barrier, uint32_t rank) {
+  asm volatile(
+      "{\n.reg .b32 to, done;\nmapa.shared::cluster.u32 to, %0, %6;\nmapa.shared::cluster.u32 done, %1, %6;\n"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [to], {%2, %3, %4, %5}, [done];\n}\n" ::"r"(
+          shared_address(shared)),
+      "r"(shared_address(barrier)), "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w), "r"(rank)
+      : "memory");
+}
 #endif
 
 #endif

@@ -1,0 +1,155 @@
+"""Timing on CUDA: the sides of a race as replays of a graph, or as single launches between events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+
+from autotuner.errors import InfrastructureError
+from autotuner.extension import Extension, status_text
+from autotuner.gate.recheck import recheck
+from autotuner.gate.tolerance import Truth
+from autotuner.outcome import Fault
+from autotuner.problem import Problem
+
+GRAPH_S = 0.001
+"""A replay is at least this long, to dwarf the resolution of events and the launch of the graph itself."""
+
+SINGLE_S = 0.0005
+"""From here on single launches between events are timed."""
+
+WARM_S = 0.02
+"""So long an arm runs untimed before its first sample: clocks rise, code and graph are loaded."""
+
+WORKSPACE_ALIGNMENT = 1024
+
+Forward = Callable[[int], None]
+"""Launches one forward on the input set of that number, on the current stream."""
+
+
+class InputSets:
+    """Copies of one problem's tensors at different addresses. `cold`: together more than the second-level cache holds,
+    so that a set has left it when its turn comes again; `warm`: one set."""
+
+    def __init__(self, problem: Problem, expected: Truth, cache: str, cache_bytes: int) -> None:
+        self.cold = cache == "cold"
+        count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
+        self.problem = problem
+        self.inputs = [tuple(tensor.clone() for tensor in expected[:3]) for _ in range(count)]
+        self.outputs = [torch.zeros_like(expected.q) for _ in range(count)]
+        self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=expected.q.device)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+class Arm(Protocol):
+    """One side of the race. Calling it takes a sample: seconds of one forward."""
+
+    calls: int
+
+    def __call__(self) -> float: ...
+
+
+def _elapsed(work: Callable[[], None]) -> float:
+    """Seconds between two events around the work."""
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    before.record()
+    work()
+    after.record()
+    after.synchronize()
+    return float(before.elapsed_time(after)) / 1e3
+
+
+class GraphArm:
+    """Replays of a graph of forwards, each on the next input set."""
+
+    def __init__(self, forward: Forward, sets: InputSets, seconds: float) -> None:
+        least = max(1, math.ceil(GRAPH_S / seconds))
+        self.calls = max(len(sets), least) if sets.cold else least
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            for call in range(self.calls):
+                forward(call % len(sets))
+        self.last = (self.calls - 1) % len(sets)
+        for _ in range(math.ceil(WARM_S / (seconds * self.calls))):
+            self._graph.replay()
+
+    def __call__(self) -> float:
+        return _elapsed(self._graph.replay) / self.calls
+
+    def replay(self) -> None:
+        """One untimed replay."""
+        self._graph.replay()
+
+
+class EventArm:
+    """Single launches between events; the second-level cache is flushed before each when it is to be cold."""
+
+    def __init__(self, forward: Forward, sets: InputSets) -> None:
+        self._forward, self._sets = forward, sets
+        self.calls, self.last = 1, 0
+
+    def __call__(self) -> float:
+        self.last = (self.last + 1) % len(self._sets)
+        if self._sets.cold:
+            self._sets.flush.zero_()
+        return _elapsed(self.replay)
+
+    def replay(self) -> None:
+        """One untimed forward on the set of the last sample."""
+        self._forward(self.last)
+
+
+def make_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
+    """The arm that suits the forward's duration. Raises RuntimeError when a short forward cannot be captured."""
+    forward(0)
+    torch.cuda.synchronize()
+    seconds = min(_elapsed(lambda: forward(0)) for _ in range(3))
+    return EventArm(forward, sets) if seconds >= SINGLE_S else GraphArm(forward, sets, seconds)
+
+
+class VariantArm:
+    """The arm of a built variant, with a workspace of its own."""
+
+    def __init__(self, extension: Extension, sets: InputSets) -> None:
+        """Raises RuntimeError when the variant cannot be launched or captured."""
+        self._sets, problem = sets, sets.problem
+        wanted = extension.workspace_bytes(problem)
+        self._workspace = torch.empty(wanted + WORKSPACE_ALIGNMENT, dtype=torch.uint8, device=sets.flush.device)
+        workspace = -(-self._workspace.data_ptr() // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+        addresses = [(q.data_ptr(), k.data_ptr(), v.data_ptr()) for q, k, v in sets.inputs]
+        outputs = [o.data_ptr() for o in sets.outputs]
+
+        def forward(index: int) -> None:
+            stream = torch.cuda.current_stream().cuda_stream
+            status = extension.run(problem, addresses[index], outputs[index], workspace, wanted, stream)
+            if status:
+                raise RuntimeError(f"the variant returned status {status} ({status_text(status)})")
+
+        self._arm = make_arm(forward, sets)
+        self.calls = self._arm.calls
+
+    def __call__(self) -> float:
+        return self._arm()
+
+    def recheck(self, expected: Truth, fresh: Truth) -> Fault | None:
+        """G7 on the set of the last timed forward."""
+        inputs, output = self._sets.inputs[self._arm.last], self._sets.outputs[self._arm.last]
+        return recheck(inputs, output, expected, fresh, self._arm.replay)
+
+
+def require_working_device() -> None:
+    """The canary: allocates, runs a known kernel and verifies it. Raises InfrastructureError when that fails."""
+    try:
+        if not torch.cuda.is_available():
+            raise InfrastructureError("torch sees no CUDA device; is a driver installed, and torch built for CUDA?")
+        count = 1 << 20
+        found = int(torch.arange(count, device="cuda", dtype=torch.int64).sum())
+    except RuntimeError as error:
+        raise InfrastructureError(f"the CUDA device does not work: {str(error).splitlines()[0]}") from None
+    if found != count * (count - 1) // 2:
+        raise InfrastructureError(f"the CUDA device computes wrongly: a known sum came out as {found}")

@@ -1,0 +1,165 @@
+"""Runs a CUDA extension on guarded memory, for the gate."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from autotuner.attention import inputs, sdpa
+from autotuner.backends.arena import Arena
+from autotuner.backends.instruments import NOT_READY, Instruments
+from autotuner.extension import Extension, status_text
+from autotuner.problem import Problem
+
+SHARED_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
+"""Words that shared memory and the workspace hold before a launch. Two are not zero, because fmaxf drops a NaN."""
+
+MAX_WORKSPACE = 2 << 30
+HANG_S = 2.0
+DELAY_NS = 2_000_000
+POLL_S = 0.00005
+
+
+class CudaBench:
+    """Guarded memory, poisoned shared memory, and a deadline for each launch."""
+
+    def __init__(self, extension: Extension, compiled_for: Problem, arena: Arena, instruments: Instruments) -> None:
+        self._extension, self._like = extension, compiled_for
+        self._arena, self._instruments = arena, instruments
+        self._word = SHARED_FILLS[0]
+        self._disturbed = False
+
+    def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
+        words = self._arena.take(tensor.numel() * tensor.element_size(), shift)
+        placed = words.view(tensor.dtype)[: tensor.numel()].view(tensor.shape)
+        placed.copy_(tensor)
+        return placed
+
+    def launch(self, problem: Problem, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> int:
+        for tensor in (q, k, v, o):
+            if not tensor.is_contiguous():
+                raise ValueError("tensors must be contiguous")
+        workspace, wanted = self._workspace(problem)
+        stream = torch.cuda.current_stream().cuda_stream
+        if not self._disturbed:
+            self._instruments.fill_shared(self._word, stream)
+        self._disturbed = False
+        status = self._forward(problem, (q, k, v, o), workspace, wanted)
+        return status or self._finished(stream)
+
+    def _workspace(self, problem: Problem) -> tuple[int, int]:
+        """Address and size of a poisoned workspace."""
+        wanted = self._extension.workspace_bytes(problem)
+        if not 0 <= wanted <= MAX_WORKSPACE:
+            raise MemoryError(f"the variant asks for {wanted} bytes of workspace; at most {MAX_WORKSPACE} are given")
+        if not wanted:
+            return 0, 0
+        words = self._arena.take(-(-wanted // 4) * 4)
+        words.view(torch.int32).fill_(self._word)
+        return words.data_ptr(), wanted
+
+    def _forward(
+        self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor, Tensor], workspace: int, wanted: int
+    ) -> int:
+        q, k, v, o = (tensor.data_ptr() for tensor in tensors)
+        stream = torch.cuda.current_stream().cuda_stream
+        return self._extension.run(problem, (q, k, v), o, workspace, wanted, stream)
+
+    def _finished(self, stream: int) -> int:
+        """Waits for the stream without blocking in the driver: a launch that never ends could not be left."""
+        started = time.monotonic()
+        while (status := self._instruments.status(stream)) == NOT_READY:
+            waited = time.monotonic() - started
+            if waited > HANG_S:
+                raise TimeoutError(f"the launch did not end within {HANG_S:.0f} s")
+            if waited > 20 * POLL_S:
+                time.sleep(POLL_S)
+        return status
+
+    def disturb(self, turn: int) -> None:
+        """In turn: another kernel of many kinds, or the shared memory full of a word."""
+        self._word = SHARED_FILLS[turn % len(SHARED_FILLS)]
+        self._disturbed = True
+        stream = torch.cuda.current_stream().cuda_stream
+        problem, tensors = self._predecessor
+        if turn % 3 == 1:
+            sdpa(problem, "flash")(*tensors)
+        elif turn % 3 == 2 and self._serves_any_length:
+            o = torch.empty_like(tensors[0])
+            self._forward(problem, (*tensors, o), *self._workspace(problem))
+        else:
+            self._instruments.fill_shared(self._word, stream)
+
+    @cached_property
+    def _serves_any_length(self) -> bool:
+        return "SEQ_Q" not in self._extension.identity().macros
+
+    @cached_property
+    def _predecessor(self) -> tuple[Problem, tuple[Tensor, Tensor, Tensor]]:
+        update = {"batch": 2, "heads": 8, "seq_q": 300, "seq_k": 300}
+        problem = self._like.model_copy(update=update)
+        q, k, v = (tensor.cuda() for tensor in inputs(problem, "large", seed=0))
+        return problem, (q, k, v)
+
+    def damage(self) -> str | None:
+        return self._arena.damage()
+
+    @contextlib.contextmanager
+    def traffic(self) -> Iterator[None]:
+        """Copies on another stream all the while, so that launches meet a busy memory system."""
+        side = torch.cuda.Stream()
+        source = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+        with torch.cuda.stream(side):
+            target = torch.empty_like(source)
+            for _ in range(2000):
+                target.copy_(source, non_blocking=True)
+        try:
+            yield
+        finally:
+            side.synchronize()
+
+    # Streams ----------------------------------------------------------------------------------------------------
+
+    def delayed(self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        placed = [self.place(tensor) for tensor in tensors]
+        o = self.place(torch.full_like(tensors[0], float("nan")))
+        workspace = self._workspace(problem)
+        for tensor in placed:
+            tensor.view(torch.uint8).fill_(0xFF)
+        torch.cuda.synchronize()
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            self._instruments.spin(DELAY_NS, side.cuda_stream)
+            for tensor, real in zip(placed, tensors, strict=True):
+                tensor.copy_(real)
+            self._forward(problem, (placed[0], placed[1], placed[2], o), *workspace)
+            seen = o.clone()
+        self._finished(side.cuda_stream)
+        torch.cuda.synchronize()
+        self.damage()
+        return seen
+
+    def replayed(self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor], later: Tensor) -> Tensor:
+        q, k, v = (self.place(tensor) for tensor in tensors)
+        o = self.place(torch.full_like(tensors[0], float("nan")))
+        workspace = self._workspace(problem)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                status = self._forward(problem, (q, k, v, o), *workspace)
+        except RuntimeError as error:
+            raise ValueError(f"the launch cannot be captured: {str(error).splitlines()[0]}") from None
+        if status:
+            raise ValueError(f"the launch cannot be captured: {status_text(status)}")
+        k.copy_(later)
+        o.fill_(float("nan"))
+        graph.replay()
+        self._finished(torch.cuda.current_stream().cuda_stream)
+        seen = o.clone()
+        self.damage()
+        return seen
