@@ -128,5 +128,5 @@ def test_without_a_compiler_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     monkeypatch.setattr("autotuner.config.pip_toolkits", list)
-    with pytest.raises(ToolchainError, match="no nvcc.*autotuner\\[cuda\\]"):
+    with pytest.raises(ToolchainError, match=r"no nvcc.*autotuner\[cuda\]"):
         CudaToolchain.discover(architecture("sm_90"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from statistics import median
@@ -57,6 +58,8 @@ class CudaBackend:
         Raises InfrastructureError when the device does not work.
         """
         self._settings = settings
+        # torch says at length why a backend does not take a problem; that it does not is all we ask.
+        warnings.filterwarnings("ignore", category=UserWarning, module="autotuner.attention")
         if not config.devices_hidden():
             require_working_device()
         self._sets: dict[tuple[Problem, str], InputSets] = {}

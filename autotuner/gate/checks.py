@@ -283,12 +283,14 @@ class Gate:
             self._require_equal(code, case, self._launch(case, tensors), first, detail)
 
     def _scale_v(self) -> None:
+        """4 V gives exactly 4 O: only an exponent changes, but for outputs so small that they lose digits."""
         case = self._invariant_case()
         q, k, v = self._tensors(case)
+        got, want = self._launch(case, (q, k, 4 * v)), 4 * self._launch(case, (q, k, v))
+        numbers = torch.finfo(v.dtype)
+        subnormal = (want.abs() < 4 * numbers.tiny) & ((got - want).abs() <= 4 * numbers.smallest_normal * numbers.eps)
         detail = "4 V does not give exactly 4 O"
-        self._require_equal(
-            "G3.scale_v", case, self._launch(case, (q, k, 4 * v)), 4 * self._launch(case, (q, k, v)), detail
-        )
+        self._require_equal("G3.scale_v", case, torch.where(subnormal, want, got), want, detail)
 
     def _permute(self) -> None:
         case = self._invariant_case()
