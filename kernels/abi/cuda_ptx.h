@@ -27,7 +27,7 @@ AT_DEVICE void cp_async_16(void *shared, const void *global, bool valid) {
                : "memory");
 }
 
-// BYTES is 4, 8 or 16 and both addresses are multiples of it; otherwise the same. 16 bytes go past the first-level cache.
+// The same for 4, 8 or 16 bytes; both addresses are multiples of BYTES. Fewer than 16 go through the first-level cache.
 template <int BYTES>
 AT_DEVICE void cp_async(void *shared, const void *global, bool valid) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "the sizes that exist");
@@ -181,7 +181,7 @@ AT_DEVICE void tma_prefetch(const void *map) {
   asm volatile("prefetch.tensormap [%0];\n" ::"l"(map) : "memory");
 }
 
-// Cheaper meetings in a cluster (sm_90) --------------------------------------------------------------------------------
+// Cheaper meetings in a cluster (sm_90) ------------------------------------------------------------------------------
 
 // cluster_arrive without its memory fence: says that this thread has come here, not that others see what it wrote.
 AT_DEVICE void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;\n" ::: "memory"); }

@@ -1,0 +1,164 @@
+// What a warp does with a tile: scores, softmax and output, all in registers.
+//
+// An accumulator of a 16x8 product holds, in lane 4 g + t, columns 2 t and 2 t + 1 of row g, then of row g + 8. The
+// same registers, rounded and in pairs, are the left operand of the next product: probabilities never leave the warp.
+#ifndef MMA_SOFTMAX_H
+#define MMA_SOFTMAX_H
+
+#include "mma_shape.h"
+
+// 16 rows of Q, of scores and of probabilities.
+struct Queries {
+  uint32_t fragment[HEAD_DIM / 16][4];
+};
+
+struct Scores {
+  float fragment[BLOCK_N / 8][4] = {};
+};
+
+struct Probabilities {
+  uint32_t fragment[BLOCK_N / 16][4];
+};
+
+// The softmax of the keys so far, for 16 rows. The maximum is that of scale_log2 * score, rounded: what is subtracted
+// is then the same number everywhere. `sum` covers the lane's own columns only.
+struct Partial {
+  float output[FRAGMENTS][4] = {};
+  float max[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {};
+};
+
+// 2^x on the multiply-add pipe for x below 127, relative error 2e-7; 0 from -127 down. Adding 1.5 * 2^23 rounds x to an
+// integer, whose low bits are then the integer itself; a power of two is added to the exponent of 2^fraction.
+AT_DEVICE float exp2_polynomial(float x) {
+  x = fmaxf(x, -127.0f);
+  const float shifted = x + 12582912.0f, fraction = x - (shifted - 12582912.0f);
+  float y = 0.0013264727f;
+  y = fmaf(y, fraction, 0.009671513f);
+  y = fmaf(y, fraction, 0.055507336f);
+  y = fmaf(y, fraction, 0.24022242f);
+  y = fmaf(y, fraction, 0.693147f);
+  y = fmaf(y, fraction, 1.0f);
+  return __int_as_float(__float_as_int(y) + (int)((unsigned)__float_as_int(shifted) << 23));
+}
+
+// EXP=mixed gives one of four to the multiply-add pipe, which then takes as long as the special function unit does.
+AT_DEVICE float exponential(float x, [[maybe_unused]] int index = 0) {
+#if defined(EXP_POLY)
+  return exp2_polynomial(x);
+#elif defined(EXP_MIXED)
+  return index % 4 == 3 ? exp2_polynomial(x) : exp2_approx(x);
+#else
+  return exp2_approx(x);
+#endif
+}
+
+// A row that has seen no key yet has the maximum -inf; what is subtracted from -inf must be a number.
+AT_DEVICE float finite(float max) { return max == -INFINITY ? 0.0f : max; }
+
+AT_DEVICE float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+AT_DEVICE float quad_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+AT_DEVICE void query_from_global(Queries &queries, const Place &at, const element *q, int first_row) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const int row = first_row + at.lane / 4 + half * 8;
+    const bool valid = (FIXED && AT_SEQ_Q(at) % CLUSTER_ROWS == 0) || row < at.seq_q;
+    const uint32_t *words = (const uint32_t *)(q + ((int64_t)at.slice * at.seq_q + row) * HEAD_DIM) + at.lane % 4;
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 8; i++) queries.fragment[i / 2][i % 2 * 2 + half] = valid ? words[i * 4] : 0;
+  }
+}
+
+// Scores of the tile's keys for the warp's rows; each piece of K serves all of them. `tile` is K in shared memory.
+AT_DEVICE void score(Scores (&scores)[ROW_TILES], const Queries (&queries)[ROW_TILES], const unsigned char *tile,
+                     int lane) {
+#pragma unroll
+  for (int i = 0; i < HEAD_DIM / 16; i++) {
+    const unsigned char *keys = tile + piece(BLOCK_N, lane % 8 + lane / 16 * 8, lane / 8 % 2, i);
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / 16; j++) {
+      uint32_t k[4];
+      ldmatrix_x4(k, keys + j * 16 * ROW_BYTES);
+#pragma unroll
+      for (int m = 0; m < ROW_TILES; m++) {
+        mma_m16n8k16(scores[m].fragment[2 * j], queries[m].fragment[i], k[0], k[1], element());
+        mma_m16n8k16(scores[m].fragment[2 * j + 1], queries[m].fragment[i], k[2], k[3], element());
+      }
+    }
+  }
+}
+
+// Keys past the end, and those that a causal row does not see.
+AT_DEVICE void mask(Scores &scores, const Place &at, int first_row, int key) {
+  if (FIXED && !CAUSAL && AT_SEQ_K(at) % BLOCK_N == 0) return;
+  if (key + BLOCK_N <= (CAUSAL ? least(at.seq_k, first_row + 1) : at.seq_k)) return;
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const int row_end = CAUSAL ? least(at.seq_k, first_row + at.lane / 4 + half * 8 + 1) : at.seq_k;
+    const int end = row_end - key - at.lane % 4 * 2;
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / 8; j++)
+#pragma unroll
+      for (int i = 0; i < 2; i++)
+        if (j * 8 + i >= end) scores.fragment[j][half * 2 + i] = -INFINITY;
+  }
+}
+
+// Scores to probabilities, with what has been summed so far brought to the new maximum.
+AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, const Scores &scores, float scale, bool first) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    float max = scores.fragment[0][half * 2];
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / 8; j++)
+      max = fmaxf(max, fmaxf(scores.fragment[j][half * 2], scores.fragment[j][half * 2 + 1]));
+    max = fmaxf(partial.max[half], quad_max(max) * scale);
+    const float shift = CAUSAL ? finite(max) : max;
+    if (!first) {
+      const float decay = exponential(partial.max[half] - shift);
+      partial.sum[half] *= decay;
+#pragma unroll
+      for (int i = 0; i < FRAGMENTS; i++) {
+        partial.output[i][half * 2] *= decay;
+        partial.output[i][half * 2 + 1] *= decay;
+      }
+    }
+    partial.max[half] = max;
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / 8; j++) {
+      const float low = exponential(fmaf(scores.fragment[j][half * 2], scale, -shift), j * 2);
+      const float high = exponential(fmaf(scores.fragment[j][half * 2 + 1], scale, -shift), j * 2 + 1);
+      partial.sum[half] += low + high;
+      probabilities.fragment[j / 2][j % 2 * 2 + half] = pack(low, high);
+    }
+  }
+}
+
+// `tile` is V in shared memory.
+AT_DEVICE void accumulate(Partial (&partial)[ROW_TILES], const Probabilities (&probabilities)[ROW_TILES],
+                          const unsigned char *tile, int lane) {
+#pragma unroll
+  for (int i = 0; i < HEAD_DIM / 16; i++) {
+    const unsigned char *values = tile + piece(BLOCK_N, lane % 16, lane / 16, i);
+#pragma unroll
+    for (int j = 0; j < BLOCK_N / 16; j++) {
+      uint32_t v[4];
+      ldmatrix_x4_trans(v, values + j * 16 * ROW_BYTES);
+#pragma unroll
+      for (int m = 0; m < ROW_TILES; m++) {
+        mma_m16n8k16(partial[m].output[2 * i], probabilities[m].fragment[j], v[0], v[1], element());
+        mma_m16n8k16(partial[m].output[2 * i + 1], probabilities[m].fragment[j], v[2], v[3], element());
+      }
+    }
+  }
+}
+
+#endif

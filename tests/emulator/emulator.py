@@ -1,0 +1,277 @@
+"""Runs a CUDA variant of sdpa on the CPU: its logic without a GPU (README.md beside this file)."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from autotuner import config
+from autotuner.attention import DTYPES
+from autotuner.gate.cases import Case
+from autotuner.gate.tolerance import compute_truth, judge
+from autotuner.outcome import CaseErrors
+from autotuner.problem import Problem
+from autotuner.recipe import INCLUDE, macro_lines
+
+HERE = Path(__file__).parent
+KERNELS = config.kernels_dir()
+RUNTIME = ("scheduler.cpp", "tensor_cores.cpp", "copies.cpp", "memory.cpp")
+SHARED_LIMIT = 232448
+BAND = 1024
+"""Bytes past the largest dynamic shared memory: an overrun by less is seen even there."""
+
+RUN_SECONDS = 120.0
+DYNAMIC = re.compile(r"extern\s+__shared__\s+([^;\[\]]*?)(\w+)\s*\[\s*\]\s*;")
+FLAGS = (
+    "-std=c++20",
+    "-DAT_EMULATED",
+    "-march=native",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fwrapv",
+    "-U_FORTIFY_SOURCE",
+    "-pthread",
+    "-w",
+)
+UNIT_FLAGS = ("-O1", "-fsanitize=alignment,bounds,shift", "-fno-sanitize-recover=all")
+RUNTIME_FLAGS = ("-O2",)
+
+
+class EmulationError(Exception):
+    """The variant does not compile, or broke a rule when it ran; the text says which."""
+
+
+def cuda_include() -> Path | None:
+    """The folder of the CUDA toolkit's headers, which the emulator needs for the 16-bit types; None: not installed."""
+    roots = [os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
+    folders = [Path(root) / "include" for root in roots if root]
+    return next((folder for folder in folders if (folder / "cuda_bf16.h").is_file()), None)
+
+
+def emulate(
+    source: Path, parameters: Mapping[str, int | str], problem: Problem, q: Tensor, k: Tensor, v: Tensor, seed: int
+) -> Tensor:
+    """O of one launch. The seed chooses the schedule, when copies land and where tensors lie.
+
+    Raises EmulationError.
+    """
+    program = build(source, parameters, problem, "sdpa_driver.cpp")
+    dims = (problem.batch, problem.heads, problem.seq_q, problem.seq_k)
+    output = _run(program, b"".join(_raw(tensor) for tensor in (q, k, v)), seed, *dims, problem.scale)
+    return torch.frombuffer(output, dtype=DTYPES[problem.dtype]).view(q.shape)
+
+
+def emulate_softmax(
+    source: Path,
+    parameters: Mapping[str, int | str],
+    problem: Problem,
+    scores: Tensor,
+    rows_of_chunk: tuple[int, int, int],
+    seed: int,
+) -> Tensor:
+    """The probabilities that the softmax kernel of IMPL = cublas makes of scaled scores, (rows, pitch).
+
+    `rows_of_chunk` is (chunk_rows, first_row, keys) of its arguments. Raises EmulationError.
+    """
+    program = build(source, parameters, problem, "softmax_driver.cpp")
+    output = _run(program, _raw(scores), seed, scores.shape[0], *rows_of_chunk, scores.shape[1])
+    return torch.frombuffer(output, dtype=DTYPES[problem.dtype]).view(scores.shape)
+
+
+def _raw(tensor: Tensor) -> bytes:
+    return bytes(tensor.contiguous().view(torch.uint8).numpy().tobytes())
+
+
+def _run(program: Path, given: bytes, seed: int, *arguments: float) -> bytearray:
+    """What a program makes of its input."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, result = Path(folder) / "in", Path(folder) / "out"
+        source.write_bytes(given)
+        command = [str(x) for x in (program, source, result, seed, *arguments)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            raise EmulationError(f"still running after {RUN_SECONDS:.0f} s") from None
+        if done.returncode != 0:
+            raise EmulationError(done.stderr.strip() or f"ended with status {done.returncode}")
+        return bytearray(result.read_bytes())
+
+
+def build(source: Path, parameters: Mapping[str, int | str], problem: Problem, driver: str) -> Path:
+    """The program that runs the variant, compiled unless it is in the cache."""
+    source = source.resolve()
+    folders = (HERE / "include", HERE, KERNELS / "abi", source.parent, KERNELS / "sdpa")
+    files = list(_read_with_headers(source, folders))
+    unit = unit_text(source, parameters, problem, files)
+    runtime = [_object(HERE / name, "", RUNTIME_FLAGS, folders) for name in (*RUNTIME, driver)]
+    program = _object(source, unit, UNIT_FLAGS, folders).with_suffix("")
+    linked = program.with_name(f"{program.name}-{_digest(*(x.name for x in runtime))}")
+    if not linked.exists():
+        with _private(linked) as private:
+            objects = [str(x) for x in (program.with_suffix(".o"), *runtime)]
+            _compile(["-pthread", "-fsanitize=undefined", *objects, "-o", str(private)])
+    return linked
+
+
+def unit_text(source: Path, parameters: Mapping[str, int | str], problem: Problem, files: list[str]) -> str:
+    """The translation unit: macros, the variant's source, and the dynamic shared memory that it declares."""
+    lines = [
+        '#include "emulated_ptx.h"',
+        *macro_lines(parameters),
+        f"#define DTYPE AT_{problem.dtype.upper()}",
+        f"#define HEAD_DIM {problem.head_dim}",
+        f"#define CAUSAL {int(problem.causal)}",
+    ]
+    if parameters.get("FIXED") == 1:
+        lines += [f"#define SEQ_Q {problem.seq_q}", f"#define SEQ_K {problem.seq_k}"]
+    lines.append(f'#include "{source}"')
+    names = {}
+    for text in files:
+        names.update({found[2]: found[1] for found in DYNAMIC.finditer(text)})
+    if len(names) > 1:
+        raise EmulationError(f"dynamic shared memory has several names: {', '.join(names)}")
+    base, capacity = "nullptr", "0"
+    for name, kind in names.items():
+        element = re.sub(r"__align__\(\d+\)|alignas\(\d+\)", "", kind)
+        lines.append(f"thread_local {kind} {name}[{SHARED_LIMIT + BAND} / sizeof({element})];")
+        base, capacity = f"(unsigned char *){name}", f"sizeof {name}"
+    lines.append(f"unsigned char *emulator::dynamic_base() {{ return {base}; }}")
+    lines.append(f"extern const size_t emulator::dynamic_capacity = {capacity};")
+    return "\n".join([*lines, ""])
+
+
+def _read_with_headers(source: Path, folders: tuple[Path, ...]) -> Iterator[str]:
+    """The text of a source and of every header of ours that it includes."""
+    seen: set[Path] = set()
+    waiting = [source]
+    while waiting:
+        path = waiting.pop().resolve()
+        if path in seen:
+            continue
+        seen.add(path)
+        yield path.read_text()
+        for name in INCLUDE.findall(path.read_bytes()):
+            found = (folder / os.fsdecode(name) for folder in (path.parent, *folders))
+            waiting += [next((file for file in found if file.is_file()), path)]
+
+
+def _object(source: Path, unit: str, flags: tuple[str, ...], folders: tuple[Path, ...]) -> Path:
+    """The object file of a source, or of a unit that includes it; named after all that it is made from."""
+    emulated = [
+        text for header in ("emulated_ptx.h", "emulator.h") for text in _read_with_headers(HERE / header, folders)
+    ]
+    content = _digest(unit, *_read_with_headers(source, folders), *emulated, *flags, *FLAGS, str(cuda_include()))
+    made = _cache() / f"{source.stem}-{content}.o"
+    if not made.exists():
+        with _private(made) as private:
+            text = private.with_name("unit.cpp")
+            text.write_text(unit or f'#include "{source}"\n')
+            includes = [f"-I{folder}" for folder in (*folders, cuda_include() or HERE)]
+            _compile([*FLAGS, *flags, *includes, "-c", str(text), "-o", str(private)])
+    return made
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:20]
+
+
+def _cache() -> Path:
+    """Where compiled programs are kept."""
+    folder = config.cache_dir().absolute() / "emulator"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextlib.contextmanager
+def _private(final: Path) -> Iterator[Path]:
+    """A file in a folder of its own, moved to `final` when all went well."""
+    with tempfile.TemporaryDirectory(dir=final.parent) as folder:
+        private = Path(folder) / final.name
+        yield private
+        private.rename(final)
+
+
+def _compile(arguments: list[str]) -> None:
+    done = subprocess.run([config.cxx() or "g++", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise EmulationError(f"does not compile:\n{done.stderr[:4000]}")
+
+
+# The command line ---------------------------------------------------------------------------------------------------
+
+
+def judged(source: Path, parameters: Mapping[str, int | str], case: Case, seeds: int) -> CaseErrors:
+    """The errors of a variant on a case; raises EmulationError when two schedules give different bits."""
+    truth = compute_truth(case, 1)
+    first = emulate(source, parameters, case.problem, *truth[:3], 0)
+    for seed in range(1, seeds):
+        other = emulate(source, parameters, case.problem, *truth[:3], seed)
+        if not torch.equal(first.view(torch.int16), other.view(torch.int16)):
+            rows = (first.view(torch.int16) != other.view(torch.int16)).any(-1).nonzero().tolist()
+            raise EmulationError(f"seeds 0 and {seed} differ in {len(rows)} rows, first (batch, head, row) {rows[0]}")
+    return judge(first, truth)
+
+
+def in_words(errors: CaseErrors) -> str:
+    """Errors in units of the gate's tolerances: above 1 is a failure."""
+    ratios = [
+        f"{name} {error / tolerance:.3f}"
+        for name, error, tolerance in (
+            ("T1 largest", errors.max_abs, errors.max_abs_tol),
+            ("T2 row", errors.row_rel, errors.row_rel_tol),
+            ("T3 head", errors.head_rel, errors.head_rel_tol),
+        )
+    ]
+    text = ", ".join(ratios)
+    if errors.failed_rule is None:
+        return f"pass: {text} of the tolerance"
+    return (
+        f"FAIL {errors.failed_rule}: {text} of the tolerance; {errors.nonfinite} not finite; worst at "
+        f"{errors.worst_index}: {errors.worst_value:.6g} instead of {errors.worst_reference:.6g}; "
+        f"{errors.bad_rows:.1%} bad rows, first {errors.first_bad_row}"
+    )
+
+
+def _parameter(text: str) -> tuple[str, int | str]:
+    name, _, value = text.partition("=")
+    return name, int(value) if re.fullmatch(r"-?\d+", value) else value
+
+
+def main() -> int:
+    """Judges one variant on one problem; 0 when it passes."""
+    parser = argparse.ArgumentParser(prog="python -m tests.emulator.emulator", description=__doc__)
+    parser.add_argument("source", type=Path)
+    parser.add_argument("parameters", nargs="*", type=_parameter, metavar="NAME=VALUE")
+    parser.add_argument("--shape", default="1,2,70,91,64", help="batch,heads,seq_q,seq_k,head_dim")
+    parser.add_argument("--dtype", default="float16", choices=["float16", "bfloat16"])
+    parser.add_argument("--causal", action="store_true")
+    parser.add_argument("--distribution", default="randn")
+    parser.add_argument("--seeds", type=int, default=3, help="schedules to compare")
+    given = parser.parse_intermixed_args()
+    sizes = zip(("batch", "heads", "seq_q", "seq_k", "head_dim"), map(int, given.shape.split(",")), strict=True)
+    problem = Problem.model_validate({**dict(sizes), "dtype": given.dtype, "causal": given.causal})
+    case = Case.model_validate({"name": str(problem), "problem": problem, "distribution": given.distribution})
+    started = time.monotonic()
+    try:
+        errors = judged(given.source, dict(given.parameters), case, given.seeds)
+    except EmulationError as error:
+        sys.stdout.write(f"FAIL {error}\n")
+        return 1
+    sys.stdout.write(f"{in_words(errors)}  ({time.monotonic() - started:.1f} s)\n")
+    return int(errors.failed_rule is not None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,20 @@
+// What the emulator's launcher puts into the opaque words of an sdpa_tensor_map.
+#ifndef TENSOR_MAP_H
+#define TENSOR_MAP_H
+
+#include <stdint.h>
+
+namespace emulator {
+
+constexpr uint64_t TENSOR_MAP_MAGIC = 0x70616d5f726f736eull;
+
+struct TensorMap {
+  uint64_t magic;
+  const uint16_t *base;
+  int64_t head_dim, seq, slices;
+  int32_t rows;
+};
+
+}  // namespace emulator
+
+#endif
