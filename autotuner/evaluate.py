@@ -1,4 +1,7 @@
-"""evaluate(job) -> Outcome: build, check, measure in a row. Runs in a process that may die with the variant."""
+"""The jobs and how each is done. Runs in a process that may die with the variant.
+
+A variant's way takes two: it is built where no device is seen, and judged (check, measure, soak) on the device.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,31 @@ from autotuner.variant import Variant
 T = TypeVar("T")
 
 
-class Job(Model):
-    """Judge one variant."""
+class BuildJob(Model):
+    """Build one variant."""
 
     variant: Variant
     terms: Terms
+
+
+class Built(Model):
+    """A variant that can be judged."""
+
+    artifact: Artifact
+    seconds: float = Field(description="wall seconds of its build job")
+
+
+class JudgeJob(Model):
+    """Judge what was built."""
+
+    built: Built
+    terms: Terms
     best: float | None = Field(default=None, description="the objective to beat")
-    known_programs: dict[str, str] = Field(
-        default_factory=dict, description="program hash to artifact digest of what was measured already"
-    )
+
+    @property
+    def variant(self) -> Variant:
+        """The variant to judge."""
+        return self.built.artifact.variant
 
 
 class CalibrationJob(Model):
@@ -46,18 +65,31 @@ class RaceJob(Model):
     terms: Terms
 
 
-AnyJob = Job | CalibrationJob | RaceJob
-Result = Outcome | Calibration | Measurement | Fault
+AnyJob = BuildJob | JudgeJob | CalibrationJob | RaceJob
+Result = Built | Outcome | Calibration | Measurement | Fault
 
 
 def perform(job: AnyJob, backend: Backend, say: Say) -> Result:
     """Does the job. `say` hears of every step before it starts, so that a death can be placed."""
-    if isinstance(job, CalibrationJob):
-        say("calibrate")
-        return backend.calibrate(job.terms, say)
+    if isinstance(job, BuildJob):
+        return build(job, backend, say)
+    if isinstance(job, JudgeJob):
+        return judge(job, backend, say)
     if isinstance(job, RaceJob):
         return race(job, backend, say)
-    return evaluate(job, backend, say)
+    say("calibrate")
+    return backend.calibrate(job.terms, say)
+
+
+def build(job: BuildJob, backend: Backend, say: Say) -> Built | Outcome:
+    """The variant, built; its outcome if there is nothing to judge."""
+    say("build")
+    started = time.monotonic()
+    made = backend.build(job.variant, job.terms)
+    seconds = time.monotonic() - started
+    if isinstance(made, Fault):
+        return Outcome(variant=job.variant, verdict=made.verdict, fault=made, seconds={"build": seconds})
+    return Built(artifact=made, seconds=seconds)
 
 
 def race(job: RaceJob, backend: Backend, say: Say) -> Measurement | Fault:
@@ -75,37 +107,30 @@ def race(job: RaceJob, backend: Backend, say: Say) -> Measurement | Fault:
     return backend.measure(variant, job.terms, say, rival=rivals[0] if rivals else None)
 
 
-def evaluate(job: Job, backend: Backend, say: Say) -> Outcome:
-    """The straight line for one variant. Only a pass of the gate leads to a measurement."""
+def judge(job: JudgeJob, backend: Backend, say: Say) -> Outcome:
+    """The straight line on the device. Only a pass of the gate leads to a measurement."""
     return _Line(job, backend, say).run()
 
 
 class _Line:
     """One variant on its way; keeps what is known so far, for the outcome."""
 
-    def __init__(self, job: Job, backend: Backend, say: Say) -> None:
+    def __init__(self, job: JudgeJob, backend: Backend, say: Say) -> None:
         self._job, self._backend, self._say = job, backend, say
-        self._seconds: dict[str, float] = {}
-        self._artifact: Artifact | None = None
+        self._seconds = {"build": job.built.seconds}
         self._report: GateReport | None = None
 
     def run(self) -> Outcome:
-        job = self._job
-        built = self._timed("build", lambda: self._backend.build(job.variant, job.terms))
-        if isinstance(built, Fault):
-            return self._end(built.verdict, fault=built)
-        self._artifact = built
-        if built.program_hash in job.known_programs:
-            return self._end(Verdict.DEDUPLICATED, original=job.known_programs[built.program_hash])
-        self._report = self._timed("check", lambda: self._backend.check(built, job.terms, self._say))
+        artifact, terms, best = self._job.built.artifact, self._job.terms, self._job.best
+        self._report = self._timed("check", lambda: self._backend.check(artifact, terms, self._say))
         if not self._report.passed:
             return self._rejected(self._report)
-        measured = self._timed("measure", lambda: self._backend.measure(built, job.terms, self._say, best=job.best))
+        measured = self._timed("measure", lambda: self._backend.measure(artifact, terms, self._say, best=best))
         if isinstance(measured, Fault):
             return self._end(measured.verdict, fault=measured)
-        if job.best is None or measured.objective < job.best:
+        if best is None or measured.objective < best:
             passed = self._report
-            self._report = self._timed("soak", lambda: self._backend.check(built, job.terms, self._say, soaked=passed))
+            self._report = self._timed("soak", lambda: self._backend.check(artifact, terms, self._say, soaked=passed))
             if not self._report.passed:
                 return self._rejected(self._report)
         return self._end(Verdict.RACED_OUT if measured.censored else Verdict.MEASURED, measurement=measured)
@@ -124,20 +149,13 @@ class _Line:
             fault = Fault(verdict=Verdict.INFRA_ERROR, code="gate.incomplete", detail="a level of the gate did not run")
         return self._end(fault.verdict, fault=fault)
 
-    def _end(
-        self,
-        verdict: Verdict,
-        fault: Fault | None = None,
-        measurement: Measurement | None = None,
-        original: str | None = None,
-    ) -> Outcome:
+    def _end(self, verdict: Verdict, fault: Fault | None = None, measurement: Measurement | None = None) -> Outcome:
         return Outcome(
             variant=self._job.variant,
             verdict=verdict,
-            artifact=self._artifact,
+            artifact=self._job.built.artifact,
             gate=self._report,
             measurement=measurement,
             fault=fault,
-            original=original,
             seconds=self._seconds,
         )

@@ -1,7 +1,8 @@
 """The driver's loop: propose, find, submit, wait for any, record, tell.
 
-What is recorded in our tables comes first, what Optuna is told second; a driver that is killed between the two tells
-on its return. A trial that was asked for and not judged is judged on return under the same number.
+As many variants are in flight as keep the executor busy. What is recorded in our tables comes first, what Optuna is
+told second; a driver that is killed between the two tells on its return. Trials that were asked for and not judged are
+judged on return under the same numbers.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import optuna
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from autotuner.errors import InfrastructureError
-from autotuner.evaluate import CalibrationJob, Job
+from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob
 from autotuner.executors import Executor
 from autotuner.model import Model
 from autotuner.outcome import Calibration, Device, Outcome, Verdict, study_name
@@ -35,6 +36,10 @@ RETRIES = 3
 BROKEN = 12
 BEAT_S = 10.0
 DRIFTED = "measure.drift"
+DRIFTS = 3
+"""After so many measurements in a row that the thermometer refused, the machine is not what it was at calibration."""
+AHEAD = 2
+"""So many variants are on the device or next in its queue; more would be judged by what was known too long ago."""
 
 
 class Told(StrEnum):
@@ -85,6 +90,13 @@ Event = Started | Judged
 Listener = Callable[[Event], None]
 
 
+class _Flight(NamedTuple):
+    """A trial between its proposal and its outcome."""
+
+    trial: Trial
+    variant: Variant
+
+
 class Driver:
     """Runs a study until its budget is spent. One driver owns a store at a time."""
 
@@ -112,6 +124,12 @@ class Driver:
         self._programs: dict[str, Outcome] = {}
         self._best: float | None = None
         self._lost_in_a_row, self._drifts, self._session = 0, 0, 0
+        self._flights: dict[int, _Flight] = {}
+        """By the number of the job that the executor has of it."""
+        self._built: list[tuple[_Flight, Built]] = []
+        """Between their two jobs, the oldest first."""
+        self._on_device: dict[int, str] = {}
+        """The program of each judging job."""
 
     def run(self, budget: Budget) -> None:
         """Raises InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then."""
@@ -180,32 +198,85 @@ class Driver:
     def _loop(self, study: Study, budget: Budget, lease: Lease) -> None:
         until = time.monotonic() + budget.seconds
         left = self._settle(study)
-        while self._count() < min(budget.trials, self._judgeable()) and time.monotonic() < until:
-            trial = left.pop(0) if left else study.ask()
-            variant = self._propose(trial)
-            outcome = self._store.find(self.name, variant.digest)
-            if outcome is None:
-                self._executor.submit(self._job(variant))
-                outcome = self._share(self._finished(lease))
-            self._store.record(self.name, self._session, trial.number, outcome)
-            self._remember(trial.number, outcome)
-            self._tell(study, trial, outcome)
-            self._listen(Judged(number=trial.number, outcome=outcome, judged=self._count(), best=self._best))
-            if self._has_drifted(outcome):
+        while True:
+            drifted = self._drifts >= DRIFTS
+            if not drifted:  # else what the executor has comes to its end first
+                self._feed(study)
+                self._propose(study, left, budget, until)
+            if self._flights:
+                self._advance(study, *self._wait(lease))
+            elif drifted:
                 self._store.finish_session(self._session)
                 self._begin(lease)
+            elif not self._built:
+                return
+
+    def _propose(self, study: Study, left: list[Trial], budget: Budget, until: float) -> None:
+        """Starts trials while there is room in flight and the budget lasts; those that were left come first."""
+        while self._has_room(budget) and time.monotonic() < until:
+            trial = left.pop(0) if left else study.ask()
+            variant = self._variant_of(trial)
+            outcome = self._store.find(self.name, variant.digest)
+            if outcome is not None:
+                self._conclude(study, trial, outcome)
+            elif variant in self._variants():  # enqueued twice: it is told under the other number
+                study.tell(trial, state=TrialState.FAIL)
+            else:
+                job = BuildJob(variant=variant, terms=self._terms)
+                self._flights[self._executor.submit(job)] = _Flight(trial, variant)
+
+    def _has_room(self, budget: Budget) -> bool:
+        """Whether one more variant may be in flight, should all the others be judged."""
+        flying = len(self._variants())
+        return flying < self._executor.width and self._count() + flying < min(budget.trials, self._judgeable())
+
+    def _variants(self) -> list[Variant]:
+        """All that are in flight."""
+        return [flight.variant for flight in (*self._flights.values(), *(flight for flight, _ in self._built))]
+
+    def _feed(self, study: Study) -> None:
+        """Hands built variants to the device, no sooner than it needs them: what is known by then counts for them.
+
+        A program that was measured is not measured again; one that is being judged is waited for.
+        """
+        waiting, self._built = self._built, []
+        for flight, built in waiting:
+            program = built.artifact.program_hash
+            original = self._programs.get(program)
+            if original is not None:
+                self._conclude(study, flight.trial, _duplicate(built, original))
+            elif len(self._on_device) < AHEAD and program not in self._on_device.values():
+                number = self._executor.submit(JudgeJob(built=built, terms=self._terms, best=self._best))
+                self._flights[number], self._on_device[number] = flight, program
+            else:
+                self._built.append((flight, built))
+
+    def _advance(self, study: Study, number: int, result: object) -> None:
+        """Takes a finished job's variant to its next station."""
+        flight = self._flights.pop(number)
+        self._on_device.pop(number, None)
+        if isinstance(result, Built):
+            self._built.append((flight, result))
+        elif isinstance(result, Outcome):
+            self._conclude(study, flight.trial, result)
+        else:
+            raise InfrastructureError(f"a variant's job gave no outcome: {result}")
+
+    def _conclude(self, study: Study, trial: Trial, outcome: Outcome) -> None:
+        """Records the outcome, then tells it."""
+        self._store.record(self.name, self._session, trial.number, outcome)
+        self._remember(trial.number, outcome)
+        self._tell(study, trial, outcome)
+        self._listen(Judged(number=trial.number, outcome=outcome, judged=self._count(), best=self._best))
+        if outcome.fault is not None and outcome.fault.code == DRIFTED:
+            self._drifts += 1
+        elif outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and self._drifts < DRIFTS:
+            self._drifts = 0
 
     def _judgeable(self) -> int:
         """How many points can be judged: all but those whose process was lost in every try."""
         lost = [digest for digest, count in self._losses.items() if count > RETRIES and digest not in self._judged]
         return len(self._space) - len(lost)
-
-    def _has_drifted(self, outcome: Outcome) -> bool:
-        """True after the third measurement in a row that the thermometer refused: the machine is another than it was
-        at calibration, and a new session has to say so."""
-        drifted = outcome.fault is not None and outcome.fault.code == DRIFTED
-        self._drifts = self._drifts + 1 if drifted else 0
-        return self._drifts >= 3
 
     def _settle(self, study: Study) -> list[Trial]:
         """Settles the trials that an earlier driver left running; returns those that are still to be judged.
@@ -224,7 +295,7 @@ class Driver:
                 left.append(trial)
         return left
 
-    def _propose(self, trial: Trial) -> Variant:
+    def _variant_of(self, trial: Trial) -> Variant:
         """The variant of a trial; parameters are suggested in the order in which they decide each other's existence."""
         file, point = self._space.file, dict[str, Value]()
         facts = {**self._space.facts, **file.shared_facts}
@@ -232,25 +303,6 @@ class Driver:
             if file.exists(name, point, facts):
                 point[name] = cast(Value, trial.suggest_categorical(name, self._space.values[name]))
         return Variant.of(file.family, file.backend, point)
-
-    def _job(self, variant: Variant) -> Job:
-        programs = {
-            hash_: outcome.artifact.digest for hash_, outcome in self._programs.items() if outcome.artifact is not None
-        }
-        return Job(variant=variant, terms=self._terms, best=self._best, known_programs=programs)
-
-    def _finished(self, lease: Lease) -> Outcome:
-        result = self._wait(lease)[1]
-        if not isinstance(result, Outcome):
-            raise InfrastructureError(f"a variant's job gave no outcome: {result}")
-        return result
-
-    def _share(self, outcome: Outcome) -> Outcome:
-        """A deduplicated outcome with its original's measurement."""
-        if outcome.verdict != Verdict.DEDUPLICATED or outcome.artifact is None:
-            return outcome
-        original = self._programs[outcome.artifact.program_hash]
-        return outcome.model_copy(update={"measurement": original.measurement})
 
     def _remember(self, number: int, outcome: Outcome) -> None:
         self._outcomes[number] = outcome
@@ -270,8 +322,7 @@ class Driver:
         """Tells Optuna, as OPTUNA_STATE says."""
         told = OPTUNA_STATE[outcome.verdict]
         if told == Told.FAIL:
-            study.tell(trial, state=TrialState.FAIL)
-            self._again(study, trial, outcome)
+            self._fail(study, trial, outcome)
             return
         self._lost_in_a_row = 0
         with warnings.catch_warnings():  # on a second try after a kill the constraint may be there already
@@ -279,13 +330,31 @@ class Driver:
             trial.set_constraint(GATE, 0.0 if told == Told.VALUE else 1.0)
         study.tell(trial, outcome.objective)
 
-    def _again(self, study: Study, trial: Trial, outcome: Outcome) -> None:
-        """Enqueues the trial's point again, at most RETRIES times; the sampler itself does not propose it any more."""
+    def _fail(self, study: Study, trial: Trial, outcome: Outcome) -> None:
+        """Fails the trial; its point is enqueued again, at most RETRIES times, as the sampler does not come back to it.
+
+        The order matters: a driver that is killed between the two enqueues the point twice, and the second trial is
+        answered from the store; the other way round the point would be lost.
+        """
         if self._losses[outcome.variant.digest] <= RETRIES:
             study.enqueue_trial(trial.params)
+        study.tell(trial, state=TrialState.FAIL)
         self._lost_in_a_row += 1
         if self._lost_in_a_row >= BROKEN:
             raise InfrastructureError(f"{BROKEN} trials in a row could not be judged; the machine needs a look")
+
+
+def _duplicate(built: Built, original: Outcome) -> Outcome:
+    """The outcome of a variant whose program is the original's: it shares the measurement."""
+    assert original.artifact is not None  # what was measured was built
+    return Outcome(
+        variant=built.artifact.variant,
+        verdict=Verdict.DEDUPLICATED,
+        artifact=built.artifact,
+        measurement=original.measurement,
+        original=original.artifact.digest,
+        seconds={"build": built.seconds},
+    )
 
 
 def _reopen(study: Study, frozen: FrozenTrial) -> Trial:

@@ -13,7 +13,7 @@ from statistics import fmean
 
 from autotuner import config
 from autotuner.architecture import architecture
-from autotuner.backends.settings import CpuSettings, make_cpu_backend
+from autotuner.backends.settings import CpuSettings, CudaSettings, make_cpu_backend, make_cuda_backend
 from autotuner.build import build
 from autotuner.cuda_probe import CudaFacts, probe
 from autotuner.errors import InfrastructureError, InputError, SpaceError
@@ -31,6 +31,9 @@ from autotuner.store import Store, queries
 from autotuner.terms import Terms
 from autotuner.toolchain import AnyToolchain, CudaToolchain, Toolchain
 from autotuner.variant import Variant, digest_of
+
+JOBS_PER_PROCESS = 50
+"""So many variants are judged by one device process, which keeps references and baselines, before a fresh one."""
 
 TIE = 0.005
 """Ratios within this of 1 are a tie."""
@@ -153,9 +156,22 @@ class Session:
 
     def executor(self) -> LocalExecutor:
         """Processes on this machine that judge variants for this space."""
+        if isinstance(self.toolchain, CudaToolchain):
+            return self._cuda_executor(self.toolchain)
         cache_bytes = int(self.device.facts["L3_BYTES"] or self.device.facts["L2_BYTES"] or 32 << 20)
         settings = CpuSettings(toolchain=self.toolchain, kernel=self.kernel, cache_bytes=cache_bytes)
         return LocalExecutor(partial(make_cpu_backend, settings), preload=("autotuner.backends.cpu",))
+
+    def _cuda_executor(self, toolchain: CudaToolchain) -> LocalExecutor:
+        """Builds on all CPUs but one, which launches and times."""
+        settings = CudaSettings(toolchain=toolchain, kernel=self.kernel)
+        return LocalExecutor(
+            partial(make_cuda_backend, settings),
+            preload=("autotuner.backends.cuda",),
+            builders=max(1, usable_cpus() - 1),
+            overlap=True,
+            jobs_per_process=JOBS_PER_PROCESS,
+        )
 
 
 def _fresh_seeds() -> tuple[int, int, int, int]:

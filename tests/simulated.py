@@ -62,6 +62,12 @@ def space() -> Space:
     return Space.enumerate(SpaceFile.parse(TOML, Path("simulated.toml")), DEVICE.facts)
 
 
+def small_space() -> Space:
+    """The 21 of them with the smallest block and no unrolling."""
+    text = TOML.replace("BLOCK = [8, 16, 32, 64, 128]", "BLOCK = [8]").replace("UNROLL = [1, 2, 4, 8]", "UNROLL = [1]")
+    return Space.enumerate(SpaceFile.parse(text, Path("small.toml")), DEVICE.facts)
+
+
 def terms() -> Terms:
     """Terms for the simulated problem."""
     return Terms(problems=space().file.problems, threads=1, seeds=(1, 2, 3, 4), baselines=("fake",))

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from autotuner import config
-from autotuner.evaluate import Job
 from autotuner.fingerprint import cpu_facts
 from autotuner.outcome import Outcome, Verdict
 from autotuner.session import Session, load_space
 from autotuner.toolchain import COMMON_FLAGS, Toolchain
+from tests.conformance.judging import judged
 
 SPACES = sorted(path.stem for path in config.spaces_dir().glob("sdpa_cpu*.toml"))
 NEVER_BEST = -1e9
@@ -36,11 +36,7 @@ def outcomes(session: Session, indices: list[int]) -> Iterator[Outcome]:
     )
     with closing(session.executor()) as executor:
         for index in indices:
-            executor.submit(Job(variant=session.variant(index), terms=terms, best=NEVER_BEST))
-            done = executor.wait(300)
-            assert done is not None
-            assert isinstance(done[1], Outcome)
-            yield done[1]
+            yield judged(executor, session.variant(index), terms, best=NEVER_BEST)
 
 
 def drawn(session: Session, seed: int, count: int) -> list[int]:

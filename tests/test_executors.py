@@ -24,18 +24,18 @@ from autotuner import config
 from autotuner.backends.settings import CpuSettings, make_cpu_backend
 from autotuner.build import build
 from autotuner.errors import InfrastructureError
-from autotuner.evaluate import CalibrationJob, Job, RaceJob
+from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
 from autotuner.executors import Executor
 from autotuner.executors.inline import InlineExecutor
 from autotuner.executors.local import Deadlines, LocalExecutor
 from autotuner.kernel import Kernel
-from autotuner.outcome import Artifact, Measurement, Outcome, Verdict
-from autotuner.terms import Terms
+from autotuner.outcome import Artifact, Measurement, Verdict
 from autotuner.toolchain import Toolchain
 from autotuner.variant import Variant
 from tests.conformance.driver import TERMS, conduct, judges
-from tests.conformance.executors import Contract, PlayBackend, job, outcome, play
+from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, outcome, play
 from tests.conformance.families import runs, tiny, wrapper
+from tests.conformance.judging import judged
 from tests.conformance.processes import gone, using
 
 ROOT = Path(__file__).parent.parent
@@ -53,9 +53,9 @@ class TestLocalExecutor(Contract):
         return LocalExecutor(play, preload=PRELOAD, deadlines=Deadlines(build=1))
 
     def test_wait_gives_up_in_time_and_loses_nothing(self, executor: Executor) -> None:
-        executor.submit(job())
+        executor.submit(judge_job())
         outcome(executor.wait(60))  # the zygote is up
-        number = executor.submit(job("sleep", MS=600))
+        number = executor.submit(judge_job("sleep", MS=600))
         started = time.monotonic()
         assert executor.wait(0.0) is None
         assert executor.wait(0.2) is None
@@ -67,20 +67,21 @@ class TestLocalExecutor(Contract):
 
     def test_a_job_that_fails_by_itself_says_nothing_about_its_variant(self) -> None:
         with closing(LocalExecutor(broken, preload=PRELOAD)) as executor:
-            executor.submit(job())
-            result = outcome(executor.wait(60))
-            assert result.verdict == Verdict.INFRA_ERROR
-            assert result.fault is not None
-            assert "ZeroDivisionError" in result.fault.detail
-            assert "in broken" in result.stderr_tail
+            for job in (build_job(), judge_job()):
+                executor.submit(job)
+                result = outcome(executor.wait(60))
+                assert result.verdict == Verdict.INFRA_ERROR
+                assert result.fault is not None
+                assert "ZeroDivisionError" in result.fault.detail
+                assert "in broken" in result.stderr_tail
             executor.submit(CalibrationJob(terms=TERMS))
             with pytest.raises(InfrastructureError, match="ZeroDivisionError"):
                 executor.wait(60)
-            executor.submit(job())
+            executor.submit(judge_job())
             assert outcome(executor.wait(60)).verdict == Verdict.INFRA_ERROR
 
     def test_a_build_that_outlives_its_deadline_is_our_failure(self, executor: Executor) -> None:
-        executor.submit(job("sleep", MS=20000))
+        executor.submit(build_job("sleep", MS=20000))
         result = outcome(executor.wait(60))
         assert result.verdict == Verdict.INFRA_ERROR
         assert result.fault is not None
@@ -131,9 +132,8 @@ def test_misconduct_ends_with_a_verdict_and_leaves_no_process(
     acts: LocalExecutor, logs: Path, act: str, verdict: Verdict, code: str
 ) -> None:
     for _ in range(2):  # the next job is judged alike
-        acts.submit(conduct(act))
         started = time.monotonic()
-        result = outcome(acts.wait(60))
+        result = judged(acts, conduct(act), TERMS)
         assert time.monotonic() - started < 30
         assert result.verdict == verdict
         assert result.fault is not None
@@ -143,25 +143,30 @@ def test_misconduct_ends_with_a_verdict_and_leaves_no_process(
 
 
 def test_the_end_of_what_a_variant_printed_is_kept(acts: LocalExecutor) -> None:
-    acts.submit(conduct("last_words"))
-    result = outcome(acts.wait(60))
+    result = judged(acts, conduct("last_words"), TERMS)
     assert result.fault is not None
     assert re.fullmatch(r"signal \d+ \(SIG(ILL|TRAP)\) in G1\.smoke", result.fault.detail)
     assert result.stderr_tail.endswith("line 499\nlast words \ufffd")
     assert 1000 < len(result.stderr_tail) <= 2000
 
 
-def mutant(name: str) -> Job:
-    variant = Variant(family="mutants_systemic", backend="cpu", impl="mutant", parameters={"MUTANT": name})
-    return Job(variant=variant, terms=TERMS, best=-1e9)
+def mutant(name: str) -> Variant:
+    return Variant(family="mutants_systemic", backend="cpu", impl="mutant", parameters={"MUTANT": name})
 
 
-def race(toolchain: Toolchain, terms: Terms = TERMS) -> RaceJob:
-    """The timing of a right variant: it must go as if nothing had happened before."""
-    right = mutant("none").variant
-    built = build(Kernel.load(SYSTEMIC), right, terms.compiled_for, toolchain)
+def library(toolchain: Toolchain, name: str) -> Artifact:
+    built = build(Kernel.load(SYSTEMIC), mutant(name), TERMS.compiled_for, toolchain)
     assert isinstance(built, Artifact)
-    return RaceJob(artifact=built.digest, variant=right, terms=terms)
+    return built
+
+
+def judging(toolchain: Toolchain, name: str) -> JudgeJob:
+    return JudgeJob(built=Built(artifact=library(toolchain, name), seconds=0.0), terms=TERMS, best=-1e9)
+
+
+def race(toolchain: Toolchain) -> RaceJob:
+    """The timing of a right variant: it must go as if nothing had happened before."""
+    return RaceJob(artifact=library(toolchain, "none").digest, variant=mutant("none"), terms=TERMS)
 
 
 def names() -> list[object]:
@@ -178,12 +183,12 @@ def names() -> list[object]:
 def test_a_mutant_takes_only_its_own_process_along(
     mutants: LocalExecutor, toolchain: Toolchain, logs: Path, name: str, codes: list[str]
 ) -> None:
-    numbers = [mutants.submit(mutant(name)), mutants.submit(race(toolchain))]
-    judged, timed = mutants.wait(60), mutants.wait(60)
-    assert judged is not None
+    numbers = [mutants.submit(judging(toolchain, name)), mutants.submit(race(toolchain))]
+    ended, timed = mutants.wait(60), mutants.wait(60)
+    assert ended is not None
     assert timed is not None
-    assert [judged[0], timed[0]] == numbers
-    result = outcome(judged)
+    assert [ended[0], timed[0]] == numbers
+    result = outcome(ended)
     said = {result.fault.code, str(result.verdict)} if result.fault else {"pass"}
     assert said & set(codes), result.fault
     assert (result.measurement is None) == ("pass" not in said)
@@ -192,8 +197,7 @@ def test_a_mutant_takes_only_its_own_process_along(
 
 
 def test_a_right_variant_is_judged_as_usual_after_all_that(mutants: LocalExecutor, logs: Path) -> None:
-    mutants.submit(mutant("none"))
-    result = outcome(mutants.wait(60))
+    result = judged(mutants, mutant("none"), TERMS, best=-1e9)
     assert result.verdict in (Verdict.MEASURED, Verdict.RACED_OUT), result.fault
     assert result.gate is not None
     assert result.gate.passed
@@ -202,8 +206,7 @@ def test_a_right_variant_is_judged_as_usual_after_all_that(mutants: LocalExecuto
 
 def test_a_redefined_parameter_fails_the_gate(logs: Path, toolchain: Toolchain, kernel_root: Path) -> None:
     with closing(judges(toolchain, kernel_root / "tiny", check=30)) as executor:
-        executor.submit(Job(variant=tiny("redefines"), terms=TERMS))
-        result: Outcome = outcome(executor.wait(60))
+        result = judged(executor, tiny("redefines"), TERMS)
     assert result.fault is not None
     assert (result.verdict, result.fault.code) == (Verdict.BUILD_FAILED, "G0.identity")
     assert "'SIZE': '5'" in result.fault.detail
@@ -217,7 +220,7 @@ def test_closing_amid_a_build_leaves_no_compiler(
     kernel = Kernel.load(kernel_root / "tiny")
     settings = CpuSettings(toolchain=slow, kernel=kernel, cache_bytes=1 << 20)
     with closing(LocalExecutor(partial(make_cpu_backend, settings), preload=PRELOAD)) as executor:
-        executor.submit(Job(variant=tiny(), terms=TERMS))
+        executor.submit(BuildJob(variant=tiny(), terms=TERMS))
         until = time.monotonic() + 60
         while not any("unit.cpp" in run for run in runs(tmp_path)):
             assert time.monotonic() < until

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import pytest
 
 from autotuner.backends.settings import CpuSettings, make_cpu_backend
-from autotuner.evaluate import Job
 from autotuner.executors.local import Deadlines, LocalExecutor
 from autotuner.kernel import Kernel
 from autotuner.outcome import Outcome
@@ -23,6 +22,7 @@ from autotuner.problem import Problem
 from autotuner.terms import Terms
 from autotuner.toolchain import Toolchain
 from autotuner.variant import Variant
+from tests.conformance.judging import judged
 
 MUTANTS = Path(__file__).parent / "mutants"
 EXPECTED = tomllib.loads((MUTANTS / "expected.toml").read_text())
@@ -110,12 +110,7 @@ def judge(judges: dict[str, LocalExecutor], expectation: Expectation) -> Outcome
         max_blocks=2,
     )
     soaked = "G6.soak" in expectation.codes
-    judges[table].submit(Job(variant=variant, terms=terms, best=None if soaked else NEVER_BEST))
-    done = judges[table].wait(120)
-    assert done is not None
-    outcome = done[1]
-    assert isinstance(outcome, Outcome)
-    return outcome
+    return judged(judges[table], variant, terms, best=None if soaked else NEVER_BEST)
 
 
 def said(outcome: Outcome) -> set[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
@@ -14,9 +17,9 @@ from optuna.trial import TrialState
 
 from autotuner.backends.fake import FakeBackend, Truth
 from autotuner.errors import InfrastructureError, OracleError, StoreError
-from autotuner.evaluate import AnyJob, Job, Result
+from autotuner.evaluate import AnyJob, BuildJob, CalibrationJob, JudgeJob, Result
 from autotuner.executors.inline import InlineExecutor
-from autotuner.outcome import Artifact, Calibration, Fault, Measurement, Outcome, Say, Verdict
+from autotuner.outcome import Artifact, Calibration, Fault, GateReport, Measurement, Outcome, Say, Verdict
 from autotuner.search import OPTUNA_STATE, Budget, Driver, Event, Judged, Told
 from autotuner.store import Store, queries
 from autotuner.terms import Terms
@@ -24,6 +27,10 @@ from autotuner.variant import Value, Variant
 from tests import simulated
 
 SPACE = simulated.space()
+SMALL = simulated.small_space()
+WIDE = 4
+
+at_any_width = pytest.mark.parametrize("width", [1, WIDE])
 
 
 @pytest.fixture
@@ -32,8 +39,32 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def driver(store: Store, backend: FakeBackend, listen: Callable[[Event], None] = lambda _: None) -> Driver:
-    return Driver(store, SPACE, simulated.DEVICE, simulated.terms(), InlineExecutor(backend), listen=listen)
+class Shuffled(InlineExecutor):
+    """Finishes jobs in any order, and sees to it that the driver sends no more than it may."""
+
+    def __init__(self, backend: FakeBackend, width: int) -> None:
+        super().__init__(backend, width)
+        self._draw = random.Random(0)
+        self.crowd = 0
+        """The most jobs it had at once."""
+
+    def submit(self, job: AnyJob) -> int:
+        waiting = [other for _, other in self._waiting]
+        assert not (waiting and isinstance(job, CalibrationJob)), "a calibration beside other jobs"
+        assert sum(isinstance(other, JudgeJob) for other in (*waiting, job)) <= 2
+        self.crowd = max(self.crowd, len(waiting) + 1)
+        return super().submit(job)
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        self._waiting.rotate(self._draw.randrange(self.width))
+        return super().wait(timeout)
+
+
+def driver(
+    store: Store, backend: FakeBackend, listen: Callable[[Event], None] = lambda _: None, width: int = 1
+) -> Driver:
+    executor = Shuffled(backend, width)
+    return Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, listen=listen)
 
 
 def trials_of(store: Store, name: str) -> list[optuna.trial.FrozenTrial]:
@@ -47,89 +78,170 @@ def test_every_verdict_has_an_optuna_state() -> None:
     }
 
 
-def test_a_sweep_records_and_tells_every_variant(store: Store) -> None:
+@at_any_width
+def test_a_sweep_records_and_tells_every_variant(store: Store, width: int) -> None:
     heard: list[Event] = []
-    sweep = driver(store, simulated.backend(), heard.append)
-    sweep.run(Budget(trials=30))
+    executor = Shuffled(simulated.backend(), width)
+    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, listen=heard.append)
+    sweep.run(Budget(trials=20))
+    assert executor.crowd == width
     trials = trials_of(store, sweep.name)
-    assert len(trials) == 30
+    assert len(trials) == 20
     assert all(trial.state == TrialState.COMPLETE for trial in trials)
     for trial in trials:
         outcome = queries.trial(store, sweep.name, trial.number).outcome
         assert outcome.variant.point == trial.params
         assert trial.value == pytest.approx(outcome.objective)
         assert trial.system_attrs["constraints:gate"] == (0.0 if outcome.verdict.has_latency else 1.0)
-    assert [event.judged for event in heard if isinstance(event, Judged)] == list(range(1, 31))
+    assert [event.judged for event in heard if isinstance(event, Judged)] == list(range(1, 21))
 
 
-def test_no_reject_is_ever_best(store: Store) -> None:
+@at_any_width
+def test_no_reject_is_ever_best(store: Store, width: int) -> None:
     """Rejects are told as +inf with a broken constraint: neither Optuna's own best nor ours is one."""
 
     def truth(variant: Variant) -> Truth:
         fast = variant.point["BLOCK"] != 8
         return Truth(us=1.0, fault=Verdict.INCORRECT) if fast else Truth(us=200.0)
 
-    sweep = driver(store, FakeBackend(truth))
-    sweep.run(Budget(trials=25))
+    sweep = driver(store, FakeBackend(truth), width=width)
+    sweep.run(Budget(trials=20))
     study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
     assert math.isfinite(study.best_value)
     assert study.best_trial.params["BLOCK"] == 8
     assert all(entry.variant.point["BLOCK"] == 8 for entry in queries.leaderboard(store, sweep.name, 100))
 
 
-def test_equal_programs_are_measured_once(store: Store) -> None:
+@at_any_width
+def test_equal_programs_are_measured_once(store: Store, width: int) -> None:
     def truth(variant: Variant) -> Truth:
         return Truth(us=simulated.microseconds(variant.point), program=f"block {variant.point['BLOCK']}")
 
-    backend = FakeBackend(truth)
-    sweep = driver(store, backend)
-    sweep.run(Budget(trials=40))
+    sweep = driver(store, FakeBackend(truth), width=width)
+    sweep.run(Budget(trials=25))
     counts = queries.summary(store, sweep.name).by_verdict
     measured = counts.get(Verdict.MEASURED, 0) + counts.get(Verdict.RACED_OUT, 0)
     assert counts[Verdict.DEDUPLICATED] > 10
-    assert counts[Verdict.DEDUPLICATED] + measured == 40
+    assert counts[Verdict.DEDUPLICATED] + measured == 25
     for trial in trials_of(store, sweep.name):
         outcome = queries.trial(store, sweep.name, trial.number).outcome
         if outcome.verdict == Verdict.DEDUPLICATED:
             assert trial.value == pytest.approx(outcome.objective)
 
 
-def test_the_same_command_again_goes_on_to_the_total(store: Store) -> None:
-    backend = simulated.backend()
-    driver(store, backend).run(Budget(trials=10))
-    sweep = driver(store, backend)
-    sweep.run(Budget(trials=25))
-    assert len(backend.built) == 25
-    assert len(trials_of(store, sweep.name)) == 25
-    again = driver(store, backend)
-    again.run(Budget(trials=25))
-    assert len(backend.built) == 25
+class Counting(FakeBackend):
+    """Counts what goes through the gate, by program."""
+
+    def __init__(self, truth: Callable[[Variant], Truth]) -> None:
+        super().__init__(truth)
+        self.checked: Counter[str] = Counter()
+
+    def check(self, artifact: Artifact, terms: Terms, say: Say, soaked: GateReport | None = None) -> GateReport:
+        self.checked[artifact.program_hash] += soaked is None
+        return super().check(artifact, terms, say, soaked)
 
 
-def test_a_small_space_ends_when_all_of_it_is_judged(store: Store) -> None:
+def test_a_program_that_is_being_judged_is_waited_for(store: Store) -> None:
+    """All are one program, so that equal ones are built while the first of them is judged."""
+    backend = Counting(lambda _: Truth(us=50, program="the one"))
+    sweep = driver(store, backend, width=WIDE)
+    sweep.run(Budget(trials=10))
+    assert backend.checked == {"the one": 1}
+    assert queries.summary(store, sweep.name).by_verdict == {Verdict.MEASURED: 1, Verdict.DEDUPLICATED: 9}
+    first = queries.best(store, sweep.name)
+    assert first is not None
+    assert first.outcome.artifact is not None
+    for trial in trials_of(store, sweep.name):
+        outcome = queries.trial(store, sweep.name, trial.number).outcome
+        assert outcome.measurement == first.outcome.measurement
+        assert outcome.original in (None, first.outcome.artifact.digest)
+
+
+def test_a_program_whose_like_was_rejected_is_judged_itself(store: Store) -> None:
+    backend = Counting(lambda _: Truth(fault=Verdict.INCORRECT, program="the one"))
+    sweep = driver(store, backend, width=WIDE)
+    sweep.run(Budget(trials=10))
+    assert backend.checked == {"the one": 10}
+    assert queries.summary(store, sweep.name).by_verdict == {Verdict.INCORRECT: 10}
+
+
+def test_what_is_known_when_the_device_is_near_counts(store: Store) -> None:
+    """A variant is judged by the best of all that ended before it was sent."""
+    ended: list[float] = []
+
+    class Looks(Shuffled):
+        def submit(self, job: AnyJob) -> int:
+            if isinstance(job, JudgeJob):
+                assert job.best == min(ended, default=None)
+            return super().submit(job)
+
+        def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+            done = super().wait(timeout)
+            if done is not None and isinstance(done[1], Outcome) and done[1].verdict == Verdict.MEASURED:
+                ended.append(done[1].objective)
+            return done
+
+    executor = Looks(simulated.backend(), WIDE)
+    Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor).run(Budget(trials=20))
+    assert len(set(ended)) > 3
+
+
+@at_any_width
+def test_the_same_command_again_goes_on_to_the_total(store: Store, width: int) -> None:
     backend = simulated.backend()
-    sweep = driver(store, backend)
-    sweep.run(Budget(trials=10**6))
-    assert len(backend.built) == len(SPACE)
+    driver(store, backend, width=width).run(Budget(trials=6))
+    sweep = driver(store, backend, width=width)
+    sweep.run(Budget(trials=14))
+    assert len(backend.built) == 14
+    assert len(trials_of(store, sweep.name)) == 14
+    again = driver(store, backend, width=width)
+    again.run(Budget(trials=14))
+    assert len(backend.built) == 14
+
+
+@at_any_width
+def test_a_small_space_ends_when_all_of_it_is_judged(store: Store, width: int) -> None:
+    backend = simulated.backend()
+    executor = Shuffled(backend, width)
+    Driver(store, SMALL, simulated.DEVICE, simulated.terms(), executor).run(Budget(trials=10**6))
+    assert len(backend.built) == len(SMALL)
+
+
+def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("autotuner.search.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class TakesTime(Shuffled):
+        def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+            now[0] += 1
+            return super().wait(timeout)
+
+    backend = simulated.backend()
+    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), TakesTime(backend, WIDE))
+    sweep.run(Budget(trials=100, seconds=10))
+    assert WIDE < len(backend.built) < 12
+    assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
+    assert queries.summary(store, sweep.name).judged == len(backend.built)
 
 
 class Killed(BaseException):
     """Stands for kill -9: nothing may catch it."""
 
 
+def killed(*_args: object, **_kwargs: object) -> None:
+    raise Killed
+
+
 def test_a_kill_before_the_telling_loses_and_repeats_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = simulated.backend()
     sweep = driver(store, backend)
-    told = optuna.Study.tell
-
-    def killed(*_args: object, **_kwargs: object) -> None:
-        raise Killed
-
     driver(store, backend).run(Budget(trials=5))
-    monkeypatch.setattr(optuna.Study, "tell", killed)
-    with pytest.raises(Killed):
-        sweep.run(Budget(trials=20))
-    monkeypatch.setattr(optuna.Study, "tell", told)
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.Study, "tell", killed)
+        with pytest.raises(Killed):
+            sweep.run(Budget(trials=20))
     driver(store, backend).run(Budget(trials=6))  # the sixth is judged already: only the telling is left
     assert len(backend.built) == 6
     assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
@@ -138,18 +250,41 @@ def test_a_kill_before_the_telling_loses_and_repeats_nothing(store: Store, monke
     assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
 
 
-def test_a_kill_before_the_judging_judges_the_same_trial(store: Store) -> None:
-    class Dies(FakeBackend):
-        def build(self, variant: Variant, terms: Terms) -> object:  # type: ignore[override]
-            raise Killed
+class Dying(Shuffled):
+    """Its driver is killed when it waits for the last of some jobs."""
 
+    def __init__(self, backend: FakeBackend, width: int, jobs: int) -> None:
+        super().__init__(backend, width)
+        self._jobs = jobs
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        self._jobs -= 1
+        if self._jobs == 0:
+            raise Killed
+        return super().wait(timeout)
+
+
+@at_any_width
+@pytest.mark.parametrize("jobs", [2, 4, 9, 20])
+def test_a_kill_before_the_judging_judges_the_same_trials(store: Store, width: int, jobs: int) -> None:
+    """What was recorded is not built again; what was in flight is judged under its number."""
+    dying = Dying(simulated.backend(), width, jobs)
+    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), dying)
     with pytest.raises(Killed):
-        driver(store, Dies(simulated.truth)).run(Budget(trials=20))
-    sweep = driver(store, simulated.backend())
-    sweep.run(Budget(trials=3))
+        sweep.run(Budget(trials=14))
+    before = {number: outcome.variant for number, outcome in store.judged_numbers(sweep.name).items()}
+    asked = {trial.number: trial.params for trial in trials_of(store, sweep.name)}
+    assert 1 <= len(asked) - len(before) <= width
+    backend = simulated.backend()
+    driver(store, backend, width=width).run(Budget(trials=14))
     trials = trials_of(store, sweep.name)
-    assert [trial.number for trial in trials] == [0, 1, 2]
+    assert [trial.number for trial in trials] == list(range(14))
     assert {trial.state for trial in trials} == {TrialState.COMPLETE}
+    assert {number: trials[number].params for number in asked} == asked
+    after = store.judged_numbers(sweep.name)
+    assert {number: outcome.variant.point for number, outcome in after.items()} == {t.number: t.params for t in trials}
+    assert not {variant.digest for variant in backend.built} & {variant.digest for variant in before.values()}
+    assert len(backend.built) == 14 - len(before)
 
 
 def test_a_kill_between_two_suggestions_drops_the_half_made_trial(
@@ -177,15 +312,16 @@ def test_a_kill_between_two_suggestions_drops_the_half_made_trial(
 
 
 class Losing(InlineExecutor):
-    """Loses the process of some jobs."""
+    """Loses the process of some variants when they are built or, else, judged."""
 
-    def __init__(self, backend: FakeBackend, lost: Callable[[int], bool]) -> None:
-        super().__init__(backend)
+    def __init__(self, backend: FakeBackend, lost: Callable[[int], bool], width: int = 1, built: bool = False) -> None:
+        super().__init__(backend, width)
         self._lost, self._seen = lost, 0
+        self._kind = BuildJob if built else JudgeJob
 
     def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
         job: AnyJob | None = self._waiting[0][1] if self._waiting else None
-        if not isinstance(job, Job):
+        if not isinstance(job, self._kind):
             return super().wait(timeout)
         self._seen += 1
         if not self._lost(self._seen):
@@ -195,9 +331,9 @@ class Losing(InlineExecutor):
         return number, Outcome(variant=job.variant, verdict=Verdict.INFRA_ERROR, fault=fault)
 
 
-def test_a_lost_process_fails_the_trial_and_the_point_is_judged_again(store: Store) -> None:
-    backend = simulated.backend()
-    executor = Losing(backend, lambda seen: seen == 2)
+@pytest.mark.parametrize("built", [False, True])
+def test_a_lost_process_fails_the_trial_and_the_point_is_judged_again(store: Store, built: bool) -> None:
+    executor = Losing(simulated.backend(), lambda seen: seen == 2, built=built)
     sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor)
     sweep.run(Budget(trials=6))
     trials = trials_of(store, sweep.name)
@@ -208,8 +344,75 @@ def test_a_lost_process_fails_the_trial_and_the_point_is_judged_again(store: Sto
     assert queries.summary(store, sweep.name).judged == 6
 
 
-def test_a_machine_that_loses_everything_ends_the_sweep(store: Store) -> None:
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), Losing(simulated.backend(), lambda _: True))
+def test_points_that_are_lost_in_flight_are_judged_again(store: Store) -> None:
+    executor = Losing(simulated.backend(), lambda seen: seen % 3 == 0, WIDE)
+    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), executor)
+    sweep.run(Budget(trials=10**6))
+    trials = trials_of(store, sweep.name)
+    states = Counter(trial.state for trial in trials)
+    assert states == {TrialState.COMPLETE: len(SMALL), TrialState.FAIL: len(trials) - len(SMALL)}
+    assert len(trials) > len(SMALL)
+    judged = [tuple(trial.params.items()) for trial in trials if trial.state == TrialState.COMPLETE]
+    assert len(set(judged)) == len(SMALL)
+
+
+def test_a_kill_while_a_lost_trial_is_failed_keeps_its_point(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    enqueue = optuna.Study.enqueue_trial
+
+    def enqueued_and_killed(study: optuna.Study, params: dict[str, Any]) -> None:
+        enqueue(study, params)
+        raise Killed
+
+    losing = Losing(simulated.backend(), lambda seen: seen == 2, WIDE)
+    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), losing)
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.Study, "enqueue_trial", enqueued_and_killed)
+        with pytest.raises(Killed):
+            sweep.run(Budget(trials=10**6))
+    backend = simulated.backend()
+    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), Shuffled(backend, WIDE))
+    sweep.run(Budget(trials=10**6))
+    assert queries.summary(store, sweep.name).judged == len(SMALL)
+    assert len({variant.digest for variant in backend.built}) == len(backend.built)
+
+
+def test_a_point_that_is_enqueued_twice_is_judged_once(store: Store) -> None:
+    sweep = driver(store, simulated.backend(), width=WIDE)
+    sweep.run(Budget(trials=1))
+    study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
+    for _ in range(2):
+        study.enqueue_trial(dict(SPACE.point(100)))
+    backend = simulated.backend()
+    driver(store, backend, width=WIDE).run(Budget(trials=6))
+    assert len(backend.built) == 5
+    states = [trial.state for trial in trials_of(store, sweep.name)]
+    assert states[:3] == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.FAIL]
+    assert len(states) == 7
+
+
+@at_any_width
+def test_a_device_that_works_no_more_ends_the_sweep_and_loses_nothing(store: Store, width: int) -> None:
+    class Broken(Shuffled):
+        def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+            if self._next > 15:
+                raise InfrastructureError("the device does not answer")
+            return super().wait(timeout)
+
+    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), Broken(simulated.backend(), width))
+    with pytest.raises(InfrastructureError, match="does not answer"):
+        sweep.run(Budget(trials=20))
+    judged = queries.summary(store, sweep.name).judged
+    assert judged > 2
+    backend = simulated.backend()
+    driver(store, backend, width=width).run(Budget(trials=20))
+    assert len(backend.built) == 20 - judged
+    assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
+
+
+@at_any_width
+def test_a_machine_that_loses_everything_ends_the_sweep(store: Store, width: int) -> None:
+    executor = Losing(simulated.backend(), lambda _: True, width)
+    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor)
     with pytest.raises(InfrastructureError, match="in a row"):
         sweep.run(Budget(trials=6))
     tried = [tuple(trial.params.items()) for trial in trials_of(store, sweep.name) if trial.state == TrialState.FAIL]
@@ -251,8 +454,10 @@ def test_a_study_keeps_its_secret_seeds(store: Store) -> None:
     assert seen[0] == seen[1] == (1, 2, 3, 4)
 
 
-def test_three_drifts_in_a_row_calibrate_again(store: Store) -> None:
-    """A thermometer that refuses every measurement means that the machine has changed, not the variants."""
+@at_any_width
+def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int) -> None:
+    """A thermometer that refuses every measurement means that the machine has changed, not the variants: those that
+    are built wait for the new calibration."""
     calibrated = [0]
 
     class Drifts(FakeBackend):
@@ -265,25 +470,27 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store) -> None:
                 return Fault(verdict=Verdict.INFRA_ERROR, code="measure.drift", detail="SDPA is slow")
             return super().measure(*args, **kwargs)
 
-    sweep = driver(store, Drifts(simulated.truth))
+    sweep = driver(store, Drifts(simulated.truth), width=width)
     sweep.run(Budget(trials=5))
     assert calibrated[0] == 2
     summary = queries.summary(store, sweep.name)
     assert summary.judged == 5
-    assert summary.by_verdict[Verdict.INFRA_ERROR] == 3
+    assert summary.by_verdict[Verdict.INFRA_ERROR] in ((3,) if width == 1 else (3, 4))  # one more was on the device
 
 
-def test_a_point_that_is_lost_every_time_is_given_up(store: Store) -> None:
+@at_any_width
+def test_a_point_that_is_lost_every_time_is_given_up(store: Store, width: int) -> None:
     """Four tries, then the sweep ends without it: the rest of the space is judged all the same."""
 
     class LosesOne(FakeBackend):
         def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
-            if variant.point == SPACE.point(5):
+            if variant.point == SMALL.point(5):
                 return Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail="lost")
             return super().build(variant, terms)
 
-    sweep = driver(store, LosesOne(simulated.truth))
+    executor = Shuffled(LosesOne(simulated.truth), width)
+    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), executor)
     sweep.run(Budget(trials=10**6))
     summary = queries.summary(store, sweep.name)
-    assert summary.judged == len(SPACE) - 1
+    assert summary.judged == len(SMALL) - 1
     assert summary.by_verdict[Verdict.INFRA_ERROR] == 4

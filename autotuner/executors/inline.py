@@ -9,12 +9,16 @@ from autotuner.evaluate import AnyJob, Result, perform
 
 
 class InlineExecutor:
-    """Does each job when it is waited for. A job that raises, raises out of `wait`."""
+    """Does each job when it is waited for, in the order of submission. A job that raises, raises out of `wait`."""
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, width: int = 1) -> None:
+        self._backend, self._width = backend, width
         self._waiting: deque[tuple[int, AnyJob]] = deque()
         self._next = 0
+
+    @property
+    def width(self) -> int:
+        return self._width
 
     def submit(self, job: AnyJob) -> int:
         number = self._next

@@ -11,13 +11,13 @@ from functools import partial
 from pathlib import Path
 
 from autotuner.backends.settings import CpuSettings, make_cpu_backend
-from autotuner.evaluate import Job
 from autotuner.executors.local import Deadlines, LocalExecutor
 from autotuner.kernel import Kernel
 from autotuner.terms import Terms
 from autotuner.toolchain import Toolchain
 from autotuner.variant import Variant
 from tests.conformance.families import PROBLEM
+from tests.conformance.judging import judged
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 TERMS = Terms(
@@ -25,8 +25,8 @@ TERMS = Terms(
 )
 
 
-def conduct(act: str) -> Job:
-    return Job(variant=Variant(family="conduct", backend="cpu", impl="act", parameters={"ACT": act}), terms=TERMS)
+def conduct(act: str) -> Variant:
+    return Variant(family="conduct", backend="cpu", impl="act", parameters={"ACT": act})
 
 
 def judges(toolchain: Toolchain, folder: Path, check: float) -> LocalExecutor:
@@ -39,9 +39,7 @@ def judges(toolchain: Toolchain, folder: Path, check: float) -> LocalExecutor:
 def main() -> None:
     with closing(judges(Toolchain.discover(), KERNELS / "conduct", check=30)) as executor:
         for act in sys.argv[1:]:
-            executor.submit(conduct(act))
-        while (done := executor.wait()) is not None:
-            sys.stdout.write(f"{getattr(done[1], 'verdict', '?')}\n")
+            sys.stdout.write(f"{judged(executor, conduct(act), TERMS).verdict}\n")
             sys.stdout.flush()
 
 

@@ -5,46 +5,114 @@ The backends here are asked by their variant: IMPL says what happens to the job.
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 
 from autotuner.backends.fake import FakeBackend, Truth
 from autotuner.errors import DiskFullError, OracleError
-from autotuner.evaluate import CalibrationJob, Job, Result
+from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, Result
 from autotuner.executors import Executor
-from autotuner.outcome import Artifact, Calibration, Fault, Outcome, Verdict
+from autotuner.outcome import Artifact, Calibration, Fault, GateReport, Outcome, Say, Verdict
 from autotuner.terms import Terms
-from autotuner.variant import Variant
+from autotuner.variant import Value, Variant
 from tests.conformance.families import PROBLEM
 
 TERMS = Terms(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baselines=("fake",), min_blocks=2, max_blocks=2)
 
 
 class PlayBackend(FakeBackend):
-    """A variant of SLEEP sleeps; INPUT and ORACLE raise that error; the others are right."""
+    """What IMPL asks for happens in the build of a variant and again in its gate; what is not in ACTS is right."""
 
     def __init__(self) -> None:
         super().__init__(lambda variant: Truth(us=float(variant.parameters.get("US", 50))))
 
     def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
-        if variant.impl == "input":
+        fault = act(variant)
+        return fault or super().build(variant, terms)
+
+    def check(self, artifact: Artifact, terms: Terms, say: Say, soaked: GateReport | None = None) -> GateReport:
+        fault = act(artifact.variant)
+        if fault is not None:
+            return GateReport(artifact=artifact.digest, checks=(), fault=fault)
+        return super().check(artifact, terms, say, soaked)
+
+
+def act(variant: Variant) -> Fault | None:
+    """Does what IMPL says."""
+    value = variant.parameters
+    match variant.impl:
+        case "input":
             raise DiskFullError("no room; make some")
-        if variant.impl == "oracle":
+        case "oracle":
             raise OracleError("the reference is wrong")
-        if variant.impl == "sleep":
-            time.sleep(float(variant.parameters["MS"]) / 1000)
-        return super().build(variant, terms)
+        case "raises":
+            raise ZeroDivisionError
+        case "sleep":
+            time.sleep(int(value["MS"]) / 1000)
+        case "meets":
+            _meet(Path(str(value["FOLDER"])), str(value["NAME"]), int(value["COUNT"]))
+        case "alone":
+            _note_beginning_and_end(Path(str(value["FOLDER"])) / "log")
+        case "dies":
+            sys.stderr.write(f"the last words of {value['NAME']}\n")
+            sys.stderr.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "babbles":
+            threading.Timer(0.1, _write_everywhere).start()
+        case "tells":
+            what = {"pid": str(os.getpid()), "devices": os.environ.get("CUDA_VISIBLE_DEVICES", "all")}
+            sys.stderr.write("some noise\n")
+            return Fault(verdict=Verdict(str(value["AS"])), code="told", detail=what[str(value["WHAT"])])
+    return None
+
+
+def _meet(folder: Path, name: str, count: int) -> None:
+    """Returns when so many jobs are in here at the same time."""
+    (folder / name).touch()
+    until = time.monotonic() + 20
+    while len(list(folder.iterdir())) < count:
+        assert time.monotonic() < until, "the others did not come"
+        time.sleep(0.005)
+
+
+def _note_beginning_and_end(log: Path) -> None:
+    with log.open("a") as file:
+        file.write(f"begin {os.getpid()}\n")
+        file.flush()
+        time.sleep(0.05)
+        file.write(f"end {os.getpid()}\n")
+
+
+def _write_everywhere() -> None:
+    for file in range(3, 100):
+        with suppress(OSError):
+            os.write(file, b"\0\0\0\4what")
 
 
 def play() -> PlayBackend:
     return PlayBackend()
 
 
-def job(impl: str = "right", **parameters: int) -> Job:
-    return Job(variant=Variant(family="play", backend="cpu", impl=impl, parameters=dict(parameters)), terms=TERMS)
+def variant(impl: str = "right", **parameters: Value) -> Variant:
+    return Variant(family="play", backend="cpu", impl=impl, parameters=parameters)
+
+
+def build_job(impl: str = "right", **parameters: Value) -> BuildJob:
+    return BuildJob(variant=variant(impl, **parameters), terms=TERMS)
+
+
+def judge_job(impl: str = "right", **parameters: Value) -> JudgeJob:
+    artifact = FakeBackend(lambda _: Truth()).build(variant(impl, **parameters), TERMS)
+    assert isinstance(artifact, Artifact)
+    return JudgeJob(built=Built(artifact=artifact, seconds=0.25), terms=TERMS)
 
 
 def outcome(done: tuple[int, Result] | None) -> Outcome:
@@ -65,27 +133,54 @@ class Contract:
             yield made
 
     def test_nothing_submitted_is_nothing_to_wait_for(self, executor: Executor) -> None:
+        assert executor.width >= 1
         assert executor.wait() is None
         assert executor.wait(0.0) is None
 
     def test_a_job_comes_back_under_its_number(self, executor: Executor) -> None:
-        submitted = job(US=25)
+        submitted = judge_job(US=25)
         number = executor.submit(submitted)
         done = executor.wait(60)
         assert done is not None
         assert done[0] == number
-        assert outcome(done).variant == submitted.variant
-        assert outcome(done).verdict == Verdict.MEASURED
+        result = outcome(done)
+        assert result.variant == submitted.variant
+        assert result.verdict == Verdict.MEASURED
+        assert result.artifact == submitted.built.artifact
+        assert list(result.seconds) == ["build", "check", "measure", "soak"]
+        assert result.seconds["build"] == 0.25
         assert executor.wait() is None
 
-    def test_several_jobs_come_back_in_order_and_none_twice(self, executor: Executor) -> None:
-        jobs = {executor.submit(each): each for each in (job(US=us) for us in (10, 20, 30, 40))}
+    def test_a_build_gives_what_can_be_judged_or_an_outcome(self, executor: Executor) -> None:
+        executor.submit(build_job("sleep", MS=30))
+        done = executor.wait(60)
+        assert done is not None
+        assert isinstance(done[1], Built)
+        assert done[1].artifact.variant == variant("sleep", MS=30)
+        assert done[1].seconds >= 0.03
+        executor.submit(build_job("tells", AS="build_failed", WHAT="pid"))
+        refused = outcome(executor.wait(60))
+        assert refused.verdict == Verdict.BUILD_FAILED
+        assert refused.artifact is None
+        assert list(refused.seconds) == ["build"]
+
+    def test_several_jobs_of_the_device_come_back_in_order_and_none_twice(self, executor: Executor) -> None:
+        jobs = {executor.submit(each): each for each in (judge_job(US=us) for us in (10, 20, 30, 40))}
         assert len(jobs) == 4
         for number, submitted in jobs.items():
             done = executor.wait(60)
             assert done is not None
             assert done[0] == number
             assert outcome(done).variant == submitted.variant
+        assert executor.wait() is None
+
+    def test_several_builds_come_back_each_once(self, executor: Executor) -> None:
+        jobs = {executor.submit(each): each for each in (build_job(US=us) for us in (10, 20, 30, 40))}
+        for _ in range(4):
+            done = executor.wait(60)
+            assert done is not None
+            assert isinstance(done[1], Built)
+            assert done[1].artifact.variant == jobs.pop(done[0]).variant
         assert executor.wait() is None
 
     def test_other_kinds_of_jobs_have_their_own_results(self, executor: Executor) -> None:
@@ -97,19 +192,23 @@ class Contract:
 
     def test_our_errors_are_raised_by_wait_and_the_next_job_goes_on(self, executor: Executor) -> None:
         for impl in ("input", "right", "oracle", "right"):
-            executor.submit(job(impl))
+            executor.submit(judge_job(impl))
         with pytest.raises(DiskFullError, match="no room; make some"):
             executor.wait(60)
         assert outcome(executor.wait(60)).verdict == Verdict.MEASURED
         with pytest.raises(OracleError, match="the reference is wrong"):
             executor.wait(60)
         assert outcome(executor.wait(60)).verdict == Verdict.MEASURED
+        executor.submit(build_job("input"))
+        with pytest.raises(DiskFullError, match="no room; make some"):
+            executor.wait(60)
         assert executor.wait() is None
 
     def test_close_ends_what_waits_and_may_be_called_twice(self) -> None:
         executor = self.make()
-        executor.submit(job("sleep", MS=20))
-        executor.submit(job())
+        executor.submit(judge_job("sleep", MS=20))
+        executor.submit(judge_job())
+        executor.submit(build_job())
         executor.close()
         assert executor.wait(0.0) is None
         executor.close()

@@ -44,12 +44,12 @@ def witness() -> Witness:
 
 def main() -> None:
     """Two jobs; what they saw goes to standard output."""
-    from tests.conformance.executors import job, outcome
+    from tests.conformance.executors import build_job, outcome
     from tests.conformance.zygote import witness
 
     with closing(LocalExecutor(witness, preload=("tests.conformance.zygote",))) as executor:
         for _ in range(2):
-            executor.submit(job())
+            executor.submit(build_job())
         saw = [json.loads(fault.detail) for _ in range(2) if (fault := outcome(executor.wait(120)).fault)]
     sys.stdout.write(json.dumps({"driver": os.getpid(), "jobs": saw}))
 

@@ -1,0 +1,88 @@
+"""The inside of a process that does jobs. It is forked from the zygote, and a variant may spoil it in any way."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import traceback
+from collections.abc import Callable
+from functools import cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+from autotuner.backends import Backend
+from autotuner.errors import AutotunerError, InfrastructureError, InputError, OracleError
+from autotuner.evaluate import AnyJob, perform
+from autotuner.executors.messages import Message, send
+
+BackendFactory = Callable[[], Backend]
+HIGHEST_FILE = 1 << 16
+
+
+class Role(NamedTuple):
+    """What a process is for."""
+
+    factory: BackendFactory
+    sees_device: bool
+    jobs: int
+    """It ends after so many."""
+
+
+def serve(jobs: Connection, replies: Connection, key: bytes, log: str, role: Role) -> None:
+    """Does the jobs that come, one after another, and sends what happens. The backend is made before the first."""
+    _isolate(log, jobs.fileno(), replies.fileno())
+    if not role.sees_device:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+    def tell(message: Message) -> None:
+        send(replies, key, message)
+
+    backend = cache(role.factory)
+    for _ in range(role.jobs):
+        try:
+            number, job = jobs.recv()
+        except EOFError:  # the driver has gone
+            break
+        tell(_do(number, job, backend, tell))
+    os._exit(0)  # what a variant left behind (threads, exit handlers) must not run
+
+
+def _do(number: int, job: AnyJob, backend: BackendFactory, tell: Callable[[Message], None]) -> Message:
+    """How the job ended. An InfrastructureError is for the driver only when there is no backend: nothing can be judged
+    then; raised later, it is about this job."""
+    for_driver: tuple[type[AutotunerError], ...] = (InputError, OracleError, InfrastructureError)
+    try:
+        made = backend()
+        for_driver = (InputError, OracleError)
+        return Message(number, result=perform(job, made, lambda step: tell(Message(number, step))))
+    except for_driver as error:
+        return Message(number, error=error)
+    except BaseException as error:
+        traceback.print_exc()
+        return Message(number, failure=f"{type(error).__name__}: {error}")
+
+
+def _isolate(log: str, *keep: int) -> None:
+    """A session of its own; output to a file; no core dumps; first to go when memory runs out; dies with its parent.
+
+    Every other file is closed: one of them keeps the zygote alive, and a variant could write to it.
+    """
+    os.setsid()
+    with contextlib.suppress(OSError, AttributeError):
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    first = 3
+    for kept in (*sorted(keep), HIGHEST_FILE):
+        os.closerange(first, kept)
+        first = kept + 1
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)

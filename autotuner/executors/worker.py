@@ -1,0 +1,137 @@
+"""One process that does jobs, as the driver sees it: gives it jobs, hears its steps and answers, ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+from autotuner.evaluate import AnyJob
+from autotuner.executors.messages import Inbox, Message
+from autotuner.executors.process import Role, serve
+
+STDERR_TAIL = 2000
+REAP_S = 30.0
+"""A killed process may take long to go: one whose kernel hangs on a GPU stays until that is taken down."""
+STAGES = ("build", "check", "measure", "soak", "calibrate")
+
+
+class Worker:
+    """A process forked from the zygote. It has a job at all times but between `answer` and `give`."""
+
+    number: int
+    job: AnyJob
+    step: str
+    stage: str
+    """The last of STAGES that began in this job; "start" before the first."""
+    since: float
+    """When the step began, on the monotonic clock."""
+
+    def __init__(self, context: ForkServerContext, role: Role, log: Path) -> None:
+        job_reader, self._jobs = context.Pipe(duplex=False)
+        self._replies, reply_writer = context.Pipe(duplex=False)
+        key = secrets.token_bytes(16)
+        self._process = context.Process(target=serve, args=(job_reader, reply_writer, key, str(log), role), daemon=True)
+        self._process.start()
+        job_reader.close()
+        reply_writer.close()
+        self._inbox, self._log = Inbox(self._replies, key), log
+        self._role, self._given = role, 0
+
+    def give(self, number: int, job: AnyJob) -> None:
+        """Gives the process its next job. If it is dead, `answer` will say so."""
+        self.number, self.job = number, job
+        self._given += 1
+        self._note("start")
+        with contextlib.suppress(FileNotFoundError):
+            os.truncate(self._log, 0)
+        with contextlib.suppress(OSError):
+            self._jobs.send((number, job))
+
+    def answer(self) -> Message | None:
+        """How the job ended, once it has; steps on the way are noted.
+
+        Raises EOFError or OSError when no more will come, and ValueError or others when something else came.
+        """
+        while (message := self._inbox.read()) is not None:
+            if message.number != self.number:
+                raise ValueError(f"an answer to job {message.number}")
+            if message.step is None:
+                return message
+            self._note(message.step)
+        return None
+
+    def _note(self, step: str) -> None:
+        self.step, self.since = step, time.monotonic()
+        first = step.split(" ")[0]
+        if first in (*STAGES, "start"):
+            self.stage = first
+
+    @property
+    def signs(self) -> tuple[Connection, int]:
+        """What to wait for: one of them is ready when the process has said something or ended."""
+        return self._replies, self._process.sentinel
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the job is its first."""
+        return self._given == 1
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether the process, its last job answered, may have another: alive, and silent since."""
+        return self._given < self._role.jobs and self.is_alive and self._inbox.is_empty
+
+    def exit_code(self) -> int | None:
+        """How the process ended; None if it has not."""
+        self._process.join(2)
+        return self._process.exitcode
+
+    def tail(self) -> str:
+        """The end of what was printed during the job."""
+        with contextlib.suppress(OSError):
+            return self._log.read_bytes()[-STDERR_TAIL:].decode(errors="replace").strip()
+        return ""
+
+    def end(self) -> None:
+        """Kills the process with everything in its group and its session."""
+        pid = self._process.pid
+        assert pid is not None
+        for kill in (os.killpg, os.kill):  # the group outlives its leader; before setsid there is only the process
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(pid, signal.SIGKILL)
+        _kill_session(pid)
+        self._process.join(REAP_S)
+        self._jobs.close()
+        self._replies.close()
+        self._log.unlink(missing_ok=True)
+
+
+def _kill_session(leader: int) -> None:
+    """Kills what the process started in other groups of its session: a compiler, a child of a variant."""
+    for _ in range(5):  # one may start another meanwhile
+        members = [pid for pid, session in _sessions() if session == leader]
+        if not members:
+            return
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _sessions() -> Iterator[tuple[int, int]]:
+    """Number and session of every living process; nothing where there is no /proc."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, session, *_ = stat.read_text(errors="replace").rsplit(")", 1)[1].split()
+            if state not in "ZX":
+                yield int(stat.parent.name), int(session)

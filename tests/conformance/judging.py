@@ -1,0 +1,22 @@
+"""A variant's whole way through an executor, as the driver would send it."""
+
+from __future__ import annotations
+
+from autotuner.evaluate import BuildJob, Built, JudgeJob
+from autotuner.executors import Executor
+from autotuner.outcome import Outcome
+from autotuner.terms import Terms
+from autotuner.variant import Variant
+
+
+def judged(executor: Executor, variant: Variant, terms: Terms, best: float | None = None) -> Outcome:
+    """The variant's outcome. Nothing else may be in the executor."""
+    executor.submit(BuildJob(variant=variant, terms=terms))
+    done = executor.wait(300)
+    assert done is not None
+    if isinstance(done[1], Built):
+        executor.submit(JudgeJob(built=done[1], terms=terms, best=best))
+        done = executor.wait(120)
+        assert done is not None
+    assert isinstance(done[1], Outcome)
+    return done[1]
