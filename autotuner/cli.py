@@ -156,6 +156,7 @@ def tune(
     sampler: Annotated[str, typer.Option(help="evolution, random, tpe or nsga2")] = "evolution",
     seed: Annotated[int, typer.Option(help="seed of the sampler")] = 0,
     threads: ThreadsOption = None,
+    like: Annotated[str | None, typer.Option("--from", help="a study whose best points come first")] = None,
     store: StoreOption = None,
     output: Annotated[Path, typer.Option("--out", help="where to write the best configuration")] = Path("best.json"),
 ) -> None:
@@ -172,7 +173,8 @@ def tune(
     here = session.Session(file)
     with closing(Store.open(store or config.store_url())) as opened, closing(here.executor()) as executor:
         with progress.Progress(out, here.space, here.device, here.terms, trials) as shown:
-            driver = here.driver(opened, executor, sampler=sampler, seed=seed, listen=shown.hear)
+            first = session.best_points(opened, like) if like else []
+            driver = here.driver(opened, executor, sampler=sampler, seed=seed, listen=shown.hear, first=first)
             driver.run(Budget(trials=trials, seconds=60 * minutes))
         _conclude(opened, driver.name, output)
 

@@ -37,7 +37,7 @@ class Progress:
     def __enter__(self) -> Self:
         problems = "; ".join(str(problem) for problem in self._terms.problems)
         self._say(f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}")
-        self._say(f"{self._device.name}, {_threads(self._terms.threads)}, {self._terms.cache} cache; calibrating")
+        self._say(f"{self._device.name}, {self._sides()}{self._terms.cache} cache; calibrating")
         if self._live is not None:
             self._live.start()
         return self
@@ -78,6 +78,13 @@ class Progress:
         if self._live is None and event.judged % 10 == 0:
             self._say(self._summary())
 
+    def _sides(self) -> str:
+        """How many threads both sides have, on a CPU."""
+        if self._device.backend != "cpu":
+            return ""
+        count = self._terms.threads
+        return f"{count} thread{'s' if count > 1 else ''}, "
+
     def _say(self, text: str) -> None:
         self._console.print(Text(text))
 
@@ -99,10 +106,6 @@ class Progress:
             return "unknown"
         seconds = (self._trials - self._judged) * sum(self._recent) / len(self._recent)
         return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {seconds:.0f} s"
-
-
-def _threads(count: int) -> str:
-    return "1 thread" if count == 1 else f"{count} threads"
 
 
 def _line(outcome: Outcome) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -86,6 +86,9 @@ class Judged(Model):
     """The best objective so far."""
 
 
+Point = Mapping[str, Value]
+"""IMPL and the parameters of a point of a space."""
+
 Event = Started | Judged
 Listener = Callable[[Event], None]
 
@@ -111,11 +114,15 @@ class Driver:
         seed: int = 0,
         listen: Listener = lambda _: None,
         built_from: str = "",
+        first: Sequence[Point] = (),
     ) -> None:
-        """`built_from` stands for sources, compiler and reference: a study with others is another study."""
+        """`built_from` stands for sources, compiler and reference: a study with others is another study.
+
+        `first`: valid points of the space that a new study judges before the sampler's own.
+        """
         self._store, self._space, self._device = store, space, device
         self._terms, self._executor, self._listen = terms, executor, listen
-        self._sampler, self._seed = sampler, seed
+        self._sampler, self._seed, self._first = sampler, seed, first
         problems = [problem.model_dump(mode="json") for problem in terms.problems]
         self.name = study_name(space.name, [space.digest, problems, device.name, terms.cache, built_from])
         self._outcomes: dict[int, Outcome] = {}
@@ -160,6 +167,8 @@ class Driver:
         )
         if SEEDS not in study.user_attrs:
             study.set_user_attr(SEEDS, list(self._terms.seeds))
+            for point in self._first:
+                study.enqueue_trial(dict(point), skip_if_exists=True)
         self._terms = self._terms.model_copy(update={"seeds": tuple(study.user_attrs[SEEDS])})
         for number, outcome in self._store.judged_numbers(self.name).items():
             self._remember(number, outcome)

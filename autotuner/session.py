@@ -25,11 +25,11 @@ from autotuner.kernel import Kernel
 from autotuner.model import Model
 from autotuner.outcome import Artifact, Device, Fault, Interval, Measurement
 from autotuner.recipe import built_from
-from autotuner.search import Driver, Listener
+from autotuner.search import Driver, Listener, Point
 from autotuner.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.terms import Terms
-from autotuner.toolchain import AnyToolchain, CudaToolchain, Toolchain
+from autotuner.toolchain import AnyToolchain, CudaToolchain, Toolchain, has_cublas
 from autotuner.variant import Variant, digest_of
 
 JOBS_PER_PROCESS = 50
@@ -71,7 +71,8 @@ def device_for(file: SpaceFile, arch: str | None = None) -> Device:
     Raises SpaceError or InputError when there is none.
     """
     if file.backend == "cuda":
-        return cuda_device(arch)
+        device = cuda_device(arch)
+        return device.model_copy(update={"facts": {**device.facts, "CUBLAS": has_cublas()}})
     if arch is not None:
         raise SpaceError(f"{file.path}: --arch: only a CUDA space is compiled for an architecture; leave it out")
     return cpu_device(threads_allowed(file))
@@ -148,10 +149,20 @@ class Session:
         sampler: str = "evolution",
         seed: int = 0,
         listen: Listener = lambda _: None,
+        first: Sequence[Point] = (),
     ) -> Driver:
-        """The driver of this space's study."""
+        """The driver of this space's study; a new one judges the points `first` that are valid here before others."""
         return Driver(
-            store, self.space, self.device, self.terms, executor, sampler, seed, listen, built_from=self.built_from
+            store,
+            self.space,
+            self.device,
+            self.terms,
+            executor,
+            sampler,
+            seed,
+            listen,
+            built_from=self.built_from,
+            first=[point for point in first if self.space.index_of(point) is not None],
         )
 
     def executor(self) -> LocalExecutor:
@@ -178,6 +189,12 @@ def _fresh_seeds() -> tuple[int, int, int, int]:
     """Secret seeds for a new study; an old one keeps its own."""
     a, b, c, d = (secrets.randbits(48) for _ in range(4))
     return (a, b, c, d)
+
+
+def best_points(store: Store, wanted: str, count: int = 8) -> list[Point]:
+    """The best points of a study, the best first. Raises StoreError when there is no such study."""
+    entries = queries.leaderboard(store, queries.resolve_study(store, wanted), count)
+    return [entry.variant.point for entry in entries]
 
 
 class Race(Model):

@@ -88,10 +88,6 @@ class CudaToolchain(Model):
         """The flags of every device compile."""
         return (*DEVICE_FLAGS, f"-arch={self.architecture}", f"-ccbin={self.compiler}")
 
-    def has_header(self, name: str) -> bool:
-        """True when that header of the toolkit is installed."""
-        return any((folder / name).is_file() for folder in self.include_dirs)
-
 
 AnyToolchain = Toolchain | CudaToolchain
 
@@ -134,6 +130,12 @@ def _include_dirs(nvcc: str) -> tuple[Path, ...]:
     if not any((folder / "cuda.h").is_file() for folder in found):
         raise ToolchainError(f"no cuda.h beside {nvcc}; install the whole toolkit, or: pip install 'autotuner[cuda]'")
     return found
+
+
+def has_cublas() -> bool:
+    """True when the headers of cuBLAS are installed with the toolkit."""
+    nvcc = config.nvcc()
+    return nvcc is not None and any((folder / "cublasLt.h").is_file() for folder in _include_dirs(nvcc))
 
 
 def _dry_run(nvcc: str) -> str:

@@ -8,7 +8,7 @@ import hashlib
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -175,12 +175,9 @@ class Gate:
         code = self._evidence.disassembly()
         if code is None:
             raise Unavailable
-        for effect in self._effects:
-            missing = effect.contains is not None and not re.search(effect.contains, code)
-            present = effect.lacks is not None and re.search(effect.lacks, code)
-            if missing or present:
-                what = f"lacks /{effect.contains}/" if missing else f"contains /{effect.lacks}/"
-                raise Failed(Verdict.BUILD_FAILED, "G0.effect", f"the machine code {what}: {effect.reason}")
+        broken = broken_effect(self._effects, code)
+        if broken is not None:
+            raise Failed(Verdict.BUILD_FAILED, "G0.effect", broken)
 
     # One launch -------------------------------------------------------------------------------------------------
 
@@ -417,6 +414,16 @@ def not_loaded(artifact: Artifact, error: ImportError) -> GateReport:
     failed = CheckResult(code="G0.identity", status="fail", seconds=0.0)
     fault = Fault(verdict=Verdict.BUILD_FAILED, code="G0.identity", detail=f"the library cannot be loaded: {error}")
     return empty_report(artifact).extended((failed,), fault)
+
+
+def broken_effect(effects: Sequence[Effect], code: str) -> str | None:
+    """The first claim that does not hold in the machine code, in words."""
+    for effect in effects:
+        if effect.contains is not None and not re.search(effect.contains, code):
+            return f"the machine code lacks /{effect.contains}/: {effect.reason}"
+        if effect.lacks is not None and re.search(effect.lacks, code):
+            return f"the machine code contains /{effect.lacks}/: {effect.reason}"
+    return None
 
 
 class Unavailable(Exception):

@@ -22,9 +22,9 @@
 //   EXP          ex2: the special function unit; poly: a polynomial; mixed: three of four by the former
 //   Q_FROM       registers: read from global memory as the products want it; shared: through shared memory
 //   FIXED        1: the lengths are compile-time constants, and a short loop over tiles is unrolled
-//   SYNC_POLICY  0: the fewest barriers. K and V of a tile are awaited together; one barrier says both that a tile is
-//                there and that the one before is free (cp_async). Partial results have memory of their own and are
-//                awaited by those who merge them: warps of one block meet, what comes from others brings its signal.
+//   SYNC_POLICY  0: the fewest barriers. With cp_async K and V of a tile are awaited together, by one barrier that also
+//                says that the tile before is free. Partial results have memory of their own and are awaited by those
+//                who merge them: warps of one block meet, what comes from another block brings its signal.
 //                1: one barrier a hazard: K has come, V has come, a slot is free, memory for results is free, results
 //                have come.
 //                2: as 1, with the whole block meeting each time and after each phase of the loop.

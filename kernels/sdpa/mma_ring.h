@@ -89,7 +89,6 @@ struct Ring {
   }
 
   __device__ __forceinline__ void wait_values(int trip, Cursor c) {
-    if (SYNC_POLICY == 0) return;
     if (exists(trip)) mbarrier_wait(barrier(c.slot, VALUES), c.parity);
     if (SYNC_POLICY == 2) __syncthreads();
   }
@@ -113,17 +112,14 @@ struct Ring {
 
   __device__ __forceinline__ void load(int trip, int slot) {
     if (!exists(trip)) return;
-    uint64_t *keys_full = barrier(slot, KEYS);
-    uint64_t *values_full = SYNC_POLICY == 0 ? keys_full : barrier(slot, VALUES);
     unsigned char *tile = tiles + slot * 2 * TILE_BYTES;
-    mbarrier_expect(keys_full, SYNC_POLICY == 0 ? 2 * TILE_BYTES : TILE_BYTES);
-    copy(tile, &args.k_map, at.first_key(trip), keys_full);
-    if (SYNC_POLICY > 0) mbarrier_expect(values_full, TILE_BYTES);
-    copy(tile + TILE_BYTES, &args.v_map, at.first_key(trip), values_full);
+    copy(tile, &args.k_map, at.first_key(trip), barrier(slot, KEYS));
+    copy(tile + TILE_BYTES, &args.v_map, at.first_key(trip), barrier(slot, VALUES));
   }
 
   __device__ __forceinline__ void copy(unsigned char *tile, const sdpa_tensor_map *map, int key, uint64_t *full) {
     constexpr int rows = BLOCK_N / MULTICAST;
+    mbarrier_expect(full, TILE_BYTES);
 #pragma unroll
     for (int panel = 0; panel < PANELS; panel++) {
       unsigned char *to = tile + (panel * BLOCK_N + at.member * rows) * ROW_BYTES;

@@ -1,0 +1,265 @@
+"""Tunes the CUDA implementations on this GPU and keeps the figures.
+
+    python benchmarks/cuda_attention.py STEP ... [--store PATH] [--json docs/results/cuda_attention.json] [--trials N]
+
+Steps, each of which adds its part to the JSON file and goes on from what the store holds:
+  mission   a sweep over all four implementations at (1,8,512,64), and one over each of scalar, cublas and wmma alone
+  shapes    for each problem of PROBLEMS, a sweep that starts from the best points of those sweeps; then the best of
+            each implementation against every SDPA backend, cold and warm, interleaved in one fresh process
+  planted   a sweep among variants that hang, fault, race or ask for too much, and right ones
+`shapes` takes a part of PROBLEMS with --from and --count. Needs a GPU that nothing else uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shlex
+import sys
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from autotuner.evaluate import CalibrationJob, RaceJob
+from autotuner.executors import Executor
+from autotuner.outcome import Calibration, Measurement, Outcome
+from autotuner.problem import Problem
+from autotuner.search import Budget, Event, Judged, Point
+from autotuner.session import Session, load_space
+from autotuner.space import SpaceFile
+from autotuner.store import Store, queries
+from autotuner.terms import Terms
+from autotuner.variant import Value
+
+IMPLS = ("scalar", "cublas", "wmma", "mma")
+MISSION = (1, 8, 512, 64)
+SHAPES = (
+    (1, 2, 64, 64),
+    (1, 4, 128, 64),
+    (2, 2, 64, 64),
+    MISSION,
+    (1, 8, 512, 128),
+    (2, 8, 2048, 64),
+    (4, 16, 1024, 64),
+    (1, 32, 2048, 128),
+)
+BLOCKS = 24
+STARTS: dict[str, dict[str, Value]] = {
+    "scalar": {"BLOCK_M": 32, "BLOCK_N": 32, "NUM_WARPS": 4, "VEC_WIDTH": 8, "STAGES": 1, "SYNC_POLICY": 1, "PAD": 8}
+    | {"REDUCE": "warp"},
+    "cublas": {"NUM_WARPS": 4, "VEC_WIDTH": 4, "SCORES": "float", "ROWS": 4, "CHUNK": 0, "HEURISTIC": 0},
+    "wmma": {"BLOCK_M": 32, "BLOCK_N": 64, "NUM_WARPS": 4, "STAGES": 2, "SYNC_POLICY": 0, "PAD": 8, "FIXED": 0}
+    | {"PRODUCER_WARPS": 0, "ACC": "float"},
+}
+"""Where the search over one implementation alone begins."""
+
+
+def problem_of(shape: tuple[int, int, int, int], causal: bool) -> Problem:
+    """A problem of shape (batch, heads, length, head_dim) in float16."""
+    batch, heads, length, head_dim = shape
+    return Problem(
+        batch=batch, heads=heads, seq_q=length, seq_k=length, head_dim=head_dim, dtype="float16", causal=causal
+    )
+
+
+PROBLEMS = tuple(problem_of(shape, causal) for shape in SHAPES for causal in (False, True))
+
+
+def listen(label: str, trials: int) -> Any:
+    """Shows how far a sweep is."""
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Judged) and event.judged % 20 == 0:
+            best = "none" if event.best is None else f"{event.best:+.3f}"
+            print(f"{label}: {event.judged}/{trials}, best ln ratio {best}", file=sys.stderr, flush=True)
+
+    return hear
+
+
+def sweep(store: Store, session: Session, label: str, trials: int, first: list[Point] | None = None) -> dict[str, Any]:
+    """Runs a sweep, or goes on with it; its figures."""
+    started = time.monotonic()
+    with closing(session.executor()) as executor:
+        driver = session.driver(store, executor, listen=listen(label, trials), first=first or ())
+        before = len(store.judged_numbers(driver.name))
+        driver.run(Budget(trials=trials))
+    seconds = time.monotonic() - started
+    summary = queries.summary(store, driver.name)
+    return {
+        "study": driver.name,
+        "space": session.space.name,
+        "problem": str(session.terms.problems[0]),
+        "valid_points": len(session.space),
+        "judged": summary.judged,
+        "judged_in_this_run": summary.judged - before,
+        "seconds": round(seconds, 1),
+        "verdicts": {str(verdict): count for verdict, count in summary.by_verdict.items()},
+        "rejected": summary.by_fault,
+    }
+
+
+def restricted(session: Session, impl: str) -> Session:
+    """The session over the points of one implementation alone."""
+    space = session.space
+    column = space.parameters.index("IMPL")
+    rows = space.rows[space.rows[:, column] == space.values["IMPL"].index(impl)]
+    file = space.file.model_copy(update={"default": {"IMPL": impl, **STARTS[impl]}})
+    session.space = dataclasses.replace(space, file=file, rows=rows)
+    return session
+
+
+def right_ones(store: Store, study: str) -> dict[str, list[Outcome]]:
+    """The outcomes with a latency of each implementation, the fastest first."""
+    outcomes = [o for o in store.judged_numbers(study).values() if o.verdict.has_latency and o.measurement]
+    outcomes.sort(key=lambda outcome: outcome.objective)
+    return {impl: [o for o in outcomes if o.variant.impl == impl] for impl in IMPLS}
+
+
+def merged(store: Store, studies: list[str]) -> dict[str, list[Outcome]]:
+    """The outcomes of several studies of one problem."""
+    found = [right_ones(store, study) for study in studies]
+    return {impl: sorted((o for f in found for o in f[impl]), key=lambda o: o.objective) for impl in IMPLS}
+
+
+def microseconds(outcome: Outcome) -> float:
+    """The search's estimate of one forward."""
+    assert outcome.measurement is not None
+    return median(outcome.measurement.timings[0].variant_us)
+
+
+def sensitivity(found: dict[str, list[Outcome]]) -> dict[str, Any]:
+    """How far apart the best and the worst right variants of each implementation are."""
+    return {
+        impl: {
+            "right": len(outcomes),
+            "best_us": min(map(microseconds, outcomes)),
+            "worst_us": max(map(microseconds, outcomes)),
+            "best": outcomes[0].variant.point,
+        }
+        for impl, outcomes in found.items()
+        if outcomes
+    }
+
+
+def mission(store: Store, trials: int) -> dict[str, Any]:
+    """The sweeps at the mission shape."""
+    space = load_space("sdpa_cuda")
+    sweeps = [sweep(store, Session(space), "all", trials)]
+    for impl in STARTS:
+        sweeps.append(sweep(store, restricted(Session(space), impl), impl, max(12, trials // 6)))
+    return {"sweeps": sweeps, "sensitivity": sensitivity(merged(store, [each["study"] for each in sweeps]))}
+
+
+# The best of each against every SDPA backend --------------------------------------------------------------------------
+
+
+def run(executor: Executor, job: RaceJob | CalibrationJob) -> object:
+    executor.submit(job)
+    while (done := executor.wait(60)) is None:
+        pass
+    return done[1]
+
+
+def race(executor: Executor, terms: Terms, outcome: Outcome, backend: str, cache: Literal["cold", "warm"]) -> Any:
+    """t_SDPA / t_variant with its interval, and microseconds of both."""
+    assert outcome.artifact is not None
+    pinned = {"baselines": (backend,), "baseline_us": (), "cache": cache}
+    here = terms.model_copy(update={**pinned, "min_blocks": BLOCKS, "max_blocks": BLOCKS})
+    measured = run(executor, RaceJob(artifact=outcome.artifact.digest, variant=outcome.variant, terms=here))
+    if not isinstance(measured, Measurement):
+        return {"fault": str(measured)}
+    timing = measured.timings[0]
+    ratio = timing.log_ratio
+    return {
+        "variant_us": median(timing.variant_us),
+        "sdpa_us": median(timing.baseline_us),
+        "ln_ratio": [ratio.low, ratio.median, ratio.high],
+    }
+
+
+def races(session: Session, best: dict[str, Outcome]) -> dict[str, Any]:
+    """Every implementation's best against every SDPA backend that takes the problem, in one process."""
+    figures: dict[str, Any] = {impl: {} for impl in best}
+    with closing(session.executor()) as executor:
+        calibration = run(executor, CalibrationJob(terms=session.terms))
+        assert isinstance(calibration, Calibration), calibration
+        backends = [timing.backend for timing in calibration.timings]
+        for cache in ("cold", "warm"):
+            for impl, outcome in best.items():
+                figures[impl][cache] = {b: race(executor, session.terms, outcome, b, cache) for b in backends}
+    return figures
+
+
+def shape(store: Store, problem: Problem, first: list[Point], trials: int) -> dict[str, Any]:
+    """One problem: a sweep from `first`, then the races."""
+    file: SpaceFile = load_space("sdpa_cuda")
+    session = Session(file.model_copy(update={"problems": (problem,)}))
+    figures = sweep(store, session, str(problem), trials, first)
+    found = right_ones(store, figures["study"])
+    best = {impl: outcomes[0] for impl, outcomes in found.items() if outcomes}
+    return {**figures, "sensitivity": sensitivity(found), "races": races(session, best)}
+
+
+def first_points(store: Store, studies: list[str], each: int) -> list[Point]:
+    """The best of each implementation in the mission's sweeps."""
+    found = merged(store, studies)
+    return [outcome.variant.point for impl in IMPLS for outcome in found[impl][:each]]
+
+
+def planted(store: Store) -> dict[str, Any]:
+    """The sweep among planted defects: what became of each."""
+    root = Path(__file__).resolve().parent.parent
+    session = Session(load_space(str(root / "tests" / "kernels" / "planted.toml")))
+    figures = sweep(store, session, "planted", len(session.space))
+    modes: dict[str, list[str]] = {}
+    for outcome in store.judged_numbers(figures["study"]).values():
+        code = f"{outcome.verdict} {outcome.fault.code}" if outcome.fault else str(outcome.verdict)
+        modes.setdefault(str(outcome.variant.parameters["MODE"]), []).append(code)
+    return {**figures, "modes": modes}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("steps", nargs="+", choices=["mission", "shapes", "planted"])
+    parser.add_argument("--store", default="cuda_attention.db")
+    parser.add_argument("--json", type=Path, default=Path("docs/results/cuda_attention.json"))
+    parser.add_argument("--trials", type=int, default=320, help="of the sweep over all four implementations")
+    parser.add_argument("--shape-trials", type=int, default=60, help="of the sweep at each problem")
+    parser.add_argument("--from", type=int, default=0, dest="start", help="the first of PROBLEMS to do")
+    parser.add_argument("--count", type=int, default=len(PROBLEMS))
+    options = parser.parse_args()
+    document = json.loads(options.json.read_text()) if options.json.exists() else {"commands": [], "shapes": {}}
+
+    def keep() -> None:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+
+    session = Session(load_space("sdpa_cuda"))
+    document |= {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": session.device.name,
+        "environment": session.device.environment,
+        "compiler": session.toolchain.version,
+    }
+    document["commands"].append(f"python {shlex.join(sys.argv)}")
+    with closing(Store.open(options.store)) as store:
+        if "mission" in options.steps:
+            document["mission"] = mission(store, options.trials)
+            keep()
+        if "planted" in options.steps:
+            document["planted"] = planted(store)
+            keep()
+        if "shapes" in options.steps:
+            first = first_points(store, [each["study"] for each in document["mission"]["sweeps"]], each=4)
+            for problem in PROBLEMS[options.start : options.start + options.count]:
+                document["shapes"][str(problem)] = shape(store, problem, first, options.shape_trials)
+                keep()
+    print(json.dumps(document.get("mission", {}).get("sensitivity", {}), indent=1))
+
+
+if __name__ == "__main__":
+    main()
