@@ -52,8 +52,8 @@ STARTS: dict[str, dict[str, Value]] = {
     "scalar": {"BLOCK_M": 32, "BLOCK_N": 32, "NUM_WARPS": 4, "VEC_WIDTH": 8, "STAGES": 1, "SYNC_POLICY": 1, "PAD": 8}
     | {"REDUCE": "warp"},
     "cublas": {"NUM_WARPS": 4, "VEC_WIDTH": 4, "SCORES": "float", "ROWS": 4, "CHUNK": 0, "HEURISTIC": 0},
-    "wmma": {"BLOCK_M": 32, "BLOCK_N": 64, "NUM_WARPS": 4, "STAGES": 2, "SYNC_POLICY": 0, "PAD": 8, "FIXED": 0}
-    | {"PRODUCER_WARPS": 0, "ACC": "float"},
+    "wmma": {"BLOCK_M": 32, "BLOCK_N": 64, "NUM_WARPS": 4, "STAGES": 2, "SYNC_POLICY": 0, "PAD": 8, "ACC": "float"}
+    | {"PRODUCER_WARPS": 0, "FIXED": 0},
 }
 """Where the search over one implementation alone begins."""
 
@@ -69,23 +69,27 @@ def problem_of(shape: tuple[int, int, int, int], causal: bool) -> Problem:
 PROBLEMS = tuple(problem_of(shape, causal) for shape in SHAPES for causal in (False, True))
 
 
-def listen(label: str, trials: int) -> Any:
-    """Shows how far a sweep is."""
+class Ear:
+    """Hears a sweep: counts what it judges and shows how far it is."""
 
-    def hear(event: Event) -> None:
-        if isinstance(event, Judged) and event.judged % 20 == 0:
+    def __init__(self, label: str, trials: int) -> None:
+        self._label, self._trials = label, trials
+        self.judged = 0
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, Judged):
+            return
+        self.judged += 1
+        if event.judged % 20 == 0:
             best = "none" if event.best is None else f"{event.best:+.3f}"
-            print(f"{label}: {event.judged}/{trials}, best ln ratio {best}", file=sys.stderr, flush=True)
-
-    return hear
+            print(f"{self._label}: {event.judged}/{self._trials}, best ln ratio {best}", file=sys.stderr, flush=True)
 
 
 def sweep(store: Store, session: Session, label: str, trials: int, first: list[Point] | None = None) -> dict[str, Any]:
     """Runs a sweep, or goes on with it; its figures."""
-    started = time.monotonic()
+    started, ear = time.monotonic(), Ear(label, trials)
     with closing(session.executor()) as executor:
-        driver = session.driver(store, executor, listen=listen(label, trials), first=first or ())
-        before = len(store.judged_numbers(driver.name))
+        driver = session.driver(store, executor, listen=ear, first=first or ())
         driver.run(Budget(trials=trials))
     seconds = time.monotonic() - started
     summary = queries.summary(store, driver.name)
@@ -95,7 +99,7 @@ def sweep(store: Store, session: Session, label: str, trials: int, first: list[P
         "problem": str(session.terms.problems[0]),
         "valid_points": len(session.space),
         "judged": summary.judged,
-        "judged_in_this_run": summary.judged - before,
+        "judged_in_this_run": ear.judged,
         "seconds": round(seconds, 1),
         "verdicts": {str(verdict): count for verdict, count in summary.by_verdict.items()},
         "rejected": summary.by_fault,
