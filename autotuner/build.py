@@ -38,6 +38,7 @@ from autotuner.variant import Variant, digest_of
 
 BUILD_DEADLINE_S = 300.0
 ABANDONED_S = 24 * 3600.0
+SASS = "variant.sass"
 ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
 """What the line of a compiler's or linker's first error contains."""
 
@@ -52,6 +53,16 @@ def build(kernel: Kernel, variant: Variant, problem: Problem, toolchain: AnyTool
     recipe = Recipe.of(kernel, variant, problem, toolchain)
     final = _cache() / "builds" / recipe.digest[:2] / recipe.digest
     return _cached(final) or _compile(recipe, final)
+
+
+def disassembly(artifact: Artifact) -> str | None:
+    """The machine code of an artifact as text; None where it was built without a disassembler at hand."""
+    library = Path(artifact.path)
+    if artifact.variant.backend == "cpu":
+        return objectfile.disassemble(library)
+    with contextlib.suppress(OSError):
+        return (library.parent / SASS).read_text()
+    return None
 
 
 def _cache() -> Path:
@@ -228,6 +239,9 @@ def _made(recipe: Recipe, private: Path, report: str) -> _Made | Fault:
         used = {"text_bytes": objectfile.text_bytes(unit), "stack_bytes": max(stack, default=0)}
         return _Made(objectfile.program_hash(unit), used)
     code = private / "variant.cubin"
+    assembly = cubin.disassemble(code, recipe.toolchain.nvcc if isinstance(recipe.toolchain, CudaToolchain) else None)
+    if assembly is not None:  # once a build, beside other builds, rather than on the way to the device
+        (private / SASS).write_text(assembly)
     used = {"text_bytes": cubin.text_bytes(code), **cubin.resources(report, cubin.Geometry.read(code))}
     refused = architecture(recipe.toolchain.architecture).refuse(used)
     return refused or _Made(cubin.program_hash(code, recipe.host.name), used)

@@ -131,6 +131,7 @@ def resources(report: str, geometry: Geometry) -> dict[str, int]:
     return {
         **numbers,
         "threads": geometry.threads,
+        "rows": geometry.rows,
         "cluster": max(1, geometry.cluster),
         "dynamic_shared_bytes": geometry.dynamic_shared,
         "shared_bytes": geometry.dynamic_shared + numbers["static_shared_bytes"],

@@ -41,6 +41,9 @@ DEVICE_ERRORS = {
 }
 """Errors of the CUDA driver by number (CUresult in cuda.h), in words."""
 
+CUBLAS = 2000
+"""Above this an error is this plus a status of cuBLAS (kernels/sdpa/cublas_host.cpp)."""
+
 STICKY = frozenset({226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911})
 """Errors after which the process can do nothing more on the device."""
 
@@ -111,6 +114,8 @@ def status_text(status: int) -> str:
     """A variant's status in words."""
     if status >= DEVICE_ERROR:
         number = status - DEVICE_ERROR
+        if number > CUBLAS:
+            return f"cuBLAS status {number - CUBLAS} (see cublasStatus_t in cublas_api.h)"
         return f"device error {number} ({DEVICE_ERRORS.get(number, 'see CUresult in cuda.h')})"
     return STATUS.get(status, f"unknown status {status}")
 

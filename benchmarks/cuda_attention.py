@@ -33,7 +33,6 @@ from autotuner.session import Session, load_space
 from autotuner.space import SpaceFile
 from autotuner.store import Store, queries
 from autotuner.terms import Terms
-from autotuner.variant import Value
 
 IMPLS = ("scalar", "cublas", "wmma", "mma")
 MISSION = (1, 8, 512, 64)
@@ -48,14 +47,6 @@ SHAPES = (
     (1, 32, 2048, 128),
 )
 BLOCKS = 24
-STARTS: dict[str, dict[str, Value]] = {
-    "scalar": {"BLOCK_M": 32, "BLOCK_N": 32, "NUM_WARPS": 4, "VEC_WIDTH": 8, "STAGES": 1, "SYNC_POLICY": 1, "PAD": 8}
-    | {"REDUCE": "warp"},
-    "cublas": {"NUM_WARPS": 4, "VEC_WIDTH": 4, "SCORES": "float", "ROWS": 4, "CHUNK": 0, "HEURISTIC": 0},
-    "wmma": {"BLOCK_M": 32, "BLOCK_N": 64, "NUM_WARPS": 4, "STAGES": 2, "SYNC_POLICY": 0, "PAD": 8, "ACC": "float"}
-    | {"PRODUCER_WARPS": 0, "FIXED": 0},
-}
-"""Where the search over one implementation alone begins."""
 
 
 def problem_of(shape: tuple[int, int, int, int], causal: bool) -> Problem:
@@ -107,12 +98,14 @@ def sweep(store: Store, session: Session, label: str, trials: int, first: list[P
 
 
 def restricted(session: Session, impl: str) -> Session:
-    """The session over the points of one implementation alone."""
+    """The session over the points of one implementation alone, from the one nearest to the default point."""
     space = session.space
+    wanted = space.row_of({**space.file.default, "IMPL": impl})
     column = space.parameters.index("IMPL")
-    rows = space.rows[space.rows[:, column] == space.values["IMPL"].index(impl)]
-    file = space.file.model_copy(update={"default": {"IMPL": impl, **STARTS[impl]}})
-    session.space = dataclasses.replace(space, file=file, rows=rows)
+    mine = space.rows[:, column] == wanted[column]
+    default = space.point(space.nearest(wanted, exclude=~mine))
+    file = space.file.model_copy(update={"default": default})
+    session.space = dataclasses.replace(space, file=file, rows=space.rows[mine])
     return session
 
 
@@ -153,7 +146,7 @@ def mission(store: Store, trials: int) -> dict[str, Any]:
     """The sweeps at the mission shape."""
     space = load_space("sdpa_cuda")
     sweeps = [sweep(store, Session(space), "all", trials)]
-    for impl in STARTS:
+    for impl in ("scalar", "cublas", "wmma"):
         sweeps.append(sweep(store, restricted(Session(space), impl), impl, max(12, trials // 6)))
     return {"sweeps": sweeps, "sensitivity": sensitivity(merged(store, [each["study"] for each in sweeps]))}
 

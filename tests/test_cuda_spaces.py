@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from autotuner import config, cubin
+from autotuner import config
+from autotuner.build import disassembly
 from autotuner.errors import ToolchainError
 from autotuner.extension import Extension
 from autotuner.gate.checks import broken_effect
@@ -60,7 +60,7 @@ def require_good(session: Session, points: list[int]) -> None:
         assert (identity.build_id, identity.macros) == (built.digest, built.macros)
         assert built.resources["threads"] % 32 == 0
         assert built.resources["registers"] > 0
-        code = cubin.disassemble(Path(built.path).parent / "variant.cubin")
+        code = disassembly(built)
         if code is not None:
             effects = session.kernel.effects(built.variant, session.terms.compiled_for)
             assert broken_effect(effects, code) is None, session.space.point(point)

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property, partial
-from pathlib import Path
 from statistics import median
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor
 from autotuner.attention import CPU_BACKENDS, inputs, sdpa
 from autotuner.backends.guarded import ALIGNMENT, Slab, tensor_in
 from autotuner.backends.settings import CpuSettings
-from autotuner.build import build
+from autotuner.build import build, disassembly
 from autotuner.errors import OracleError
 from autotuner.extension import Extension
 from autotuner.gate.cases import Case, Matrix
@@ -28,7 +27,6 @@ from autotuner.gate.recheck import recheck
 from autotuner.gate.tolerance import Truth, judge, truth
 from autotuner.measure.blocks import measurement, run_blocks
 from autotuner.measure.thermometer import undisturbed
-from autotuner.objectfile import disassemble
 from autotuner.outcome import (
     Artifact,
     BackendTiming,
@@ -277,7 +275,7 @@ class CpuBackend:
         except ImportError as error:
             return not_loaded(artifact, error)
         effects = self._settings.kernel.effects(artifact.variant, terms.compiled_for)
-        evidence = Evidence(truth, lambda: disassemble(Path(artifact.path)))
+        evidence = Evidence(truth, partial(disassembly, artifact))
         gate = Gate(artifact, effects, CpuBench(extension, terms.compiled_for), terms, say, evidence)
         return gate.run(extension.identity) if soaked is None else gate.soak(soaked)
 

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import warnings
 from functools import cached_property, lru_cache, partial
-from pathlib import Path
 from statistics import median
 
 import torch
 
-from autotuner import config, cubin
+from autotuner import config
 from autotuner.attention import CUDA_BACKENDS, sdpa
 from autotuner.backends.arena import Arena
-from autotuner.backends.cuda_arms import Arm, InputSets, VariantArm, make_arm, require_working_device
+from autotuner.backends.cuda_arms import Arm, InputSets, LaunchError, VariantArm, make_arm, require_working_device
 from autotuner.backends.cuda_bench import CudaBench
 from autotuner.backends.instruments import Instruments
 from autotuner.backends.settings import CudaSettings
-from autotuner.build import build
+from autotuner.build import build, disassembly
 from autotuner.errors import InfrastructureError, OracleError
 from autotuner.extension import Extension
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.checks import Evidence, Gate, not_loaded
 from autotuner.gate.tolerance import Truth, compute_truth, judge
-from autotuner.measure.blocks import measurement, run_blocks
+from autotuner.measure.blocks import Blocks, measurement, run_blocks
 from autotuner.measure.thermometer import undisturbed
 from autotuner.outcome import (
     Artifact,
@@ -173,12 +172,9 @@ class CudaBackend:
             return not_loaded(artifact, error)
         effects = self._settings.kernel.effects(artifact.variant, terms.compiled_for)
         bench = CudaBench(extension, terms.compiled_for, self._arena, self._instruments)
-        evidence = Evidence(self._truth, partial(self._disassembly, artifact))
+        evidence = Evidence(self._truth, partial(disassembly, artifact))
         gate = Gate(artifact, effects, bench, terms, say, evidence)
         return gate.run(extension.identity) if soaked is None else gate.soak(soaked)
-
-    def _disassembly(self, artifact: Artifact) -> str | None:
-        return cubin.disassemble(Path(artifact.path).parent / "variant.cubin", self._settings.toolchain.nvcc)
 
     # measure ----------------------------------------------------------------------------------------------------
 
@@ -192,20 +188,27 @@ class CudaBackend:
             say(f"measuring {problem}")
             try:
                 variant = VariantArm(extension, self._input_sets(terms, problem))
-            except RuntimeError as error:
-                return Fault(verdict=Verdict.LAUNCH_FAILED, code="measure.launch", detail=str(error).splitlines()[0])
-            name, baseline = self._opponent(terms, index, rival)
-            take = partial(run_blocks, variant, baseline, terms.seeds[0], terms.min_blocks, terms.max_blocks, best)
-            calm = terms.baseline_us[index] if rival is None and terms.baseline_us else None
-            blocks = undisturbed(take, calm, DRIFT)
-            if isinstance(blocks, Fault):
-                return blocks
-            fault = variant.recheck(self._measured(terms, problem, 0), self._measured(terms, problem, 1))
+                opponent = self._opponent(terms, index, rival)
+                blocks = self._blocks(terms, index, variant, opponent[1], best, alone=rival is None)
+                if isinstance(blocks, Fault):
+                    return blocks
+                fault = variant.recheck(self._measured(terms, problem, 0), self._measured(terms, problem, 1))
+            except torch.AcceleratorError as error:  # a device error: the process is of no more use
+                return Fault(verdict=Verdict.CRASHED, code="measure.device", detail=_first_line(error))
+            except LaunchError as error:
+                return Fault(verdict=Verdict.LAUNCH_FAILED, code="measure.launch", detail=_first_line(error))
             if fault is not None:
                 return fault
-            timings.append(blocks.timing(problem, name, (variant.calls, baseline.calls)))
+            timings.append(blocks.timing(problem, opponent[0], (variant.calls, opponent[1].calls)))
             censored = censored or blocks.censored
         return measurement(timings, terms.cache, censored)
+
+    def _blocks(
+        self, terms: Terms, index: int, variant: Arm, opponent: Arm, best: float | None, alone: bool
+    ) -> Blocks | Fault:
+        """The race; `alone`: against the baseline of the problem, which is the thermometer too."""
+        take = partial(run_blocks, variant, opponent, terms.seeds[0], terms.min_blocks, terms.max_blocks, best)
+        return undisturbed(take, terms.baseline_us[index] if alone and terms.baseline_us else None, DRIFT)
 
     def _opponent(self, terms: Terms, index: int, rival: Artifact | None) -> tuple[str, Arm]:
         """The other side of the race and its name."""
@@ -213,3 +216,7 @@ class CudaBackend:
         if rival is None:
             return terms.baselines[index], self._baseline(terms, problem, terms.baselines[index])
         return rival.name, VariantArm(Extension.second(rival), self._input_sets(terms, problem))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]

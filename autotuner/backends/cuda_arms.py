@@ -112,11 +112,15 @@ def make_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
     return EventArm(forward, sets) if seconds >= SINGLE_S else GraphArm(forward, sets, seconds)
 
 
+class LaunchError(Exception):
+    """A variant refused a launch, or cannot be captured, on the problem that is timed."""
+
+
 class VariantArm:
     """The arm of a built variant, with a workspace of its own."""
 
     def __init__(self, extension: Extension, sets: InputSets) -> None:
-        """Raises RuntimeError when the variant cannot be launched or captured."""
+        """Raises LaunchError when the variant cannot be launched or captured."""
         self._sets, problem = sets, sets.problem
         wanted = extension.workspace_bytes(problem)
         self._workspace = torch.empty(wanted + WORKSPACE_ALIGNMENT, dtype=torch.uint8, device=sets.flush.device)
@@ -128,9 +132,14 @@ class VariantArm:
             stream = torch.cuda.current_stream().cuda_stream
             status = extension.run(problem, addresses[index], outputs[index], workspace, wanted, stream)
             if status:
-                raise RuntimeError(f"the variant returned status {status} ({status_text(status)})")
+                raise LaunchError(f"the variant returned status {status} ({status_text(status)})")
 
-        self._arm = make_arm(forward, sets)
+        try:
+            self._arm = make_arm(forward, sets)
+        except torch.AcceleratorError:
+            raise
+        except RuntimeError as error:
+            raise LaunchError(str(error)) from None
         self.calls = self._arm.calls
 
     def __call__(self) -> float:

@@ -82,18 +82,19 @@ class CudaBench:
         return status
 
     def disturb(self, turn: int) -> None:
-        """In turn: another kernel of many kinds, or the shared memory full of a word."""
+        """In turn: shared memory full of each word, torch's kernels, the variant itself on larger inputs."""
         self._word = SHARED_FILLS[turn % len(SHARED_FILLS)]
         self._disturbed = True
-        stream = torch.cuda.current_stream().cuda_stream
         problem, tensors = self._predecessor
-        if turn % 3 == 1:
+        kind = turn % 5
+        if kind == 1:
             sdpa(problem, "flash")(*tensors)
-        elif turn % 3 == 2 and self._serves_any_length:
+        elif kind == 3 and self._serves_any_length:
             o = torch.empty_like(tensors[0])
             self._forward(problem, (*tensors, o), *self._workspace(problem))
         else:
-            self._instruments.fill_shared(self._word, stream)
+            word = {0: SHARED_FILLS[0], 2: SHARED_FILLS[1]}.get(kind, SHARED_FILLS[2])
+            self._instruments.fill_shared(word, torch.cuda.current_stream().cuda_stream)
 
     @cached_property
     def _serves_any_length(self) -> bool:
@@ -125,7 +126,7 @@ class CudaBench:
 
     # Streams ----------------------------------------------------------------------------------------------------
 
-    def delayed(self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    def delayed(self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor]) -> tuple[int, Tensor]:
         placed = [self.place(tensor) for tensor in tensors]
         o = self.place(torch.full_like(tensors[0], float("nan")))
         workspace = self._workspace(problem)
@@ -137,14 +138,14 @@ class CudaBench:
             self._instruments.spin(DELAY_NS, side.cuda_stream)
             for tensor, real in zip(placed, tensors, strict=True):
                 tensor.copy_(real)
-            self._forward(problem, (placed[0], placed[1], placed[2], o), *workspace)
+            status = self._forward(problem, (placed[0], placed[1], placed[2], o), *workspace)
             seen = o.clone()
-        self._finished(side.cuda_stream)
-        torch.cuda.synchronize()
-        self.damage()
-        return seen
+        status = status or self._finished(side.cuda_stream)
+        if not status:
+            self.damage()
+        return status, seen
 
-    def replayed(self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor], later: Tensor) -> Tensor:
+    def replayed(self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor], later: Tensor) -> tuple[int, Tensor]:
         q, k, v = (self.place(tensor) for tensor in tensors)
         o = self.place(torch.full_like(tensors[0], float("nan")))
         workspace = self._workspace(problem)
@@ -159,7 +160,8 @@ class CudaBench:
         k.copy_(later)
         o.fill_(float("nan"))
         graph.replay()
-        self._finished(torch.cuda.current_stream().cuda_stream)
-        seen = o.clone()
-        self.damage()
-        return seen
+        status = self._finished(torch.cuda.current_stream().cuda_stream)
+        seen = o if status else o.clone()
+        if not status:
+            self.damage()
+        return status, seen

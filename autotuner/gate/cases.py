@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from autotuner.attention import Distribution
 from autotuner.model import Model
+from autotuner.outcome import Artifact
 from autotuner.problem import Problem
-from autotuner.variant import Value
 
 
 class Case(Model):
@@ -72,7 +72,8 @@ def tile_lengths(tiles: tuple[int, int]) -> tuple[int, ...]:
     return tuple(sorted(length for length in lengths if 1 <= length <= 520))
 
 
-def tiles_of(parameters: dict[str, Value]) -> tuple[int, int]:
-    """The variant's own tile (block_m, block_n); 64 where it has none of that name."""
-    sizes = [parameters.get(name, 64) for name in ("BLOCK_M", "BLOCK_N")]
-    return (int(sizes[0]), int(sizes[1]))
+def tiles_of(artifact: Artifact) -> tuple[int, int]:
+    """The artifact's own tile (block_m, block_n): as it is launched, else its parameters of that name, else 64."""
+    parameters = artifact.variant.parameters
+    block_m = artifact.resources.get("rows", parameters.get("BLOCK_M", 64))
+    return (int(block_m), int(parameters.get("BLOCK_N", 64)))

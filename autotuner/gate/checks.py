@@ -9,7 +9,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -22,6 +23,10 @@ from autotuner.outcome import Artifact, CaseErrors, CaseResult, CheckResult, Fau
 from autotuner.problem import Problem
 from autotuner.recipe import ABI_VERSION
 from autotuner.terms import Terms
+
+T = TypeVar("T")
+Tensors = tuple[Tensor, Tensor, Tensor]
+"""Q, K and V."""
 
 REPEATS = 8
 SUMS_FLOOR = 2.0**-19
@@ -59,14 +64,15 @@ class Bench(Protocol):
 class StreamBench(Bench, Protocol):
     """A bench on a device with streams."""
 
-    def delayed(self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        """The output as a stream sees it whose inputs arrive late: launched on a side stream behind a delay and the
-        copy of the real inputs, and copied at once."""
+    def delayed(self, problem: Problem, tensors: Tensors) -> tuple[int, Tensor]:
+        """The status, and the output as a stream sees it whose inputs arrive late: launched on a side stream behind a
+        delay and the copy of the real inputs, and copied at once. Raises as `launch` does."""
 
-    def replayed(self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor], later: Tensor) -> Tensor:
-        """The output of a replay: captured with `tensors`, replayed with K replaced by `later` and O poisoned.
+    def replayed(self, problem: Problem, tensors: Tensors, later: Tensor) -> tuple[int, Tensor]:
+        """The status and the output of a replay: captured with `tensors`, replayed with K replaced by `later` and O
+        poisoned. Raises as `launch` does.
 
-        Raises ValueError when the launch cannot be captured.
+        Raises ValueError also when the launch cannot be captured.
         """
 
 
@@ -184,18 +190,12 @@ class Gate:
     def _seed(self, index: int) -> int:
         return self._terms.seeds[index % len(self._terms.seeds)]
 
-    def _launch(self, case: Case, tensors: tuple[Tensor, Tensor, Tensor], shift: int = 0) -> Tensor:
+    def _launch(self, case: Case, tensors: Tensors, shift: int = 0) -> Tensor:
         """The output of one launch on poisoned memory; fails on a bad status, changed inputs or broken guards."""
-        bench, problem = self._bench, case.problem
+        bench = self._bench
         q, k, v = placed = [bench.place(tensor, shift) for tensor in tensors]
         o = bench.place(torch.full_like(tensors[0], float("nan")), shift)
-        try:
-            status = bench.launch(problem, q, k, v, o)
-        except MemoryError as error:
-            raise Failed(Verdict.OVER_LIMITS, "G1.workspace", str(error), case) from None
-        except TimeoutError as error:
-            raise Failed(Verdict.HUNG, "G1.deadline", str(error), case) from None
-        self._require_ok(status, case)
+        self._require_ok(self._in_time(case, lambda: bench.launch(case.problem, q, k, v, o)), case)
         for name, before, after in zip("QKV", tensors, placed, strict=True):
             if not _same_bits(before, after):
                 raise Failed(Verdict.CORRUPTING, "G1.inputs", f"{name} is not what it was before the launch", case)
@@ -204,6 +204,15 @@ class Gate:
         if damage is not None:
             raise Failed(Verdict.CORRUPTING, "G1.guard", damage, case)
         return output
+
+    def _in_time(self, case: Case, launch: Callable[[], T]) -> T:
+        """What the launch gives; fails when it does not end or wants more memory than there is."""
+        try:
+            return launch()
+        except MemoryError as error:
+            raise Failed(Verdict.OVER_LIMITS, "G1.workspace", str(error), case) from None
+        except TimeoutError as error:
+            raise Failed(Verdict.HUNG, "G1.deadline", str(error), case) from None
 
     def _require_ok(self, status: int, case: Case) -> None:
         if is_sticky(status):
@@ -244,7 +253,7 @@ class Gate:
         tuned = [
             self._matrix.case((1, min(p.heads, 2), p.seq_q, p.seq_k), label="tuned ") for p in self._terms.problems
         ]
-        cases = [*self._matrix.full(tiles_of(self._artifact.variant.parameters)), *tuned]
+        cases = [*self._matrix.full(tiles_of(self._artifact)), *tuned]
         for index, case in enumerate(self._matrix.quick()):
             self._judge("G5", case, index + 1)
         for index, case in enumerate(cases):
@@ -285,7 +294,7 @@ class Gate:
         q, k, v = self._tensors(case)
         got, want = self._launch(case, (q, k, 4 * v)), 4 * self._launch(case, (q, k, v))
         numbers = torch.finfo(v.dtype)
-        subnormal = (want.abs() < 4 * numbers.tiny) & ((got - want).abs() <= 4 * numbers.smallest_normal * numbers.eps)
+        subnormal = (want.abs() <= 4 * numbers.tiny) & ((got - want).abs() <= 4 * numbers.smallest_normal * numbers.eps)
         detail = "4 V does not give exactly 4 O"
         self._require_equal("G3.scale_v", case, torch.where(subnormal, want, got), want, detail)
 
@@ -340,7 +349,7 @@ class Gate:
         turned = place(q).transpose(2, 3).contiguous().transpose(2, 3)
         for tensors in ((place(q, 4), place(k), place(v)), (turned, place(k), place(v))):
             try:
-                self._bench.launch(case.problem, *tensors, place(o))
+                self._in_time(case, partial(self._bench.launch, case.problem, *tensors, place(o)))
             except ValueError:
                 continue
             raise Failed(Verdict.INCORRECT, "G3.misaligned", "a misaligned or strided input was not refused", case)
@@ -356,7 +365,10 @@ class Gate:
                 continue
             q, k, v = (self._bench.place(tensor) for tensor in self._tensors(other))
             o = self._bench.place(torch.full_like(q, float("nan")))
-            status = self._bench.launch(other.problem, q, k, v, o)
+            launch = partial(self._bench.launch, other.problem, q, k, v, o)
+            status = self._in_time(other, launch)
+            if is_sticky(status):
+                self._require_ok(status, other)
             written = not bool(torch.isnan(o).all())
             self._bench.damage()
             if status != OUTSIDE_DOMAIN or written:
@@ -374,7 +386,9 @@ class Gate:
         detail = (
             "on a side stream whose inputs arrive late the output is another: the launch does not follow its stream"
         )
-        self._require_equal("G4.stream", case, bench.delayed(case.problem, tensors), want, detail)
+        status, got = self._in_time(case, lambda: bench.delayed(case.problem, tensors))
+        self._require_ok(status, case)
+        self._require_equal("G4.stream", case, got, want, detail)
 
     def _capture(self) -> None:
         """A launch can be captured into a graph, and a replay computes anew from what the inputs hold then."""
@@ -384,9 +398,10 @@ class Gate:
         later = -k
         want = self._launch(case, (q, later, v))
         try:
-            got = bench.replayed(case.problem, (q, k, v), later)
+            status, got = self._in_time(case, lambda: bench.replayed(case.problem, (q, k, v), later))
         except ValueError as error:
             raise Failed(Verdict.LAUNCH_FAILED, "G4.capture", str(error), case) from None
+        self._require_ok(status, case)
         detail = "the replay of a captured launch with new inputs gives another output than a launch"
         self._require_equal("G4.capture", case, got, want, detail)
 

@@ -12,8 +12,8 @@ typedef struct at_geometry {
   int32_t abi_version;    /* AT_ABI_VERSION */
   int32_t args_bytes;     /* sizeof the kernel's argument struct as the device code saw it */
   int32_t threads;        /* of a block */
-  int32_t rows;           /* query rows that a block, or its cluster, computes */
-  int32_t split;          /* blocks among which the keys of these rows are divided; they are neighbours in the grid */
+  int32_t rows;           /* query rows that `split` neighbouring blocks compute */
+  int32_t split;          /* neighbours in the grid that share these rows and their keys, in whatever way */
   int32_t cluster;        /* blocks of a thread-block cluster; 1: none */
   int32_t dynamic_shared; /* bytes of dynamic shared memory */
   int32_t head_dim;       /* HEAD_DIM */

@@ -1,8 +1,8 @@
 /* What a binary says about itself. The build writes a table of macros after the variant's own source, so that it
  * reports what the preprocessor really held when the code was compiled, not what was asked for.
  *
- * Everything here lives in sections named .at_*, which the program hash leaves out: two variants with the same code
- * have different identities and one program. */
+ * The program hash leaves all of it out, by section (.at_*) in an object of the CPU and by name (at_build_id, at_macros)
+ * in a cubin: two variants with the same code have different identities and one program. */
 #ifndef AUTOTUNER_IDENTITY_H
 #define AUTOTUNER_IDENTITY_H
 
