@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -23,6 +23,14 @@ MAX_WORKSPACE = 2 << 30
 HANG_S = 2.0
 DELAY_NS = 2_000_000
 POLL_S = 0.00005
+
+
+@lru_cache(maxsize=4)
+def _predecessor(like: Problem) -> tuple[Problem, tuple[Tensor, Tensor, Tensor]]:
+    """What runs before a launch to leave its traces: larger than the case, with larger inputs."""
+    problem = like.model_copy(update={"batch": 2, "heads": 8, "seq_q": 300, "seq_k": 300})
+    q, k, v = (tensor.cuda() for tensor in inputs(problem, "large", seed=0))
+    return problem, (q, k, v)
 
 
 class CudaBench:
@@ -85,7 +93,7 @@ class CudaBench:
         """In turn: shared memory full of each word, torch's kernels, the variant itself on larger inputs."""
         self._word = SHARED_FILLS[turn % len(SHARED_FILLS)]
         self._disturbed = True
-        problem, tensors = self._predecessor
+        problem, tensors = _predecessor(self._like)
         kind = turn % 5
         if kind == 1:
             sdpa(problem, "flash")(*tensors)
@@ -99,13 +107,6 @@ class CudaBench:
     @cached_property
     def _serves_any_length(self) -> bool:
         return "SEQ_Q" not in self._extension.identity().macros
-
-    @cached_property
-    def _predecessor(self) -> tuple[Problem, tuple[Tensor, Tensor, Tensor]]:
-        update = {"batch": 2, "heads": 8, "seq_q": 300, "seq_k": 300}
-        problem = self._like.model_copy(update=update)
-        q, k, v = (tensor.cuda() for tensor in inputs(problem, "large", seed=0))
-        return problem, (q, k, v)
 
     def damage(self) -> str | None:
         return self._arena.damage()

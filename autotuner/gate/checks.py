@@ -33,6 +33,9 @@ SUMS_FLOOR = 2.0**-19
 """How far two float32 sums of the same terms may differ by their order, relative to the sum."""
 
 SOAK_LAUNCHES = 250
+SOAK_FLOPS = 1 << 32
+"""A tuned problem of so many operations at most is soaked as it is."""
+
 OUTSIDE_DOMAIN = 1
 """The status AT_OUTSIDE_DOMAIN of kernels/abi/variant.h."""
 
@@ -408,9 +411,15 @@ class Gate:
     # G6 ---------------------------------------------------------------------------------------------------------
 
     def _soak(self) -> None:
-        """A race that shows in 1 % of launches is seen with 92 % probability in 250 launches."""
+        """A race that shows in 1 % of launches is seen with 92 % probability in 250 launches.
+
+        Some races need a full device: where launches are quick, the tuned problems are soaked too.
+        """
         with self._bench.traffic():
             self._alike("G6.soak", self._matrix.case((1, 4, 129, 129), label="soak "), SOAK_LAUNCHES)
+            for problem in self._terms.problems if isinstance(self._bench, StreamBench) else ():
+                if problem.flops <= SOAK_FLOPS:
+                    self._alike("G6.soak", Case(name=f"soak {problem}", problem=problem), SOAK_LAUNCHES)
 
 
 def empty_report(artifact: Artifact) -> GateReport:

@@ -138,7 +138,8 @@ AT_DEVICE void mbarrier_arrive(uint64_t *barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Arrives at the barrier of the same name in block `rank` of the cluster.
+// Arrives at the barrier of the same name in block `rank` of the cluster. What this thread has read and written before
+// is done: without release.cluster the assembler lets the arrival overtake loads that are still under way.
 AT_DEVICE void mbarrier_arrive_remote(uint64_t *barrier, uint32_t rank) {
   asm volatile(
       "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
@@ -152,6 +153,15 @@ AT_DEVICE void mbarrier_wait(uint64_t *barrier, uint32_t parity) {
   asm volatile(
       "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra finished;\n"
       "bra again;\nfinished:\n}\n" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+// The same, for a phase that other blocks of the cluster have to arrive at.
+AT_DEVICE void mbarrier_wait_cluster(uint64_t *barrier, uint32_t parity) {
+  asm volatile(
+      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra finished;\nbra again;\nfinished:\n}\n" ::"r"(shared_address(barrier)),
       "r"(parity)
       : "memory");
 }
@@ -185,15 +195,6 @@ AT_DEVICE void tma_prefetch(const void *map) {
 
 // cluster_arrive without its memory fence: says that this thread has come here, not that others see what it wrote.
 AT_DEVICE void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;\n" ::: "memory"); }
-
-// mbarrier_arrive_remote without a fence beyond the block: for a thread that has only read what the barrier guards.
-AT_DEVICE void mbarrier_arrive_reader(uint64_t *barrier, uint32_t rank) {
-  asm volatile(
-      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
-      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}\n" ::"r"(shared_address(barrier)),
-      "r"(rank)
-      : "memory");
-}
 
 // Writes 16 bytes to the same place of block `rank` of the cluster; completes as 16 bytes on the barrier of the same
 // name there.

@@ -78,7 +78,11 @@ struct Ring {
   __device__ __forceinline__ void refill(int trip, Cursor freed) {
     if (trip == 0 || !exists(trip - 1 + STAGES)) return;
     if (issuer) {
+#if MULTICAST > 1
+      mbarrier_wait_cluster(barrier(freed.slot, FREE), freed.parity);
+#else
       mbarrier_wait(barrier(freed.slot, FREE), freed.parity);
+#endif
       load(trip - 1 + STAGES, freed.slot);
     }
   }
@@ -98,7 +102,7 @@ struct Ring {
     if (!exists(trip + STAGES)) return;
     __syncwarp();
 #if MULTICAST > 1
-    if (at.lane < MULTICAST) mbarrier_arrive_reader(barrier(c.slot, FREE), at.first_sharer() + at.lane);
+    if (at.lane < MULTICAST) mbarrier_arrive_remote(barrier(c.slot, FREE), at.first_sharer() + at.lane);
 #else
     if (at.lane == 0) mbarrier_arrive(barrier(c.slot, FREE));
 #endif
