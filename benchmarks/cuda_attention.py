@@ -191,12 +191,14 @@ def races(session: Session, best: dict[str, Outcome]) -> dict[str, Any]:
     return figures
 
 
-def shape(store: Store, problem: Problem, first: list[Point], trials: int) -> dict[str, Any]:
+def shape(
+    store: Store, problem: Problem, sweeps: list[dict[str, Any]], first: list[Point], trials: int
+) -> dict[str, Any]:
     """One problem: a sweep from `first`, then the races."""
     file: SpaceFile = load_space("sdpa_cuda")
     session = Session(file.model_copy(update={"problems": (problem,)}))
     figures = sweep(store, session, str(problem), trials, first)
-    found = right_ones(store, figures["study"])
+    found = merged(store, [figures["study"], *(s["study"] for s in sweeps if s["problem"] == str(problem))])
     best = {impl: outcomes[0] for impl, outcomes in found.items() if outcomes}
     return {**figures, "sensitivity": sensitivity(found), "races": races(session, best)}
 
@@ -251,9 +253,10 @@ def main() -> None:
             document["planted"] = planted(store)
             keep()
         if "shapes" in options.steps:
-            first = first_points(store, [each["study"] for each in document["mission"]["sweeps"]], each=4)
+            sweeps = document["mission"]["sweeps"]
+            first = first_points(store, [each["study"] for each in sweeps], each=4)
             for problem in PROBLEMS[options.start : options.start + options.count]:
-                document["shapes"][str(problem)] = shape(store, problem, first, options.shape_trials)
+                document["shapes"][str(problem)] = shape(store, problem, sweeps, first, options.shape_trials)
                 keep()
     print(json.dumps(document.get("mission", {}).get("sensitivity", {}), indent=1))
 

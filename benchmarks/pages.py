@@ -15,6 +15,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import cuda_pages
+from cuda_pages import table
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
 GOALS = {
@@ -25,12 +28,6 @@ GOALS = {
     "sdpa_cpu_long": 1.0,
 }
 """The least speedup over SDPA that this project holds itself to, by space."""
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def provenance(document: dict[str, Any]) -> str:
@@ -145,7 +142,14 @@ def drawn() -> dict[Path, str]:
     readme = (ROOT / "README.md").read_text()
     readme = insert(readme, "cpu_attention", cpu_summary(document))
     readme = insert(readme, "make_tune", f"```\n{transcript}\n```")
-    return {ROOT / "README.md": readme, RESULTS / "cpu_attention.md": cpu_page(document)}
+    cuda = json.loads((RESULTS / "cuda_attention.json").read_text())
+    readme = insert(readme, "cuda_attention", cuda_pages.summary(cuda))
+    smoke = (RESULTS / "cuda_smoke.txt").read_text()
+    return {
+        ROOT / "README.md": readme,
+        RESULTS / "cpu_attention.md": cpu_page(document),
+        RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),
+    }
 
 
 def main() -> None:

@@ -40,8 +40,11 @@ from autotuner.terms import Terms
 from autotuner.variant import Variant
 
 CALIBRATION_ROUNDS = 15
-DRIFT = 0.03
-"""By how much the baseline may differ from the session's calibration before a measurement is taken again."""
+DRIFT = 0.1
+"""By how much the baseline may differ from the session's calibration before a measurement is taken again.
+
+Beside a variant that heats the device SDPA takes up to 8 % longer than beside other SDPA backends: that is the race's
+own doing, and the ratio is taken there."""
 
 LARGE_BYTES = 64 << 20
 """Truths above this size are computed anew: a float64 reference and its tolerances are quick on the device."""

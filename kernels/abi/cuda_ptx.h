@@ -138,8 +138,7 @@ AT_DEVICE void mbarrier_arrive(uint64_t *barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(shared_address(barrier)) : "memory");
 }
 
-// Arrives at the barrier of the same name in block `rank` of the cluster. What this thread has read and written before
-// is done: without release.cluster the assembler lets the arrival overtake loads that are still under way.
+// Arrives at the barrier of the same name in block `rank` of the cluster, after what this thread has read and written.
 AT_DEVICE void mbarrier_arrive_remote(uint64_t *barrier, uint32_t rank) {
   asm volatile(
       "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
@@ -165,6 +164,11 @@ AT_DEVICE void mbarrier_wait_cluster(uint64_t *barrier, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
+
+// Orders this thread's reads and writes of shared memory before what the copy engine does there later. Before it tells
+// that a tile may be overwritten, each thread that has read it must do this: an arrival alone overtakes matrix loads
+// that are still under way.
+AT_DEVICE void copy_engine_fence() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
 
 // One box of a tensor map with coordinates (x, y, z), innermost first, into shared memory aligned to 1024 bytes;
 // completes on the barrier. `map` lies in the kernel's parameters.

@@ -100,6 +100,7 @@ struct Ring {
   // The warp has read the tile for the last time. Every block whose copies end in this slot must know.
   __device__ __forceinline__ void release(int trip, Cursor c) {
     if (!exists(trip + STAGES)) return;
+    copy_engine_fence();
     __syncwarp();
 #if MULTICAST > 1
     if (at.lane < MULTICAST) mbarrier_arrive_remote(barrier(c.slot, FREE), at.first_sharer() + at.lane);

@@ -80,6 +80,7 @@ AT_DEVICE void tma_prefetch(const void *) {}
 // Cheaper meetings in a cluster: what they leave out of the memory order does not show here ---------------------------
 
 AT_DEVICE void cluster_arrive_relaxed() { emulator::cluster_arrive(); }
+AT_DEVICE void copy_engine_fence() {}
 AT_DEVICE void mbarrier_wait_cluster(uint64_t *barrier, uint32_t parity) { emulator::mbarrier_wait(barrier, parity); }
 AT_DEVICE void store_async_16(float4 *shared, float4 x, uint64_t *barrier, uint32_t rank) {
   emulator::store_async(shared, x, barrier, rank);
