@@ -152,8 +152,8 @@ def page(document: dict[str, Any], transcript: str) -> str:
         "Drawn by `benchmarks/pages.py` from cuda_attention.json and cuda_smoke.txt; do not edit.",
         provenance(document),
         "Every ratio is the median over interleaved blocks of t_SDPA / t_variant, graph replays on one stream, in a "
-        "fresh process after the sweep that found the variant; above 1 the variant is faster. Warm: one input set. Cold: "
-        "so many input sets in turn that each has left the second-level cache. Inputs are random. Each of the "
+        "fresh process after the sweep that found the variant; above 1 the variant is faster. Warm: one input set. "
+        "Cold: so many input sets in turn that each has left the second-level cache. Inputs are random. Each of the "
         "implementations' best variants comes from the sweeps of the cold cache at that problem.",
         f"## Required at {MISSION}\n\n{goals(document)}",
         "## How much the parameters matter\n\nRight variants of the sweeps at the same shape, cold.\n\n"
