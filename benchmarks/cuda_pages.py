@@ -149,8 +149,8 @@ def before_the_fence(document: dict[str, Any]) -> str:
     found = {problem: figures["sensitivity"]["mma"]["best"] for problem, figures in document["shapes"].items()}
     names = [problem for problem, point in found.items() if refills_by_bulk_copies(problem, point)]
     return (
-        "These figures were taken before mma's ring of bulk copies got the fence that docs/kernels-cuda.md speaks of. It "
-        f"is on the way of a best variant only at {', '.join(names)}: there mma may be slower now. No other row has it."
+        "These figures were taken before mma's ring of bulk copies got the fence that docs/kernels-cuda.md speaks of. "
+        f"It is on the way of a best variant only at {', '.join(names)}: mma may be slower there. No other row has it."
     )
 
 
