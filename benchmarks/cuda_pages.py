@@ -141,7 +141,7 @@ def refills_by_bulk_copies(problem: str, point: dict[str, Any]) -> bool:
     """True when the variant of mma overwrites tiles in shared memory by bulk tensor copies."""
     keys = int(problem.split(",")[2])
     tiles = point["STAGES"] * point["BLOCK_N"] * point["WARPS_N"] * point["SPLIT"]
-    return point["LOAD"] == "tma" and tiles < keys
+    return point["LOAD"] == "tma" and bool(tiles < keys)
 
 
 def before_the_fence(document: dict[str, Any]) -> str:

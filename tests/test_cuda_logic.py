@@ -11,7 +11,10 @@ import torch
 from autotuner import config
 from autotuner.attention import DTYPES
 from autotuner.gate.cases import Case
+from autotuner.outcome import Artifact
 from autotuner.problem import Problem
+from autotuner.session import Session, load_space
+from autotuner.space import SpaceFile
 from tests.emulator.emulator import EmulationError, cuda_include, emulate, emulate_softmax, in_words, judged
 
 pytestmark = pytest.mark.skipif(
@@ -20,6 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 Point = dict[str, int | str]
 FIXTURES = Path(__file__).parent / "emulator" / "fixtures"
+EXAMPLE = Path(__file__).parent.parent / "examples" / "own_cuda_kernel"
 SEEDS = 3
 
 
@@ -164,6 +168,24 @@ def variants() -> list[object]:
 @pytest.mark.parametrize(("impl", "change", "on"), variants())
 def test_an_implementation_is_right(impl: str, change: Point, on: Problem) -> None:
     check(config.kernels_dir() / "sdpa" / f"{impl}.cu", {**DEFAULTS[impl], **change}, on)
+
+
+# The example ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_example_is_built() -> None:
+    if config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    session = Session(load_space(str(EXAMPLE / "space.toml")), "sm_90")
+    (built,) = session.build_all([session.space.default_index])
+    assert isinstance(built, Artifact), built
+
+
+@pytest.mark.parametrize("load", ["plain", "cp_async"])
+def test_the_example_is_right(load: str) -> None:
+    default = SpaceFile.load(EXAMPLE / "space.toml").default
+    parameters = {name: value for name, value in default.items() if name != "IMPL"}
+    check(EXAMPLE / "lanes" / "lanes.cu", {**parameters, "LOAD": load}, CAUSAL)
 
 
 # The softmax between the products of cuBLAS --------------------------------------------------------------------------

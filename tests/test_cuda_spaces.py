@@ -12,13 +12,13 @@ import pytest
 
 from autotuner import config
 from autotuner.build import disassembly
-from autotuner.errors import ToolchainError
+from autotuner.errors import SpaceError, ToolchainError
 from autotuner.extension import Extension
 from autotuner.gate.checks import broken_effect
 from autotuner.kernel import Kernel
 from autotuner.outcome import Artifact
 from autotuner.session import Session, load_space
-from autotuner.space import Space
+from autotuner.space import Space, SpaceFile
 from autotuner.toolchain import has_cublas
 from autotuner.variant import Value
 
@@ -107,6 +107,25 @@ def test_the_default_point_needs_nothing_new() -> None:
     """The default of the space for every GPU is one that sm_80 can run."""
     default = load_space("sdpa_cuda").default
     assert (default["LOAD"], default["SPLIT"], default["MULTICAST"]) == ("cp_async", 1, 1)
+
+
+@pytest.mark.parametrize("fixed", ["[0]", "[0, 1]"])
+@pytest.mark.parametrize("update", [{"seq_k": 640}, {"batch": 2}])
+def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, update: dict[str, int]) -> None:
+    if config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    path = config.spaces_dir() / "sdpa_cuda_smoke.toml"
+    old = "[parameters.FIXED]\nvalues = [0]"
+    text = path.read_text()
+    assert old in text
+    file = SpaceFile.parse(text.replace(old, f"[parameters.FIXED]\nvalues = {fixed}"), path)
+    problems = (*file.problems, file.problems[0].model_copy(update=update))
+    file = file.model_copy(update={"problems": problems})
+    if fixed == "[0, 1]" and "seq_k" in update:
+        with pytest.raises(SpaceError, match=r"parameters\.FIXED: 1 compiles the lengths in"):
+            Session(file, "sm_90")
+    else:
+        assert Session(file, "sm_90").terms.problems == problems
 
 
 def test_every_cuda_implementation_names_its_host_side() -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from autotuner.build import build
-from autotuner.extension import Extension, status_text
+from autotuner.extension import Extension, is_sticky, status_text
 from autotuner.kernel import Kernel
 from autotuner.outcome import Artifact
 from autotuner.toolchain import Toolchain
@@ -88,12 +88,18 @@ def test_the_variants_status_comes_back(extension: Extension, buffers: Buffers) 
         (3, "no threads"),
         (7, "unknown status 7"),
         (-1, "unknown status -1"),
-        (1000, "device error 0"),
-        (1719, "device error 719"),
+        (1000, "device error 0 (see CUresult in cuda.h)"),
+        (1500, "device error 500 (not found)"),
+        (1719, "device error 719 (launch failure)"),
+        (3014, "cuBLAS status 14 (see cublasStatus_t in cublas_api.h)"),
     ],
 )
 def test_every_status_has_words(status: int, text: str) -> None:
     assert status_text(status) == text
+
+
+def test_an_error_outlives_its_call_or_not() -> None:
+    assert [status for status in (0, 1, 719, 1001, 1700, 1701, 1719, 2719, 3014) if is_sticky(status)] == [1700, 1719]
 
 
 @pytest.mark.parametrize("offset", [1, 4, 8])

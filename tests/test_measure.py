@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
-from autotuner.measure.blocks import run_blocks
+from autotuner.measure.blocks import Blocks, run_blocks
 from autotuner.measure.statistics import median_interval, order_rank
+from autotuner.measure.thermometer import ATTEMPTS, undisturbed
+from autotuner.outcome import Fault, Interval, Verdict
 
 
 def noisy(us: float, noise: float, draw: random.Random) -> Callable[[], float]:
@@ -120,3 +123,61 @@ def test_equal_arms_name_no_winner() -> None:
         blocks = run_blocks(noisy(100, 0.01, draw), noisy(100, 0.01, draw), race, 12, 40)
         wrong += blocks.log_ratio.high < -0.005 or blocks.log_ratio.low > 0.005
     assert wrong <= 4
+
+
+# The thermometer ----------------------------------------------------------------------------------------------------
+
+
+class Takes:
+    """Measurements beside which the baseline took so long, one after the other; the last one goes on."""
+
+    def __init__(self, *baseline_us: float) -> None:
+        self.taken: list[Blocks] = []
+        self._left = list(baseline_us)
+
+    def __call__(self) -> Blocks:
+        us = self._left.pop(0) if len(self._left) > 1 else self._left[0]
+        baseline = (0.5e-6 * us, 1e-6 * us, 9e-6 * us)  # the median counts
+        blocks = Blocks((1e-6,) * 3, baseline, Interval(low=-1, median=0, high=1), censored=False)
+        self.taken.append(blocks)
+        return blocks
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that the thermometer makes, which are not waited for."""
+    made: list[float] = []
+    monkeypatch.setattr("autotuner.measure.thermometer.time", SimpleNamespace(sleep=made.append))
+    return made
+
+
+@pytest.mark.parametrize("us", [91, 100, 109])
+def test_a_calm_measurement_is_taken_once(pauses: list[float], us: float) -> None:
+    takes = Takes(us)
+    assert undisturbed(takes, calm_us=100, drift=0.1) is takes.taken[0]
+    assert len(takes.taken) == 1
+    assert sum(pauses) == 0
+
+
+@pytest.mark.parametrize("us", [80, 120])
+def test_a_disturbed_measurement_is_taken_again_after_a_pause(pauses: list[float], us: float) -> None:
+    takes = Takes(us, 105)
+    assert undisturbed(takes, calm_us=100, drift=0.1) is takes.taken[1]
+    assert len(takes.taken) == 2
+    assert sum(pauses) > 0
+
+
+@pytest.mark.usefixtures("pauses")
+def test_a_machine_that_stays_disturbed_is_a_fault_of_ours() -> None:
+    takes = Takes(150)
+    fault = undisturbed(takes, calm_us=100, drift=0.1)
+    assert isinstance(fault, Fault)
+    assert (fault.verdict, fault.code) == (Verdict.INFRA_ERROR, "measure.drift")
+    assert "150.0 us beside the variant, 100.0 us at calibration" in fault.detail
+    assert len(takes.taken) == ATTEMPTS
+
+
+@pytest.mark.usefixtures("pauses")
+def test_without_a_calibration_nothing_is_compared() -> None:
+    takes = Takes(1e6)
+    assert undisturbed(takes, calm_us=None, drift=0.1) is takes.taken[0]

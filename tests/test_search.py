@@ -455,6 +455,24 @@ def test_a_study_keeps_its_secret_seeds(store: Store) -> None:
 
 
 @at_any_width
+def test_the_first_points_of_a_new_study_are_those_it_is_given(store: Store, width: int) -> None:
+    def run(first: list[int], trials: int) -> str:
+        points = [SPACE.point(index) for index in first]
+        executor = Shuffled(simulated.backend(), width)
+        sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, first=points)
+        sweep.run(Budget(trials=trials))
+        return sweep.name
+
+    name = run([100, 200, 100], trials=6)
+    assert run([300], trials=10) == name
+    trials = trials_of(store, name)
+    assert [trial.params for trial in trials[:2]] == [SPACE.point(100), SPACE.point(200)]
+    assert [trial.number for trial in trials if "fixed_params" in trial.system_attrs] == [0, 1]
+    assert {trial.state for trial in trials} == {TrialState.COMPLETE}
+    assert len(trials) == 10
+
+
+@at_any_width
 def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int) -> None:
     """A thermometer that refuses every measurement means that the machine has changed, not the variants: those that
     are built wait for the new calibration."""

@@ -13,6 +13,7 @@ import typer.main
 
 import autotuner
 from autotuner import config, errors
+from autotuner.architecture import architecture
 from autotuner.cli import app
 from autotuner.explain import MEANINGS
 from autotuner.fingerprint import cpu_facts
@@ -23,6 +24,8 @@ from autotuner.space import Space, SpaceFile
 
 ROOT = Path(__file__).parent.parent
 SPACES = sorted(config.spaces_dir().glob("*.toml"))
+OWN_ARCHITECTURE = {"sdpa_sm89": "sm_89", "sdpa_sm90": "sm_90"}
+"""Of the CUDA spaces that are made for one."""
 
 
 def commands() -> list[str]:
@@ -75,16 +78,23 @@ def test_every_module_says_what_it_is_and_fits_on_a_few_screens(name: str) -> No
 @pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)
 def test_every_space_loads_and_its_kernel_takes_its_points(path: Path) -> None:
     file = SpaceFile.load(path)
-    session = Session(file)
+    on_a_gpu = file.backend == "cuda"
+    if on_a_gpu and config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    session = Session(file, OWN_ARCHITECTURE.get(path.stem, "sm_90") if on_a_gpu else None)
     assert len(session.space) > 0
     assert session.space.point(session.space.default_index) == dict(file.default)
 
 
 @pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)
 def test_the_default_point_is_valid_on_a_plain_machine(path: Path) -> None:
-    """One thread, 16-byte vectors, no special instructions, small caches."""
-    plain = {**cpu_facts(1), "CPU_VECTOR_BYTES": 16, "CPU_BF16_DOT": False, "CPU_FMA": False}
-    assert Space.enumerate(SpaceFile.load(path), plain).default_index >= 0
+    """One thread, 16-byte vectors, no special instructions; the least architecture a space is for, no cuBLAS."""
+    file = SpaceFile.load(path)
+    if file.backend == "cuda":
+        plain = {**architecture(OWN_ARCHITECTURE.get(path.stem, "sm_80")).facts(), "CUBLAS": False}
+    else:
+        plain = {**cpu_facts(1), "CPU_VECTOR_BYTES": 16, "CPU_BF16_DOT": False, "CPU_FMA": False}
+    assert Space.enumerate(file, plain).default_index >= 0
 
 
 def test_the_pages_say_what_the_results_say() -> None:

@@ -1,0 +1,92 @@
+"""The gate's logic without a compiler: an exact invariant on a bench of tensors, and the cases for fixed lengths."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from autotuner.gate.cases import Matrix, tile_lengths
+from autotuner.gate.checks import Evidence, Failed, Gate
+from autotuner.gate.tolerance import compute_truth
+from autotuner.outcome import Verdict
+from autotuner.problem import Problem
+from autotuner.terms import Terms
+from tests.recorded import artifact
+
+HALF = torch.finfo(torch.float16)
+PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16")
+Fault = Callable[[Tensor], Tensor]
+
+
+class TensorBench:
+    """A bench whose variant is exact attention, in which something may go wrong before O is rounded."""
+
+    def __init__(self, wrong: Fault) -> None:
+        self._wrong = wrong
+        self.outputs: list[Tensor] = []
+
+    def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
+        return tensor.clone()
+
+    def launch(self, problem: Problem, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> int:
+        weights = torch.softmax(problem.scale * q.double() @ k.double().transpose(2, 3), -1)
+        o.copy_(self._wrong(weights @ v.double()))
+        self.outputs.append(o)
+        return 0
+
+    def disturb(self, turn: int) -> None:
+        pass
+
+    def damage(self) -> str | None:
+        return None
+
+    def traffic(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+def gate_on(bench: TensorBench) -> Gate:
+    terms = Terms(problems=(PROBLEM,), seeds=(1, 2, 3, 4))
+    return Gate(artifact(64), [], bench, terms, lambda _: None, Evidence(compute_truth, lambda: None))
+
+
+def test_4v_may_differ_from_4o_where_o_is_subnormal() -> None:
+    bench = TensorBench(lambda exact: exact)
+    gate_on(bench)._scale_v()
+    (got, plain) = bench.outputs
+    different = got != 4 * plain
+    assert different.any()  # else nothing was tried
+    assert (plain[different].abs() < HALF.smallest_normal).all()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(lambda exact: exact + 2.0**-16, id="a constant"),
+        pytest.param(lambda exact: exact.clamp(-0.5, 0.5), id="a clamp"),
+        pytest.param(lambda exact: exact * (exact.abs() >= HALF.smallest_normal), id="subnormal numbers flushed"),
+    ],
+)
+def test_4v_may_not_differ_from_4o_otherwise(wrong: Fault) -> None:
+    with pytest.raises(Failed) as raised:
+        gate_on(TensorBench(wrong))._scale_v()
+    assert (raised.value.fault.verdict, raised.value.fault.code) == (Verdict.INCORRECT, "G3.scale_v")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_fixed_lengths_are_those_of_every_case_and_none_comes_twice(causal: bool) -> None:
+    matrix = Matrix(PROBLEM.model_copy(update={"causal": causal}), (96, 160))
+    full = matrix.full((64, 32))
+    cases = (*matrix.quick(), *full, matrix.case((2, 3, 113, 203)))
+    assert {(case.problem.seq_q, case.problem.seq_k) for case in cases} == {(96, 160)}
+    assert len({(case.problem, case.distribution) for case in full}) == len(full)
+    assert {case.distribution for case in full} >= {"randn", "large", "huge", "tiny_v", "zero_q", "const_v"}
+
+
+def test_any_lengths_have_cases_at_the_edges_of_the_tiles() -> None:
+    lengths = {(case.problem.seq_q, case.problem.seq_k) for case in Matrix(PROBLEM).full((64, 32))}
+    assert {(length, length) for length in tile_lengths((64, 32))} <= lengths
+    assert {(63, 63), (64, 64), (65, 65), (31, 31), (33, 33), (81, 81)} <= lengths
