@@ -16,9 +16,11 @@ from autotuner.cuda_probe import CudaFacts, probe
 from autotuner.kernel import Kernel
 from autotuner.outcome import Artifact, GateReport, Measurement, Verdict
 from autotuner.problem import Problem
+from autotuner.session import Session, load_space
 from autotuner.terms import Terms
 from autotuner.toolchain import CudaToolchain
 from autotuner.variant import Value, Variant
+from tests.test_cuda_spaces import first_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -109,6 +111,21 @@ def test_a_variant_against_its_second_load_is_a_tie(backend: CudaBackend, terms:
     measured = backend.measure(artifact, terms, lambda _: None, rival=artifact)
     assert isinstance(measured, Measurement), measured
     assert abs(measured.objective) < math.log(1.03)
+
+
+@pytest.mark.parametrize("impl", ["scalar", "cublas", "wmma", "mma"])
+def test_every_shipped_implementation_passes(impl: str) -> None:
+    session = Session(load_space("sdpa_cuda"))
+    assert isinstance(session.toolchain, CudaToolchain)
+    backend = CudaBackend(CudaSettings(toolchain=session.toolchain, kernel=session.kernel))
+    wanted = session.variant(first_of(session.space, impl))
+    for update in ({}, {"causal": True}, {"dtype": "bfloat16"}, {"head_dim": 128}):
+        problem = session.terms.compiled_for.model_copy(update=update)
+        here = session.terms.model_copy(update={"problems": (problem,)})
+        report = judged(backend, here, wanted)
+        assert report.passed, (problem, report.fault)
+        soaked = backend.check(built(backend, here, wanted), here, lambda _: None, soaked=report)
+        assert soaked.fault is None, (problem, soaked.fault)
 
 
 def test_what_is_written_between_tensors_is_found() -> None:
