@@ -43,7 +43,7 @@ CALIBRATION_ROUNDS = 15
 DRIFT = 0.1
 """By how much the baseline may differ from the session's calibration before a measurement is taken again.
 
-Beside a variant that heats the device SDPA takes up to 8 % longer than beside other SDPA backends: that is the race's
+Beside a variant that heats the device SDPA takes several per cent longer than beside other SDPA backends: that is the race's
 own doing, and the ratio is taken there."""
 
 LARGE_BYTES = 64 << 20
