@@ -113,7 +113,7 @@ class CudaBench:
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[None]:
-        """Copies on another stream all the while, so that launches meet a busy memory system."""
+        """A queue of copies on another stream: launches meet a busy memory system until it has run dry."""
         side = torch.cuda.Stream()
         source = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
         with torch.cuda.stream(side):
