@@ -43,8 +43,8 @@ CALIBRATION_ROUNDS = 15
 DRIFT = 0.1
 """By how much the baseline may differ from the session's calibration before a measurement is taken again.
 
-Beside a variant that heats the device SDPA takes several per cent longer than beside other SDPA backends: that is the race's
-own doing, and the ratio is taken there."""
+Beside a variant that heats the device SDPA takes several per cent longer than beside other SDPA backends: that is the
+race's own doing, and the ratio is taken there."""
 
 LARGE_BYTES = 64 << 20
 """Truths above this size are computed anew: a float64 reference and its tolerances are quick on the device."""
