@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from autotuner.errors import InputError
 from autotuner.model import Model
-from autotuner.outcome import Fault, Verdict
 from autotuner.variant import Value
+from autotuner.verdict import Fault, Verdict
 
 THREADS = 1024
 REGISTERS = 65536

@@ -30,11 +30,12 @@ from autotuner.architecture import architecture
 from autotuner.errors import DiskFullError, ToolchainError
 from autotuner.kernel import Kernel
 from autotuner.ninja_file import CUBIN_ASSEMBLY, library, ninja_text
-from autotuner.outcome import Artifact, Fault, Verdict
+from autotuner.outcome import Artifact
 from autotuner.problem import Problem
 from autotuner.recipe import ABI_VERSION, Recipe, abi_dir, source_digests, unit_text
 from autotuner.toolchain import AnyToolchain, CudaToolchain
 from autotuner.variant import Variant, digest_of
+from autotuner.verdict import Fault, Verdict
 
 BUILD_DEADLINE_S = 300.0
 ABANDONED_S = 24 * 3600.0
@@ -86,7 +87,7 @@ def _compile(recipe: Recipe, final: Path) -> Artifact | Fault:
     started = time.monotonic()
     sources = [abi_dir() / "binding.cpp", *([recipe.host] if recipe.host else [])]
     objects = [_shared_object(recipe.toolchain, source, recipe.include_dirs) for source in sources]
-    with _private_directory(final) as private:
+    with private_directory(final) as private:
         (private / ("unit.cu" if recipe.host else "unit.cpp")).write_text(unit_text(recipe))
         (private / "cubin.S").write_text(CUBIN_ASSEMBLY)
         (private / "build.ninja").write_text(ninja_text(recipe, objects))
@@ -103,13 +104,15 @@ def _compile(recipe: Recipe, final: Path) -> Artifact | Fault:
 
 
 @contextlib.contextmanager
-def _private_directory(final: Path) -> Iterator[Path]:
-    """A fresh directory on `final`'s file system, removed afterwards whatever happens short of kill -9."""
+def private_directory(final: Path | None = None) -> Iterator[Path]:
+    """A fresh directory in the cache, removed afterwards whatever happens short of kill -9. `final`, to which it may
+    be moved, gets its parent."""
     started = False
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
         building = _cache() / "building"
-        building.mkdir(exist_ok=True)
+        building.mkdir(parents=True, exist_ok=True)
+        if final is not None:
+            final.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(building)
         private = Path(tempfile.mkdtemp(prefix=".building-", dir=building))
         started = True
@@ -159,9 +162,9 @@ def _shared_object(toolchain: AnyToolchain, source: Path, include_dirs: tuple[Pa
     for found in folder.glob("*.o"):  # named after its contents: a damaged one is made anew
         if hashlib.sha256(found.read_bytes()).hexdigest() == found.stem:
             return found
-    with _private_directory(folder) as private:
+    with private_directory(folder) as private:
         made = private / f"{source.stem}.o"
-        done = _run([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)])
+        done = run([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)], BUILD_DEADLINE_S)
         if done is None:
             raise ToolchainError(f"{toolchain.compiler} took longer than {BUILD_DEADLINE_S:.0f} s for {source}")
         if done.returncode:
@@ -174,7 +177,7 @@ def _shared_object(toolchain: AnyToolchain, source: Path, include_dirs: tuple[Pa
     return final
 
 
-def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+def run(command: list[str], deadline_s: float) -> subprocess.CompletedProcess[str] | None:
     """Runs a command in a process group of its own, which is killed at the deadline; None then. Both outputs in one."""
     process = subprocess.Popen(
         command,
@@ -187,7 +190,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
     )
     with process:
         try:
-            output, _ = process.communicate(timeout=BUILD_DEADLINE_S)
+            output, _ = process.communicate(timeout=deadline_s)
         except subprocess.TimeoutExpired:
             return None
         finally:
@@ -198,7 +201,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
 
 def _run_ninja(private: Path) -> str | Fault:
     """What the compilers printed, or why they failed."""
-    done = _run([sys.executable, "-m", "ninja", "-C", str(private), "-j", "1"])
+    done = run([sys.executable, "-m", "ninja", "-C", str(private), "-j", "1"], BUILD_DEADLINE_S)
     if done is None:
         return Fault(
             verdict=Verdict.BUILD_TIMEOUT,

@@ -46,6 +46,15 @@ def nvcc() -> str | None:
     return next((found for found in candidates if found), None)
 
 
+def compute_sanitizer() -> str | None:
+    """NVIDIA's sanitizer: in nvcc's toolkit, where pip puts it, or on the PATH; None when there is none."""
+    compiler = nvcc()
+    roots = [*([Path(compiler).resolve().parent.parent] if compiler else []), *pip_toolkits()]
+    folders = [str(root / part) for root in roots for part in ("bin", "compute-sanitizer")]
+    found = (shutil.which("compute-sanitizer", path=folder) for folder in (*folders, None))
+    return next((tool for tool in found if tool), None)
+
+
 def devices_hidden() -> bool:
     """True in a process that must see no device, such as a build worker."""
     return os.environ.get("CUDA_VISIBLE_DEVICES") == ""

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotuner.model import Model
-from autotuner.outcome import Artifact, Fault
+from autotuner.outcome import Artifact
 from autotuner.space import Space
 from autotuner.variant import Value
+from autotuner.verdict import Fault
 
 Builder = Callable[[Sequence[int]], list[Artifact | Fault]]
 """Builds the variants at these points of the space, in order."""

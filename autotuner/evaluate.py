@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from autotuner.backends import Backend
+from autotuner.backends import Backend, Passed
 from autotuner.model import Model
-from autotuner.outcome import Artifact, Calibration, Fault, GateReport, Measurement, Outcome, Say, Verdict
+from autotuner.outcome import Artifact, Calibration, Measurement, Outcome, Say
+from autotuner.report import CheckResult, GateReport
 from autotuner.terms import Terms
 from autotuner.variant import Variant
+from autotuner.verdict import Fault, Verdict
 
 T = TypeVar("T")
 
@@ -40,6 +42,7 @@ class JudgeJob(Model):
     built: Built
     terms: Terms
     best: float | None = Field(default=None, description="the objective to beat")
+    sanitize: bool = Field(default=False, description="G8 too")
 
     @property
     def variant(self) -> Variant:
@@ -112,6 +115,26 @@ def judge(job: JudgeJob, backend: Backend, say: Say) -> Outcome:
     return _Line(job, backend, say).run()
 
 
+class _Clock:
+    """Hears the steps of a measurement and adds up what G7 took, which is part of it."""
+
+    def __init__(self, say: Say) -> None:
+        self._say, self._since = say, 0.0
+        self._checking = False
+        self.seconds = 0.0
+
+    def __call__(self, step: str) -> None:
+        self.stop()
+        self._checking, self._since = step.startswith("G7"), time.monotonic()
+        self._say(step)
+
+    def stop(self) -> None:
+        """The last step is over."""
+        if self._checking:
+            self.seconds += time.monotonic() - self._since
+        self._checking = False
+
+
 class _Line:
     """One variant on its way; keeps what is known so far, for the outcome."""
 
@@ -122,18 +145,36 @@ class _Line:
 
     def run(self) -> Outcome:
         artifact, terms, best = self._job.built.artifact, self._job.terms, self._job.best
-        self._report = self._timed("check", lambda: self._backend.check(artifact, terms, self._say))
-        if not self._report.passed:
-            return self._rejected(self._report)
-        measured = self._timed("measure", lambda: self._backend.measure(artifact, terms, self._say, best=best))
+        self._report = report = self._timed("check", lambda: self._backend.check(artifact, terms, self._say))
+        if not report.passed:
+            return self._rejected(report)
+        measured = self._measure(report)
         if isinstance(measured, Fault):
             return self._end(measured.verdict, fault=measured)
         if best is None or measured.objective < best:
-            passed = self._report
-            self._report = self._timed("soak", lambda: self._backend.check(artifact, terms, self._say, soaked=passed))
-            if not self._report.passed:
-                return self._rejected(self._report)
+            self._go_on("soak")
+        if self._report.passed and self._job.sanitize:
+            self._go_on("sanitize")
+        if not self._report.passed:
+            return self._rejected(self._report)
         return self._end(Verdict.RACED_OUT if measured.censored else Verdict.MEASURED, measurement=measured)
+
+    def _measure(self, report: GateReport) -> Measurement | Fault:
+        """The measurement; what G7 found after it goes into the report."""
+        artifact, terms, best, clock = self._job.built.artifact, self._job.terms, self._job.best, _Clock(self._say)
+        measured = self._timed("measure", lambda: self._backend.measure(artifact, terms, clock, best=best))
+        clock.stop()
+        fault = measured if isinstance(measured, Fault) else None
+        if fault is None or fault.code.startswith("G7"):
+            check = CheckResult(code="G7.recheck", status="fail" if fault else "pass", seconds=clock.seconds)
+            self._report = report.extended((check,), fault)
+        return measured
+
+    def _go_on(self, level: Literal["soak", "sanitize"]) -> None:
+        """One more level after a pass."""
+        assert self._report is not None
+        passed, artifact = Passed(self._report, level), self._job.built.artifact
+        self._report = self._timed(level, lambda: self._backend.check(artifact, self._job.terms, self._say, passed))
 
     def _timed(self, stage: str, step: Callable[[], T]) -> T:
         self._say(stage)

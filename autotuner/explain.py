@@ -11,110 +11,18 @@ import statistics
 
 from pydantic import ConfigDict, Field
 
+from autotuner.meanings import CAUSES, DISTRIBUTIONS, MEANINGS, SIGNALS
 from autotuner.model import Model
-from autotuner.outcome import (
-    Artifact,
-    CaseErrors,
-    CaseResult,
-    GateReport,
-    Measurement,
-    Outcome,
-    Timing,
-    Verdict,
-    error_in_tolerances,
-)
+from autotuner.outcome import Artifact, Measurement, Outcome, Timing
+from autotuner.report import CaseErrors, CaseResult, Extent, GateReport, error_in_tolerances
+from autotuner.verdict import Verdict
 
-_RULES = {
-    "T0": "every element is finite",
-    "T1": "the largest absolute error is within twice that of a low-precision emulation",
-    "T2": "no row's largest error, relative to the row, is out of what rounding explains",
-    "T3": "no head's error norm, relative to the head, is out of what rounding explains",
-}
-
-MEANINGS: dict[str, str] = {
-    "G0.identity": "the loaded library is the one that was asked for: build id and every macro",
-    "G0.effect": "the machine code shows that the parameters took effect",
-    "G0.limits": "registers, shared memory and block size fit the device",
-    "G1.status": "the launch reports success",
-    "G1.device": "the device reports no error after the launch",
-    "G1.deadline": "the launch ends",
-    "G1.unwritten": "every element of the output is written (it is poisoned with NaN before the launch)",
-    "G1.inputs": "Q, K and V are bitwise the same after the launch",
-    "G1.guard": "nothing is written outside the tensors",
-    "G1.workspace": "the variant asks for a workspace of reasonable size",
-    **{f"G2.{rule}": f"quick cases: {meaning}" for rule, meaning in _RULES.items()},
-    "G3.repeat": "the same input gives the same bits, whatever ran before",
-    "G3.scale_v": "4 V gives exactly 4 O",
-    "G3.permute": "permuting the (batch, head) slices permutes the output, nothing else",
-    "G3.future": "under a causal mask, later keys and values do not reach earlier rows",
-    "G3.ones": "V = 1 gives O = 1: the weights of each row sum to 1",
-    "G3.offset": "tensors 16 and 32 bytes past an aligned address give the same bits",
-    "G3.misaligned": "a misaligned or strided tensor is refused before any launch",
-    "G3.domain": "lengths other than those compiled in are refused before any launch",
-    "G3.float_env": "the launch leaves rounding mode and subnormal handling as they were",
-    "G4.stream": "all work goes to the caller's stream: inputs that arrive late on it are waited for",
-    "G4.capture": "a launch can be captured into a graph, and its replay computes anew",
-    **{f"G5.{rule}": f"full matrix: {meaning}" for rule, meaning in _RULES.items()},
-    "G6.soak": "hundreds of launches under memory traffic give the same bits",
-    "G7.output": "the output of the last timed launch is still right",
-    "G7.inputs": "the inputs are unchanged after the timing",
-    "measure.launch": "the variant can be launched, and captured, on the problem that is tuned",
-    "measure.device": "the device reports no error while the variant is timed",
-    "measure.drift": "beside the variant, SDPA takes what it took at calibration",
-    "build.failed": "the compiler accepts the variant",
-    "build.timeout": "the compiler finishes within its deadline",
-    "process.signal": "the process that runs the variant is not killed by a signal",
-    "process.exit": "the process that runs the variant does not exit by itself",
-    "process.deadline": "the variant finishes within its deadline",
-    "process.garbage": "what the process that runs the variant sends back can be read",
-    "store.revoked": "nothing that was found later took the result back",
-}
-"""What each check of the gate asserts, by its stable code."""
-
-_RACE = "a race (a missing barrier), or memory that is read before it is written"
-_CAUSES = {
-    "G0.identity": "a stale or foreign library was loaded under this name",
-    "G0.effect": "a parameter that the source ignores, or a path that the compiler did not take",
-    "G1.device": "a read or write of memory that is not there, or an assertion or trap in the kernel",
-    "G1.deadline": "an endless loop, or a barrier that not every thread reaches",
-    "G1.unwritten": "rows or columns that no thread writes, or an arithmetic that gives NaN even on ordinary input",
-    "G1.inputs": "a write through an input pointer, such as a scaling of Q in place",
-    "G1.guard": "a write before the start or past the end of a tensor: a missing bounds check at a ragged edge",
-    "G3.repeat": _RACE,
-    "G3.scale_v": "a constant in the arithmetic (an epsilon, a clamp), or a result that does not come from V",
-    "G3.permute": "the addressing of batch or head, or a result that depends on the order of blocks",
-    "G3.future": "the causal mask lets later keys through",
-    "G3.ones": "the normaliser is not the sum of the weights in use: keys lost or counted twice, or padding counted",
-    "G3.offset": "an assumption on alignment beyond 16 bytes, or a fixed address",
-    "G4.stream": "a launch on a stream of its own, or on the default stream",
-    "G4.capture": "work that a graph cannot hold (an allocation, a wait), or an answer kept from an earlier call",
-    "G6.soak": _RACE,
-    "G7.output": "right on the first launches and wrong later: kept state, a race, or a cached result",
-    "G7.inputs": "a write through an input pointer that the first launches did not show",
-    "process.deadline": "an endless loop, or a barrier that not every thread reaches",
-}
-_SIGNALS = {
-    4: "an instruction that this processor does not have (built for another architecture)",
-    6: "an assertion or the C++ runtime aborted: an uncaught exception, or damaged heap memory",
-    7: "an access that the memory system refuses: a misaligned or unbacked address",
-    8: "an integer division by zero",
-    9: "killed from outside: out of memory, or by a person",
-    11: "usually a read or write past a tensor's end: on the CPU every tensor ends at an unmapped page",
-}
-_DISTRIBUTIONS = {
-    "randn": "standard normal",
-    "large": "normal, Q times 5, K and V times 3",
-    "huge": "normal, Q and K times 16: exp overflows unless the maximum is subtracted",
-    "one_hot": "each row attends to one key: a single wrong key shows at full size",
-    "big_v": "normal, V times 1000",
-    "tiny_v": "normal, V times 1e-6",
-    "zero_q": "Q = 0: every weight is equal",
-    "uniform01": "uniform between 0 and 1",
-    "const_v": "V constant",
-}
 _SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)x(\d+)(?: (\w+))?")
 _SIGNAL = re.compile(r"signal\D{0,3}(\d+)", re.IGNORECASE)
 _STDERR_LINES = 12
+_RACE = CAUSES["G3.repeat"]
+_LAST_DIGITS = 2.0**-8
+"""A difference between two launches that is smaller than this may be the order of a sum."""
 
 
 class GateSummary(Model):
@@ -217,8 +125,8 @@ def _case_in_words(case: str, artifact: Artifact | None) -> str:
     if artifact is not None:
         mask = "causal" if artifact.causal else "no mask"
         words += f", head_dim {artifact.head_dim}, {artifact.dtype}, {mask}"
-    if distribution in _DISTRIBUTIONS:
-        words += f"; inputs {distribution}: {_DISTRIBUTIONS[distribution]}"
+    if distribution in DISTRIBUTIONS:
+        words += f"; inputs {distribution}: {DISTRIBUTIONS[distribution]}"
     return words
 
 
@@ -261,15 +169,46 @@ def _place(index: tuple[int, ...]) -> str:
 def _cause(outcome: Outcome, code: str, detail: str, found: CaseResult | None) -> str | None:
     if code == "process.signal":
         number = _SIGNAL.search(detail)
-        return _SIGNALS.get(int(number.group(1))) if number else None
+        return SIGNALS.get(int(number.group(1))) if number else None
     if found is None:
-        return _CAUSES.get(code)
+        return _cause_of_difference(code, outcome.gate) or CAUSES.get(code)
     if found.errors.nonfinite:
         return (
             "exp overflowed (the row's maximum is not subtracted, or not the current one), a row with no visible key"
             " was divided by 0, or memory was read before it was written"
         )
     return _cause_by_rows(outcome, found)
+
+
+def _cause_of_difference(code: str, gate: GateReport | None) -> str | None:
+    """What the place of a difference between two launches on the same input points to."""
+    differs = gate.checks[-1].differs if gate is not None and gate.checks else None
+    if differs is None or code not in ("G3.repeat", "G6.soak"):
+        return None
+    where = _part_of_tiles(differs)
+    if where is not None:
+        return (
+            f"{where} differ between runs: a missing barrier, after which the warps of those rows read what another"
+            " warp has not written yet"
+        )
+    if differs.largest < _LAST_DIGITS:
+        return "the last digits differ: sums whose order changes from run to run (atomics, or work that threads share)"
+    if differs.heads == 1 and differs.of_heads > 1:
+        return f"one (batch, head) of {differs.of_heads} differs: {_RACE}, in a block that is not like the others"
+    return _RACE
+
+
+def _part_of_tiles(extent: Extent) -> str | None:
+    """Which rows of a tile are affected, in words, when it is a part of every tile that repeats."""
+    rows = extent.rows_of_tile
+    if extent.tiles < 2 or not 0 < len(rows) < extent.tile:
+        return None
+    first, last = rows[0], rows[-1]
+    if last - first + 1 == len(rows):
+        which = f"row {first}" if len(rows) == 1 else f"rows {first} to {last}"
+    else:
+        which = f"rows {', '.join(map(str, rows[:6]))}{', ...' if len(rows) > 6 else ''}"
+    return f"{which} of every tile of {extent.tile} rows"
 
 
 def _cause_by_rows(outcome: Outcome, found: CaseResult) -> str | None:
@@ -281,13 +220,23 @@ def _cause_by_rows(outcome: Outcome, found: CaseResult) -> str | None:
     head, row = first[:-1], first[-1]
     bad_a_head = found.errors.bad_rows * rows
     if found.errors.bad_rows > 0.99:
-        return "every row is off, so something that they share: scale, normaliser, a lost key, a wrong tensor"
+        return _cause_for_all_rows(found)
     before = head[0] * heads + head[1]
     if before and row == 0 and abs(found.errors.bad_rows * batch * heads - (batch * heads - before)) < 0.02:
         return f"every head from {_place(head)} on is wrong and none before: the addressing of batch or head"
     if row > 0 and abs(bad_a_head - (rows - row)) < 0.5:
         return _cause_of_tail(outcome, rows, row)
-    return None
+    part = _part_of_tiles(found.extent) if found.extent is not None else None
+    return None if part is None else f"only {part} are wrong: work that some warps or threads of a block do otherwise"
+
+
+def _cause_for_all_rows(found: CaseResult) -> str:
+    """Every row is bad: perhaps in some columns only."""
+    extent = found.extent
+    if extent is not None and 0 < len(extent.columns) <= extent.of_columns // 2:
+        columns = f"{len(extent.columns)} of {extent.of_columns} columns, from {extent.columns[0]} on"
+        return f"every row is off, in {columns}: a part of V, or of the accumulator, is wrong or written twice"
+    return "every row is off, so something that they share: scale, normaliser, a lost key, a wrong tensor"
 
 
 def _cause_of_tail(outcome: Outcome, rows: int, row: int) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from autotuner.outcome import Artifact
 from autotuner.problem import Problem
+from autotuner.verdict import SystemFault
 
 STATUS = {0: "ok", 1: "outside the variant's domain", 2: "workspace missing or too small", 3: "no threads"}
 DEVICE_ERROR = 1000
@@ -118,6 +119,12 @@ def status_text(status: int) -> str:
             return f"cuBLAS status {number - CUBLAS} (see cublasStatus_t in cublas_api.h)"
         return f"device error {number} ({DEVICE_ERRORS.get(number, 'see CUresult in cuda.h')})"
     return STATUS.get(status, f"unknown status {status}")
+
+
+def system_fault(status: int) -> SystemFault:
+    """A variant's status as the report keeps it: a device error by the driver's own number."""
+    number = status - DEVICE_ERROR if DEVICE_ERROR <= status <= DEVICE_ERROR + CUBLAS else status
+    return SystemFault(number=number, name=status_text(status), sticky=is_sticky(status))
 
 
 def is_sticky(status: int) -> bool:

@@ -5,20 +5,28 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 from pydantic import Field, ValidationError
 
 from autotuner import config
 from autotuner.errors import KernelError
 from autotuner.expression import Expression, ExpressionError
 from autotuner.model import Model
+from autotuner.policy import GatePolicy, Omission, OwnCase, Tolerance
 from autotuner.problem import Dtype, Problem
-from autotuner.variant import Variant
+from autotuner.variant import Value, Variant
 
 FACTS = ("DTYPE", "HEAD_DIM", "CAUSAL")
 """What an assert of kernel.toml may ask of the problem: the compile-time part."""
+
+
+DEBUG_FLAGS = ("-G", "--device-debug", "-O0")
+REACH = 512
+"""So far from a case's lengths others are looked for that the variant serves."""
 
 
 class Effect(Model):
@@ -36,6 +44,7 @@ class Implementation(Model):
     source: str
     host: str | None = Field(default=None, description="CUDA: the host side, where it is more than one launch")
     fixed_lengths: str | None = Field(default=None, description="parameter that, set to 1, compiles SEQ_Q and SEQ_K in")
+    domain: str = Field(default="True", description="expression over parameters and the problem: what is served")
     parameters: tuple[str, ...] = ()
     dtypes: tuple[Dtype, ...]
     head_dims: tuple[int, ...]
@@ -48,8 +57,39 @@ class KernelDocument(Model):
 
     family: str
     op: Literal["sdpa"]
+    gate: GatePolicy = GatePolicy()
     cpu: dict[str, Implementation] = Field(default_factory=dict)
     cuda: dict[str, Implementation] = Field(default_factory=dict)
+
+
+class Claims(Model):
+    """What a kernel.toml says of one variant, for the gate to hold it to."""
+
+    effects: tuple[Effect, ...] = ()
+    policy: GatePolicy = GatePolicy()
+    parameters: dict[str, Value] = Field(default_factory=dict)
+    domain: str = "True"
+
+    def serve(self, problem: Problem) -> bool:
+        """True when the variant must answer the problem; another it must refuse."""
+        return self.domain == "True" or bool(_parsed(self.domain).evaluate({**problem.facts(), **self.parameters}))
+
+    def nearest(self, problem: Problem) -> Problem | None:
+        """The problem with the nearest lengths that the variant serves; None when there are none within REACH."""
+        if self.serve(problem):
+            return problem
+        near_q, near_k = (np.arange(max(1, n - REACH), n + REACH) for n in (problem.seq_q, problem.seq_k))
+        scalars = {name: np.asarray(value) for name, value in {**problem.facts(), **self.parameters}.items()}
+        columns = {**scalars, "SEQ_Q": near_q[:, None], "SEQ_K": near_k[None, :]}
+        served = np.broadcast_to(_parsed(self.domain).evaluate_arrays(columns), (len(near_q), len(near_k)))
+        if not served.any():
+            return None
+        away = np.abs(near_q - problem.seq_q)[:, None] + np.abs(near_k - problem.seq_k)
+        at = np.unravel_index(np.where(served, away, 4 * REACH).argmin(), away.shape)
+        return problem.model_copy(update={"seq_q": int(near_q[at[0]]), "seq_k": int(near_k[at[1]])})
+
+
+_parsed = lru_cache(maxsize=64)(Expression.parse)
 
 
 class Kernel(Model):
@@ -88,19 +128,18 @@ class Kernel(Model):
         reserved = sorted({"IMPL", *FACTS, "SEQ_Q", "SEQ_K"} & set(implementation.parameters))
         if reserved:
             raise KernelError(f"{where}.parameters: {reserved[0]} is defined by the build; choose another name")
+        if debug := next((flag for flag in implementation.flags if flag in DEBUG_FLAGS), None):
+            raise KernelError(f"{where}.flags: {debug} makes another, slower program than the one to tune; remove it")
         known = {*implementation.parameters, "IMPL", *FACTS}
+        _check_expression(f"{where}.domain", implementation.domain, known | {"SEQ_Q", "SEQ_K"})
         for index, effect in enumerate(implementation.asserts):
             key = f"{where}.asserts.{index}"
+            _check_expression(f"{key}.when", effect.when, known)
             try:
-                unknown = sorted(Expression.parse(effect.when).names - known)
                 re.compile(effect.contains or "")
                 re.compile(effect.lacks or "")
-            except ExpressionError as error:
-                raise KernelError(f"{key}.when: {error.reason}") from None
             except re.error as error:
                 raise KernelError(f"{key}: not a regular expression: {error}") from None
-            if unknown:
-                raise KernelError(f"{key}.when: {unknown[0]} is no parameter of it; known: {', '.join(sorted(known))}")
 
     @classmethod
     def find(cls, family: str, near: Path | None = None) -> Kernel:
@@ -151,12 +190,24 @@ class Kernel(Model):
         if problem.head_dim not in implementation.head_dims:
             raise KernelError(f"{where} has no head_dim {problem.head_dim}; it has {implementation.head_dims}")
 
-    def effects(self, variant: Variant, problem: Problem) -> list[Effect]:
-        """The claims of kernel.toml that apply to this variant."""
+    def claims(self, variant: Variant, problem: Problem) -> Claims:
+        """What kernel.toml says of this variant."""
         facts = problem.facts()
         values = {**{name: facts[name] for name in FACTS}, **variant.point}
-        asserts = self.implementation(variant.backend, variant.impl).asserts
-        return [effect for effect in asserts if Expression.parse(effect.when).evaluate(values)]
+        implementation = self.implementation(variant.backend, variant.impl)
+        effects = tuple(each for each in implementation.asserts if _parsed(each.when).evaluate(values))
+        domain = implementation.domain
+        return Claims(effects=effects, policy=self.document.gate, parameters=variant.point, domain=domain)
+
+
+def _check_expression(where: str, text: str, known: set[str]) -> None:
+    """Raises KernelError for an expression that cannot be read or asks for what is not known."""
+    try:
+        unknown = sorted(Expression.parse(text).names - known)
+    except ExpressionError as error:
+        raise KernelError(f"{where}: {error.reason}") from None
+    if unknown:
+        raise KernelError(f"{where}: {unknown[0]} is no parameter of it; known: {', '.join(sorted(known))}")
 
 
 def _first(error: ValidationError) -> str:
@@ -165,6 +216,7 @@ def _first(error: ValidationError) -> str:
     key = ".".join(str(part) for part in found["loc"])
     if found["type"] != "extra_forbidden":
         return f"{key}: {found['msg']}"
-    known = [*Implementation.model_fields, *Effect.model_fields, *KernelDocument.model_fields]
+    tables = (Implementation, Effect, KernelDocument, GatePolicy, Tolerance, OwnCase, Omission)
+    known = [name for table in tables for name in table.model_fields]
     near = difflib.get_close_matches(str(found["loc"][-1]), known, n=1)
     return f"{key}: unknown key" + (f"; did you mean {near[0]}?" if near else "")

@@ -14,10 +14,11 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from autotuner.outcome import Calibration, Device, Outcome, Verdict
+from autotuner.outcome import Calibration, Device, Outcome
 from autotuner.search import Event, Judged, Started
 from autotuner.space import Space
 from autotuner.terms import Terms
+from autotuner.verdict import Verdict
 
 RECENT = 12
 

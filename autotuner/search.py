@@ -19,16 +19,17 @@ import optuna
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from autotuner.errors import InfrastructureError
+from autotuner.errors import InfrastructureError, OracleError
 from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob
 from autotuner.executors import Executor
 from autotuner.model import Model
-from autotuner.outcome import Calibration, Device, Outcome, Verdict, study_name
+from autotuner.outcome import Calibration, Device, Outcome, study_name
 from autotuner.sampler import SAMPLERS
 from autotuner.space import Space
 from autotuner.store import Lease, Store, StudyRecord
 from autotuner.terms import Terms
 from autotuner.variant import Value, Variant
+from autotuner.verdict import Verdict
 
 GATE = "gate"
 SEEDS = "autotuner:seeds"
@@ -194,6 +195,8 @@ class Driver:
         result = self._wait(lease)[1]
         if not isinstance(result, Calibration):
             raise InfrastructureError(f"calibration gave no result: {result}")
+        if result.oracle_fault is not None:
+            raise OracleError(result.oracle_fault)
         return result
 
     def _wait(self, lease: Lease) -> tuple[int, object]:

@@ -23,7 +23,7 @@ from autotuner.executors.local import LocalExecutor
 from autotuner.fingerprint import cpu_device, cuda_device, usable_cpus, version_of
 from autotuner.kernel import Kernel
 from autotuner.model import Model
-from autotuner.outcome import Artifact, Device, Fault, Interval, Measurement
+from autotuner.outcome import Artifact, Device, Interval, Measurement
 from autotuner.recipe import built_from
 from autotuner.search import Driver, Listener, Point
 from autotuner.space import Space, SpaceFile
@@ -31,6 +31,7 @@ from autotuner.store import Store, queries
 from autotuner.terms import Terms
 from autotuner.toolchain import AnyToolchain, CudaToolchain, Toolchain, has_cublas
 from autotuner.variant import Variant, digest_of
+from autotuner.verdict import Fault
 
 JOBS_PER_PROCESS = 50
 """So many variants are judged by one device process, which keeps references and baselines, before a fresh one."""

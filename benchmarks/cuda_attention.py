@@ -6,7 +6,7 @@ Steps, each of which adds its part to the JSON file and goes on from what the st
   mission   a sweep over all four implementations at (1,8,512,64), and one over each of scalar, cublas and wmma alone
   shapes    for each problem of PROBLEMS, a sweep that starts from the best points of those sweeps; then the best of
             each implementation against every SDPA backend, cold and warm, interleaved in one fresh process
-  planted   a sweep among variants that hang, fault, race or ask for too much, and right ones
+  planted   a sweep among variants that hang, fault, race or ask for too much, and right ones (tests/mutants)
 `shapes` takes a part of PROBLEMS with --from and --count. Needs a GPU that nothing else uses.
 """
 
@@ -212,12 +212,12 @@ def first_points(store: Store, studies: list[str], each: int) -> list[Point]:
 def planted(store: Store) -> dict[str, Any]:
     """The sweep among planted defects: what became of each."""
     root = Path(__file__).resolve().parent.parent
-    session = Session(load_space(str(root / "tests" / "kernels" / "planted.toml")))
+    session = Session(load_space(str(root / "tests" / "mutants" / "planted.toml")))
     figures = sweep(store, session, "planted", len(session.space))
     modes: dict[str, list[str]] = {}
     for outcome in store.judged_numbers(figures["study"]).values():
         code = f"{outcome.verdict} {outcome.fault.code}" if outcome.fault else str(outcome.verdict)
-        modes.setdefault(str(outcome.variant.parameters["MODE"]), []).append(code)
+        modes.setdefault(str(outcome.variant.parameters["MUTANT"]), []).append(code)
     return {**figures, "modes": modes}
 
 

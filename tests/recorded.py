@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import math
 
-from autotuner.outcome import (
-    REQUIRED_CHECKS,
-    Artifact,
-    Calibration,
-    CheckResult,
-    Device,
-    Fault,
-    GateReport,
-    Interval,
-    Measurement,
-    Outcome,
-    Timing,
-    Verdict,
-)
+from autotuner.outcome import Artifact, Calibration, Device, Interval, Measurement, Outcome, Timing
 from autotuner.problem import Problem
+from autotuner.report import REQUIRED_CHECKS, CheckResult, GateReport
 from autotuner.store import Store, StudyRecord
 from autotuner.variant import Variant, digest_of
+from autotuner.verdict import Fault, Verdict
 
 PROBLEM = Problem(batch=1, heads=8, seq_q=512, seq_k=512, head_dim=64, dtype="float32")
 CALIBRATION = Calibration(baselines=("flash",), timings=(), references=())

@@ -6,10 +6,11 @@ import math
 from pathlib import Path
 
 from autotuner.backends.fake import FakeBackend, Truth
-from autotuner.outcome import Device, Verdict
+from autotuner.outcome import Device
 from autotuner.space import Space, SpaceFile
 from autotuner.terms import Terms
 from autotuner.variant import Variant
+from autotuner.verdict import Verdict
 
 TOML = """
 title = "simulated"

@@ -23,11 +23,12 @@ from autotuner.build import build, first_error
 from autotuner.errors import DiskFullError, KernelError, ToolchainError
 from autotuner.extension import Extension
 from autotuner.kernel import Kernel
-from autotuner.outcome import Artifact, Fault, Verdict
+from autotuner.outcome import Artifact
 from autotuner.problem import Problem
 from autotuner.recipe import Recipe
 from autotuner.toolchain import COMMON_FLAGS, Toolchain
 from autotuner.variant import Variant
+from autotuner.verdict import Fault, Verdict
 from tests.conformance.families import PROBLEM, runs, tiny, wrapper
 from tests.conformance.processes import gone, using
 

@@ -13,9 +13,10 @@ import pytest
 
 from autotuner import config
 from autotuner.fingerprint import cpu_facts
-from autotuner.outcome import Outcome, Verdict
+from autotuner.outcome import Outcome
 from autotuner.session import Session, load_space
 from autotuner.toolchain import COMMON_FLAGS, Toolchain
+from autotuner.verdict import Verdict
 from tests.conformance.judging import judged
 
 SPACES = sorted(path.stem for path in config.spaces_dir().glob("sdpa_cpu*.toml"))

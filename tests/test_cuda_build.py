@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,13 @@ from autotuner.cubin import Geometry
 from autotuner.errors import InputError, ToolchainError
 from autotuner.extension import Extension
 from autotuner.kernel import Kernel
-from autotuner.outcome import Artifact, Fault, Verdict
+from autotuner.outcome import Artifact
 from autotuner.problem import Problem
 from autotuner.toolchain import CudaToolchain
 from autotuner.variant import Value, Variant
+from autotuner.verdict import Fault, Verdict
 
+SYSTEMIC = Path(__file__).parent / "mutants" / "systemic"
 PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16")
 
 
@@ -28,16 +31,15 @@ def nvcc() -> CudaToolchain:
         pytest.skip(str(error))
 
 
-def planted(impl: str = "planted", **parameters: Value) -> Variant:
-    values: dict[str, Value] = {"MODE": "right", "BLOCK_N": 32, "DEAD": 1, **parameters}
-    if impl == "fixed":
-        values = {"FIXED": 1, **values}
-    return Variant(family="planted", backend="cuda", impl=impl, parameters=values)
+def plain(**parameters: Value) -> Variant:
+    """A variant for any lengths of a family with a parameter that nothing reads."""
+    values: dict[str, Value] = {"MUTANT": "none", "BLOCK_N": 32, "DEAD": 1, "FIXED": 0, **parameters}
+    return Variant(family="systemic", backend="cuda", impl="fixed", parameters=values)
 
 
 @pytest.fixture(scope="module")
-def kernel(kernel_root: Path) -> Kernel:
-    return Kernel.load(kernel_root / "planted")
+def kernel() -> Kernel:
+    return Kernel.load(SYSTEMIC)
 
 
 def made(kernel: Kernel, nvcc: CudaToolchain, variant: Variant, problem: Problem = PROBLEM) -> Artifact:
@@ -47,44 +49,43 @@ def made(kernel: Kernel, nvcc: CudaToolchain, variant: Variant, problem: Problem
 
 
 def test_the_library_says_what_it_is_without_a_device(kernel: Kernel, nvcc: CudaToolchain) -> None:
-    artifact = made(kernel, nvcc, planted())
+    artifact = made(kernel, nvcc, plain())
     identity = Extension(artifact).identity()
     assert identity.build_id == artifact.digest
-    expected = {"MODE": "right", "BLOCK_N": "32", "DEAD": "1", "DTYPE": "float16", "HEAD_DIM": "64", "CAUSAL": "0"}
-    assert identity.macros == artifact.macros == expected
-    assert artifact.name.startswith("planted_planted_")
+    parameters = {"MUTANT": "none", "BLOCK_N": "32", "DEAD": "1", "FIXED": "0"}
+    assert identity.macros == artifact.macros == {**parameters, "DTYPE": "float16", "HEAD_DIM": "64", "CAUSAL": "0"}
+    assert artifact.name.startswith("systemic_fixed_")
 
 
 def test_every_compile_time_part_of_the_problem_is_a_program_of_its_own(kernel: Kernel, nvcc: CudaToolchain) -> None:
     problems = [PROBLEM, *(PROBLEM.model_copy(update=u) for u in ({"dtype": "bfloat16"}, {"causal": True}))]
-    artifacts = [made(kernel, nvcc, planted(), problem) for problem in problems]
+    artifacts = [made(kernel, nvcc, plain(), problem) for problem in problems]
     assert len({artifact.digest for artifact in artifacts}) == len({a.program_hash for a in artifacts}) == 3
 
 
 def test_a_parameter_that_nothing_reads_makes_the_same_program(kernel: Kernel, nvcc: CudaToolchain) -> None:
-    one, two = (made(kernel, nvcc, planted(DEAD=value)) for value in (1, 123456))
+    one, two = (made(kernel, nvcc, plain(DEAD=value)) for value in (1, 123456))
     assert one.digest != two.digest
     assert one.name != two.name
     assert one.program_hash == two.program_hash
 
 
 def test_a_parameter_that_is_read_makes_another_program(kernel: Kernel, nvcc: CudaToolchain) -> None:
-    hashes = {made(kernel, nvcc, planted(**p)).program_hash for p in ({}, {"BLOCK_N": 64}, {"MODE": "race"})}
+    hashes = {made(kernel, nvcc, plain(**p)).program_hash for p in ({}, {"BLOCK_N": 64}, {"MUTANT": "missing_barrier"})}
     assert len(hashes) == 3
 
 
-def test_the_geometry_alone_makes_another_program(kernel_root: Path, nvcc: CudaToolchain, tmp_path: Path) -> None:
-    family = tmp_path / "planted"
-    family.mkdir()
-    for file in (kernel_root / "planted").iterdir():
-        (family / file.name).write_text(file.read_text().replace(".split = 1", ".split = DEAD"))
-    kernel = Kernel.load(family)
-    hashes = {made(kernel, nvcc, planted(DEAD=value)).program_hash for value in (1, 2)}
+def test_the_geometry_alone_makes_another_program(nvcc: CudaToolchain, tmp_path: Path) -> None:
+    shutil.copytree(SYSTEMIC.parent, tmp_path, dirs_exist_ok=True)
+    source = tmp_path / "systemic" / "systemic.cu"
+    source.write_text(source.read_text().replace(".split = 1", ".split = DEAD"))
+    kernel = Kernel.load(tmp_path / "systemic")
+    hashes = {made(kernel, nvcc, plain(DEAD=value)).program_hash for value in (1, 2)}
     assert len(hashes) == 2
 
 
 def test_what_no_block_may_have_is_over_the_limits(kernel: Kernel, nvcc: CudaToolchain) -> None:
-    fault = build(kernel, planted(MODE="shared"), PROBLEM, nvcc)
+    fault = build(kernel, plain(MUTANT="too_much_shared"), PROBLEM, nvcc)
     assert isinstance(fault, Fault)
     assert (fault.verdict, fault.code) == (Verdict.OVER_LIMITS, "G0.limits")
     assert "shared memory" in fault.detail
@@ -93,19 +94,19 @@ def test_what_no_block_may_have_is_over_the_limits(kernel: Kernel, nvcc: CudaToo
 
 def test_fixed_lengths_are_compiled_in_and_part_of_the_identity(kernel: Kernel, nvcc: CudaToolchain) -> None:
     other = PROBLEM.model_copy(update={"seq_q": 65})
-    fixed = [made(kernel, nvcc, planted("fixed"), problem) for problem in (PROBLEM, other)]
+    fixed = [made(kernel, nvcc, plain(FIXED=1), problem) for problem in (PROBLEM, other)]
     assert [artifact.lengths for artifact in fixed] == [(64, 64), (65, 64)]
     assert len({artifact.digest for artifact in fixed}) == 2
     geometry = Geometry.read(Path(fixed[1].path).parent / "variant.cubin")
     assert (geometry.fixed_seq_q, geometry.fixed_seq_k) == (65, 64)
     assert Extension(fixed[1]).identity().macros["SEQ_Q"] == "65"
-    free = [made(kernel, nvcc, planted("fixed", FIXED=0), problem) for problem in (PROBLEM, other)]
+    free = [made(kernel, nvcc, plain(), problem) for problem in (PROBLEM, other)]
     assert free[0].digest == free[1].digest
     assert free[0].lengths is None
 
 
 def test_the_report_of_the_assembler_is_read(kernel: Kernel, nvcc: CudaToolchain) -> None:
-    used = made(kernel, nvcc, planted()).resources
+    used = made(kernel, nvcc, plain()).resources
     assert used["threads"] == 128
     assert used["registers"] > 15
     assert used["static_shared_bytes"] == used["shared_bytes"] == 8 * 32 * 4
@@ -116,7 +117,7 @@ def test_the_report_of_the_assembler_is_read(kernel: Kernel, nvcc: CudaToolchain
 @pytest.mark.parametrize("name", ["sm_80", "sm_89"])
 def test_other_architectures_compile(kernel: Kernel, nvcc: CudaToolchain, name: str) -> None:
     toolchain = CudaToolchain.discover(architecture(name))
-    assert made(kernel, toolchain, planted()).architecture == name
+    assert made(kernel, toolchain, plain()).architecture == name
 
 
 def test_an_unknown_architecture_is_refused_with_those_there_are() -> None:

@@ -62,7 +62,7 @@ def require_good(session: Session, points: list[int]) -> None:
         assert built.resources["registers"] > 0
         code = disassembly(built)
         if code is not None:
-            effects = session.kernel.effects(built.variant, session.terms.compiled_for)
+            effects = session.kernel.claims(built.variant, session.terms.compiled_for).effects
             assert broken_effect(effects, code) is None, session.space.point(point)
 
 

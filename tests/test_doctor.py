@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from autotuner.backends.fake import FakeBackend, Truth
 from autotuner.doctor import Knob, diagnose
-from autotuner.outcome import Artifact, Fault, Verdict
+from autotuner.outcome import Artifact
 from autotuner.space import Space, SpaceFile
 from autotuner.terms import Terms
 from autotuner.variant import Variant
+from autotuner.verdict import Fault, Verdict
 
 TEXT = """
 title = "knobs"

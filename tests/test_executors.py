@@ -29,9 +29,10 @@ from autotuner.executors import Executor
 from autotuner.executors.inline import InlineExecutor
 from autotuner.executors.local import Deadlines, LocalExecutor
 from autotuner.kernel import Kernel
-from autotuner.outcome import Artifact, Measurement, Verdict
+from autotuner.outcome import Artifact, Measurement
 from autotuner.toolchain import Toolchain
 from autotuner.variant import Variant
+from autotuner.verdict import Verdict
 from tests.conformance.driver import TERMS, conduct, judges
 from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, outcome, play
 from tests.conformance.families import runs, tiny, wrapper

@@ -8,17 +8,11 @@ from pathlib import Path
 import pytest
 
 import autotuner
-from autotuner.explain import MEANINGS, explain
-from autotuner.outcome import (
-    REQUIRED_CHECKS,
-    CaseErrors,
-    CaseResult,
-    CheckResult,
-    Fault,
-    GateReport,
-    Outcome,
-    Verdict,
-)
+from autotuner.explain import explain
+from autotuner.meanings import MEANINGS
+from autotuner.outcome import Outcome
+from autotuner.report import REQUIRED_CHECKS, CaseErrors, CaseResult, CheckResult, GateReport
+from autotuner.verdict import Fault, Verdict
 from tests.recorded import artifact, deduplicated, measured, raced_out, rejected, variant
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from autotuner.errors import DiskFullError, InputError
 from autotuner.export import FORMATS, NOTE, BestConfiguration, configuration, export_json, render, write_atomically
-from autotuner.outcome import CaseErrors, CaseResult, CheckResult, GateReport, Outcome
+from autotuner.outcome import Outcome
+from autotuner.report import CaseErrors, CaseResult, CheckResult, GateReport
 from autotuner.store import Best, Store, queries
 from tests.recorded import CALIBRATION, measured, study_record, variant
 

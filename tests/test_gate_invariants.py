@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 from torch import Tensor
 
+from autotuner.gate import invariants
+from autotuner.gate.bench import Traces
 from autotuner.gate.cases import Matrix, tile_lengths
-from autotuner.gate.checks import Evidence, Failed, Gate
+from autotuner.gate.launching import Evidence, Failed, Launching
 from autotuner.gate.tolerance import compute_truth
-from autotuner.outcome import Verdict
+from autotuner.policy import GatePolicy
 from autotuner.problem import Problem
 from autotuner.terms import Terms
-from tests.recorded import artifact
+from autotuner.verdict import Verdict
 
 HALF = torch.finfo(torch.float16)
 PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16")
@@ -41,21 +43,22 @@ class TensorBench:
     def disturb(self, turn: int) -> None:
         pass
 
-    def damage(self) -> str | None:
-        return None
+    def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
+        return Traces((False,) * len(before), None)
 
     def traffic(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
 
-def gate_on(bench: TensorBench) -> Gate:
+def launching_on(bench: TensorBench) -> Launching:
     terms = Terms(problems=(PROBLEM,), seeds=(1, 2, 3, 4))
-    return Gate(artifact(64), [], bench, terms, lambda _: None, Evidence(compute_truth, lambda: None))
+    evidence = Evidence(compute_truth, lambda: None, lambda *_: {})
+    return Launching(bench, Matrix(PROBLEM), (64, 64), GatePolicy(), terms, evidence, lambda _: None)
 
 
 def test_4v_may_differ_from_4o_where_o_is_subnormal() -> None:
     bench = TensorBench(lambda exact: exact)
-    gate_on(bench)._scale_v()
+    invariants.scale_v(launching_on(bench))
     (got, plain) = bench.outputs
     different = got != 4 * plain
     assert different.any()  # else nothing was tried
@@ -72,7 +75,7 @@ def test_4v_may_differ_from_4o_where_o_is_subnormal() -> None:
 )
 def test_4v_may_not_differ_from_4o_otherwise(wrong: Fault) -> None:
     with pytest.raises(Failed) as raised:
-        gate_on(TensorBench(wrong))._scale_v()
+        invariants.scale_v(launching_on(TensorBench(wrong)))
     assert (raised.value.fault.verdict, raised.value.fault.code) == (Verdict.INCORRECT, "G3.scale_v")
 
 

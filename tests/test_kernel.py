@@ -135,7 +135,7 @@ def test_the_claims_that_apply_to_a_variant(tmp_path: Path) -> None:
     kernel = Kernel.load(family(tmp_path))
 
     def reasons(each: Variant) -> list[str]:
-        return [effect.reason for effect in kernel.effects(each, PROBLEM)]
+        return [effect.reason for effect in kernel.claims(each, PROBLEM).effects]
 
     assert reasons(variant()) == ["never"]
     assert reasons(variant(EXP="libm")) == ["EXP=libm calls the C library", "never"]

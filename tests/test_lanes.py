@@ -20,9 +20,10 @@ from autotuner.errors import InfrastructureError
 from autotuner.evaluate import AnyJob, Built, CalibrationJob, JudgeJob
 from autotuner.executors import Executor
 from autotuner.executors.local import Deadlines, LocalExecutor
-from autotuner.outcome import Outcome, Verdict
+from autotuner.outcome import Outcome
 from autotuner.store import Store, queries
 from autotuner.variant import Value
+from autotuner.verdict import Verdict
 from tests.conformance.executors import TERMS, Contract, PlayBackend, build_job, judge_job, outcome, play
 from tests.conformance.processes import gone as nobody_uses
 

@@ -12,7 +12,8 @@ import pytest
 from autotuner.measure.blocks import Blocks, run_blocks
 from autotuner.measure.statistics import median_interval, order_rank
 from autotuner.measure.thermometer import ATTEMPTS, undisturbed
-from autotuner.outcome import Fault, Interval, Verdict
+from autotuner.outcome import Interval
+from autotuner.verdict import Fault, Verdict
 
 
 def noisy(us: float, noise: float, draw: random.Random) -> Callable[[], float]:

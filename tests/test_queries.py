@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from autotuner.errors import StoreError
-from autotuner.outcome import (
-    Measurement,
-    Verdict,
-)
+from autotuner.outcome import Measurement
 from autotuner.store import Store, queries
+from autotuner.verdict import Verdict
 from tests.recorded import (
     CALIBRATION,
     deduplicated,

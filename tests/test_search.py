@@ -15,15 +15,18 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from autotuner.backends import Passed
 from autotuner.backends.fake import FakeBackend, Truth
 from autotuner.errors import InfrastructureError, OracleError, StoreError
 from autotuner.evaluate import AnyJob, BuildJob, CalibrationJob, JudgeJob, Result
 from autotuner.executors.inline import InlineExecutor
-from autotuner.outcome import Artifact, Calibration, Fault, GateReport, Measurement, Outcome, Say, Verdict
+from autotuner.outcome import Artifact, Calibration, Measurement, Outcome, Say
+from autotuner.report import GateReport
 from autotuner.search import OPTUNA_STATE, Budget, Driver, Event, Judged, Told
 from autotuner.store import Store, queries
 from autotuner.terms import Terms
 from autotuner.variant import Value, Variant
+from autotuner.verdict import Fault, Verdict
 from tests import simulated
 
 SPACE = simulated.space()
@@ -136,9 +139,9 @@ class Counting(FakeBackend):
         super().__init__(truth)
         self.checked: Counter[str] = Counter()
 
-    def check(self, artifact: Artifact, terms: Terms, say: Say, soaked: GateReport | None = None) -> GateReport:
-        self.checked[artifact.program_hash] += soaked is None
-        return super().check(artifact, terms, say, soaked)
+    def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
+        self.checked[artifact.program_hash] += passed is None
+        return super().check(artifact, terms, say, passed)
 
 
 def test_a_program_that_is_being_judged_is_waited_for(store: Store) -> None:

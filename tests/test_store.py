@@ -18,14 +18,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from autotuner.errors import DiskFullError, StoreError
-from autotuner.outcome import (
-    GateReport,
-    Measurement,
-    Outcome,
-    Verdict,
-)
+from autotuner.outcome import Measurement, Outcome
+from autotuner.report import GateReport
 from autotuner.store import Store, database, migrations, queries
 from autotuner.store.tables import Base
+from autotuner.verdict import Verdict
 from tests.recorded import (
     CALIBRATION,
     deduplicated,

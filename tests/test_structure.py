@@ -15,10 +15,10 @@ import autotuner
 from autotuner import config, errors
 from autotuner.architecture import architecture
 from autotuner.cli import app
-from autotuner.explain import MEANINGS
 from autotuner.fingerprint import cpu_facts
 from autotuner.kernel import Kernel
-from autotuner.outcome import REQUIRED_CHECKS
+from autotuner.meanings import MEANINGS
+from autotuner.report import REQUIRED_CHECKS
 from autotuner.session import Session
 from autotuner.space import Space, SpaceFile
 

@@ -7,6 +7,8 @@ A read past a tensor's end brings a NaN into the output, a write is found in the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -20,37 +22,45 @@ ALIGNMENT = 1024
 FIRST = 64 << 20
 """Bytes of the first allocation."""
 
+Band = tuple[bool, Tensor]
+"""Whether a tensor lies before it, and its words."""
 
-class _Segment:
+
+class Segment:
     """One allocation, handed out in order."""
 
     def __init__(self, size: int, device: torch.device) -> None:
-        self.words = torch.full((size // 2,), PATTERN, dtype=torch.int16, device=device)
-        self.taken: list[tuple[int, int]] = []
+        self.words = torch.full((-(-size // 2),), PATTERN, dtype=torch.int16, device=device)
+        self._taken: list[tuple[int, int]] = []
 
-    def take(self, size: int, shift: int) -> Tensor | None:
-        """The next `size` bytes as words; None when they do not fit."""
-        end = self.taken[-1][1] if self.taken else 0
+    @classmethod
+    def around(cls, size: int, device: torch.device) -> Segment:
+        """One that has room for `size` bytes."""
+        return cls(size + 2 * (BAND + ALIGNMENT), device)
+
+    def take(self, size: int, shift: int = 0) -> Tensor | None:
+        """The next `size` bytes as words, `shift` past a multiple of ALIGNMENT; None when they do not fit."""
+        end = self._taken[-1][1] if self._taken else 0
         start = -(-(end + BAND) // ALIGNMENT) * ALIGNMENT + shift
         stop = start + -(-size // 2) * 2
         if 2 * self.words.numel() < stop + BAND:
             return None
-        self.taken.append((start, stop))
+        self._taken.append((start, stop))
         return self.words[start // 2 : stop // 2]
 
-    def bands(self) -> list[tuple[int, Tensor]]:
-        """Start and words of each stretch beside and between what was handed out."""
-        if not self.taken:
+    def bands(self) -> list[Band]:
+        """Each stretch beside and between what was handed out."""
+        if not self._taken:
             return []
-        stops = [0, *(stop for _, stop in self.taken)]
-        starts = [*(start for start, _ in self.taken), self.taken[-1][1] + BAND]
-        return [(stop, self.words[stop // 2 : start // 2]) for stop, start in zip(stops, starts, strict=True)]
+        stops = [0, *(stop for _, stop in self._taken)]
+        starts = [*(start for start, _ in self._taken), self._taken[-1][1] + BAND]
+        return [(stop > 0, self.words[stop // 2 : start // 2]) for stop, start in zip(stops, starts, strict=True)]
 
     def restore(self) -> None:
         """Takes everything back and makes it all band again."""
-        if self.taken:
-            self.words[: (self.taken[-1][1] + BAND) // 2].fill_(PATTERN)
-            self.taken.clear()
+        if self._taken:
+            self.words[: (self._taken[-1][1] + BAND) // 2].fill_(PATTERN)
+            self._taken.clear()
 
 
 class Arena:
@@ -58,33 +68,43 @@ class Arena:
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self._segments = [_Segment(FIRST, device)]
+        self._segments = [Segment(FIRST, device)]
 
     def take(self, size: int, shift: int = 0) -> Tensor:
         """`size` bytes, `shift` bytes past a multiple of ALIGNMENT, as int16 words (size rounded up)."""
         found = self._segments[-1].take(size, shift)
         if found is None:
             have = 2 * self._segments[-1].words.numel()
-            self._segments.append(_Segment(2 * (have + size) + 2 * (BAND + ALIGNMENT), self._device))
+            self._segments.append(Segment.around(2 * (have + size), self._device))
             found = self._segments[-1].take(size, shift)
             assert found is not None
         return found
 
-    def damage(self) -> str | None:
-        """Which band was written, in words; takes all tensors back and restores the bands."""
-        bands = [band for segment in self._segments for band in segment.bands()]
-        if not bands:
-            return None
-        counts = torch.stack([(words != PATTERN).sum() for _, words in bands]).tolist()
-        found = [_describe(start, words, int(n)) for (start, words), n in zip(bands, counts, strict=True) if n]
+    def bands(self) -> list[Band]:
+        """The bands around all that was handed out."""
+        return [band for segment in self._segments for band in segment.bands()]
+
+    def restore(self) -> None:
+        """Takes all tensors back and makes all memory band again."""
         del self._segments[:-1]
         self._segments[-1].restore()
-        return found[0] if found else None
 
 
-def _describe(start: int, words: Tensor, count: int) -> str:
+def written(band: Tensor) -> Tensor:
+    """Whether a band is no longer what it was, as a tensor: many are looked at in one transfer."""
+    return (band != PATTERN).any()
+
+
+def damage(bands: Sequence[Band], flags: Sequence[bool] | None = None) -> str | None:
+    """The first band that was written, in words; `flags` says which are, where that is known already."""
+    if flags is None:
+        flags = torch.stack([written(words) for _, words in bands]).tolist() if bands else []
+    return next((_describe(*band) for band, flag in zip(bands, flags, strict=True) if flag), None)
+
+
+def _describe(after_tensor: bool, words: Tensor) -> str:
     where = (words != PATTERN).nonzero().flatten()
     first, last = 2 * int(where[0]), 2 * int(where[-1])
-    if start and first < BAND // 2:
-        return f"{2 * count} bytes past a tensor's end were written, nearest at +{first}"
-    return f"{2 * count} bytes before a tensor were written, nearest {2 * words.numel() - last} before it"
+    if after_tensor and first < BAND // 2:
+        return f"{2 * len(where)} bytes past a tensor's end were written, nearest at +{first}"
+    return f"{2 * len(where)} bytes before a tensor were written, nearest {2 * words.numel() - last} before it"

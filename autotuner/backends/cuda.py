@@ -2,42 +2,38 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Mapping
 from functools import cached_property, lru_cache, partial
 from statistics import median
 
 import torch
+from torch import Tensor
 
 from autotuner import config
 from autotuner.attention import CUDA_BACKENDS, sdpa
+from autotuner.backends import Passed
 from autotuner.backends.arena import Arena
 from autotuner.backends.cuda_arms import Arm, InputSets, LaunchError, VariantArm, make_arm, require_working_device
 from autotuner.backends.cuda_bench import CudaBench
 from autotuner.backends.instruments import Instruments
 from autotuner.backends.settings import CudaSettings
 from autotuner.build import build, disassembly
-from autotuner.errors import InfrastructureError, OracleError
+from autotuner.errors import InfrastructureError
 from autotuner.extension import Extension
-from autotuner.gate.cases import Case, Matrix
-from autotuner.gate.checks import Evidence, Gate, not_loaded
-from autotuner.gate.tolerance import Truth, compute_truth, judge
+from autotuner.gate.cases import Case
+from autotuner.gate.checks import Gate, not_loaded
+from autotuner.gate.launching import Evidence
+from autotuner.gate.recheck import recheck
+from autotuner.gate.references import answers, reference_checks, versions
+from autotuner.gate.tolerance import Truth, compute_truth
 from autotuner.measure.blocks import Blocks, measurement, run_blocks
 from autotuner.measure.thermometer import undisturbed
-from autotuner.outcome import (
-    Artifact,
-    BackendTiming,
-    Calibration,
-    Fault,
-    GateReport,
-    Measurement,
-    ReferenceCheck,
-    Say,
-    Timing,
-    Verdict,
-)
+from autotuner.outcome import Artifact, BackendTiming, Calibration, Measurement, Say, Timing
 from autotuner.problem import Problem
+from autotuner.report import GateReport
 from autotuner.terms import Terms
 from autotuner.variant import Variant
+from autotuner.verdict import Fault, Verdict
 
 CALIBRATION_ROUNDS = 15
 DRIFT = 0.1
@@ -60,13 +56,12 @@ class CudaBackend:
         Raises InfrastructureError when the device does not work.
         """
         self._settings = settings
-        # torch says at length why a backend does not take a problem; that it does not is all we ask.
-        warnings.filterwarnings("ignore", category=UserWarning, module="autotuner.attention")
         if not config.devices_hidden():
             require_working_device()
         self._sets: dict[tuple[Problem, str], InputSets] = {}
         self._baselines: dict[tuple[Problem, str, str], Arm] = {}
         self._truths = lru_cache(maxsize=512)(self._compute)
+        self._answers = lru_cache(maxsize=16)(self._sdpa_answers)
 
     @cached_property
     def _arena(self) -> Arena:
@@ -86,13 +81,17 @@ class CudaBackend:
         small = 8 * case.problem.bytes <= LARGE_BYTES
         return self._truths(case, seed) if small else self._compute(case, seed)
 
+    def _sdpa_answers(self, case: Case, seed: int) -> Mapping[str, Tensor]:
+        found = answers(case, self._truth(case, seed)[:3], CUDA_BACKENDS)
+        return {name: answer for name, answer in found if answer is not None}
+
     def _measured(self, terms: Terms, problem: Problem, seed_index: int) -> Truth:
         return self._truth(Case(name="measured", problem=problem), terms.seeds[seed_index])
 
     # calibrate --------------------------------------------------------------------------------------------------
 
     def calibrate(self, terms: Terms, say: Say) -> Calibration:
-        checks = self._references(terms, say)
+        checks = reference_checks(terms.compiled_for, CUDA_BACKENDS, self._truth, terms.seeds[0], say)
         timings: list[BackendTiming] = []
         pinned: list[str] = []
         for problem in terms.problems:
@@ -100,30 +99,7 @@ class CudaBackend:
             here = self._time_sdpa(terms, problem)
             timings += here
             pinned.append(min(here, key=lambda timing: timing.median_us).backend)
-        return Calibration(baselines=tuple(pinned), timings=tuple(timings), references=checks)
-
-    def _references(self, terms: Terms, say: Say) -> tuple[ReferenceCheck, ...]:
-        """Every SDPA backend that takes a case against the float64 reference.
-
-        Raises OracleError when one breaks the tolerance.
-        """
-        checks: list[ReferenceCheck] = []
-        for case in Matrix(terms.compiled_for).quick():
-            say(f"reference case {case.name}")
-            expected = self._truth(case, terms.seeds[0])
-            for backend in CUDA_BACKENDS:
-                try:
-                    output = sdpa(case.problem, backend)(*expected[:3])
-                except RuntimeError:  # this backend does not take the case
-                    continue
-                errors = judge(output, expected)
-                checks.append(ReferenceCheck(backend=backend, case=case.name, errors=errors))
-                if errors.failed_rule is not None:
-                    raise OracleError(
-                        f"torch {torch.__version__} SDPA backend {backend} breaks {errors.failed_rule} on {case.name}: "
-                        f"{errors.worst_ratio:.2f} times the tolerance; the case or this installation is broken"
-                    )
-        return tuple(checks)
+        return Calibration(baselines=tuple(pinned), timings=tuple(timings), references=checks, versions=versions())
 
     def _time_sdpa(self, terms: Terms, problem: Problem) -> list[BackendTiming]:
         """Every SDPA backend that takes the problem, interleaved: what disturbs one disturbs the others."""
@@ -168,16 +144,16 @@ class CudaBackend:
     def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
         return build(self._settings.kernel, variant, terms.compiled_for, self._settings.toolchain)
 
-    def check(self, artifact: Artifact, terms: Terms, say: Say, soaked: GateReport | None = None) -> GateReport:
+    def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
+        claims = self._settings.kernel.claims(artifact.variant, terms.compiled_for)
         try:
             extension = Extension(artifact)
         except ImportError as error:
-            return not_loaded(artifact, error)
-        effects = self._settings.kernel.effects(artifact.variant, terms.compiled_for)
+            return not_loaded(artifact, claims, terms, error)
         bench = CudaBench(extension, terms.compiled_for, self._arena, self._instruments)
-        evidence = Evidence(self._truth, partial(disassembly, artifact))
-        gate = Gate(artifact, effects, bench, terms, say, evidence)
-        return gate.run(extension.identity) if soaked is None else gate.soak(soaked)
+        evidence = Evidence(self._truth, partial(disassembly, artifact), self._answers)
+        gate = Gate(artifact, claims, bench, terms, say, evidence)
+        return gate.run(extension.identity) if passed is None else gate.soak(passed.report)
 
     # measure ----------------------------------------------------------------------------------------------------
 
@@ -195,7 +171,9 @@ class CudaBackend:
                 blocks = self._blocks(terms, index, variant, opponent[1], best, alone=rival is None)
                 if isinstance(blocks, Fault):
                     return blocks
-                fault = variant.recheck(self._measured(terms, problem, 0), self._measured(terms, problem, 1))
+                say(f"G7.recheck {problem}")
+                expected, fresh = self._measured(terms, problem, 0), self._measured(terms, problem, 1)
+                fault = recheck(variant.timed(), expected, fresh, self._settings.kernel.document.gate.tolerance)
             except torch.AcceleratorError as error:  # a device error: the process is of no more use
                 return Fault(verdict=Verdict.CRASHED, code="measure.device", detail=_first_line(error))
             except LaunchError as error:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
+from autotuner.backends.arena import ALIGNMENT, BAND, PATTERN, Band, Segment, damage
 from autotuner.errors import InfrastructureError
 from autotuner.extension import Extension, status_text
-from autotuner.gate.recheck import recheck
+from autotuner.gate.recheck import Timed
 from autotuner.gate.tolerance import Truth
-from autotuner.outcome import Fault
 from autotuner.problem import Problem
 
 GRAPH_S = 0.001
@@ -24,26 +25,73 @@ SINGLE_S = 0.0005
 WARM_S = 0.02
 """So long an arm runs untimed before its first sample: clocks rise, code and graph are loaded."""
 
-WORKSPACE_ALIGNMENT = 1024
-
 Forward = Callable[[int], None]
 """Launches one forward on the input set of that number, on the current stream."""
 
 
 class InputSets:
-    """Copies of one problem's tensors at different addresses. `cold`: together more than the second-level cache holds,
-    so that a set has left it when its turn comes again; `warm`: one set."""
+    """Copies of one problem's tensors at different addresses, each between bands that hold a pattern. `cold`: together
+    more than the second-level cache holds, so that a set has left it when its turn comes again; `warm`: one set.
+
+    A set is a row of one allocation: | band | Q | band | K | band | V | band | O | band |
+    """
 
     def __init__(self, problem: Problem, expected: Truth, cache: str, cache_bytes: int) -> None:
         self.cold = cache == "cold"
         count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
         self.problem = problem
-        self.inputs = [tuple(tensor.clone() for tensor in expected[:3]) for _ in range(count)]
-        self.outputs = [torch.zeros_like(expected.q) for _ in range(count)]
-        self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=expected.q.device)
+        self._expected = [tensor.contiguous().view(torch.int16).flatten() for tensor in expected[:3]]
+        device, like = expected.q.device, (*expected[:3], expected.q)
+        self._spans = _spans([tensor.numel() * tensor.element_size() for tensor in like])
+        period = -(-(self._spans[-1][1] + BAND) // ALIGNMENT) * ALIGNMENT
+        self._memory = torch.full((count, period // 2), PATTERN, dtype=torch.int16, device=device)
+        sets = [[self._tensor(row, place, each) for place, each in enumerate(like)] for row in range(count)]
+        self.inputs = [tuple(tensors[:3]) for tensors in sets]
+        self.outputs = [tensors[3] for tensors in sets]
+        for place, words in enumerate(self._expected):
+            self._words(place).copy_(words)
+        self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=device)
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def _words(self, place: int) -> Tensor:
+        """Q (0), K, V or O (3) of every set, as words; (sets, words)."""
+        start, stop = self._spans[place]
+        return self._memory[:, start // 2 : stop // 2]
+
+    def _tensor(self, row: int, place: int, like: Tensor) -> Tensor:
+        return self._words(place)[row].view(like.dtype).view(like.shape)
+
+    def poison(self) -> None:
+        """Fills every output with NaN."""
+        self._words(3).fill_(PATTERN)
+
+    def bands(self) -> list[Band]:
+        """What lies around the tensors of each set."""
+        edges = [0, *(edge for span in self._spans for edge in span), 2 * self._memory.shape[1]]
+        pairs = zip(edges[::2], edges[1::2], strict=True)
+        return [(start > 0, self._memory[:, start // 2 : stop // 2]) for start, stop in pairs]
+
+    def strays(self, last: int, used: Iterable[int]) -> str | None:
+        """Which timed buffer is not what it must be: an input that changed, an output unlike that of the set `last`."""
+        rows = torch.tensor(sorted(used), device=self._memory.device)
+        inputs = [(self._words(place) != words).any() for place, words in enumerate(self._expected)]
+        outputs = (self._words(3)[rows] != self._words(3)[last]).any()
+        *changed, unlike = torch.stack([*inputs, outputs]).tolist()
+        for name, flag in zip("QKV", changed, strict=True):
+            if flag:
+                return f"{name} of a timed set changed while it was timed"
+        return "two timed launches on equal inputs gave different bits" if unlike else None
+
+
+def _spans(sizes: list[int]) -> list[tuple[int, int]]:
+    """First and last byte of each tensor of a set, with at least a band before each."""
+    spans: list[tuple[int, int]] = []
+    for size in sizes:
+        start = -(-((spans[-1][1] if spans else 0) + BAND) // ALIGNMENT) * ALIGNMENT
+        spans.append((start, start + size))
+    return spans
 
 
 class Arm(Protocol):
@@ -75,6 +123,7 @@ class GraphArm:
             for call in range(self.calls):
                 forward(call % len(sets))
         self.last = (self.calls - 1) % len(sets)
+        self.used = set(range(min(self.calls, len(sets))))
         for _ in range(math.ceil(WARM_S / (seconds * self.calls))):
             self._graph.replay()
 
@@ -91,10 +140,11 @@ class EventArm:
 
     def __init__(self, forward: Forward, sets: InputSets) -> None:
         self._forward, self._sets = forward, sets
-        self.calls, self.last = 1, 0
+        self.calls, self.last, self.used = 1, 0, {0}
 
     def __call__(self) -> float:
         self.last = (self.last + 1) % len(self._sets)
+        self.used.add(self.last)
         if self._sets.cold:
             self._sets.flush.zero_()
         return _elapsed(self.replay)
@@ -120,14 +170,16 @@ class LaunchError(Exception):
 
 
 class VariantArm:
-    """The arm of a built variant, with a workspace of its own."""
+    """The arm of a built variant, with a guarded workspace of its own."""
 
     def __init__(self, extension: Extension, sets: InputSets) -> None:
         """Raises LaunchError when the variant cannot be launched or captured."""
         self._sets, problem = sets, sets.problem
         wanted = extension.workspace_bytes(problem)
-        self._workspace = torch.empty(wanted + WORKSPACE_ALIGNMENT, dtype=torch.uint8, device=sets.flush.device)
-        workspace = -(-self._workspace.data_ptr() // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+        self._workspace = Segment.around(wanted, sets.flush.device)
+        words = self._workspace.take(wanted)
+        assert words is not None
+        workspace = words.data_ptr()
         addresses = [(q.data_ptr(), k.data_ptr(), v.data_ptr()) for q, k, v in sets.inputs]
         outputs = [o.data_ptr() for o in sets.outputs]
 
@@ -137,6 +189,7 @@ class VariantArm:
             if status:
                 raise LaunchError(f"the variant returned status {status} ({status_text(status)})")
 
+        sets.poison()
         try:
             self._arm = make_arm(forward, sets)
         except torch.AcceleratorError:
@@ -148,10 +201,12 @@ class VariantArm:
     def __call__(self) -> float:
         return self._arm()
 
-    def recheck(self, expected: Truth, fresh: Truth) -> Fault | None:
-        """G7 on the set of the last timed forward."""
-        inputs, output = self._sets.inputs[self._arm.last], self._sets.outputs[self._arm.last]
-        return recheck(inputs, output, expected, fresh, self._arm.replay)
+    def timed(self) -> Timed:
+        """What the race left behind, for G7."""
+        arm, sets = self._arm, self._sets
+        found = damage([*sets.bands(), *self._workspace.bands()])
+        strays = sets.strays(arm.last, arm.used)
+        return Timed(sets.inputs[arm.last], sets.outputs[arm.last], found, strays, arm.replay)
 
 
 def require_working_device() -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
 
 from autotuner.attention import inputs, sdpa
-from autotuner.backends.arena import Arena
+from autotuner.backends.arena import Arena, damage, written
 from autotuner.backends.instruments import NOT_READY, Instruments
 from autotuner.extension import Extension, status_text
+from autotuner.gate.bench import Tensors, Traces
 from autotuner.problem import Problem
 
 SHARED_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
@@ -23,6 +25,10 @@ MAX_WORKSPACE = 2 << 30
 HANG_S = 2.0
 DELAY_NS = 2_000_000
 POLL_S = 0.00005
+TRAFFIC_BYTES = 64 << 20
+TRAFFIC_COPIES = 100
+TRAFFIC_BATCHES = 2
+"""While memory is to be busy, so many batches of copies of so many bytes wait on a second stream."""
 
 
 @lru_cache(maxsize=4)
@@ -41,6 +47,7 @@ class CudaBench:
         self._arena, self._instruments = arena, instruments
         self._word = SHARED_FILLS[0]
         self._disturbed = False
+        self._traffic: Traffic | None = None
 
     def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
         words = self._arena.take(tensor.numel() * tensor.element_size(), shift)
@@ -91,6 +98,8 @@ class CudaBench:
 
     def disturb(self, turn: int) -> None:
         """In turn: shared memory full of each word, torch's kernels, the variant itself on larger inputs."""
+        if self._traffic is not None:
+            self._traffic.go_on()
         self._word = SHARED_FILLS[turn % len(SHARED_FILLS)]
         self._disturbed = True
         problem, tensors = _predecessor(self._like)
@@ -108,26 +117,27 @@ class CudaBench:
     def _serves_any_length(self) -> bool:
         return "SEQ_Q" not in self._extension.identity().macros
 
-    def damage(self) -> str | None:
-        return self._arena.damage()
+    def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
+        bands = self._arena.bands()
+        changed = [(_words(a) != _words(b)).any() for a, b in zip(before, placed, strict=True)]
+        flags = [bool(flag) for flag in torch.stack([*changed, *(written(words) for _, words in bands)]).tolist()]
+        found = damage(bands, flags[len(changed) :])
+        self._arena.restore()
+        return Traces(tuple(flags[: len(changed)]), found)
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[None]:
-        """A queue of copies on another stream: launches meet a busy memory system until it has run dry."""
-        side = torch.cuda.Stream()
-        source = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
-        with torch.cuda.stream(side):
-            target = torch.empty_like(source)
-            for _ in range(2000):
-                target.copy_(source, non_blocking=True)
+        """Copies on another stream, as many as it takes: each `disturb` sees to it that some are waiting."""
+        self._traffic = Traffic()
         try:
             yield
         finally:
-            side.synchronize()
+            self._traffic.stop()
+            self._traffic = None
 
     # Streams ----------------------------------------------------------------------------------------------------
 
-    def delayed(self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor]) -> tuple[int, Tensor]:
+    def delayed(self, problem: Problem, tensors: Tensors) -> tuple[int, Tensor]:
         placed = [self.place(tensor) for tensor in tensors]
         o = self.place(torch.full_like(tensors[0], float("nan")))
         workspace = self._workspace(problem)
@@ -143,10 +153,10 @@ class CudaBench:
             seen = o.clone()
         status = status or self._finished(side.cuda_stream)
         if not status:
-            self.damage()
+            self._arena.restore()
         return status, seen
 
-    def replayed(self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor], later: Tensor) -> tuple[int, Tensor]:
+    def replayed(self, problem: Problem, tensors: Tensors, later: Tensors) -> tuple[int, Tensor]:
         q, k, v = (self.place(tensor) for tensor in tensors)
         o = self.place(torch.full_like(tensors[0], float("nan")))
         workspace = self._workspace(problem)
@@ -158,11 +168,44 @@ class CudaBench:
             raise ValueError(f"the launch cannot be captured: {str(error).splitlines()[0]}") from None
         if status:
             raise ValueError(f"the launch cannot be captured: {status_text(status)}")
-        k.copy_(later)
+        for tensor, new in zip((q, k, v), later, strict=True):
+            tensor.copy_(new)
         o.fill_(float("nan"))
         graph.replay()
         status = self._finished(torch.cuda.current_stream().cuda_stream)
         seen = o if status else o.clone()
         if not status:
-            self.damage()
+            self._arena.restore()
         return status, seen
+
+
+def _words(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(torch.int16)
+
+
+class Traffic:
+    """Keeps the memory system busy with copies on a stream of its own."""
+
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()
+        self._source = torch.empty(TRAFFIC_BYTES, dtype=torch.uint8, device="cuda")
+        self._target = torch.empty_like(self._source)
+        self._waiting: deque[torch.cuda.Event] = deque()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Adds batches of copies until enough are waiting."""
+        while self._waiting and self._waiting[0].query():
+            self._waiting.popleft()
+        while len(self._waiting) < TRAFFIC_BATCHES:
+            with torch.cuda.stream(self._stream):
+                for _ in range(TRAFFIC_COPIES):
+                    self._target.copy_(self._source, non_blocking=True)
+                done = torch.cuda.Event()
+                done.record()
+            self._waiting.append(done)
+
+    def stop(self) -> None:
+        """Waits for the last copies."""
+        self._stream.synchronize()

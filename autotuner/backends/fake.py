@@ -9,23 +9,14 @@ import math
 import random
 from collections.abc import Callable
 
+from autotuner.backends import Passed
 from autotuner.measure.blocks import measurement, run_blocks
 from autotuner.model import Model
-from autotuner.outcome import (
-    REQUIRED_CHECKS,
-    Artifact,
-    BackendTiming,
-    Calibration,
-    CheckResult,
-    Fault,
-    GateReport,
-    Measurement,
-    Say,
-    Timing,
-    Verdict,
-)
+from autotuner.outcome import Artifact, BackendTiming, Calibration, Measurement, Say, Timing
+from autotuner.report import REQUIRED_CHECKS, CheckResult, GateReport
 from autotuner.terms import Terms
 from autotuner.variant import Variant, digest_of
+from autotuner.verdict import Fault, Verdict
 
 BUILD_FAULTS = (Verdict.BUILD_FAILED, Verdict.BUILD_TIMEOUT, Verdict.OVER_LIMITS)
 
@@ -75,17 +66,19 @@ class FakeBackend:
             build_seconds=0.0,
         )
 
-    def check(self, artifact: Artifact, terms: Terms, say: Say, soaked: GateReport | None = None) -> GateReport:
+    def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
         say("fake gate")
-        if soaked is not None:
-            return soaked.extended((CheckResult(code="G6.soak", status="pass", seconds=0.0),), None)
+        if passed is not None:
+            codes = ("G6.soak",) if passed.level == "soak" else ("G8.memory", "G8.race")
+            more = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in codes)
+            return passed.report.extended(more, None)
         fault = self._truth(artifact.variant).fault
         if fault is not None:
             failed = CheckResult(code="G2.quick", status="fail", seconds=0.0)
             found = Fault(verdict=fault, code="G2.T1", detail="a fault of the fake", case="fake")
             return GateReport(artifact=artifact.digest, checks=(failed,), fault=found)
-        passed = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in REQUIRED_CHECKS)
-        return GateReport(artifact=artifact.digest, checks=passed)
+        checks = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in REQUIRED_CHECKS)
+        return GateReport(artifact=artifact.digest, checks=checks)
 
     def measure(
         self, artifact: Artifact, terms: Terms, say: Say, best: float | None = None, rival: Artifact | None = None

@@ -8,10 +8,10 @@ from autotuner.build import build
 from autotuner.errors import ToolchainError
 from autotuner.extension import DEVICE_ERROR, Extension, status_text
 from autotuner.kernel import Kernel
-from autotuner.outcome import Fault
 from autotuner.problem import Problem
 from autotuner.toolchain import CudaToolchain
 from autotuner.variant import Variant
+from autotuner.verdict import Fault
 
 STATUS, FILL, SPIN = 1, 2, 3
 NOT_READY = DEVICE_ERROR + 600

@@ -24,7 +24,8 @@ from autotuner.executors.messages import Message
 from autotuner.executors.process import BackendFactory, Role
 from autotuner.executors.worker import Worker
 from autotuner.model import Model
-from autotuner.outcome import Fault, Outcome, Verdict
+from autotuner.outcome import Outcome
+from autotuner.verdict import Fault, SystemFault, Verdict
 
 SPOILING = (
     Verdict.CRASHED,
@@ -44,11 +45,11 @@ class Deadlines(Model):
     check: float = Field(default=30, description="one step of the gate: a case or an invariant")
     measure: float = 120
     calibrate: float = 300
+    sanitize: float = 900
 
     def of(self, stage: str) -> float:
         """The deadline of a step in that stage."""
-        known = {"start": self.start, "build": self.build, "measure": self.measure, "calibrate": self.calibrate}
-        return known.get(stage, self.check)
+        return float(getattr(self, stage, self.check))
 
 
 class LocalExecutor:
@@ -205,12 +206,15 @@ class LocalExecutor:
         code = worker.exit_code()
         if code is not None and code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-            detail = f"signal {-code} ({name}) in {worker.step}"
-            return self._lost(worker, Verdict.CRASHED, "process.signal", detail)
+            detail, system = f"signal {-code} ({name}) in {worker.step}", SystemFault(signal=-code, name=name)
+            return self._lost(worker, Verdict.CRASHED, "process.signal", detail, system)
         how = "its pipe was closed" if code is None else f"it exited with status {code}"
-        return self._lost(worker, Verdict.CRASHED, "process.exit", f"{how} in {worker.step}")
+        system = SystemFault(exit_status=code)
+        return self._lost(worker, Verdict.CRASHED, "process.exit", f"{how} in {worker.step}", system)
 
-    def _lost(self, worker: Worker, verdict: Verdict, code: str, detail: str) -> Result | None:
+    def _lost(
+        self, worker: Worker, verdict: Verdict, code: str, detail: str, system: SystemFault | None = None
+    ) -> Result | None:
         """The ending of a job whose process was lost. Before a variant's code was loaded, it is not the variant's.
 
         What crashes a process that judged others before it is judged again in a fresh one: it may be their doing.
@@ -222,7 +226,7 @@ class LocalExecutor:
             self._waiting = {worker.number: job, **self._waiting}
             self._release(worker, spoiled=True)
             return None
-        fault = Fault(verdict=verdict, code=code, detail=detail, case=worker.step)
+        fault = Fault(verdict=verdict, code=code, detail=detail, case=worker.step, system=system)
         outcome = Outcome(
             variant=job.variant,
             verdict=verdict,

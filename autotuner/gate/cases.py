@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from autotuner.attention import Distribution
+from collections.abc import Iterable
+
+from autotuner.kernel import Claims
 from autotuner.model import Model
 from autotuner.outcome import Artifact
-from autotuner.problem import Problem
+from autotuner.problem import Distribution, Problem
 
 
 class Case(Model):
@@ -16,53 +18,84 @@ class Case(Model):
     distribution: Distribution = "randn"
 
 
-class Matrix:
-    """The cases for artifacts compiled for one dtype, head_dim and mask.
+Shape = tuple[int, int, int, int]
+"""(batch, heads, seq_q, seq_k)."""
 
-    With `lengths`, (seq_q, seq_k), the artifact serves no others: every case then has these.
+QUICK: tuple[tuple[str, Shape, Distribution], ...] = (
+    ("Q1 ", (2, 2, 200, 200), "big_v"),
+    ("Q2 ", (2, 3, 200, 200), "one_hot"),
+    ("Q3 ", (2, 3, 509, 509), "randn"),
+    ("Q4 ", (2, 3, 113, 203), "randn"),
+)
+FULL: tuple[tuple[Shape, Distribution], ...] = (
+    ((1, 8, 512, 512), "randn"),
+    ((2, 3, 203, 113), "randn"),
+    ((2, 2, 1, 130), "randn"),
+    ((2, 2, 65, 1), "randn"),
+    ((1, 1, 1, 1), "randn"),
+    ((2, 3, 257, 257), "large"),
+    ((2, 2, 257, 257), "huge"),
+    ((2, 2, 200, 200), "tiny_v"),
+    ((2, 2, 200, 200), "zero_q"),
+    ((2, 2, 200, 200), "uniform01"),
+    ((2, 2, 200, 200), "const_v"),
+)
+LONG_CAUSAL: Shape = (1, 1, 2049, 2049)
+
+
+class Matrix:
+    """The cases for artifacts compiled for one dtype, head_dim and mask, at lengths that the artifact serves.
+
+    With `lengths`, (seq_q, seq_k), it serves no others: every case then has these. What `claims` say it does not serve
+    is replaced by the nearest lengths that it does.
     """
 
-    def __init__(self, like: Problem, lengths: tuple[int, int] | None = None) -> None:
-        self._like, self._lengths = like, lengths
+    def __init__(self, like: Problem, lengths: tuple[int, int] | None = None, claims: Claims | None = None) -> None:
+        self._like, self._lengths, self._claims = like, lengths, claims or Claims()
 
-    def case(self, shape: tuple[int, int, int, int], distribution: Distribution = "randn", label: str = "") -> Case:
-        """A case of shape (batch, heads, seq_q, seq_k), as far as the artifact serves these lengths."""
-        batch, heads, *lengths = shape
-        seq_q, seq_k = self._lengths or lengths
-        fields = {"batch": batch, "heads": heads, "seq_q": seq_q, "seq_k": seq_k}
-        problem = self._like.model_copy(update=fields)
-        name = f"{label}{batch}x{heads}x{seq_q}x{seq_k} {distribution}"
-        return Case(name=name, problem=problem, distribution=distribution)
+    def _problem(self, shape: Shape) -> Problem:
+        batch, heads, seq_q, seq_k = shape
+        return self._like.model_copy(update={"batch": batch, "heads": heads, "seq_q": seq_q, "seq_k": seq_k})
+
+    def case(self, shape: Shape, distribution: Distribution = "randn", label: str = "") -> Case:
+        """A case of this shape, or of the nearest lengths that the artifact serves."""
+        found = self._problem((*shape[:2], *(self._lengths or shape[2:])))
+        served = self._claims.nearest(found) or self._problem((*shape[:2], self._like.seq_q, self._like.seq_k))
+        lengths = f"{served.batch}x{served.heads}x{served.seq_q}x{served.seq_k}"
+        return Case(name=f"{label}{lengths} {distribution}", problem=served, distribution=distribution)
 
     def quick(self) -> tuple[Case, ...]:
         """G2: four cases that show nearly every mistake the whole matrix shows."""
-        return (
-            self.case((2, 2, 200, 200), "big_v", "Q1 "),
-            self.case((2, 3, 200, 200), "one_hot", "Q2 "),
-            self.case((2, 3, 509, 509), "randn", "Q3 "),
-            self.case((2, 3, 113, 203), "randn", "Q4 "),
-        )
+        return self._wanted(self.case(shape, distribution, label) for label, shape, distribution in QUICK)
 
     def full(self, tiles: tuple[int, int]) -> tuple[Case, ...]:
         """G5: the rest of the matrix, with lengths around the variant's own tiles (block_m, block_n)."""
-        causal = self._like.causal
-        cases = [
-            self.case((1, 8, 512, 512)),
-            self.case((2, 3, 203, 113)),
-            self.case((2, 2, 1, 130)),
-            self.case((2, 2, 65, 1)),
-            self.case((1, 1, 1, 1)),
-            self.case((2, 3, 257, 257), "large"),
-            self.case((2, 2, 257, 257), "huge"),
-            self.case((2, 2, 200, 200), "tiny_v"),
-            self.case((2, 2, 200, 200), "zero_q"),
-            self.case((2, 2, 200, 200), "uniform01"),
-            self.case((2, 2, 200, 200), "const_v"),
-        ]
-        if causal:
-            cases.append(self.case((1, 1, 2049, 2049)))
+        cases = [self.case(shape, distribution) for shape, distribution in FULL]
+        if self._like.causal:
+            cases.append(self.case(LONG_CAUSAL))
         cases += [self.case((1, 2, length, length), label="tile ") for length in tile_lengths(tiles)]
-        return tuple({(case.problem, case.distribution): case for case in cases}.values())
+        cases += [self.case(own.shape, own.distribution, label="own ") for own in self._claims.policy.cases]
+        return self._wanted(cases)
+
+    def _wanted(self, cases: Iterable[Case]) -> tuple[Case, ...]:
+        """Each case once, without the distributions that the family's policy leaves out."""
+        kept = (case for case in cases if case.distribution not in self._claims.policy.omitted)
+        return tuple({(case.problem, case.distribution): case for case in kept}.values())
+
+    @property
+    def bounded(self) -> bool:
+        """True when the artifact must refuse some lengths."""
+        return bool(self.outside())
+
+    def outside(self) -> tuple[Problem, ...]:
+        """Problems beside those that the artifact serves, four at most: it must refuse them."""
+        if self._lengths is not None:
+            seq_q, seq_k = self._lengths
+            near = ((seq_q + 1, seq_k), (seq_q, seq_k + 1), (seq_q - 1, seq_k))
+            return tuple(self._problem((1, 2, *lengths)) for lengths in near if min(lengths) > 0)
+        shapes = [shape for _, shape, _ in QUICK] + [shape for shape, _ in FULL]
+        refused = (problem for shape in shapes if not self._claims.serve(problem := self._problem(shape)))
+        return tuple(dict.fromkeys(refused))[:4]
 
 
 def tile_lengths(tiles: tuple[int, int]) -> tuple[int, ...]:

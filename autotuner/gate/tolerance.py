@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -23,16 +24,18 @@ import torch
 from torch import Tensor
 
 from autotuner import config
-from autotuner.attention import DTYPES, emulation, inputs, reference
+from autotuner.attention import DTYPES, emulation, inputs, reference, sdpa
 from autotuner.gate.cases import Case
-from autotuner.outcome import CaseErrors
+from autotuner.policy import Tolerance
+from autotuner.problem import Problem
+from autotuner.report import CaseErrors, Extent
 
 ROW_FLOOR = {"float32": 2.0**-20, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 HEAD_FLOOR = {"float32": 2.0**-22, "float16": 2.0**-12, "bfloat16": 2.0**-9}
 LARGEST_FLOOR = {"float32": 2.0**-21, "float16": 0.0, "bfloat16": 0.0}
 ULP = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 FACTOR = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
-FORMAT = "4"
+FORMAT = "5"
 
 
 class Truth(NamedTuple):
@@ -42,26 +45,37 @@ class Truth(NamedTuple):
     k: Tensor
     v: Tensor
     reference: Tensor
+    row_scale: Tensor
+    """max |reference| of each row; (batch, heads, seq_q)."""
+    head_scale: Tensor
+    """||reference|| of each (batch, head)."""
     max_abs_tol: float
     row_rel_tol: float
     head_rel_tol: float
-
-
-def _row_rel(error: Tensor, reference: Tensor) -> Tensor:
-    """max |error| / max |reference| a row; (batch, heads, seq_q)."""
-    largest: Tensor = reference.abs().amax(-1).clamp_min(torch.finfo(torch.float64).tiny)
-    return error.abs().amax(-1) / largest
-
-
-def _head_rel(error: Tensor, reference: Tensor) -> Tensor:
-    """||error|| / ||reference|| a (batch, head)."""
-    norm: Tensor = torch.linalg.vector_norm(reference, dim=(-1, -2)).clamp_min(torch.finfo(torch.float64).tiny)
-    distance: Tensor = torch.linalg.vector_norm(error, dim=(-1, -2))
-    return distance / norm
+    flash_max_abs: float
+    """Largest error of torch's flash attention on these inputs; NaN where it does not take them."""
+    ulp: float
+    """An ulp of the largest |reference| in the dtype, or more: what rounding the output may cost at most."""
 
 
 Truths = Callable[[Case, int], Truth]
 """The truth of a case with a seed, computed or remembered."""
+
+
+def _largest_and_norms(exact: Tensor) -> tuple[Tensor, Tensor]:
+    """max |exact| a row and ||exact|| a (batch, head), none of them 0."""
+    tiny = torch.finfo(torch.float64).tiny
+    rows: Tensor = exact.abs().amax(-1).clamp_min(tiny)
+    heads: Tensor = torch.linalg.vector_norm(exact, dim=(-1, -2)).clamp_min(tiny)
+    return rows, heads
+
+
+def _flash_error(problem: Problem, q: Tensor, k: Tensor, v: Tensor, exact: Tensor) -> float:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return float((sdpa(problem, "flash")(q, k, v).double() - exact).abs().max())
+    except RuntimeError:
+        return float("nan")
 
 
 def compute_truth(case: Case, seed: int, device: str = "cpu") -> Truth:
@@ -75,20 +89,27 @@ def compute_truth(case: Case, seed: int, device: str = "cpu") -> Truth:
     exact = reference(problem, q, k, v)
     if not torch.isfinite(exact).all() or not exact.abs().max() > 0:
         raise ValueError(f"case {case.name}: the reference is not finite or all zero")
+    rows, heads = _largest_and_norms(exact)
     error = emulation(problem, q, k, v) - exact
     rounded = exact.to(dtype)
     slack = 2 * (((rounded + 0.3) - 0.3).double() - rounded.double()).abs().max()
     largest = exact.abs().max()
     slack = torch.maximum(slack, ULP[problem.dtype] * largest) + LARGEST_FLOOR[problem.dtype] * largest
     factor = FACTOR[problem.dtype]
+    row_error = (error.abs().amax(-1) / rows).max()
+    head_error = (torch.linalg.vector_norm(error, dim=(-1, -2)) / heads).max()
     return Truth(
         q,
         k,
         v,
         exact,
+        rows,
+        heads,
         max_abs_tol=float(factor * error.abs().max() + slack),
-        row_rel_tol=float(factor * _row_rel(error, exact).max() + ROW_FLOOR[problem.dtype]),
-        head_rel_tol=float(factor * _head_rel(error, exact).max() + HEAD_FLOOR[problem.dtype]),
+        row_rel_tol=float(factor * row_error + ROW_FLOOR[problem.dtype]),
+        head_rel_tol=float(factor * head_error + HEAD_FLOOR[problem.dtype]),
+        flash_max_abs=_flash_error(problem, q, k, v, exact),
+        ulp=float(torch.finfo(dtype).eps * largest),
     )
 
 
@@ -116,26 +137,47 @@ def _save(found: Truth, path: Path) -> None:
         private.unlink(missing_ok=True)
 
 
+class Bounds(NamedTuple):
+    """The tolerances of a case as a family has them."""
+
+    max_abs: float
+    row_rel: float
+    head_rel: float
+
+    @classmethod
+    def of(cls, expected: Truth, tolerance: Tolerance) -> Bounds:
+        """The gate's own, times the family's number; strict: no more than twice the error of flash and an ulp."""
+        largest = expected.max_abs_tol
+        if tolerance.strict and expected.flash_max_abs == expected.flash_max_abs:
+            largest = min(largest, 2 * expected.flash_max_abs + expected.ulp)
+        times = tolerance.times
+        return cls(times * largest, times * expected.row_rel_tol, times * expected.head_rel_tol)
+
+
 def _position(flat: int, shape: torch.Size) -> tuple[int, ...]:
     return tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), shape))
 
 
-def judge(output: Tensor, expected: Truth) -> CaseErrors:
+OWN = Tolerance()
+"""The gate's own tolerances, as they are."""
+
+
+def judge(output: Tensor, expected: Truth, tolerance: Tolerance = OWN) -> CaseErrors:
     """Errors of an output, in float64, against the truth of its case. All numbers leave the device in one transfer."""
-    exact = expected.reference
+    exact, bounds = expected.reference, Bounds.of(expected, tolerance)
     error = output.double() - exact
     size = error.abs()
-    rows, heads = _row_rel(error, exact), _head_rel(error, exact)
-    finite = torch.isfinite(error)
-    good = finite.all(-1) & (rows <= expected.row_rel_tol) & (size.amax(-1) <= expected.max_abs_tol)
+    largest = size.amax(-1)
+    rows = largest / expected.row_scale
+    heads = torch.linalg.vector_norm(error, dim=(-1, -2)) / expected.head_scale
+    bad = ~((rows <= bounds.row_rel) & (largest <= bounds.max_abs)).flatten()
     worst = torch.nan_to_num(size, nan=float("inf")).argmax()
-    bad = ~good.flatten()
     numbers = (
-        finite.logical_not().sum(),
+        torch.isfinite(error).logical_not().sum(),
         bad.sum(),
         worst,
         bad.to(torch.uint8).argmax(),
-        size.max(),
+        largest.max(),
         rows.max(),
         heads.max(),
         error.mean(),
@@ -147,15 +189,44 @@ def judge(output: Tensor, expected: Truth) -> CaseErrors:
     return CaseErrors(
         nonfinite=int(nonfinite),
         max_abs=max_abs,
-        max_abs_tol=expected.max_abs_tol,
+        max_abs_tol=bounds.max_abs,
         row_rel=row_rel,
-        row_rel_tol=expected.row_rel_tol,
+        row_rel_tol=bounds.row_rel,
         head_rel=head_rel,
-        head_rel_tol=expected.head_rel_tol,
+        head_rel_tol=bounds.head_rel,
         bias=bias,
         worst_index=_position(int(worst_at), error.shape),
         worst_value=worst_value,
         worst_reference=worst_reference,
         first_bad_row=_position(int(first_bad), rows.shape) if bad_count else None,
-        bad_rows=bad_count / good.numel(),
+        bad_rows=bad_count / bad.numel(),
+        flash_ratio=max_abs / expected.flash_max_abs if expected.flash_max_abs > 0 else None,
+    )
+
+
+def out_of_tolerance(output: Tensor, expected: Truth, errors: CaseErrors, tile: int) -> Extent:
+    """Which elements of the output are further from the reference than T1 or T2 allow."""
+    size = (output.double() - expected.reference).abs()
+    bound = torch.clamp(expected.row_scale.unsqueeze(-1) * errors.row_rel_tol, max=errors.max_abs_tol)
+    return extent(~(size <= bound), size, tile)
+
+
+def extent(affected: Tensor, size: Tensor, tile: int) -> Extent:
+    """Where `affected`, (batch, heads, rows, columns), is true, and how large `size` is there; `tile` is in rows."""
+    affected, size = affected.cpu(), size.double().cpu()
+    rows = affected.any(-1)
+    positions = rows.any(0).any(0).nonzero().flatten()
+    tiles = torch.nn.functional.pad(rows, (0, -rows.shape[-1] % tile)).unflatten(-1, (-1, tile)).any(-1)
+    largest = float(torch.nan_to_num(size[affected], nan=float("inf")).max()) if affected.any() else 0.0
+    return Extent(
+        rows=int(rows.sum()),
+        of_rows=rows.numel(),
+        heads=int(rows.any(-1).sum()),
+        of_heads=rows.shape[0] * rows.shape[1],
+        columns=tuple(affected.flatten(0, 2).any(0).nonzero().flatten().tolist()),
+        of_columns=affected.shape[-1],
+        tile=tile,
+        rows_of_tile=tuple(sorted(set((positions % tile).tolist()))),
+        tiles=int(tiles.sum()),
+        largest=largest,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from statistics import median
 
 from autotuner.measure.blocks import Blocks
-from autotuner.outcome import Fault, Verdict
+from autotuner.verdict import Fault, Verdict
 
 ATTEMPTS = 3
 

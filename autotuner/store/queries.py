@@ -12,12 +12,13 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from autotuner.errors import StoreError
-from autotuner.outcome import Interval, Outcome, Verdict
+from autotuner.outcome import Interval, Outcome
 from autotuner.store import lease, rows
 from autotuner.store.records import Best, Entry, Spread, StudyRecord, StudySummary, TrialRecord
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import LeaseRow, SessionRow, StudyRow, TrialRow
 from autotuner.variant import Variant
+from autotuner.verdict import Verdict
 
 
 def studies(store: Store) -> tuple[StudySummary, ...]:

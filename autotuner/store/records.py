@@ -8,9 +8,10 @@ from typing import Literal
 from pydantic import Field
 
 from autotuner.model import Model
-from autotuner.outcome import Calibration, Device, Interval, Outcome, Verdict
+from autotuner.outcome import Calibration, Device, Interval, Outcome
 from autotuner.problem import Problem
 from autotuner.variant import Variant
+from autotuner.verdict import Verdict
 
 
 class StudyRecord(Model):

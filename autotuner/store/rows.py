@@ -11,10 +11,11 @@ from datetime import datetime
 from pydantic import TypeAdapter
 
 from autotuner.model import Model
-from autotuner.outcome import Calibration, Device, Fault, Measurement, Outcome, Timing, Verdict
+from autotuner.outcome import Calibration, Device, Measurement, Outcome, Timing
 from autotuner.problem import Problem
 from autotuner.store.records import SessionRecord, StudyRecord
 from autotuner.store.tables import BlockRow, SessionRow, StudyRow, TrialRow
+from autotuner.verdict import Fault, Verdict
 
 REVOKED = "store.revoked"
 """Fault code of a trial that was revoked after it had been recorded."""

@@ -14,12 +14,13 @@ from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
 from autotuner.errors import StoreError
-from autotuner.outcome import Calibration, Outcome, Verdict
+from autotuner.outcome import Calibration, Outcome
 from autotuner.store import lease, rows
 from autotuner.store.database import Database, connect_args, parse
 from autotuner.store.lease import Lease
 from autotuner.store.records import JudgedTrial, StudyRecord
 from autotuner.store.tables import SessionRow, StudyRow, TrialRow
+from autotuner.verdict import Verdict
 
 if TYPE_CHECKING:
     from optuna.storages import RDBStorage

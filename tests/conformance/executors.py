@@ -16,13 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from autotuner.backends import Passed
 from autotuner.backends.fake import FakeBackend, Truth
 from autotuner.errors import DiskFullError, OracleError
 from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, Result
 from autotuner.executors import Executor
-from autotuner.outcome import Artifact, Calibration, Fault, GateReport, Outcome, Say, Verdict
+from autotuner.outcome import Artifact, Calibration, Outcome, Say
+from autotuner.report import GateReport
 from autotuner.terms import Terms
 from autotuner.variant import Value, Variant
+from autotuner.verdict import Fault, Verdict
 from tests.conformance.families import PROBLEM
 
 TERMS = Terms(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baselines=("fake",), min_blocks=2, max_blocks=2)
@@ -38,11 +41,11 @@ class PlayBackend(FakeBackend):
         fault = act(variant)
         return fault or super().build(variant, terms)
 
-    def check(self, artifact: Artifact, terms: Terms, say: Say, soaked: GateReport | None = None) -> GateReport:
+    def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
         fault = act(artifact.variant)
         if fault is not None:
             return GateReport(artifact=artifact.digest, checks=(), fault=fault)
-        return super().check(artifact, terms, say, soaked)
+        return super().check(artifact, terms, say, passed)
 
 
 def act(variant: Variant) -> Fault | None:

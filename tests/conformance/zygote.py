@@ -14,9 +14,10 @@ import torch
 
 from autotuner.backends.fake import FakeBackend, Truth
 from autotuner.executors.local import LocalExecutor
-from autotuner.outcome import Artifact, Fault
+from autotuner.outcome import Artifact
 from autotuner.terms import Terms
 from autotuner.variant import Variant
+from autotuner.verdict import Fault
 
 IMPORTED_IN = os.getpid()
 TORCH = torch.__version__

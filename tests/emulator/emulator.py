@@ -21,9 +21,9 @@ from autotuner import config
 from autotuner.attention import DTYPES
 from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
-from autotuner.outcome import CaseErrors
 from autotuner.problem import Problem
 from autotuner.recipe import INCLUDE, macro_lines
+from autotuner.report import CaseErrors
 
 HERE = Path(__file__).parent
 KERNELS = config.kernels_dir()
