@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -13,6 +13,7 @@ from statistics import fmean
 
 from autotuner import config
 from autotuner.architecture import architecture
+from autotuner.backends import Backend
 from autotuner.backends.settings import CpuSettings, CudaSettings, make_cpu_backend, make_cuda_backend
 from autotuner.build import build
 from autotuner.cuda_probe import CudaFacts, probe
@@ -166,24 +167,34 @@ class Session:
             first=[point for point in first if self.space.index_of(point) is not None],
         )
 
+    def make_backend(self) -> Callable[[], Backend]:
+        """What makes the backend, in whichever process will use it."""
+        return backend_factory(self.device, self.toolchain, self.kernel)
+
     def executor(self) -> LocalExecutor:
         """Processes on this machine that judge variants for this space."""
-        if isinstance(self.toolchain, CudaToolchain):
-            return self._cuda_executor(self.toolchain)
-        cache_bytes = int(self.device.facts["L3_BYTES"] or self.device.facts["L2_BYTES"] or 32 << 20)
-        settings = CpuSettings(toolchain=self.toolchain, kernel=self.kernel, cache_bytes=cache_bytes)
-        return LocalExecutor(partial(make_cpu_backend, settings), preload=("autotuner.backends.cpu",))
+        return executor_for(self.device, self.make_backend())
 
-    def _cuda_executor(self, toolchain: CudaToolchain) -> LocalExecutor:
-        """Builds on all CPUs but one, which launches and times."""
-        settings = CudaSettings(toolchain=toolchain, kernel=self.kernel)
-        return LocalExecutor(
-            partial(make_cuda_backend, settings),
-            preload=("autotuner.backends.cuda",),
-            builders=max(1, usable_cpus() - 1),
-            overlap=True,
-            jobs_per_process=JOBS_PER_PROCESS,
-        )
+
+def backend_factory(device: Device, toolchain: AnyToolchain, kernel: Kernel) -> Callable[[], Backend]:
+    """What makes the backend of a device, in whichever process will use it."""
+    if isinstance(toolchain, CudaToolchain):
+        return partial(make_cuda_backend, CudaSettings(toolchain=toolchain, kernel=kernel))
+    cache_bytes = int(device.facts["L3_BYTES"] or device.facts["L2_BYTES"] or 32 << 20)
+    return partial(make_cpu_backend, CpuSettings(toolchain=toolchain, kernel=kernel, cache_bytes=cache_bytes))
+
+
+def executor_for(device: Device, make: Callable[[], Backend]) -> LocalExecutor:
+    """Processes on this machine. Beside a GPU builds run on all CPUs but one, which launches and times."""
+    if device.backend == "cpu":
+        return LocalExecutor(make, preload=("autotuner.backends.cpu",))
+    return LocalExecutor(
+        make,
+        preload=("autotuner.backends.cuda",),
+        builders=max(1, usable_cpus() - 1),
+        overlap=True,
+        jobs_per_process=JOBS_PER_PROCESS,
+    )
 
 
 def _fresh_seeds() -> tuple[int, int, int, int]:
