@@ -53,7 +53,7 @@ def build(kernel: Kernel, variant: Variant, problem: Problem, toolchain: AnyTool
     """
     recipe = Recipe.of(kernel, variant, problem, toolchain)
     final = _cache() / "builds" / recipe.digest[:2] / recipe.digest
-    return _cached(final) or _compile(recipe, final)
+    return built(final) or _compile(recipe, final)
 
 
 def disassembly(artifact: Artifact) -> str | None:
@@ -71,7 +71,12 @@ def _cache() -> Path:
     return config.cache_dir().absolute()
 
 
-def _cached(final: Path) -> Artifact | None:
+def cached_builds(digest: str) -> list[Path]:
+    """The folders of the builds in the cache whose digest begins so; at least two digits."""
+    return sorted((_cache() / "builds" / digest[:2]).glob(f"{digest}*"))
+
+
+def built(final: Path) -> Artifact | None:
     """The artifact in the cache, unless it is missing or its library is not the one that was recorded."""
     try:
         artifact = Artifact.model_validate_json((final / "artifact.json").read_bytes())
@@ -146,7 +151,7 @@ def _publish(private: Path, final: Path) -> Artifact:
     for _ in range(8):
         with contextlib.suppress(OSError):
             private.rename(final)
-        if (artifact := _cached(final)) is not None:
+        if (artifact := built(final)) is not None:
             return artifact
         shutil.rmtree(final, ignore_errors=True)  # a damaged entry: make way
     raise OSError(errno.EIO, f"{final} is damaged and cannot be replaced")

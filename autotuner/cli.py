@@ -199,6 +199,13 @@ def _conclude(store: Any, study: str, output: Path) -> None:
         return
     write_atomically(output, FORMATS["json"].render(best, queries.study(store, study)))
     out.print(f"Best configuration written to {output}; study {study}.", markup=False)
+    _say_where_the_gate_is_looser(best)
+
+
+def _say_where_the_gate_is_looser(best: Any) -> None:
+    """What the family's kernel.toml takes away from the proof."""
+    for reason in best.outcome.gate.policy.looser:
+        out.print(f"The family's kernel.toml loosens the gate: {reason}", style="yellow", markup=False)
 
 
 @app.command()
@@ -227,6 +234,62 @@ def race(
         f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}",
         markup=False,
     )
+
+
+# The gate ---------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def gate(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="LIBRARY_OR_VARIANT",
+            help='a built library, a build id, a trial\'s number, or parameters such as "IMPL=simd BLOCK_M=64"',
+        ),
+    ],
+    space: Annotated[
+        str | None, typer.Option(help="the space of the parameters, or whose problems to judge on")
+    ] = None,
+    study: Annotated[str | None, typer.Option(help="the study of the trial; the latest when left out")] = None,
+    sanitize: Annotated[bool, typer.Option("--sanitize", help="G8 too: memory and race sanitizers")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Puts one built variant through the whole gate and explains the verdict. Exit code 1 when it is rejected."""
+    from autotuner import single, views
+    from autotuner.explain import explain_gate
+
+    judged = single.judge(single.subject(target, space, store or config.store_url(), study), sanitize)
+    if as_json:
+        _print_json(_dump(judged.report))
+    else:
+        out.print(views.gate_view(judged.report))
+        for line in explain_gate(judged.outcome):
+            out.print(line, markup=False)
+    if judged.outcome.fault is not None:
+        raise typer.Exit(1)
+
+
+@app.command()
+def reference(
+    space: Annotated[
+        str | None, typer.Argument(help="a space file or name; this machine's default if left out")
+    ] = None,
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """PyTorch's own SDPA backends against float64 on every case of the gate. Exit code 1 when one breaks a tolerance."""
+    from autotuner import session, single, views
+
+    here = session.Session(session.load_space(space or session.default_space(), threads))
+    found = single.calibrate(here)
+    if as_json:
+        _print_json({"device": _dump(here.device), **_dump(found)})
+    else:
+        out.print(views.reference_view(found))
+    if found.broken:
+        raise typer.Exit(1)
 
 
 # Questions --------------------------------------------------------------------------------------------------------
@@ -299,15 +362,22 @@ def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption
 def show(
     number: Annotated[int, typer.Argument(metavar="TRIAL", help="a trial's number")],
     study: StudyName = None,
+    report: Annotated[bool, typer.Option("--report", help="the gate's report as JSON")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """One trial: what it achieved, or why it was rejected, in words."""
     from autotuner.explain import explain
     from autotuner.store import queries
+    from autotuner.trial_report import trial_report
 
     with closing(_open(store)) as opened:
         record = queries.trial(opened, queries.resolve_study(opened, study), number)
+        of = queries.study(opened, record.study)
+    if report:
+        device = of.device.model_copy(update={"environment": record.session.environment})
+        _print_json(_dump(trial_report(record.outcome, of.problems, device, record.session.calibration)))
+        return
     if as_json:
         _print_json(_dump(record))
         return
@@ -346,3 +416,4 @@ def export(
         return
     write_atomically(target, text)
     out.print(f"{name}, trial {found.entry.number}: written to {target}", markup=False)
+    _say_where_the_gate_is_looser(found)

@@ -34,16 +34,24 @@ class GateSummary(Model):
     unavailable: tuple[str, ...] = Field(description="codes of the checks that could not run here; absence is no pass")
     cases: int = Field(description="outputs compared with the float64 reference")
     worst_ratio: float | None = Field(description="largest error over all cases, in units of its tolerance")
+    flash_ratio: float | None = Field(
+        default=None, description="median over the cases of the largest error, over that of torch's flash attention"
+    )
+    looser: tuple[str, ...] = Field(default=(), description="where kernel.toml loosens the gate, with the reason")
 
     @classmethod
     def of(cls, report: GateReport) -> GateSummary:
         """The figures of a report."""
-        ratios = [each.errors.worst_ratio for check in report.checks for each in check.cases]
+        errors = [each.errors for check in report.checks for each in check.cases]
+        ratios = [each.worst_ratio for each in errors]
+        beside_flash = [each.flash_ratio for each in errors if each.flash_ratio is not None]
         return cls(
             passed=tuple(check.code for check in report.checks if check.status == "pass"),
             unavailable=tuple(check.code for check in report.checks if check.status == "unavailable"),
             cases=len(ratios),
             worst_ratio=max(ratios, default=None),
+            flash_ratio=statistics.median(beside_flash) if beside_flash else None,
+            looser=report.policy.looser,
         )
 
 
@@ -52,6 +60,13 @@ def explain(outcome: Outcome) -> list[str]:
     if outcome.verdict.has_latency and outcome.measurement is not None:
         return _achieved(outcome, outcome.measurement)
     return _rejected(outcome)
+
+
+def explain_gate(outcome: Outcome) -> list[str]:
+    """What the gate alone found, for a person: no latency is mentioned."""
+    if outcome.fault is not None or outcome.gate is None:
+        return _rejected(outcome)
+    return [f"passed: {outcome.variant}", _gate_line(GateSummary.of(outcome.gate))]
 
 
 def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
@@ -90,6 +105,10 @@ def _gate_line(summary: GateSummary) -> str:
     line = f"Gate: {len(summary.passed)} checks passed, {summary.cases} outputs compared with the float64 reference"
     if summary.worst_ratio is not None:
         line += f", the worst error {summary.worst_ratio:.2f} of its tolerance"
+    if summary.flash_ratio is not None:
+        line += f", errors {summary.flash_ratio:.2f} times those of torch's flash attention in the median"
+    if summary.looser:
+        line += f"; the family's kernel.toml loosens the gate: {'; '.join(summary.looser)}"
     if summary.unavailable:
         line += f"; could not run here: {', '.join(summary.unavailable)}"
     return line + "."

@@ -72,12 +72,18 @@ def device_for(file: SpaceFile, arch: str | None = None) -> Device:
 
     Raises SpaceError or InputError when there is none.
     """
-    if file.backend == "cuda":
-        device = cuda_device(arch)
-        return device.model_copy(update={"facts": {**device.facts, "CUBLAS": has_cublas()}})
-    if arch is not None:
+    if arch is not None and file.backend != "cuda":
         raise SpaceError(f"{file.path}: --arch: only a CUDA space is compiled for an architecture; leave it out")
-    return cpu_device(threads_allowed(file))
+    return device_of(file.backend, arch, threads_allowed(file) if file.backend == "cpu" else None)
+
+
+def device_of(backend: str, arch: str | None = None, threads: int | None = None) -> Device:
+    """The GPU here, or an architecture that is not here; or this machine's CPU, of which variants may use so many
+    threads, all if not said. Raises InputError when there is no GPU."""
+    if backend == "cpu":
+        return cpu_device(threads or usable_cpus())
+    device = cuda_device(arch)
+    return device.model_copy(update={"facts": {**device.facts, "CUBLAS": has_cublas()}})
 
 
 def toolchain_for(device: Device) -> AnyToolchain:
@@ -113,7 +119,7 @@ class Session:
         self._admit_every_implementation()
         self.built_from = digest_of([built_from(self.kernel, file.backend, self.toolchain), version_of("torch")])
         threads = int(self.device.facts.get("THREADS_ALLOWED", 1))
-        self.terms = Terms(problems=file.problems, cache=file.cache, threads=threads, seeds=_fresh_seeds())
+        self.terms = Terms(problems=file.problems, cache=file.cache, threads=threads, seeds=fresh_seeds())
 
     def _admit_every_implementation(self) -> None:
         """Refuses a space whose parameters are not those that its sources read, before anything is built."""
@@ -197,7 +203,7 @@ def executor_for(device: Device, make: Callable[[], Backend]) -> LocalExecutor:
     )
 
 
-def _fresh_seeds() -> tuple[int, int, int, int]:
+def fresh_seeds() -> tuple[int, int, int, int]:
     """Secret seeds for a new study; an old one keeps its own."""
     a, b, c, d = (secrets.randbits(48) for _ in range(4))
     return (a, b, c, d)

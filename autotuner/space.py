@@ -149,6 +149,20 @@ class Space:
             return None
         return index if index >= 0 else None
 
+    def completed(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The valid point nearest to the default one, or to the first of that IMPL, among those with these values.
+
+        Where there is none, what was given: no valid point.
+        """
+        places = {name: self._index_of_value[name][value] for name, value in values.items()}
+        fits = np.ones(len(self), dtype=np.bool_)
+        for name, place in places.items():
+            fits &= self.rows[:, self._column_of[name]] == place
+        found = np.flatnonzero(fits)
+        if not len(found):
+            return dict(values)
+        return self.point(int(found[np.argmin(self._distances(self.rows[found], self.rows[self.default_index]))]))
+
     def indices_of(self, rows: Array) -> NDArray[np.int64]:
         """The indices (m,) of points given as value indices (m, d), -1 for what is not a valid point."""
         digits = np.asarray(rows).astype(np.int64) + self._offsets

@@ -12,9 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from autotuner.doctor import Knob
-from autotuner.outcome import Interval
+from autotuner.meanings import MEANINGS
+from autotuner.outcome import Calibration, Interval
+from autotuner.report import ReferenceCheck
 from autotuner.space import Space
 from autotuner.store import Entry, StudySummary
+from autotuner.trial_report import TrialReport
 
 
 def _table(*columns: str, right: tuple[int, ...] = ()) -> Table:
@@ -53,6 +56,65 @@ def doctor_view(knobs: Sequence[Knob]) -> RenderableType:
     bad = sum(knob.state in ("dead", "same values") for knob in knobs)
     note = f"{bad} of {len(knobs)} knobs do not reach the program." if bad else f"{len(knobs)} knobs, none dead."
     return Group(table, Text(note))
+
+
+def gate_view(report: TrialReport) -> RenderableType:
+    """Every check of the gate that ran: how it ended, what it took and the largest error it saw."""
+    table = _table("check", "", "ms", "launches", "cases", "worst error", "asserts", right=(2, 3, 4, 5))
+    styles = {"fail": "red", "unavailable": "yellow"}
+    for check in report.checks:
+        ratios = [case.errors.worst_ratio for case in check.cases]
+        worst = f"{max(ratios):.2f} of tolerance" if ratios else ""
+        counts = [str(count) if count else "" for count in (check.launches, len(ratios))]
+        said = check.note or _asserted(check.code)
+        table.add_row(
+            check.code,
+            Text(check.status, style=styles.get(check.status, "")),
+            f"{1e3 * check.seconds:.1f}",
+            *counts,
+            worst,
+            said,
+        )
+    looser = [Text(f"The family's kernel.toml loosens the gate: {reason}", style="yellow") for reason in report.looser]
+    return Group(table, *looser)
+
+
+def _asserted(code: str) -> str:
+    """What a check asserts: a code of its own, or the first of those that it can fail with."""
+    if code in MEANINGS:
+        return MEANINGS[code]
+    level = code.split(".")[0]
+    return {
+        "G1": "one launch: status, output, inputs, guards, floating-point environment",
+        "G2": "quick cases are within tolerance",
+        "G5": "the full case matrix is within tolerance",
+    }.get(level, "")
+
+
+def reference_view(calibration: Calibration) -> RenderableType:
+    """torch's SDPA backends against float64: the largest error in tolerances, a case a row."""
+    backends = list(dict.fromkeys(check.backend for check in calibration.references))
+    table = _table("case", *backends, right=tuple(range(1, len(backends) + 1)))
+    found = {(check.case, check.backend): check for check in calibration.references}
+    for case in dict.fromkeys(check.case for check in calibration.references):
+        table.add_row(case, *(_reference_cell(found.get((case, backend))) for backend in backends))
+    versions = ", ".join(f"{name} {version}" for name, version in calibration.versions.items())
+    broken = calibration.broken
+    verdict = (
+        Text(f"oracle_error: {'; '.join(sorted({f'{c.backend} breaks {c.failed_rule} on {c.case}' for c in broken}))}")
+        if broken
+        else Text(f"Every backend is within tolerance on every case that it takes ({versions}).")
+    )
+    note = Text("Largest error in units of its tolerance; above 1 breaks it. -: the backend does not take the case.")
+    times = [Text(f"{t.problem}: {t.backend} {t.median_us:.2f} us") for t in calibration.timings]
+    return Group(table, note, verdict, *times)
+
+
+def _reference_cell(check: ReferenceCheck | None) -> Text:
+    if check is None or check.errors is None:
+        return Text("-", style="dim")
+    rule = check.failed_rule
+    return Text(f"{check.errors.worst_ratio:.2f}{f' {rule}' if rule else ''}", style="red" if rule else "")
 
 
 def status_view(summary: StudySummary) -> RenderableType:

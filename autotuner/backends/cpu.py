@@ -17,11 +17,12 @@ from autotuner.backends.cpu_bench import CpuBench
 from autotuner.backends.settings import CpuSettings
 from autotuner.build import build, disassembly
 from autotuner.extension import Extension
-from autotuner.gate.cases import Case
+from autotuner.gate.cases import Case, served, tiles_of
 from autotuner.gate.checks import Gate, not_loaded
 from autotuner.gate.launching import Evidence
 from autotuner.gate.recheck import recheck
 from autotuner.gate.references import answers, reference_checks, versions
+from autotuner.gate.sanitizer import sanitized, small_cases
 from autotuner.gate.tolerance import Truth, truth
 from autotuner.measure.blocks import measurement, run_blocks
 from autotuner.measure.thermometer import undisturbed
@@ -84,6 +85,10 @@ class CpuBackend:
     def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
         self._prepare(terms.threads)
         claims = self._settings.kernel.claims(artifact.variant, terms.compiled_for)
+        if passed is not None and passed.level == "sanitize":
+            cases = served(small_cases(terms.compiled_for, artifact.lengths, tiles_of(artifact)), claims)
+            found = sanitized(self._settings.kernel, artifact, self._settings.toolchain, cases, say)
+            return passed.report.extended(*found)
         try:
             extension = Extension(artifact)
         except ImportError as error:

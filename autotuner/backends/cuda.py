@@ -20,11 +20,12 @@ from autotuner.backends.settings import CudaSettings
 from autotuner.build import build, disassembly
 from autotuner.errors import InfrastructureError
 from autotuner.extension import Extension
-from autotuner.gate.cases import Case
+from autotuner.gate.cases import Case, served, tiles_of
 from autotuner.gate.checks import Gate, not_loaded
 from autotuner.gate.launching import Evidence
 from autotuner.gate.recheck import recheck
 from autotuner.gate.references import answers, reference_checks, versions
+from autotuner.gate.sanitizer import sanitized, small_cases
 from autotuner.gate.tolerance import Truth, compute_truth
 from autotuner.measure.blocks import Blocks, measurement, run_blocks
 from autotuner.measure.thermometer import undisturbed
@@ -146,6 +147,10 @@ class CudaBackend:
 
     def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
         claims = self._settings.kernel.claims(artifact.variant, terms.compiled_for)
+        if passed is not None and passed.level == "sanitize":
+            cases = served(small_cases(terms.compiled_for, artifact.lengths, tiles_of(artifact)), claims)
+            found = sanitized(self._settings.kernel, artifact, self._settings.toolchain, cases, say)
+            return passed.report.extended(*found)
         try:
             extension = Extension(artifact)
         except ImportError as error:

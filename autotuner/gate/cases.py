@@ -98,6 +98,12 @@ class Matrix:
         return tuple(dict.fromkeys(refused))[:4]
 
 
+def served(problems: Iterable[Problem], claims: Claims) -> tuple[Problem, ...]:
+    """Each problem, or the one of the nearest lengths that the variant serves."""
+    found = (claims.nearest(problem) for problem in problems)
+    return tuple(dict.fromkeys(problem for problem in found if problem is not None))
+
+
 def tile_lengths(tiles: tuple[int, int]) -> tuple[int, ...]:
     """Lengths at which a tail appears, just fits, or is just absent, at most 520."""
     block_m, block_n = tiles

@@ -1,0 +1,104 @@
+"""The report on one judged variant: one JSON a trial, for programs. Its schema is docs/trial-report.schema.json."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from autotuner.model import Model
+from autotuner.outcome import Artifact, Calibration, Device, Outcome
+from autotuner.policy import GatePolicy
+from autotuner.problem import Problem
+from autotuner.report import CheckResult, ReferenceCheck, ReportedIdentity
+from autotuner.variant import Value, Variant
+from autotuner.verdict import Fault, Verdict
+
+
+class IdentityReport(Model):
+    """Which binary was judged: what was asked for, and what it said of itself."""
+
+    build_id: str = Field(description="digest of all that went into it; the library must report it")
+    extension_name: str
+    library_sha256: str
+    program_hash: str = Field(description="machine code, launch geometry and host-side parameters")
+    deduplicated_of: str | None = Field(description="build id of the artifact that was measured in its place")
+    macros: dict[str, str]
+    reported: ReportedIdentity | None = Field(description="null when it was never loaded")
+    compiler: str
+    flags: tuple[str, ...]
+    architecture: str
+
+    @classmethod
+    def of(cls, artifact: Artifact, outcome: Outcome) -> IdentityReport:
+        """What is known of the artifact and its loaded library."""
+        return cls(
+            build_id=artifact.digest,
+            extension_name=artifact.name,
+            library_sha256=artifact.library_sha256,
+            program_hash=artifact.program_hash,
+            deduplicated_of=outcome.original,
+            macros=artifact.macros,
+            reported=outcome.gate.identity if outcome.gate else None,
+            compiler=artifact.compiler,
+            flags=artifact.flags,
+            architecture=artifact.architecture,
+        )
+
+
+class EnvironmentReport(Model):
+    """Where it was judged."""
+
+    backend: str
+    device: str
+    facts: dict[str, Value | bool]
+    versions: dict[str, str]
+
+
+class TrialReport(Model):
+    """All that the gate found of one variant. As JSON, a number that is not finite is null."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+
+    schema_version: Literal[2] = 2
+    verdict: Verdict
+    fault: Fault | None = Field(description="the first failure; null after a pass")
+    variant: Variant
+    problems: tuple[Problem, ...] = Field(description="what the variant is tuned for")
+    policy: GatePolicy = Field(description="what the family's kernel.toml changes of the gate")
+    looser: tuple[str, ...] = Field(description="where the gate looked away, with the written reason")
+    checks: tuple[CheckResult, ...] = Field(description="in the order in which they ran; the first failure ended it")
+    identity: IdentityReport | None = Field(description="null when nothing was built")
+    resources: dict[str, int]
+    references: tuple[ReferenceCheck, ...] = Field(description="torch's own backends, judged by the same rules")
+    environment: EnvironmentReport
+    seconds: dict[str, float]
+    stderr_tail: str
+
+
+def trial_report(
+    outcome: Outcome, problems: tuple[Problem, ...], device: Device, calibration: Calibration
+) -> TrialReport:
+    """The report on an outcome; `device` and `calibration` are those of the session that judged it."""
+    gate, artifact = outcome.gate, outcome.artifact
+    policy = gate.policy if gate else GatePolicy()
+    return TrialReport(
+        verdict=outcome.verdict,
+        fault=outcome.fault,
+        variant=outcome.variant,
+        problems=problems,
+        policy=policy,
+        looser=policy.looser,
+        checks=gate.checks if gate else (),
+        identity=IdentityReport.of(artifact, outcome) if artifact else None,
+        resources=artifact.resources if artifact else {},
+        references=calibration.references,
+        environment=EnvironmentReport(
+            backend=device.backend,
+            device=device.name,
+            facts=device.facts,
+            versions={**device.environment, **calibration.versions},
+        ),
+        seconds=outcome.seconds,
+        stderr_tail=outcome.stderr_tail,
+    )
