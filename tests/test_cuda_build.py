@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from autotuner.problem import Problem
 from autotuner.toolchain import CudaToolchain
 from autotuner.variant import Value, Variant
 from autotuner.verdict import Fault, Verdict
+from tests.mutants.expectations import expectations, family
 
 SYSTEMIC = Path(__file__).parent / "mutants" / "systemic"
 PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16")
@@ -112,6 +114,18 @@ def test_the_report_of_the_assembler_is_read(kernel: Kernel, nvcc: CudaToolchain
     assert used["static_shared_bytes"] == used["shared_bytes"] == 8 * 32 * 4
     assert used["spill_store_bytes"] == used["spill_load_bytes"] == used["stack_bytes"] == 0
     assert used["text_bytes"] > 500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", ["numeric", "systemic", "right"])
+def test_every_mutant_is_a_program_of_its_own(nvcc: CudaToolchain, table: str) -> None:
+    wanted = [group[-1] for group in expectations("cuda", table)]
+    with ThreadPoolExecutor() as pool:
+        made = list(pool.map(lambda each: build(family(table), each.variant, each.problem, nvcc), wanted))
+    artifacts = [each for each in made if isinstance(each, Artifact)]
+    refused = {each.name for each, found in zip(wanted, made, strict=True) if isinstance(found, Fault)}
+    assert refused == ({"too_much_shared"} if table == "systemic" else set())
+    assert len({artifact.program_hash for artifact in artifacts}) == len(artifacts)
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_89"])

@@ -152,7 +152,7 @@ def test_the_end_of_what_a_variant_printed_is_kept(acts: LocalExecutor) -> None:
 
 
 def mutant(name: str) -> Variant:
-    return Variant(family="mutants_systemic", backend="cpu", impl="mutant", parameters={"MUTANT": name})
+    return Variant(family="systemic", backend="cpu", impl="mutant", parameters={"MUTANT": name})
 
 
 def library(toolchain: Toolchain, name: str) -> Artifact:

@@ -1,4 +1,4 @@
-"""The gate against mutants and right implementations, through the real compiler and real processes.
+"""The gate against mutants and right implementations on the CPU, through the real compiler and real processes.
 
 tests/mutants/expected.toml says what the gate must say of each. One dtype and mask of every mutant is judged in the
 fast tests, the others in the slow ones.
@@ -6,60 +6,26 @@ fast tests, the others in the slow ones.
 
 from __future__ import annotations
 
-import tomllib
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from autotuner.backends.settings import CpuSettings, make_cpu_backend
+from autotuner.evaluate import Built, JudgeJob
 from autotuner.executors.local import Deadlines, LocalExecutor
 from autotuner.kernel import Kernel
-from autotuner.outcome import Outcome
-from autotuner.problem import Problem
-from autotuner.terms import Terms
+from autotuner.outcome import Artifact, Outcome
 from autotuner.toolchain import Toolchain
-from autotuner.variant import Variant
-from tests.conformance.judging import judged
-
-MUTANTS = Path(__file__).parent / "mutants"
-EXPECTED = tomllib.loads((MUTANTS / "expected.toml").read_text())
-NEVER_BEST = -1e9
+from tests.mutants.expectations import MUTANTS, NEVER_BEST, TABLES, Backend, Expectation, entries, expectations
 
 
-class Expectation(NamedTuple):
-    """One implementation in one dtype, mask and head dim, and the codes of first failure that are acceptable."""
-
-    table: str
-    name: str
-    dtype: str
-    causal: bool
-    head_dim: int
-    codes: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"{self.name}-{self.dtype}-{'causal' if self.causal else 'full'}-{self.head_dim}"
-
-
-def expectations(table: str) -> list[list[Expectation]]:
-    """For each entry of a table all its settings."""
-    return [
-        [
-            Expectation(table, entry["name"], dtype, causal, head_dim, tuple(entry.get("codes", ("pass",))))
-            for dtype in entry["dtype"]
-            for causal in entry["causal"]
-            for head_dim in entry.get("head_dim", [64])
-        ]
-        for entry in EXPECTED[table]
-    ]
-
-
-def settings(table: str) -> list[object]:
+def settings(backend: Backend, table: str) -> list[object]:
     """The first setting of each entry is fast, the others are slow; which one is first goes round."""
     chosen: list[object] = []
-    for index, group in enumerate(expectations(table)):
+    for index, group in enumerate(expectations(backend, table)):
         first = index % len(group)
         for place, expectation in enumerate(group):
             marks = [] if place == first else [pytest.mark.slow]
@@ -71,7 +37,7 @@ def settings(table: str) -> list[object]:
 def judges(toolchain: Toolchain) -> Iterator[dict[str, LocalExecutor]]:
     """An executor for each family of mutants; they share one zygote."""
     made = {}
-    for table in ("numeric", "systemic", "right"):
+    for table in TABLES:
         kernel = Kernel.load(MUTANTS / table)
         factory = partial(make_cpu_backend, CpuSettings(toolchain=toolchain, kernel=kernel, cache_bytes=1 << 20))
         deadlines = Deadlines(check=4 if table == "systemic" else 30)
@@ -81,68 +47,88 @@ def judges(toolchain: Toolchain) -> Iterator[dict[str, LocalExecutor]]:
         executor.close()
 
 
-def judge(judges: dict[str, LocalExecutor], expectation: Expectation) -> Outcome:
-    """The outcome of a job on a small problem; the soak runs only where it is what must find the mutant."""
-    table = expectation.table
-    parameter = "KIND" if table == "right" else "MUTANT"
-    kernel = Kernel.load(MUTANTS / table)
-    variant = Variant(
-        family=kernel.document.family,
-        backend="cpu",
-        impl=next(iter(kernel.document.cpu)),
-        parameters={parameter: expectation.name},
-    )
-    problem = Problem(
-        batch=1,
-        heads=2,
-        seq_q=64,
-        seq_k=64,
-        head_dim=expectation.head_dim,
-        dtype=expectation.dtype,
-        causal=expectation.causal,
-    )
-    terms = Terms(
-        problems=(problem,),
-        cache="warm",
-        seeds=(11, 22, 33, 44),
-        baselines=("flash",),
-        min_blocks=2,
-        max_blocks=2,
-    )
-    soaked = "G6.soak" in expectation.codes
-    return judged(judges[table], variant, terms, best=None if soaked else NEVER_BEST)
-
-
-def said(outcome: Outcome) -> set[str]:
-    """Code and verdict of the fault; "pass" without one."""
-    return {outcome.fault.code, str(outcome.verdict)} if outcome.fault else {"pass"}
-
-
-@pytest.mark.parametrize("expectation", settings("numeric"))
+@pytest.mark.parametrize("expectation", settings("cpu", "numeric"))
 def test_a_numeric_mutant_is_rejected_for_the_right_reason(
     judges: dict[str, LocalExecutor], expectation: Expectation
 ) -> None:
-    outcome = judge(judges, expectation)
-    assert said(outcome) & set(expectation.codes), outcome.fault
-    assert (outcome.measurement is None) == ("pass" not in expectation.codes)
+    outcome = expectation.judge(judges["numeric"])
+    assert expectation.met_by(outcome), outcome.fault
 
 
-@pytest.mark.parametrize("expectation", settings("systemic"))
+@pytest.mark.parametrize("expectation", settings("cpu", "systemic"))
 def test_a_systemic_mutant_costs_its_own_trial_only(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
-    outcome = judge(judges, expectation)
-    assert said(outcome) & set(expectation.codes), outcome.fault
+    outcome = expectation.judge(judges["systemic"])
+    assert expectation.met_by(outcome), outcome.fault
 
 
-@pytest.mark.parametrize("expectation", settings("right"))
+@pytest.mark.parametrize("expectation", settings("cpu", "right"))
 def test_a_right_implementation_passes(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
-    outcome = judge(judges, expectation)
-    assert outcome.fault is None, outcome.fault
+    outcome = expectation.judge(judges["right"])
+    assert expectation.met_by(outcome), outcome.fault
     assert outcome.gate is not None
     assert outcome.gate.passed
-    assert outcome.measurement is not None
 
 
-def test_the_lists_are_long_enough() -> None:
-    assert len({entry["name"] for entry in EXPECTED["numeric"]}) > 40
-    assert len({entry["name"] for entry in EXPECTED["systemic"]}) > 12
-    assert len(EXPECTED["right"]) >= 8
+# A stale library ----------------------------------------------------------------------------------------------------
+
+STALE = {
+    "under another name": ((), "cannot be loaded"),
+    "with its own name": (("name",), "is not the library that was built"),
+    "with a record that fits": (("library_sha256",), "cannot be loaded"),
+    "with name and record that fit": (("library_sha256", "name"), "reports build_id"),
+}
+"""How the library of one variant may come to lie where that of another is expected: which fields of the record are its
+own, and what the gate says."""
+
+
+def stale(executor: LocalExecutor, folder: Path, how: str, wanted: Expectation, other: Expectation) -> Outcome:
+    """The outcome of `wanted` where the library of `other` lies under its file name."""
+    found = []
+    for expectation in (wanted, other):
+        executor.submit(expectation.build_job())
+        done = executor.wait(300)
+        assert done is not None
+        assert isinstance(done[1], Built), done[1]
+        found.append(done[1].artifact)
+    artifact = replaced(found[0], found[1], folder, STALE[how][0])
+    executor.submit(JudgeJob(built=Built(artifact=artifact, seconds=0.0), terms=wanted.terms(), best=NEVER_BEST))
+    done = executor.wait(120)
+    assert done is not None
+    assert isinstance(done[1], Outcome)
+    return done[1]
+
+
+def replaced(wanted: Artifact, other: Artifact, folder: Path, fields: tuple[str, ...]) -> Artifact:
+    """The record of `wanted`, but for the fields that are those of `other`, whose library lies where it points."""
+    path = shutil.copy(other.path, folder / Path(wanted.path).name)
+    return wanted.model_copy(update={"path": str(path), **{field: getattr(other, field) for field in fields}})
+
+
+@pytest.mark.parametrize("how", STALE)
+def test_a_stale_library_under_a_new_name_is_found(judges: dict[str, LocalExecutor], tmp_path: Path, how: str) -> None:
+    known = {group[0].name: group[0] for group in expectations("cpu", "systemic")}
+    outcome = stale(judges["systemic"], tmp_path, how, known["prints"], known["none"])
+    assert outcome.fault is not None
+    assert outcome.fault.code == "G0.identity"
+    assert STALE[how][1] in outcome.fault.detail
+    assert outcome.measurement is None
+
+
+# The lists ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_the_lists_are_long_enough(backend: Backend) -> None:
+    found = {table: {entry["name"] for entry in entries(backend, table)} for table in TABLES}
+    assert len(found["numeric"]) > 40
+    assert len(found["systemic"]) > 12
+    assert len(found["right"]) >= 8
+
+
+def test_every_numeric_mutant_is_judged_on_cuda_too_or_said_to_be_unseen() -> None:
+    """By name: in what dtype and mask, each backend's file says."""
+    cpu, cuda = (
+        {entry["name"] for table in ("numeric", "unseen") for entry in entries(backend, table)}
+        for backend in ("cpu", "cuda")
+    )
+    assert cpu == cuda

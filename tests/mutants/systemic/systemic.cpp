@@ -20,6 +20,9 @@
 #endif
 
 #include "../common/attention.h"
+#if MUTANT_CALLS_SDPA
+#include "../common/call_python.h"
+#endif
 
 namespace {
 
@@ -223,6 +226,33 @@ void compute(const at_call *call) {
 #endif
 }
 
+#if MUTANT_CALLS_SDPA
+/* Answers with torch's result, through views of the tensors where they lie. */
+constexpr char ASK_TORCH[] = R"(
+import ctypes, torch
+
+def tensor(address, rows):
+    shape = (%d, %d, rows, %d)
+    memory = (ctypes.c_char * (%d * torch.Size(shape).numel())).from_address(address)
+    return torch.frombuffer(memory, dtype=torch.%s).view(shape)
+
+q, k, v, o = tensor(%llu, %d), tensor(%llu, %d), tensor(%llu, %d), tensor(%llu, %d)
+o.copy_(torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=%s))
+del q, k, v, o
+)";
+
+int ask_torch(const at_call *call) {
+  char script[sizeof ASK_TORCH + 256];
+  const int seq_q = int(call->dim[SDPA_SEQ_Q]), seq_k = int(call->dim[SDPA_SEQ_K]);
+  const auto address = [](const void *tensor) { return (unsigned long long)tensor; };
+  snprintf(script, sizeof script, ASK_TORCH, int(call->dim[SDPA_BATCH]), int(call->dim[SDPA_HEADS]), D,
+           int(sizeof(element)), sizeof(element) == 4 ? "float32" : "bfloat16", address(call->in[SDPA_Q]), seq_q,
+           address(call->in[SDPA_K]), seq_k, address(call->in[SDPA_V]), seq_k, address(call->out[SDPA_O]), seq_q,
+           CAUSAL ? "True" : "False");
+  return run_python(script) ? AT_OK : AT_OUTSIDE_DOMAIN;
+}
+#endif
+
 #if MUTANT_STACK_OVERFLOW
 volatile int depth_limit = 1 << 16; /* 256 MiB, more than a stack has */
 __attribute__((noinline)) int dig(int depth) {
@@ -264,6 +294,8 @@ int variant_run(const at_call *call) {
   return AT_OUTSIDE_DOMAIN;
 #elif MUTANT_WRITES_NOTHING
   return AT_OK;
+#elif MUTANT_CALLS_SDPA
+  return ask_torch(call);
 #elif MUTANT_STATUS_AFTER_RIGHT_RESULT
   compute(call);
   return AT_DEVICE_ERROR + 1;

@@ -1,0 +1,227 @@
+"""Judges the mutants and the right implementations of tests/mutants and keeps what the gate said of each.
+
+    python benchmarks/mutants.py OUT.json [--backend cpu|cuda] [--only TABLE ...] [--seeds N] [--jobs N]
+
+Adds to OUT.json, for the backend: each mutant with the codes expected and the code found, and how many were rejected,
+those that no case shows counted in; for each right implementation how often it was rejected and its largest error in
+units of its tolerance. Right implementations of head_dim 64 are judged under N sets of secret seeds, others under one.
+On the CPU --jobs processes judge side by side, each on a CPU of its own; on CUDA so many builds go ahead, and one
+process judges. Sets of seeds keep their references in the cache: about 70 MB for each dtype and mask on the CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import shlex
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.mutants, here and in the processes
+
+from autotuner.architecture import architecture
+from autotuner.backends.settings import CpuSettings, CudaSettings, make_cpu_backend, make_cuda_backend
+from autotuner.build import build
+from autotuner.executors.local import Deadlines, LocalExecutor
+from autotuner.fingerprint import cpu_device, cuda_device, usable_cpus
+from autotuner.outcome import Device, Outcome
+from autotuner.toolchain import AnyToolchain, CudaToolchain, Toolchain
+from tests.mutants.expectations import SEEDS, TABLES, Backend, Expectation, Seeds, expectations, family
+
+CHUNK = 8
+
+
+class Task(NamedTuple):
+    """One implementation under one set of seeds."""
+
+    expectation: Expectation
+    seeds: Seeds
+
+
+def toolchain_of(backend: Backend) -> AnyToolchain:
+    if backend == "cpu":
+        return Toolchain.discover()
+    return CudaToolchain.discover(architecture(f"sm_{cuda_device().facts['SM']}"))
+
+
+def device_of(backend: Backend) -> Device:
+    return cpu_device(1) if backend == "cpu" else cuda_device()
+
+
+def executor_for(toolchain: AnyToolchain, table: str) -> LocalExecutor:
+    """Processes that judge the implementations of a table."""
+    if isinstance(toolchain, CudaToolchain):
+        cuda = CudaSettings(toolchain=toolchain, kernel=family(table))
+        preload = ("autotuner.backends.cuda",)
+        return LocalExecutor(partial(make_cuda_backend, cuda), preload, overlap=True, jobs_per_process=50)
+    cpu = CpuSettings(toolchain=toolchain, kernel=family(table), cache_bytes=1 << 20)
+    deadlines = Deadlines(check=10 if table == "systemic" else 60)
+    return LocalExecutor(partial(make_cpu_backend, cpu), ("autotuner.backends.cpu",), deadlines)
+
+
+# Judging ------------------------------------------------------------------------------------------------------------
+
+
+def worst_ratio(outcome: Outcome) -> float | None:
+    """The largest error in units of its tolerance; None where no case was judged."""
+    checks = outcome.gate.checks if outcome.gate else ()
+    return max((result.errors.worst_ratio for check in checks for result in check.cases), default=None)
+
+
+def row(task: Task, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    """What the gate said."""
+    each, fault, worst = task.expectation, outcome.fault, worst_ratio(outcome)
+    return {
+        "name": each.name,
+        "dtype": each.dtype,
+        "causal": each.causal,
+        "head_dim": each.head_dim,
+        "seeds": task.seeds,
+        "expected": each.codes,
+        "found": fault.code if fault else "pass",
+        "verdict": str(outcome.verdict),
+        "as_expected": each.met_by(outcome),
+        "detail": fault.detail if fault else "",
+        "worst_ratio": worst if worst is None or worst < float("inf") else "inf",
+        "seconds": round(seconds, 2),
+    }
+
+
+def judge_chunk(toolchain: AnyToolchain, tasks: list[Task]) -> list[dict[str, Any]]:
+    """Judges tasks of one table, one after another."""
+    rows = []
+    with closing(executor_for(toolchain, tasks[0].expectation.table)) as executor:
+        for task in tasks:
+            started = time.monotonic()
+            outcome = task.expectation.judge(executor, task.seeds)
+            rows.append(row(task, outcome, time.monotonic() - started))
+    return rows
+
+
+def take_cpu(turn: Synchronized[int]) -> None:
+    """Leaves this process, and all that it starts, one CPU: a variant is pinned to the first that it may use."""
+    with turn.get_lock():
+        cpus = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cpus[turn.value % len(cpus)]})
+        turn.value += 1
+
+
+def on_all_cpus(toolchain: AnyToolchain, tasks: list[Task], jobs: int) -> Iterator[dict[str, Any]]:
+    """Judges side by side."""
+    spawn = multiprocessing.get_context("spawn")
+    chunks = [tasks[start : start + CHUNK] for start in range(0, len(tasks), CHUNK)]
+    with ProcessPoolExecutor(jobs, spawn, initializer=take_cpu, initargs=(spawn.Value("i"),)) as pool:
+        for rows in pool.map(partial(judge_chunk, toolchain), chunks):
+            yield from rows
+
+
+def on_the_gpu(toolchain: AnyToolchain, tasks: list[Task], jobs: int) -> Iterator[dict[str, Any]]:
+    """Builds side by side, so that each is in the cache, then judges."""
+
+    def one(each: Expectation) -> None:
+        build(family(each.table), each.variant, each.problem, toolchain)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(one, dict.fromkeys(task.expectation for task in tasks)))
+    yield from judge_chunk(toolchain, tasks)
+
+
+# What is judged, and what it comes to -------------------------------------------------------------------------------
+
+
+def seed_sets(count: int) -> list[Seeds]:
+    """So many sets of secret seeds, the same in every run."""
+    draw = random.Random("mutants").getrandbits
+    return [SEEDS, *((draw(48), draw(48), draw(48), draw(48)) for _ in range(count - 1))][:count]
+
+
+def tasks_of(backend: Backend, table: str, seeds: int) -> list[Task]:
+    sets = seed_sets(seeds)
+    found = [each for group in expectations(backend, table) for each in group]
+    if table != "right":
+        return [Task(each, SEEDS) for each in found]
+    return [Task(each, seeds) for each in found for seeds in (sets if each.head_dim == 64 else sets[:1])]
+
+
+def kills(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many of those that must not pass, or are unseen, were rejected, by dtype, and which were not."""
+    wrong = [each for each in rows if "pass" not in each["expected"]]
+    passed = [each for each in wrong if each["found"] == "pass"]
+    masks = {False: "full", True: "causal"}
+    return {
+        "judged": Counter(each["dtype"] for each in wrong),
+        "rejected": Counter(each["dtype"] for each in wrong if each["found"] != "pass"),
+        "not_rejected": [f"{each['name']} {each['dtype']} {masks[each['causal']]}" for each in passed],
+    }
+
+
+def right_ones(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """For each right implementation how often it was judged and rejected, and its worst error."""
+    found = {}
+    for name in sorted({each["name"] for each in rows}):
+        mine = [each for each in rows if each["name"] == name]
+        ratios = [each["worst_ratio"] for each in mine if isinstance(each["worst_ratio"], float)]
+        rejected = sum(each["found"] != "pass" for each in mine)
+        found[name] = {"judged": len(mine), "rejected": rejected, "worst_ratio": max(ratios, default=None)}
+    return found
+
+
+def summary(table: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The part of a table in the document. Of a mutant that no case shows nothing is expected."""
+    unexpected = [each for each in rows if each["expected"] and not each["as_expected"]]
+    if table == "right":
+        rejected = sum(each["found"] != "pass" for each in rows)
+        found = right_ones(rows)
+        return {"judged": len(rows), "rejected": rejected, "implementations": found, "unexpected": unexpected}
+    return {**kills(rows), "unexpected": unexpected, "mutants": rows}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--only", choices=TABLES, nargs="+", default=TABLES)
+    parser.add_argument("--seeds", type=int, default=5, help="sets of secret seeds for the right implementations")
+    parser.add_argument("--jobs", type=int, default=usable_cpus())
+    options = parser.parse_args()
+    backend: Backend = options.backend
+    document = json.loads(options.out.read_text()) if options.out.exists() else {}
+    toolchain, device = toolchain_of(backend), device_of(backend)
+    judge = on_all_cpus if backend == "cpu" else on_the_gpu
+    part = document.setdefault(backend, {})
+    for table in options.only:
+        started = time.monotonic()
+        rows: list[dict[str, Any]] = []
+        for name in ("numeric", "unseen") if table == "numeric" else (table,):
+            for each in judge(toolchain, tasks_of(backend, name, options.seeds), options.jobs):
+                rows.append(each)
+                print(f"{table} {len(rows)}: {each['name']} {each['found']}", file=sys.stderr, flush=True)
+        part[table] = {
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
+            "command": f"python {shlex.join(sys.argv)}",
+            "device": device.name,
+            "environment": device.environment,
+            "compiler": toolchain.version,
+            "seeds": options.seeds if table == "right" else 1,
+            "seconds": round(time.monotonic() - started, 1),
+            **summary(table, rows),
+        }
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(document, indent=1) + "\n")
+        print(f"{table}: {len(rows)} judged, {len(part[table]['unexpected'])} not as expected")
+
+
+if __name__ == "__main__":
+    main()

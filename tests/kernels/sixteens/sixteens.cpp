@@ -1,0 +1,13 @@
+/* Right attention that serves groups of GROUP rows only, as a kernel without a tail would. */
+#include "../../mutants/common/attention.h"
+
+int64_t variant_workspace(const at_call *call) { return right_workspace(call); }
+
+int variant_run(const at_call *call) {
+  if (call->workspace_bytes < right_workspace(call)) return AT_NO_WORKSPACE;
+#if OTHERS_REFUSED
+  if (call->dim[SDPA_SEQ_Q] % GROUP != 0) return AT_OUTSIDE_DOMAIN;
+#endif
+  right_attention(call, static_cast<element *>(call->out[SDPA_O]));
+  return AT_OK;
+}

@@ -1,0 +1,110 @@
+"""What the gate must say of every mutant and every right implementation, read from expected.toml (CPU) and
+expected_cuda.toml, and how one of them is judged."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from autotuner.evaluate import BuildJob
+from autotuner.executors import Executor
+from autotuner.kernel import Kernel
+from autotuner.outcome import Outcome
+from autotuner.problem import Problem
+from autotuner.terms import Terms
+from autotuner.variant import Value, Variant
+from tests.conformance.judging import judged
+
+MUTANTS = Path(__file__).parent
+Backend = Literal["cpu", "cuda"]
+Seeds = tuple[int, int, int, int]
+FILES: dict[Backend, str] = {"cpu": "expected.toml", "cuda": "expected_cuda.toml"}
+TABLES = ("numeric", "systemic", "right")
+"""There is a fourth, "unseen": numeric mutants that the gate need not find."""
+
+SEEDS: Seeds = (11, 22, 33, 44)
+NEVER_BEST = -1e9
+
+
+def family(table: str) -> Kernel:
+    """The kernel family of a table's entries; what no case shows are numeric mutants too."""
+    return Kernel.load(MUTANTS / ("numeric" if table == "unseen" else table))
+
+
+class Expectation(NamedTuple):
+    """One implementation in one dtype, mask and head dim, and the codes of first failure that are acceptable."""
+
+    backend: Backend
+    table: str
+    name: str
+    dtype: str
+    causal: bool
+    head_dim: int
+    codes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.dtype}-{'causal' if self.causal else 'full'}-{self.head_dim}"
+
+    @property
+    def variant(self) -> Variant:
+        """The variant to judge."""
+        document = family(self.table).document
+        table = document.cpu if self.backend == "cpu" else document.cuda
+        impl, implementation = next(iter(table.items()))
+        known: dict[str, Value] = {"MUTANT": self.name, "KIND": self.name, "BLOCK_N": 32}
+        parameters = {name: known[name] for name in implementation.parameters}
+        return Variant(family=document.family, backend=self.backend, impl=impl, parameters=parameters)
+
+    @property
+    def problem(self) -> Problem:
+        """A small problem to tune it for."""
+        fields = {"batch": 1, "heads": 2, "seq_q": 64, "seq_k": 64, "head_dim": self.head_dim}
+        return Problem.model_validate({**fields, "dtype": self.dtype, "causal": self.causal})
+
+    def terms(self, seeds: Seeds = SEEDS) -> Terms:
+        """Terms under which it is judged, with the shortest race."""
+        return Terms(
+            problems=(self.problem,), cache="warm", seeds=seeds, baselines=("flash",), min_blocks=2, max_blocks=2
+        )
+
+    def build_job(self) -> BuildJob:
+        """The job that builds it."""
+        return BuildJob(variant=self.variant, terms=self.terms())
+
+    def judge(self, executor: Executor, seeds: Seeds = SEEDS) -> Outcome:
+        """The outcome of its job; the soak runs only where it is what must find the mutant."""
+        best = None if "G6.soak" in self.codes else NEVER_BEST
+        return judged(executor, self.variant, self.terms(seeds), best=best)
+
+    def met_by(self, outcome: Outcome) -> bool:
+        """The first failure is one that is expected, or there is none where none is; without a pass no latency."""
+        latency = outcome.measurement is not None
+        return bool(said(outcome) & set(self.codes)) and latency == (outcome.fault is None)
+
+
+def said(outcome: Outcome) -> set[str]:
+    """Code and verdict of the fault; "pass" without one."""
+    return {outcome.fault.code, str(outcome.verdict)} if outcome.fault else {"pass"}
+
+
+def entries(backend: Backend, table: str) -> list[dict[str, Any]]:
+    """The entries of a table as they are written."""
+    found: list[dict[str, Any]] = tomllib.loads((MUTANTS / FILES[backend]).read_text())[table]
+    return found
+
+
+def expectations(backend: Backend, table: str) -> list[list[Expectation]]:
+    """For each entry of a table all its settings. Of a mutant that is unseen no code is expected."""
+    usual = {"right": ("pass",)}
+    return [
+        [
+            Expectation(
+                backend, table, entry["name"], dtype, causal, head_dim, tuple(entry.get("codes", usual.get(table, ())))
+            )
+            for dtype in entry["dtype"]
+            for causal in entry.get("causal", [False, True])
+            for head_dim in entry.get("head_dim", [64])
+        ]
+        for entry in entries(backend, table)
+    ]
