@@ -279,7 +279,7 @@ def reference(
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """PyTorch's own SDPA backends against float64 on every case of the gate. Exit code 1 when one breaks a tolerance."""
+    """PyTorch's own SDPA backends against float64 on every case of the gate. Exit code 1 when one is out of it."""
     from autotuner import session, single, views
 
     here = session.Session(session.load_space(space or session.default_space(), threads))

@@ -215,7 +215,7 @@ def _first(error: ValidationError) -> str:
     found = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")[0]
     key = ".".join(str(part) for part in found["loc"])
     if found["type"] != "extra_forbidden":
-        return f"{key}: {found['msg']}"
+        return f"{key}: {found['msg'].removeprefix('Value error, ')}"
     tables = (Implementation, Effect, KernelDocument, GatePolicy, Tolerance, OwnCase, Omission)
     known = [name for table in tables for name in table.model_fields]
     near = difflib.get_close_matches(str(found["loc"][-1]), known, n=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _RULES = {
     "T0": "every element is finite",
-    "T1": "the largest absolute error is within twice that of a low-precision emulation",
+    "T1": "the largest absolute error is within what rounding in the element type explains",
     "T2": "no row's largest error, relative to the row, is out of what rounding explains",
     "T3": "no head's error norm, relative to the head, is out of what rounding explains",
 }
@@ -13,6 +13,7 @@ MEANINGS: dict[str, str] = {
     "G0.identity": "the loaded library is the one that was asked for: build id and every macro",
     "G0.effect": "the machine code shows that the parameters took effect",
     "G0.limits": "registers, shared memory and block size fit the device",
+    "G1.domain": "the variant serves the problems that are tuned",
     "G1.status": "the launch reports success",
     "G1.device": "the device reports no error after the launch",
     "G1.deadline": "the launch ends",

@@ -1,4 +1,4 @@
-"""What the gate found, check by check. Its JSON schema is docs/gate-report.schema.json (documents.py)."""
+"""What the gate found, check by check. For programs it is a part of the trial report (trial_report.py)."""
 
 from __future__ import annotations
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import DataclassField, FloatSchema, ModelField, TypedDictField
 
 from autotuner.model import Model
 from autotuner.outcome import Artifact, Calibration, Device, Outcome
@@ -13,6 +15,8 @@ from autotuner.problem import Problem
 from autotuner.report import CheckResult, ReferenceCheck, ReportedIdentity
 from autotuner.variant import Value, Variant
 from autotuner.verdict import Fault, Verdict
+
+AnyField = ModelField | DataclassField | TypedDictField
 
 
 class IdentityReport(Model):
@@ -56,9 +60,7 @@ class EnvironmentReport(Model):
 
 
 class TrialReport(Model):
-    """All that the gate found of one variant. As JSON, a number that is not finite is null."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+    """All that the gate found of one variant. The command line writes a number that is not finite as null."""
 
     schema_version: Literal[2] = 2
     verdict: Verdict
@@ -102,3 +104,20 @@ def trial_report(
         seconds=outcome.seconds,
         stderr_tail=outcome.stderr_tail,
     )
+
+
+class _AsWritten(GenerateJsonSchema):
+    """Every field is written, and since JSON has no infinity and no NaN, a number that may be one of these as null."""
+
+    def field_is_required(self, field: AnyField, total: bool) -> bool:
+        return True
+
+    def float_schema(self, schema: FloatSchema) -> JsonSchemaValue:
+        found = super().float_schema(schema)
+        return found if schema.get("allow_inf_nan") is False else {**found, "type": ["number", "null"]}
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of the report as the command line writes it; docs/trial-report.schema.json holds it."""
+    found = TrialReport.model_json_schema(schema_generator=_AsWritten, mode="serialization")
+    return {"$schema": GenerateJsonSchema.schema_dialect, **found}

@@ -7,7 +7,8 @@ Steps, each of which adds its part to the JSON file and goes on from what the st
   shapes    for each problem of PROBLEMS, a sweep that starts from the best points of those sweeps; then the best of
             each implementation against every SDPA backend, cold and warm, interleaved in one fresh process
   planted   a sweep among variants that hang, fault, race or ask for too much, and right ones (tests/mutants)
-`shapes` takes a part of PROBLEMS with --from and --count. Needs a GPU that nothing else uses.
+`shapes` takes a part of PROBLEMS with --from and --count; without the store of `mission` it starts from the points that
+the JSON file holds. Needs a GPU that nothing else uses.
 """
 
 from __future__ import annotations
@@ -209,6 +210,13 @@ def first_points(store: Store, studies: list[str], each: int) -> list[Point]:
     return [outcome.variant.point for impl in IMPLS for outcome in found[impl][:each]]
 
 
+def kept_points(document: dict[str, Any], problem: Problem) -> list[Point]:
+    """The best of each implementation in the figures that are kept, for this problem before those for the mission."""
+    kept = [document["shapes"].get(str(problem), {}), document["mission"]]
+    points = [each["best"] for part in kept for each in part.get("sensitivity", {}).values()]
+    return list({json.dumps(point, sort_keys=True): point for point in points}.values())
+
+
 def planted(store: Store) -> dict[str, Any]:
     """The sweep among planted defects: what became of each."""
     root = Path(__file__).resolve().parent.parent
@@ -254,8 +262,11 @@ def main() -> None:
             keep()
         if "shapes" in options.steps:
             sweeps = document["mission"]["sweeps"]
-            first = first_points(store, [each["study"] for each in sweeps], each=4)
+            known = {summary.name for summary in queries.studies(store)}
+            here = known.issuperset(each["study"] for each in sweeps)
             for problem in PROBLEMS[options.start : options.start + options.count]:
+                kept = kept_points(document, problem)
+                first = first_points(store, [each["study"] for each in sweeps], each=4) if here else kept
                 document["shapes"][str(problem)] = shape(store, problem, sweeps, first, options.shape_trials)
                 keep()
     print(json.dumps(document.get("mission", {}).get("sensitivity", {}), indent=1))

@@ -137,23 +137,6 @@ def planted(document: dict[str, Any]) -> str:
     return table(["defect", "variants", "verdict and code"], rows)
 
 
-def refills_by_bulk_copies(problem: str, point: dict[str, Any]) -> bool:
-    """True when the variant of mma overwrites tiles in shared memory by bulk tensor copies."""
-    keys = int(problem.split(",")[2])
-    tiles = point["STAGES"] * point["BLOCK_N"] * point["WARPS_N"] * point["SPLIT"]
-    return point["LOAD"] == "tma" and bool(tiles < keys)
-
-
-def before_the_fence(document: dict[str, Any]) -> str:
-    """Which rows may have changed since they were measured."""
-    found = {problem: figures["sensitivity"]["mma"]["best"] for problem, figures in document["shapes"].items()}
-    names = [problem for problem, point in found.items() if refills_by_bulk_copies(problem, point)]
-    return (
-        "These figures were taken before mma's ring of bulk copies got the fence that docs/kernels-cuda.md speaks of. "
-        f"It is on the way of a best variant only at {', '.join(names)}: mma may be slower there. No other row has it."
-    )
-
-
 def smoke(transcript: str, width: int = 150) -> str:
     """The first and the last lines of the smoke sweep."""
     lines = [line.rstrip() for line in transcript.splitlines() if line.strip()]
@@ -172,7 +155,6 @@ def page(document: dict[str, Any], transcript: str) -> str:
         "fresh process after the sweep that found the variant; above 1 the variant is faster. Warm: one input set. "
         "Cold: so many input sets in turn that each has left the second-level cache. Inputs are random. Each of the "
         "implementations' best variants comes from the sweeps of the cold cache at that problem.",
-        before_the_fence(document),
         f"## Required at {MISSION}\n\n{goals(document)}",
         "## How much the parameters matter\n\nRight variants of the sweeps at the same shape, cold.\n\n"
         f"{sensitivity(document)}",

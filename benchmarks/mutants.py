@@ -1,12 +1,13 @@
 """Judges the mutants and the right implementations of tests/mutants and keeps what the gate said of each.
 
-    python benchmarks/mutants.py OUT.json [--backend cpu|cuda] [--only TABLE ...] [--seeds N] [--jobs N]
+    python benchmarks/mutants.py OUT.json [--backend cpu|cuda] [--only TABLE ...] [--dtype D] [--seeds N] [--jobs N]
 
 Adds to OUT.json, for the backend: each mutant with the codes expected and the code found, and how many were rejected,
 those that no case shows counted in; for each right implementation how often it was rejected and its largest error in
 units of its tolerance. Right implementations of head_dim 64 are judged under N sets of secret seeds, others under one.
 On the CPU --jobs processes judge side by side, each on a CPU of its own; on CUDA so many builds go ahead, and one
-process judges. Sets of seeds keep their references in the cache: about 70 MB for each dtype and mask on the CPU.
+process judges. With --dtype the part is "TABLE D", of that element type alone. Sets of seeds keep their references in
+the cache: about 70 MB for each dtype and mask on the CPU.
 """
 
 from __future__ import annotations
@@ -99,15 +100,18 @@ def row(task: Task, outcome: Outcome, seconds: float) -> dict[str, Any]:
     }
 
 
-def judge_chunk(toolchain: AnyToolchain, tasks: list[Task]) -> list[dict[str, Any]]:
+def judged(toolchain: AnyToolchain, tasks: list[Task]) -> Iterator[dict[str, Any]]:
     """Judges tasks of one table, one after another."""
-    rows = []
     with closing(executor_for(toolchain, tasks[0].expectation.table)) as executor:
         for task in tasks:
             started = time.monotonic()
             outcome = task.expectation.judge(executor, task.seeds)
-            rows.append(row(task, outcome, time.monotonic() - started))
-    return rows
+            yield row(task, outcome, time.monotonic() - started)
+
+
+def judge_chunk(toolchain: AnyToolchain, tasks: list[Task]) -> list[dict[str, Any]]:
+    """The same in one answer, for a pool."""
+    return list(judged(toolchain, tasks))
 
 
 def take_cpu(turn: Synchronized[int]) -> None:
@@ -135,7 +139,7 @@ def on_the_gpu(toolchain: AnyToolchain, tasks: list[Task], jobs: int) -> Iterato
 
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(one, dict.fromkeys(task.expectation for task in tasks)))
-    yield from judge_chunk(toolchain, tasks)
+    yield from judged(toolchain, tasks)
 
 
 # What is judged, and what it comes to -------------------------------------------------------------------------------
@@ -147,12 +151,15 @@ def seed_sets(count: int) -> list[Seeds]:
     return [SEEDS, *((draw(48), draw(48), draw(48), draw(48)) for _ in range(count - 1))][:count]
 
 
-def tasks_of(backend: Backend, table: str, seeds: int) -> list[Task]:
+def tasks_of(backend: Backend, table: str, seeds: int, dtype: str | None) -> list[Task]:
+    """What is to be judged; tasks that share their references lie side by side, since a process remembers some."""
     sets = seed_sets(seeds)
-    found = [each for group in expectations(backend, table) for each in group]
-    if table != "right":
-        return [Task(each, SEEDS) for each in found]
-    return [Task(each, seeds) for each in found for seeds in (sets if each.head_dim == 64 else sets[:1])]
+    found = [each for group in expectations(backend, table) for each in group if dtype in (None, each.dtype)]
+    many = sets if table == "right" else [SEEDS]
+    tasks = [Task(each, seeds) for each in found for seeds in (many if each.head_dim == 64 else many[:1])]
+    return sorted(
+        tasks, key=lambda task: (task.expectation.dtype, task.expectation.causal, task.expectation.head_dim, task.seeds)
+    )
 
 
 def kills(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -184,8 +191,14 @@ def summary(table: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     if table == "right":
         rejected = sum(each["found"] != "pass" for each in rows)
         found = right_ones(rows)
-        return {"judged": len(rows), "rejected": rejected, "implementations": found, "unexpected": unexpected}
-    return {**kills(rows), "unexpected": unexpected, "mutants": rows}
+        counts = {"judged": len(rows), "rejected": rejected, "implementations": found}
+        return {**counts, "unexpected": unexpected, "rows": [compact(each) for each in rows]}
+    return {**kills(rows), "unexpected": unexpected, "rows": rows}
+
+
+def compact(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without what does not vary among those that passed."""
+    return {key: value for key, value in row.items() if key not in ("detail", "expected", "seconds", "as_expected")}
 
 
 def main() -> None:
@@ -193,6 +206,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", choices=TABLES, nargs="+", default=TABLES)
+    parser.add_argument("--dtype", help="of this element type alone")
     parser.add_argument("--seeds", type=int, default=5, help="sets of secret seeds for the right implementations")
     parser.add_argument("--jobs", type=int, default=usable_cpus())
     options = parser.parse_args()
@@ -205,10 +219,11 @@ def main() -> None:
         started = time.monotonic()
         rows: list[dict[str, Any]] = []
         for name in ("numeric", "unseen") if table == "numeric" else (table,):
-            for each in judge(toolchain, tasks_of(backend, name, options.seeds), options.jobs):
+            for each in judge(toolchain, tasks_of(backend, name, options.seeds, options.dtype), options.jobs):
                 rows.append(each)
                 print(f"{table} {len(rows)}: {each['name']} {each['found']}", file=sys.stderr, flush=True)
-        part[table] = {
+        key = f"{table} {options.dtype}" if options.dtype else table
+        part[key] = {
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": f"python {shlex.join(sys.argv)}",
             "device": device.name,
@@ -220,7 +235,7 @@ def main() -> None:
         }
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(document, indent=1) + "\n")
-        print(f"{table}: {len(rows)} judged, {len(part[table]['unexpected'])} not as expected")
+        print(f"{key}: {len(rows)} judged, {len(part[key]['unexpected'])} not as expected")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Draws the pages and the parts of README.md that show figures, from the machine-written files in docs/results/.
+"""Draws the pages and the parts of README.md that show figures, from the machine-written files in docs/results/, and
+writes the JSON schema of the trial report.
 
     python benchmarks/pages.py [--check]
 
@@ -16,7 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import cuda_pages
+import gate_pages
 from cuda_pages import table
+
+from autotuner import trial_report
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -131,8 +135,24 @@ def insert(text: str, name: str, content: str) -> str:
     """`text` with the part of that name replaced."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     if not pattern.search(text):
-        raise SystemExit(f"README.md has no part {name}")
+        raise SystemExit(f"a page has no part {name}")
     return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
+
+
+def loaded(*names: str) -> list[dict[str, Any]]:
+    """Kept results, by the names of their files without the ending."""
+    return [json.loads((RESULTS / f"{name}.json").read_text()) for name in names]
+
+
+def gate_drawn() -> dict[Path, str]:
+    """The pages on the gate."""
+    judged, cost = loaded("mutants_cpu", "mutants_cuda"), loaded("gate_cost_cuda", "gate_cost_cpu")
+    why = ROOT / "docs" / "why-the-gate.md"
+    text = insert(why.read_text(), "missing_barrier", gate_pages.missing_barrier(*loaded("missing_barrier")))
+    text = insert(text, "gate_cost", gate_pages.gate_cost(cost))
+    text = insert(text, "mutants", gate_pages.mutants(judged))
+    oracle, across = loaded("references_cpu", "references_cuda"), loaded("cross_version")[0]
+    return {why: text, RESULTS / "gate.md": gate_pages.results_page(judged, across, oracle, cost)}
 
 
 def drawn() -> dict[Path, str]:
@@ -146,9 +166,11 @@ def drawn() -> dict[Path, str]:
     readme = insert(readme, "cuda_attention", cuda_pages.summary(cuda))
     smoke = (RESULTS / "cuda_smoke.txt").read_text()
     return {
+        **gate_drawn(),
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),
+        ROOT / "docs" / "trial-report.schema.json": json.dumps(trial_report.json_schema(), indent=1) + "\n",
     }
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import autotuner
-from autotuner.explain import explain
+from autotuner.explain import explain, explain_gate
 from autotuner.meanings import MEANINGS
 from autotuner.outcome import Outcome
-from autotuner.report import REQUIRED_CHECKS, CaseErrors, CaseResult, CheckResult, GateReport
+from autotuner.policy import GatePolicy, Tolerance
+from autotuner.report import REQUIRED_CHECKS, CaseErrors, CaseResult, CheckResult, Extent, GateReport
 from autotuner.verdict import Fault, Verdict
 from tests.recorded import artifact, deduplicated, measured, raced_out, rejected, variant
 
@@ -89,6 +90,65 @@ def test_a_cause_is_named_where_the_rows_point_to_one(found: CaseErrors, causal:
     assert bool(words) == bool(said)
 
 
+# Where outputs are wrong, or differ ---------------------------------------------------------------------------------
+
+
+def extent(rows_of_tile: tuple[int, ...], **changes: object) -> Extent:
+    """Those rows of every tile of 64 rows, in every head of a case of 2 x 3 x 509 rows."""
+    usual = {"rows": 6 * 8 * len(rows_of_tile), "of_rows": 6 * 509, "heads": 6, "of_heads": 6, "tiles": 48, "tile": 64}
+    columns = {"columns": tuple(range(64)), "of_columns": 64, "largest": 0.25}
+    return Extent.model_validate({**usual, **columns, "rows_of_tile": rows_of_tile, **changes})
+
+
+def different(code: str, differs: Extent) -> Outcome:
+    """Two launches on the same input gave different outputs."""
+    fault = Fault(verdict=Verdict.NONDETERMINISTIC, code=code, detail="launch 3 differs from the first")
+    check = CheckResult(code=code, status="fail", seconds=0.1, differs=differs)
+    built = artifact(64)
+    gate = GateReport(artifact=built.digest, checks=(check,), fault=fault)
+    return Outcome(variant=variant(64), verdict=Verdict.NONDETERMINISTIC, artifact=built, gate=gate, fault=fault)
+
+
+@pytest.mark.parametrize("code", ["G3.repeat", "G6.soak"])
+@pytest.mark.parametrize(
+    ("differs", "words"),
+    [
+        (
+            extent(tuple(range(16, 64))),
+            "rows 16 to 63 of every tile of 64 rows differ between runs: a missing barrier, after which the warps of",
+        ),
+        (extent((5,)), "row 5 of every tile of 64 rows differ between runs: a missing barrier"),
+        (extent((1, 3, 5, 7, 9, 11, 13)), "rows 1, 3, 5, 7, 9, 11, ... of every tile"),
+        (extent(tuple(range(16, 64)), tiles=1), "a race (a missing barrier)"),
+        (extent(tuple(range(64))), "a race (a missing barrier)"),
+        (extent(tuple(range(64)), largest=1e-6), "the last digits differ: sums whose order changes from run to run"),
+        (extent(tuple(range(64)), heads=1), "one (batch, head) of 6 differs: a race"),
+    ],
+)
+def test_what_differs_between_launches_points_to_a_cause(code: str, differs: Extent, words: str) -> None:
+    assert words in cause(different(code, differs))
+
+
+@pytest.mark.parametrize(
+    ("found", "where", "words"),
+    [
+        (errors((0, 0, 16), 0.25), extent(tuple(range(16, 32))), "only rows 16 to 31 of every tile of 64 rows are"),
+        (errors((0, 0, 0), 1.0), extent(tuple(range(64)), columns=(48, 49, 50, 51)), "in 4 of 64 columns, from 48 on"),
+        (errors((0, 0, 0), 1.0), extent(tuple(range(64))), "every row is off, so something that they share"),
+        (errors((0, 0, 16), 0.25), extent(tuple(range(64))), ""),
+    ],
+)
+def test_what_is_out_of_tolerance_points_to_a_cause(found: CaseErrors, where: Extent, words: str) -> None:
+    outcome = incorrect(found, tile=64)
+    assert outcome.gate is not None
+    (check,) = outcome.gate.checks
+    (result,) = check.cases
+    placed = check.model_copy(update={"cases": (result.model_copy(update={"extent": where}),)})
+    said = cause(outcome.model_copy(update={"gate": outcome.gate.model_copy(update={"checks": (placed,)})}))
+    assert words in said
+    assert bool(words) == bool(said)
+
+
 def test_the_failing_case_is_the_one_that_broke() -> None:
     good = errors(None, 0.0).model_copy(update={"max_abs": 0.0, "row_rel": 0.0, "head_rel": 0.0})
     outcome = incorrect(errors((0, 0, 0), 1.0))
@@ -135,6 +195,24 @@ def test_an_achievement_is_told_with_its_interval_and_its_gate() -> None:
     original = measured(16, 50.0)
     assert original.artifact is not None
     assert original.artifact.digest[:12] in "\n".join(explain(deduplicated(32, original)))
+
+
+def test_the_gate_alone_speaks_of_no_latency() -> None:
+    passed = measured(16, 50.0)
+    assert passed.gate is not None
+    first, line = explain_gate(passed)
+    assert first == f"passed: {passed.variant}"
+    assert line.startswith("Gate: ")
+    assert explain_gate(rejected(16)) == explain(rejected(16))
+
+
+def test_where_the_gate_is_looser_is_said_with_the_reason() -> None:
+    outcome = measured(16, 50.0)
+    assert outcome.gate is not None
+    policy = GatePolicy(tolerance=Tolerance(times=2.0, reason="good enough for what we do"))
+    loose = outcome.model_copy(update={"gate": outcome.gate.model_copy(update={"policy": policy})})
+    assert "loosens the gate: tolerances times 2: good enough for what we do" in explain(loose)[-1]
+    assert "loosens" not in explain(outcome)[-1]
 
 
 def test_an_outcome_without_a_fault_still_reads() -> None:

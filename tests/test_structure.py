@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,21 @@ def commands() -> list[str]:
 def test_every_command_is_in_the_readme() -> None:
     readme = (ROOT / "README.md").read_text()
     assert [name for name in commands() if f"autotuner {name}" not in readme] == []
+
+
+def test_every_page_is_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in readme] == []
+
+
+def test_every_code_is_in_the_docs_and_every_code_there_exists() -> None:
+    """The docs give the rules T0 to T3 of a level as a range."""
+    groups = {"G1.smoke", "G2.quick", "G5.matrix"}
+    text = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    named = set(re.findall(r"`((?:G\d|gate|build|measure|process|store)\.[a-zA-Z_0-9]+)`", text))
+    ranges = {code for code in MEANINGS if code.endswith((".T1", ".T2"))}
+    assert sorted({*MEANINGS, *groups} - named - ranges) == []
+    assert sorted(code for code in named - {*MEANINGS, *groups} if code.startswith("G")) == []
 
 
 def test_the_driver_does_not_import_torch() -> None:

@@ -13,11 +13,11 @@ from torch import Tensor
 from autotuner.attention import CPU_BACKENDS, sdpa
 from autotuner.backends import Passed
 from autotuner.backends.cpu_arms import Arm, InputSets, VariantArm
-from autotuner.backends.cpu_bench import CpuBench
+from autotuner.backends.cpu_bench import PREDECESSOR, CpuBench
 from autotuner.backends.settings import CpuSettings
 from autotuner.build import build, disassembly
 from autotuner.extension import Extension
-from autotuner.gate.cases import Case, served, tiles_of
+from autotuner.gate.cases import Case, Matrix, served, tiles_of
 from autotuner.gate.checks import Gate, not_loaded
 from autotuner.gate.launching import Evidence
 from autotuner.gate.recheck import recheck
@@ -93,8 +93,9 @@ class CpuBackend:
             extension = Extension(artifact)
         except ImportError as error:
             return not_loaded(artifact, claims, terms, error)
+        matrix = Matrix(terms.compiled_for, artifact.lengths, claims)
         evidence = Evidence(truth, partial(disassembly, artifact), _sdpa_answers)
-        gate = Gate(artifact, claims, CpuBench(extension, terms.compiled_for), terms, say, evidence)
+        gate = Gate(artifact, claims, CpuBench(extension, matrix.neighbours(PREDECESSOR)), terms, say, evidence)
         return gate.run(extension.identity) if passed is None else gate.soak(passed.report)
 
     # measure ----------------------------------------------------------------------------------------------------

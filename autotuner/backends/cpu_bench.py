@@ -8,7 +8,7 @@ import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from autotuner.attention import inputs, sdpa
 from autotuner.backends.guarded import ALIGNMENT, Slab, tensor_in
 from autotuner.extension import Extension
 from autotuner.gate.bench import Tensors, Traces
+from autotuner.gate.cases import Neighbours
 from autotuner.gate.launching import same_bits
 from autotuner.problem import Problem
 
@@ -26,11 +27,22 @@ WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
 MAX_WORKSPACE = 1 << 30
 
 
+PREDECESSOR = (1, 3, 70, 91)
+"""Shape of what runs between two launches that are compared."""
+
+
+@lru_cache(maxsize=4)
+def _predecessor(problem: Problem) -> Tensors:
+    return inputs(problem, "large", seed=0)
+
+
 class CpuBench:
     """Runs an extension on guarded memory, for the gate."""
 
-    def __init__(self, extension: Extension, compiled_for: Problem) -> None:
-        self._extension, self._compiled_for = extension, compiled_for
+    def __init__(self, extension: Extension, between: Neighbours) -> None:
+        """`between`: what torch and the variant itself run on between launches."""
+        self._extension = extension
+        self._foreign, self._larger = between
         self._slabs: list[Slab] = []
         self._fill = WORKSPACE_FILLS[0]
         self._cpus = sorted(os.sched_getaffinity(0))
@@ -60,17 +72,12 @@ class CpuBench:
         self._fill = WORKSPACE_FILLS[turn % len(WORKSPACE_FILLS)]
         if hasattr(os, "sched_setaffinity"):  # every third turn all threads share one CPU
             os.sched_setaffinity(0, self._cpus[:1] if turn % 3 == 2 else self._cpus)
-        problem, tensors = self._predecessor
-        if turn % 2:  # the same library on other, larger inputs leaves its own scratch full
+        if turn % 2 and self._larger is not None:  # on other, larger inputs the library leaves its own scratch full
+            tensors = _predecessor(self._larger)
             q, k, v = (self.place(tensor) for tensor in tensors)
-            self.launch(problem, q, k, v, self.place(tensors[0]))
+            self.launch(self._larger, q, k, v, self.place(tensors[0]))
         else:
-            sdpa(problem, "math")(*tensors)
-
-    @cached_property
-    def _predecessor(self) -> tuple[Problem, Tensors]:
-        problem = self._compiled_for.model_copy(update={"batch": 1, "heads": 3, "seq_q": 70, "seq_k": 91})
-        return problem, inputs(problem, "large", seed=0)
+            sdpa(self._foreign, "math")(*_predecessor(self._foreign))
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Mapping
 from functools import cached_property, lru_cache, partial
 from statistics import median
@@ -14,13 +16,13 @@ from autotuner.attention import CUDA_BACKENDS, sdpa
 from autotuner.backends import Passed
 from autotuner.backends.arena import Arena
 from autotuner.backends.cuda_arms import Arm, InputSets, LaunchError, VariantArm, make_arm, require_working_device
-from autotuner.backends.cuda_bench import CudaBench
+from autotuner.backends.cuda_bench import HANG_S, PREDECESSOR, CudaBench
 from autotuner.backends.instruments import Instruments
 from autotuner.backends.settings import CudaSettings
 from autotuner.build import build, disassembly
 from autotuner.errors import InfrastructureError
 from autotuner.extension import Extension
-from autotuner.gate.cases import Case, served, tiles_of
+from autotuner.gate.cases import Case, Matrix, served, tiles_of
 from autotuner.gate.checks import Gate, not_loaded
 from autotuner.gate.launching import Evidence
 from autotuner.gate.recheck import recheck
@@ -155,10 +157,12 @@ class CudaBackend:
             extension = Extension(artifact)
         except ImportError as error:
             return not_loaded(artifact, claims, terms, error)
-        bench = CudaBench(extension, terms.compiled_for, self._arena, self._instruments)
+        matrix = Matrix(terms.compiled_for, artifact.lengths, claims)
+        bench = CudaBench(extension, matrix.neighbours(PREDECESSOR), self._arena, self._instruments)
         evidence = Evidence(self._truth, partial(disassembly, artifact), self._answers)
         gate = Gate(artifact, claims, bench, terms, say, evidence)
-        return gate.run(extension.identity) if passed is None else gate.soak(passed.report)
+        report = gate.run(extension.identity) if passed is None else gate.soak(passed.report)
+        return report if report.fault is None else _settled(report, report.fault)
 
     # measure ----------------------------------------------------------------------------------------------------
 
@@ -206,3 +210,22 @@ class CudaBackend:
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0]
+
+
+def _settled(report: GateReport, fault: Fault) -> GateReport:
+    """The report on a variant that failed, once the device is idle: what it left running on a stream of its own would
+    write into the next variant's memory. A device that does not come to rest makes it hung, and ends the process."""
+    if fault.verdict in (Verdict.CRASHED, Verdict.HUNG):
+        return report
+    idle = threading.Thread(target=_wait, daemon=True)
+    idle.start()
+    idle.join(HANG_S)
+    if not idle.is_alive():
+        return report
+    detail = f"{fault.code}: {fault.detail}; its work goes on after the launch has ended"
+    return report.model_copy(update={"fault": fault.model_copy(update={"verdict": Verdict.HUNG, "detail": detail})})
+
+
+def _wait() -> None:
+    with contextlib.suppress(RuntimeError):  # a device error of a stream that was not looked at: the next launch says
+        torch.cuda.synchronize()

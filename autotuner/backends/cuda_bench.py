@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from autotuner.backends.arena import Arena, damage, written
 from autotuner.backends.instruments import NOT_READY, Instruments
 from autotuner.extension import Extension, status_text
 from autotuner.gate.bench import Tensors, Traces
+from autotuner.gate.cases import Neighbours
 from autotuner.problem import Problem
 
 SHARED_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
@@ -23,6 +24,9 @@ SHARED_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
 
 MAX_WORKSPACE = 2 << 30
 HANG_S = 2.0
+PREDECESSOR = (2, 8, 300, 300)
+"""Shape of what runs before a launch to leave its traces: larger than most cases."""
+
 DELAY_NS = 2_000_000
 POLL_S = 0.00005
 TRAFFIC_BYTES = 64 << 20
@@ -32,18 +36,19 @@ TRAFFIC_BATCHES = 2
 
 
 @lru_cache(maxsize=4)
-def _predecessor(like: Problem) -> tuple[Problem, tuple[Tensor, Tensor, Tensor]]:
-    """What runs before a launch to leave its traces: larger than the case, with larger inputs."""
-    problem = like.model_copy(update={"batch": 2, "heads": 8, "seq_q": 300, "seq_k": 300})
+def _predecessor(problem: Problem) -> Tensors:
+    """Large inputs for what runs before a launch to leave its traces."""
     q, k, v = (tensor.cuda() for tensor in inputs(problem, "large", seed=0))
-    return problem, (q, k, v)
+    return q, k, v
 
 
 class CudaBench:
     """Guarded memory, poisoned shared memory, and a deadline for each launch."""
 
-    def __init__(self, extension: Extension, compiled_for: Problem, arena: Arena, instruments: Instruments) -> None:
-        self._extension, self._like = extension, compiled_for
+    def __init__(self, extension: Extension, between: Neighbours, arena: Arena, instruments: Instruments) -> None:
+        """`between`: what torch and the variant itself run on between launches."""
+        self._extension = extension
+        self._foreign, self._larger = between
         self._arena, self._instruments = arena, instruments
         self._word = SHARED_FILLS[0]
         self._disturbed = False
@@ -102,20 +107,16 @@ class CudaBench:
             self._traffic.go_on()
         self._word = SHARED_FILLS[turn % len(SHARED_FILLS)]
         self._disturbed = True
-        problem, tensors = _predecessor(self._like)
         kind = turn % 5
         if kind == 1:
-            sdpa(problem, "flash")(*tensors)
-        elif kind == 3 and self._serves_any_length:
+            sdpa(self._foreign, "flash")(*_predecessor(self._foreign))
+        elif kind == 3 and self._larger is not None:
+            tensors = _predecessor(self._larger)
             o = torch.empty_like(tensors[0])
-            self._forward(problem, (*tensors, o), *self._workspace(problem))
+            self._forward(self._larger, (*tensors, o), *self._workspace(self._larger))
         else:
             word = {0: SHARED_FILLS[0], 2: SHARED_FILLS[1]}.get(kind, SHARED_FILLS[2])
             self._instruments.fill_shared(word, torch.cuda.current_stream().cuda_stream)
-
-    @cached_property
-    def _serves_any_length(self) -> bool:
-        return "SEQ_Q" not in self._extension.identity().macros
 
     def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
         bands = self._arena.bands()

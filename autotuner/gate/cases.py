@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from autotuner.kernel import Claims
 from autotuner.model import Model
@@ -43,6 +44,15 @@ FULL: tuple[tuple[Shape, Distribution], ...] = (
 LONG_CAUSAL: Shape = (1, 1, 2049, 2049)
 
 
+class Neighbours(NamedTuple):
+    """What runs between two launches that are compared: it leaves its traces in memory."""
+
+    foreign: Problem
+    """For torch's kernels."""
+    own: Problem | None
+    """For the variant itself; None when it serves one pair of lengths alone."""
+
+
 class Matrix:
     """The cases for artifacts compiled for one dtype, head_dim and mask, at lengths that the artifact serves.
 
@@ -63,6 +73,11 @@ class Matrix:
         served = self._claims.nearest(found) or self._problem((*shape[:2], self._like.seq_q, self._like.seq_k))
         lengths = f"{served.batch}x{served.heads}x{served.seq_q}x{served.seq_k}"
         return Case(name=f"{label}{lengths} {distribution}", problem=served, distribution=distribution)
+
+    def neighbours(self, shape: Shape) -> Neighbours:
+        """What runs between launches, of this shape; for the variant of the nearest lengths that it serves."""
+        problem = self._problem(shape)
+        return Neighbours(problem, None if self._lengths is not None else self._claims.nearest(problem))
 
     def quick(self) -> tuple[Case, ...]:
         """G2: four cases that show nearly every mistake the whole matrix shows."""

@@ -141,6 +141,10 @@ class Gate:
 
     def _smoke(self) -> None:
         """One launch: status, inputs, guards; every element of the poisoned output written; float environment kept."""
+        refused = next((p for p in self._terms.problems if not self._claims.serve(p)), None)
+        if refused is not None:
+            detail = f"{refused} is outside the domain that kernel.toml gives: {self._claims.domain}"
+            raise Failed(Verdict.LAUNCH_FAILED, "G1.domain", detail)
         case = self._matrix.case((1, 2, 65, 65))
         output = self._launching.launch(case, self._launching.tensors(case))
         if not torch.isfinite(output).all():
