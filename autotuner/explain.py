@@ -189,6 +189,9 @@ def _cause(outcome: Outcome, code: str, detail: str, found: CaseResult | None) -
     if code == "process.signal":
         number = _SIGNAL.search(detail)
         return SIGNALS.get(int(number.group(1))) if number else None
+    stale = _cause_of_stale(outcome.gate, found)
+    if stale is not None:
+        return stale
     if found is None:
         return _cause_of_difference(code, outcome.gate) or CAUSES.get(code)
     if found.errors.nonfinite:
@@ -197,6 +200,17 @@ def _cause(outcome: Outcome, code: str, detail: str, found: CaseResult | None) -
             " was divided by 0, or memory was read before it was written"
         )
     return _cause_by_rows(outcome, found)
+
+
+def _cause_of_stale(gate: GateReport | None, found: CaseResult | None) -> str | None:
+    """For an output that depends on what memory held before the launch."""
+    check = gate.checks[-1] if gate is not None and gate.checks else None
+    if check is None or not check.stale:
+        return None
+    affected = found.extent if found is not None else check.differs
+    part = _part_of_tiles(affected) if affected is not None else None
+    where = f"; {part} are affected" if part else ""
+    return f"the output depends on what memory held before the launch: {_RACE}{where}"
 
 
 def _cause_of_difference(code: str, gate: GateReport | None) -> str | None:

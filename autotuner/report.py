@@ -96,6 +96,9 @@ class CheckResult(Model):
     launches: int = 0
     cases: tuple[CaseResult, ...] = ()
     differs: Extent | None = Field(default=None, description="where outputs differ that must be bitwise equal")
+    stale: bool = Field(
+        default=False, description="the wrong output is another where memory held zeros before: it depends on that"
+    )
     note: str | None = Field(default=None, description="why the check is unavailable, or what it saw")
 
 

@@ -16,6 +16,7 @@ import pytest
 from autotuner.backends.settings import CpuSettings, make_cpu_backend
 from autotuner.evaluate import Built, JudgeJob
 from autotuner.executors.local import Deadlines, LocalExecutor
+from autotuner.explain import explain
 from autotuner.kernel import Kernel
 from autotuner.outcome import Artifact, Outcome
 from autotuner.toolchain import Toolchain
@@ -67,6 +68,36 @@ def test_a_right_implementation_passes(judges: dict[str, LocalExecutor], expecta
     assert expectation.met_by(outcome), outcome.fault
     assert outcome.gate is not None
     assert outcome.gate.passed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("expectation", [group[0] for group in expectations("cpu", "right")], ids=str)
+def test_a_right_implementation_passes_under_any_seeds(
+    judges: dict[str, LocalExecutor], expectation: Expectation
+) -> None:
+    for first in range(100, 500, 100):
+        outcome = expectation.judge(judges["right"], (first, first + 1, first + 2, first + 3))
+        assert expectation.met_by(outcome), (first, outcome.fault)
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "depends"),
+    [
+        ("systemic", "accumulator_from_workspace", True),
+        ("systemic", "max_from_workspace", True),
+        ("numeric", "last_row_unwritten", False),
+        ("numeric", "scale_off", False),
+    ],
+)
+def test_what_depends_on_what_memory_held_is_said_to(
+    judges: dict[str, LocalExecutor], table: str, name: str, depends: bool
+) -> None:
+    found = {group[0].name: group[0] for group in expectations("cpu", table)}
+    outcome = found[name].judge(judges[table])
+    assert outcome.fault is not None
+    assert outcome.gate is not None
+    assert outcome.gate.checks[-1].stale == (depends and not outcome.fault.code.startswith("G3"))
+    assert ("what memory held before" in "\n".join(explain(outcome))) == outcome.gate.checks[-1].stale
 
 
 # A stale library ----------------------------------------------------------------------------------------------------

@@ -23,6 +23,10 @@ class Traces(NamedTuple):
     """Which guard band was written, in words."""
 
 
+ZEROS = 14
+"""The turn of `Bench.disturb` after which the workspace, and shared memory on CUDA, hold zeros."""
+
+
 class Bench(Protocol):
     """Runs one artifact; every tensor lies in guarded memory of its own."""
 

@@ -18,6 +18,7 @@ from autotuner.gate import invariants, streams
 from autotuner.gate.bench import Bench, StreamBench
 from autotuner.gate.cases import Case, Matrix, tiles_of
 from autotuner.gate.launching import Evidence, Failed, Launching, Unavailable, same_bits
+from autotuner.gate.tolerance import extent
 from autotuner.kernel import Claims, Effect
 from autotuner.outcome import Artifact, Say
 from autotuner.recipe import ABI_VERSION
@@ -90,11 +91,11 @@ class Gate:
         """One check, timed."""
         self._launching.begin()
         started = time.monotonic()
-        fault, differs, status = None, None, "pass"
+        fault, differs, stale, status = None, None, False, "pass"
         try:
             note = check()
         except Failed as failed:
-            fault, differs, status, note = failed.fault, failed.differs, "fail", None
+            fault, differs, stale, status, note = failed.fault, failed.differs, failed.stale, "fail", None
         except Unavailable as missing:
             status, note = "unavailable", str(missing)
         document = {
@@ -104,6 +105,7 @@ class Gate:
             "launches": self._launching.launches,
             "cases": tuple(self._launching.results),
             "differs": differs,
+            "stale": stale,
             "note": note,
         }
         return CheckResult.model_validate(document), fault
@@ -146,11 +148,15 @@ class Gate:
             detail = f"{refused} is outside the domain that kernel.toml gives: {self._claims.domain}"
             raise Failed(Verdict.LAUNCH_FAILED, "G1.domain", detail)
         case = self._matrix.case((1, 2, 65, 65))
-        output = self._launching.launch(case, self._launching.tensors(case))
-        if not torch.isfinite(output).all():
-            count = int((~torch.isfinite(output)).sum())
+        tensors = self._launching.tensors(case)
+        output = self._launching.launch(case, tensors)
+        unwritten = ~torch.isfinite(output)
+        if unwritten.any():
+            count = int(unwritten.sum())
             detail = f"{count} of {output.numel()} elements of the poisoned output are not finite after the launch"
-            raise Failed(Verdict.INCORRECT, "G1.unwritten", detail, case)
+            where = extent(unwritten, output, self._launching.tiles[0])
+            stale = self._launching.depends_on_memory(case, tensors, output)
+            raise Failed(Verdict.INCORRECT, "G1.unwritten", detail, case, differs=where, stale=stale)
         if not _float_environment_is_default():
             detail = "the launch left the rounding mode or the handling of subnormals changed"
             raise Failed(Verdict.CORRUPTING, "G3.float_env", detail, case)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from autotuner.extension import status_text, system_fault
-from autotuner.gate.bench import Bench, Tensors
+from autotuner.gate.bench import ZEROS, Bench, Tensors
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import Truth, Truths, extent, judge, out_of_tolerance
 from autotuner.outcome import Say
@@ -32,11 +32,12 @@ class Failed(Exception):
         case: Case | None = None,
         system: SystemFault | None = None,
         differs: Extent | None = None,
+        stale: bool = False,
     ) -> None:
         super().__init__(detail)
         name = case.name if case else None
         self.fault = Fault(verdict=verdict, code=code, detail=detail, case=name, system=system)
-        self.differs = differs
+        self.differs, self.stale = differs, stale
 
 
 class Unavailable(Exception):
@@ -132,7 +133,16 @@ class Launching:
         bad = out_of_tolerance(output, expected, errors, self.tiles[0]) if errors.failed_rule else None
         self.results.append(CaseResult(case=case.name, seed_index=seed_index % 4, errors=errors, extent=bad))
         if errors.failed_rule is not None:
-            raise Failed(Verdict.INCORRECT, f"{level}.{errors.failed_rule}", _describe(errors), case)
+            stale = self.depends_on_memory(case, expected[:3], output)
+            raise Failed(Verdict.INCORRECT, f"{level}.{errors.failed_rule}", _describe(errors), case, stale=stale)
+
+    def depends_on_memory(self, case: Case, tensors: Tensors, output: Tensor) -> bool:
+        """Whether a wrong output is another one where memory held zeros before the launch."""
+        self.bench.disturb(ZEROS)
+        try:
+            return not same_bits(self.launch(case, tensors), output)
+        except Failed:
+            return False
 
     def require_equal(self, code: str, case: Case, got: Tensor, want: Tensor, detail: str) -> None:
         """Fails unless two outputs are bitwise equal."""
