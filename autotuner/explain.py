@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from collections.abc import Sequence
 
 from pydantic import ConfigDict, Field
 
@@ -233,15 +234,27 @@ def _cause_of_difference(code: str, gate: GateReport | None) -> str | None:
 
 def _part_of_tiles(extent: Extent) -> str | None:
     """Which rows of a tile are affected, in words, when it is a part of every tile that repeats."""
-    rows = extent.rows_of_tile
-    if extent.tiles < 2 or not 0 < len(rows) < extent.tile:
+    if extent.tiles < 2:
+        return None
+    period = _period(extent.rows_of_tile, extent.tile)
+    rows = sorted({row % period for row in extent.rows_of_tile})
+    if not 0 < len(rows) < period:
         return None
     first, last = rows[0], rows[-1]
     if last - first + 1 == len(rows):
         which = f"row {first}" if len(rows) == 1 else f"rows {first} to {last}"
     else:
         which = f"rows {', '.join(map(str, rows[:6]))}{', ...' if len(rows) > 6 else ''}"
-    return f"{which} of every tile of {extent.tile} rows"
+    return f"{which} of every {f'tile of {period}' if period == extent.tile else period} rows"
+
+
+def _period(rows: Sequence[int], tile: int) -> int:
+    """The smallest part of a tile in which the affected rows repeat."""
+    found = set(rows)
+    for period in range(1, tile):
+        if tile % period == 0 and found == {row for row in range(tile) if row % period in {r % period for r in found}}:
+            return period
+    return tile
 
 
 def _cause_by_rows(outcome: Outcome, found: CaseResult) -> str | None:
@@ -260,7 +273,7 @@ def _cause_by_rows(outcome: Outcome, found: CaseResult) -> str | None:
     if row > 0 and abs(bad_a_head - (rows - row)) < 0.5:
         return _cause_of_tail(outcome, rows, row)
     part = _part_of_tiles(found.extent) if found.extent is not None else None
-    return None if part is None else f"only {part} are wrong: work that some warps or threads of a block do otherwise"
+    return None if part is None else f"only {part} are wrong: a mask that goes by tiles, or work that some threads of a block do otherwise"
 
 
 def _cause_for_all_rows(found: CaseResult) -> str:
