@@ -273,7 +273,9 @@ def _cause_by_rows(outcome: Outcome, found: CaseResult) -> str | None:
     if row > 0 and abs(bad_a_head - (rows - row)) < 0.5:
         return _cause_of_tail(outcome, rows, row)
     part = _part_of_tiles(found.extent) if found.extent is not None else None
-    return None if part is None else f"only {part} are wrong: a mask that goes by tiles, or work that some threads of a block do otherwise"
+    if part is None:
+        return None
+    return f"only {part} are wrong: a mask that goes by tiles, or work that some threads of a block do otherwise"
 
 
 def _cause_for_all_rows(found: CaseResult) -> str:
