@@ -78,7 +78,7 @@ def mutants(documents: list[dict[str, Any]]) -> str:
 
 def _kind(backend: str, kind: str, part: dict[str, Any]) -> list[str]:
     if kind.startswith("right"):
-        sets = f"{part['judged']} gates, up to {part['seeds']} sets of seeds"
+        sets = f"{part['judged']} gates, up to {part['seeds']} sets of four seeds"
         names = f"{len(part['implementations'])} {kind} implementations"
         return [backend, names, sets, f"{part['rejected']} rejected", "", f"{part['judged'] - part['rejected']}"]
     wrong = [each for each in part["rows"] if "pass" not in each["expected"]]
