@@ -148,6 +148,7 @@ def test_a_wrong_target_is_one_line_and_exit_code_2(folder: Path) -> None:
 # What the gate says -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_right_variant_goes_through_every_check(folder: Path, right: Artifact) -> None:
     done = autotuner(folder, "gate", right.path, "--space", "space.toml", "--json")
     assert done.returncode == 0, done.stderr

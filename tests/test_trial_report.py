@@ -67,7 +67,10 @@ def test_a_death_is_reported_with_its_signal(swept: list[dict[str, Any]]) -> Non
     assert document["fault"]["code"] == "process.signal"
     assert document["fault"]["system"]["signal"] in (4, 5)
     assert document["identity"]["reported"] is None
-    assert document["checks"] == []
+    assert [(check["code"], check["status"]) for check in document["checks"]] == [
+        ("G0.identity", "pass"),
+        ("G1.smoke", "fail"),
+    ]
 
 
 def test_a_build_failure_is_reported_without_an_identity(swept: list[dict[str, Any]]) -> None:

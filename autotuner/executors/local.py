@@ -13,6 +13,7 @@ import multiprocessing
 import signal
 import tempfile
 import time
+from itertools import pairwise
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -24,7 +25,8 @@ from autotuner.executors.messages import Message
 from autotuner.executors.process import BackendFactory, Role
 from autotuner.executors.worker import Worker
 from autotuner.model import Model
-from autotuner.outcome import Outcome
+from autotuner.outcome import Artifact, Outcome
+from autotuner.report import CheckResult, GateReport
 from autotuner.verdict import Fault, SystemFault, Verdict
 
 SPOILING = (
@@ -231,6 +233,7 @@ class LocalExecutor:
             variant=job.variant,
             verdict=verdict,
             artifact=job.built.artifact,
+            gate=_until_the_end(worker, job.built.artifact, fault),
             fault=fault,
             seconds={"build": job.built.seconds},
             stderr_tail=worker.tail(),
@@ -246,3 +249,22 @@ class LocalExecutor:
             raise InfrastructureError(f"{why}; {tail}" if tail else why)
         fault = Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail=why)
         return Outcome(variant=job.variant, verdict=Verdict.INFRA_ERROR, fault=fault, stderr_tail=tail)
+
+
+def _until_the_end(worker: Worker, artifact: Artifact, fault: Fault) -> GateReport | None:
+    """What is known of the gate of a variant whose process was lost: the checks it had passed, and the one it was in.
+
+    G0.effect is left out: it may have been unavailable.
+    """
+    begun = [*worker.checks.items(), ("", time.monotonic())]
+    checks = [
+        CheckResult(code=code, status="pass", seconds=later - since)
+        for (code, since), (_, later) in pairwise(begun)
+        if code != "G0.effect"
+    ]
+    if not checks:
+        return None
+    if worker.stage != "measure":  # the timing is no check of its own
+        checks[-1] = checks[-1].model_copy(update={"status": "fail"})
+    causal, streams = artifact.causal, artifact.variant.backend == "cuda"
+    return GateReport(artifact=artifact.digest, causal=causal, streams=streams, checks=tuple(checks), fault=fault)

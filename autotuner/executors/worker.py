@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import signal
 import time
@@ -19,7 +20,9 @@ from autotuner.executors.process import Role, serve
 STDERR_TAIL = 2000
 REAP_S = 30.0
 """A killed process may take long to go: one whose kernel hangs on a GPU stays until that is taken down."""
-STAGES = ("build", "check", "measure", "soak", "calibrate")
+STAGES = ("build", "check", "measure", "soak", "sanitize", "calibrate")
+CHECK = re.compile(r"G\d\.\w+")
+"""How the gate announces a check; the steps within one say more."""
 
 
 class Worker:
@@ -32,6 +35,8 @@ class Worker:
     """The last of STAGES that began in this job; "start" before the first."""
     since: float
     """When the step began, on the monotonic clock."""
+    checks: dict[str, float]
+    """The checks that began in this job, and when."""
 
     def __init__(self, context: ForkServerContext, role: Role, log: Path) -> None:
         job_reader, self._jobs = context.Pipe(duplex=False)
@@ -46,7 +51,7 @@ class Worker:
 
     def give(self, number: int, job: AnyJob) -> None:
         """Gives the process its next job. If it is dead, `answer` will say so."""
-        self.number, self.job = number, job
+        self.number, self.job, self.checks = number, job, {}
         self._given += 1
         self._note("start")
         with contextlib.suppress(FileNotFoundError):
@@ -72,6 +77,8 @@ class Worker:
         first = step.split(" ")[0]
         if first in (*STAGES, "start"):
             self.stage = first
+        if CHECK.fullmatch(step):
+            self.checks[step] = self.since
 
     @property
     def signs(self) -> tuple[Connection, int]:
