@@ -287,7 +287,7 @@ def reference(
     if as_json:
         _print_json({"device": _dump(here.device), **_dump(found)})
     else:
-        out.print(views.reference_view(found))
+        out.print(views.reference_view(found, here.device))
     if found.broken:
         raise typer.Exit(1)
 

@@ -93,6 +93,16 @@ def cpu_device(threads: int) -> Device:
     return Device(backend="cpu", name=_cpu_name(), facts=cpu_facts(threads), environment=_environment())
 
 
+def _driver_module() -> str:
+    """The release of NVIDIA's kernel module, such as 580.95.05; "" where the system does not say."""
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text()
+    except OSError:
+        return ""
+    found = re.search(r"Kernel Module.*?\s(\d+(?:\.\d+)+)", text)
+    return found[1] if found else ""
+
+
 def cuda_device(target: str | None = None) -> Device:
     """The GPU that a process sees first; with `target` (sm_80, ...) that architecture, whatever device is here.
 
@@ -108,6 +118,7 @@ def cuda_device(target: str | None = None) -> Device:
     environment = {
         **_environment(),
         "driver": found.driver,
+        "driver_module": _driver_module(),
         "multiprocessors": str(found.multiprocessors),
         "l2_bytes": str(found.l2_bytes),
     }

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from autotuner.doctor import Knob
 from autotuner.meanings import MEANINGS
-from autotuner.outcome import Calibration, Interval
+from autotuner.outcome import Calibration, Device, Interval
 from autotuner.report import ReferenceCheck
 from autotuner.space import Space
 from autotuner.store import Entry, StudySummary
@@ -91,23 +91,22 @@ def _asserted(code: str) -> str:
     }.get(level, "")
 
 
-def reference_view(calibration: Calibration) -> RenderableType:
+def reference_view(calibration: Calibration, device: Device) -> RenderableType:
     """torch's SDPA backends against float64: the largest error in tolerances, a case a row."""
     backends = list(dict.fromkeys(check.backend for check in calibration.references))
     table = _table("case", *backends, right=tuple(range(1, len(backends) + 1)))
     found = {(check.case, check.backend): check for check in calibration.references}
     for case in dict.fromkeys(check.case for check in calibration.references):
         table.add_row(case, *(_reference_cell(found.get((case, backend))) for backend in backends))
-    versions = ", ".join(f"{name} {version}" for name, version in calibration.versions.items())
-    broken = calibration.broken
+    driver = {name: device.environment[name] for name in ("driver", "driver_module") if device.environment.get(name)}
+    versions = ", ".join(f"{name} {version}" for name, version in {**calibration.versions, **driver}.items())
+    broken = sorted({f"{check.backend} breaks {check.failed_rule} on {check.case}" for check in calibration.broken})
     verdict = (
-        Text(f"oracle_error: {'; '.join(sorted({f'{c.backend} breaks {c.failed_rule} on {c.case}' for c in broken}))}")
-        if broken
-        else Text(f"Every backend is within tolerance on every case that it takes ({versions}).")
+        f"oracle_error: {'; '.join(broken)}" if broken else "Every backend is within tolerance on each case it takes."
     )
     note = Text("Largest error in units of its tolerance; above 1 breaks it. -: the backend does not take the case.")
     times = [Text(f"{t.problem}: {t.backend} {t.median_us:.2f} us") for t in calibration.timings]
-    return Group(table, note, verdict, *times)
+    return Group(table, note, Text(verdict), Text(f"{device.name}: {versions}"), *times)
 
 
 def _reference_cell(check: ReferenceCheck | None) -> Text:

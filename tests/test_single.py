@@ -18,7 +18,7 @@ from autotuner.build import build
 from autotuner.errors import InputError, OracleError
 from autotuner.executors.inline import InlineExecutor
 from autotuner.kernel import Kernel
-from autotuner.outcome import Artifact, Calibration, Outcome, Say
+from autotuner.outcome import Artifact, Calibration, Device, Outcome, Say
 from autotuner.problem import Problem
 from autotuner.report import CaseErrors, ReferenceCheck
 from autotuner.search import Budget, Driver
@@ -243,14 +243,17 @@ BROKEN_CALIBRATION = Calibration(
 
 
 def test_the_table_has_a_row_a_case_and_names_what_is_broken() -> None:
+    environment = {"driver": "13.0", "driver_module": "580.95"}
+    device = Device(backend="cuda", name="A GPU", facts={}, environment=environment)
     console = Console(width=120)
     with console.capture() as captured:
-        console.print(views.reference_view(BROKEN_CALIBRATION))
+        console.print(views.reference_view(BROKEN_CALIBRATION, device))
     lines = [line.split() for line in captured.get().splitlines()]
     assert ["case", "flash", "math"] in lines
     assert ["Q1", "0.25", "0.50"] in lines
     assert ["Q2", "2.50", "T1", "-"] in lines
     assert "oracle_error: flash breaks T1 on Q2" in captured.get()
+    assert "A GPU: torch 2.13, driver 13.0, driver_module 580.95" in captured.get()
 
 
 def test_a_backend_that_breaks_its_tolerance_keeps_a_sweep_from_starting(store: Store) -> None:
