@@ -158,9 +158,11 @@ def tune(
     threads: ThreadsOption = None,
     like: Annotated[str | None, typer.Option("--from", help="a study whose best points come first")] = None,
     store: StoreOption = None,
+    devices: Annotated[str | None, typer.Option(help="GPUs of one model: cuda:0,cuda:1 or all")] = None,
+    final: Annotated[bool, typer.Option("--finals/--no-finals", help="confirm the best in fresh processes")] = True,
     output: Annotated[Path, typer.Option("--out", help="where to write the best configuration")] = Path("best.json"),
 ) -> None:
-    """Runs a sweep, or goes on with one; ends with a leaderboard and writes the best configuration."""
+    """Runs a sweep, or goes on with one; ends with finals and a leaderboard, and writes the best configuration."""
     from autotuner import progress, session
     from autotuner.sampler import SAMPLERS
     from autotuner.search import Budget
@@ -170,13 +172,55 @@ def tune(
         raise InputError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
     _check_writable(output)
     file = session.load_space(space or session.default_space(), threads)
-    here = session.Session(file)
+    here = session.Session(file, devices=devices)
     with closing(Store.open(store or config.store_url())) as opened, closing(here.executor()) as executor:
-        with progress.Progress(out, here.space, here.device, here.terms, trials) as shown:
+        with progress.Progress(out, here.space, here.device, here.terms, trials, 60 * minutes) as shown:
             first = session.best_points(opened, like) if like else []
             driver = here.driver(opened, executor, sampler=sampler, seed=seed, listen=shown.hear, first=first)
             driver.run(Budget(trials=trials, seconds=60 * minutes))
+        if final:
+            _confirm(opened, driver.name, here, executor)
         _conclude(opened, driver.name, output)
+
+
+def _confirm(store: Any, study: str, here: Any, executor: Any) -> None:
+    """The finals, unless those who would be in them were in the last ones."""
+    from autotuner.finals import due
+
+    if due(store, study, here.default_digest):
+        _finals(store, study, here, executor)
+
+
+def _finals(store: Any, study: str, here: Any, executor: Any) -> Any:
+    from autotuner.finals import Finals
+
+    def say(step: Any) -> None:
+        out.print(f"finals: {step.text}", markup=False)
+
+    return Finals(store, study, here.terms, executor, here.device.environment, here.default_digest, say).run()
+
+
+@app.command()
+def finals(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Confirms the best variants of a study in fresh processes, on fresh inputs, against the winner's curse.
+
+    Can be run again later, and on another machine with the same device and a copy of the store.
+    """
+    from autotuner import session, views
+    from autotuner.space import SpaceFile
+    from autotuner.store import queries
+
+    with closing(_open(store)) as opened:
+        name = queries.resolve_study(opened, study)
+        of = queries.study(opened, name)
+        here = session.Session(SpaceFile.model_validate_json(of.space_document))
+        session.require_same_device(of.device, here.device)
+        with closing(here.executor()) as executor:
+            found = _finals(opened, name, here, executor)
+    if as_json:
+        _print_json(_dump(found))
+    else:
+        out.print(views.finals_view(found))
 
 
 def _check_writable(path: Path) -> None:
@@ -220,7 +264,7 @@ def race(
 
     An honest stopwatch names no winner of an A/A race.
     """
-    from autotuner.session import race_best
+    from autotuner.rematch import race_best
 
     with closing(_open(store)) as opened:
         result = race_best(opened, study, itself, blocks)
@@ -342,7 +386,7 @@ def leaderboard(
 @app.command()
 def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """The fastest variant that was measured to the end."""
-    from autotuner.explain import explain
+    from autotuner.explain import explain_best
     from autotuner.store import queries
 
     with closing(_open(store)) as opened:
@@ -354,7 +398,7 @@ def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption
         _print_json(_dump(found))
         return
     out.print(f"{name}, trial {found.entry.number}", markup=False)
-    for line in explain(found.outcome):
+    for line in explain_best(found):
         out.print(line, markup=False)
 
 

@@ -6,6 +6,9 @@ import ctypes
 import json
 import subprocess
 import sys
+import uuid
+
+from pydantic import TypeAdapter
 
 from autotuner.model import Model
 
@@ -16,9 +19,11 @@ PROBE_S = 60
 
 
 class CudaFacts(Model):
-    """The first device that a process sees."""
+    """One device that a process sees."""
 
     name: str
+    uuid: str
+    """As CUDA_VISIBLE_DEVICES takes it."""
     sm: int
     multiprocessors: int
     l2_bytes: int
@@ -26,27 +31,41 @@ class CudaFacts(Model):
     """The CUDA version that the driver supports."""
 
 
+ALL_FACTS = TypeAdapter(tuple[CudaFacts, ...])
+
+
 def probe() -> CudaFacts | str:
     """The first CUDA device, or in words why there is none."""
+    found = probe_all()
+    return found if isinstance(found, str) else found[0]
+
+
+def probe_all() -> tuple[CudaFacts, ...] | str:
+    """The CUDA devices, at least one, in the order in which a process sees them; or in words why there is none."""
     command = [sys.executable, "-c", "from autotuner import cuda_probe; cuda_probe.tell()"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         return f"the CUDA driver does not answer ({error})"
     found = json.loads(done.stdout)
-    return str(found["error"]) if "error" in found else CudaFacts.model_validate(found)
+    return found if isinstance(found, str) else ALL_FACTS.validate_python(found)
 
 
-def _ask_driver() -> dict[str, object]:
+def _ask_driver() -> list[dict[str, object]] | str:
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return {"error": "there is no CUDA driver (libcuda.so.1)"}
-    status = driver.cuInit(0)
+        return "there is no CUDA driver (libcuda.so.1)"
+    count = ctypes.c_int()
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status or not count.value:
+        return f"the CUDA driver shows no device (error {status})"
+    return [_ask_device(driver, number) for number in range(count.value)]
+
+
+def _ask_device(driver: ctypes.CDLL, number: int) -> dict[str, object]:
     device = ctypes.c_int()
-    status = status or driver.cuDeviceGet(ctypes.byref(device), 0)
-    if status:
-        return {"error": f"the CUDA driver shows no device (error {status})"}
+    driver.cuDeviceGet(ctypes.byref(device), number)
 
     def attribute(number: int) -> int:
         value = ctypes.c_int()
@@ -59,6 +78,7 @@ def _ask_driver() -> dict[str, object]:
     driver.cuDriverGetVersion(ctypes.byref(version))
     return {
         "name": name.value.decode(),
+        "uuid": _uuid(driver, device),
         "sm": 10 * attribute(MAJOR) + attribute(MINOR),
         "multiprocessors": attribute(MULTIPROCESSORS),
         "l2_bytes": attribute(L2_BYTES),
@@ -66,6 +86,15 @@ def _ask_driver() -> dict[str, object]:
     }
 
 
+def _uuid(driver: ctypes.CDLL, device: ctypes.c_int) -> str:
+    """The device's UUID. Of a part of a GPU (MIG) the second version of the call gives the part's, the first its GPU's;
+    by the difference the two are told apart."""
+    own, gpu = (ctypes.c_byte * 16)(), (ctypes.c_byte * 16)()
+    driver.cuDeviceGetUuid_v2(own, device)
+    driver.cuDeviceGetUuid(gpu, device)
+    return f"{'GPU' if bytes(own) == bytes(gpu) else 'MIG'}-{uuid.UUID(bytes=bytes(own))}"
+
+
 def tell() -> None:
-    """Prints what the driver says, as one JSON object: the process that `probe` starts."""
+    """Prints what the driver says, as JSON: the process that `probe_all` starts."""
     json.dump(_ask_driver(), sys.stdout)

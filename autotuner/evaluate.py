@@ -9,11 +9,15 @@ import time
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
-from autotuner.backends import Backend, Passed
+from autotuner.backends import Backend, Level, Passed
+from autotuner.measure.arms import ArmError
+from autotuner.measure.blocks import Throttled
+from autotuner.measure.race import heat, measure
+from autotuner.measure.thermometer import Drifted
 from autotuner.model import Model
-from autotuner.outcome import Artifact, Calibration, Measurement, Outcome, Say
+from autotuner.outcome import Artifact, Calibration, Heat, Measurement, Outcome, Say
 from autotuner.report import CheckResult, GateReport
 from autotuner.terms import Terms
 from autotuner.variant import Variant
@@ -41,7 +45,10 @@ class JudgeJob(Model):
 
     built: Built
     terms: Terms
-    best: float | None = Field(default=None, description="the objective to beat")
+    incumbent: Artifact | None = Field(default=None, description="what it races against, besides the baseline")
+    soak: Literal["never", "promoted", "finalist"] = Field(
+        default="promoted", description="G6 before it is promoted; of a finalist in any case, and longer"
+    )
     sanitize: bool = Field(default=False, description="G8 too")
 
     @property
@@ -51,25 +58,23 @@ class JudgeJob(Model):
 
 
 class CalibrationJob(Model):
-    """Measure the references and pin the baselines."""
+    """Measure the references and the ceilings, and pin the baselines."""
 
     terms: Terms
 
 
 class RaceJob(Model):
-    """Time a right variant again, to the last block: against the pinned baseline, or against a rival.
+    """Race variants that passed the gate, and the baseline, through some blocks. One that is there twice is loaded
+    twice: the A/A test."""
 
-    The variant itself as its rival is the A/A test: the library is loaded a second time.
-    """
-
-    artifact: str = Field(description="digest of the artifact that passed the gate; another one is not raced")
-    variant: Variant
-    rival: Variant | None = None
+    artifacts: tuple[Artifact, ...]
     terms: Terms
+    blocks: PositiveInt
+    fresh: bool = Field(default=False, description="in a process that has judged nothing before")
 
 
 AnyJob = BuildJob | JudgeJob | CalibrationJob | RaceJob
-Result = Built | Outcome | Calibration | Measurement | Fault
+Result = Built | Outcome | Calibration | Heat | Fault
 
 
 def perform(job: AnyJob, backend: Backend, say: Say) -> Result:
@@ -95,19 +100,13 @@ def build(job: BuildJob, backend: Backend, say: Say) -> Built | Outcome:
     return Built(artifact=made, seconds=seconds)
 
 
-def race(job: RaceJob, backend: Backend, say: Say) -> Measurement | Fault:
-    """Interleaved blocks of the variant against the baseline or the rival."""
-    say("build")
-    built = [backend.build(variant, job.terms) for variant in (job.variant, job.rival) if variant is not None]
-    for artifact in built:
-        if isinstance(artifact, Fault):
-            return artifact
-    variant, *rivals = [artifact for artifact in built if isinstance(artifact, Artifact)]
-    if variant.digest != job.artifact:
-        detail = "its sources or its compiler have changed since it passed the gate; tune again"
-        return Fault(verdict=Verdict.BUILD_FAILED, code="G0.identity", detail=detail)
+def race(job: RaceJob, backend: Backend, say: Say) -> Heat | Fault:
+    """Interleaved blocks of all; a fault when the machine was disturbed, or one of them failed while it was timed."""
     say("measure")
-    return backend.measure(variant, job.terms, say, rival=rivals[0] if rivals else None)
+    try:
+        return heat(backend.tracks(job.terms), job.artifacts, job.blocks, job.terms, say)
+    except (ArmError, Drifted, Throttled) as error:
+        return error.fault
 
 
 def judge(job: JudgeJob, backend: Backend, say: Say) -> Outcome:
@@ -144,25 +143,36 @@ class _Line:
         self._report: GateReport | None = None
 
     def run(self) -> Outcome:
-        artifact, terms, best = self._job.built.artifact, self._job.terms, self._job.best
+        artifact, terms = self._job.built.artifact, self._job.terms
         self._report = report = self._timed("check", lambda: self._backend.check(artifact, terms, self._say))
         if not report.passed:
             return self._rejected(report)
         measured = self._measure(report)
         if isinstance(measured, Fault):
             return self._end(measured.verdict, fault=measured)
-        if best is None or measured.objective < best:
-            self._go_on("soak")
+        level = self._soak(measured)
+        if level is not None:
+            self._go_on(level)
         if self._report.passed and self._job.sanitize:
             self._go_on("sanitize")
         if not self._report.passed:
             return self._rejected(self._report)
         return self._end(Verdict.RACED_OUT if measured.censored else Verdict.MEASURED, measurement=measured)
 
+    def _soak(self, measured: Measurement) -> Level | None:
+        """The kind of G6 that is due."""
+        if self._job.soak == "finalist":
+            return "finalist"
+        return "soak" if measured.promoted and self._job.soak == "promoted" else None
+
     def _measure(self, report: GateReport) -> Measurement | Fault:
         """The measurement; what G7 found after it goes into the report."""
-        artifact, terms, best, clock = self._job.built.artifact, self._job.terms, self._job.best, _Clock(self._say)
-        measured = self._timed("measure", lambda: self._backend.measure(artifact, terms, clock, best=best))
+        job, clock = self._job, _Clock(self._say)
+
+        def race_it() -> Measurement | Fault:
+            return measure(self._backend.tracks(job.terms), job.built.artifact, job.incumbent, job.terms, clock)
+
+        measured = self._timed("measure", race_it)
         clock.stop()
         fault = measured if isinstance(measured, Fault) else None
         if fault is None or fault.code.startswith("G7"):
@@ -170,7 +180,7 @@ class _Line:
             self._report = report.extended((check,), fault)
         return measured
 
-    def _go_on(self, level: Literal["soak", "sanitize"]) -> None:
+    def _go_on(self, level: Level) -> None:
         """One more level after a pass."""
         assert self._report is not None
         passed, artifact = Passed(self._report, level), self._job.built.artifact

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 from optuna.study import Study
@@ -38,14 +35,16 @@ class EvolutionarySampler(PointSampler):
         super().__init__(space, seed)
         self._starts, self._elites = starts, elites
         self._mutation, self._crossover = mutation, crossover
+        self._near: dict[tuple[int, int], NDArray[np.int64]] = {}
+        """The neighbours of a point within a radius: a point is an elite for long."""
 
-    def propose(self, study: Study, trial: FrozenTrial, seen: Sequence[Seen], asked: Mask) -> int:
+    def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: Mask) -> int:
         rng = self.generator(trial.number)
-        measured = [item for item in seen if item.objective is not None and math.isfinite(item.objective)]
-        if len(seen) < self._starts or not measured:
+        measured = np.isfinite(seen.objectives)
+        if len(seen) < self._starts or not measured.any():
             return self._spread(rng, seen, asked)
-        ranked = sorted(measured, key=lambda item: (item.objective, item.index))[: self._elites]
-        elites = [item.index for item in ranked]
+        objectives, indices = seen.objectives[measured], seen.indices[measured]
+        elites = indices[np.lexsort((indices, objectives))[: self._elites]].tolist()
         choice = rng.random()
         if choice < self._mutation:
             child = self._mutant(rng, elites, asked)
@@ -55,11 +54,11 @@ class EvolutionarySampler(PointSampler):
             child = None
         return child if child is not None else self._immigrant(rng, asked)
 
-    def _spread(self, rng: Rng, seen: Sequence[Seen], asked: Mask) -> int:
+    def _spread(self, rng: Rng, seen: Seen, asked: Mask) -> int:
         """Of some random points the one farthest, in parameters that differ, from everything asked for so far."""
         candidates = rng.choice(np.flatnonzero(~asked), size=32)
         rows = self._space.rows
-        earlier = rows[[item.index for item in seen]]
+        earlier = rows[seen.indices]
         distances = (rows[candidates][:, None, :] != earlier[None, :, :]).sum(axis=2).min(axis=1)
         return int(candidates[np.argmax(distances)])
 
@@ -72,11 +71,16 @@ class EvolutionarySampler(PointSampler):
         """An unseen neighbour of an elite; when the elite has none left, one a step further; None when none at all."""
         parent = self._parent(rng, elites)
         for radius in (1, 2):
-            neighbours = self._space.neighbours(parent, radius)
+            neighbours = self._neighbours(parent, radius)
             fresh = neighbours[~asked[neighbours]]
             if len(fresh):
                 return int(rng.choice(fresh))
         return None
+
+    def _neighbours(self, index: int, radius: int) -> NDArray[np.int64]:
+        if (index, radius) not in self._near:
+            self._near[index, radius] = self._space.neighbours(index, radius)
+        return self._near[index, radius]
 
     def _crossed(self, rng: Rng, elites: list[int], asked: Mask) -> int:
         """Each parameter from either of two elites, then the nearest valid unseen point."""

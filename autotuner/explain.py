@@ -14,8 +14,9 @@ from pydantic import ConfigDict, Field
 
 from autotuner.meanings import CAUSES, DISTRIBUTIONS, MEANINGS, SIGNALS
 from autotuner.model import Model
-from autotuner.outcome import Artifact, Measurement, Outcome, Timing
+from autotuner.outcome import Artifact, Measurement, Outcome, Stop, Timing
 from autotuner.report import CaseErrors, CaseResult, Extent, GateReport, error_in_tolerances
+from autotuner.store.records import Best
 from autotuner.verdict import Verdict
 
 _SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)x(\d+)(?: (\w+))?")
@@ -24,6 +25,16 @@ _STDERR_LINES = 12
 _RACE = CAUSES["G3.repeat"]
 _LAST_DIGITS = 2.0**-8
 """A difference between two launches that is smaller than this may be the order of a sum."""
+
+_STOPS = {
+    Stop.PRECISE: "its interval was narrow enough",
+    Stop.STEADY: "more blocks would not have told more: the noise did not change any more",
+    Stop.SLOWER: "it was shown to be slower than what it raced against; the figures are estimates from few blocks",
+    Stop.HOPELESS: "it was clearly slower from the first blocks on; the figures are estimates from those",
+    Stop.PROMOTED: "it was faster than what it raced against, by more than a tie, and took its place",
+    Stop.LIMIT: "it had its largest number of blocks",
+    Stop.LATE: "it took too long",
+}
 
 
 class GateSummary(Model):
@@ -63,6 +74,30 @@ def explain(outcome: Outcome) -> list[str]:
     return _rejected(outcome)
 
 
+def explain_best(best: Best) -> list[str]:
+    """The trial to use for a person: what the finals confirmed, where there were some, and what the search found."""
+    confirmed, finals, entry = best.confirmed, best.finals, best.entry
+    if confirmed is None or finals is None or entry.difference is None:
+        return explain(best.outcome)
+    where = (
+        f"finals {finals.id} of {finals.finished_at:%Y-%m-%d}: {finals.processes} processes x {finals.blocks} blocks"
+    )
+    others = [str(number) for number in best.tied if number != entry.number]
+    lines = [
+        f"Confirmed: {confirmed.mean:.3f} times as fast as the baseline"
+        f" ({_ends(confirmed.low, confirmed.high, confirmed.level)}; {where}).",
+    ]
+    if best.crowned:
+        lines.append("Crowned: faster than every other finalist and the baseline, by more than a tie.")
+    elif others:
+        lines.append(f"Tied with trial {', '.join(others)}: of these it is the preferred one. Nobody is crowned.")
+    else:
+        lines.append("It leads, but not shown to be faster than the baseline by more than a tie. Nobody is crowned.")
+    first, *rest = explain(best.outcome)
+    biased = f"Search estimate, biased: {first}; {entry.difference:+z.1%} off what was confirmed."
+    return [*lines, biased, *rest]
+
+
 def explain_gate(outcome: Outcome) -> list[str]:
     """What the gate alone found, for a person: no latency is mentioned."""
     if outcome.fault is not None or outcome.gate is None:
@@ -76,8 +111,7 @@ def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
         f"Variant: {outcome.variant}",
         *(_timing_line(timing) for timing in measurement.timings),
     ]
-    if measurement.censored or outcome.verdict == Verdict.RACED_OUT:
-        lines.append("Stopped early because it was clearly slower: the figures are estimates.")
+    lines += _race_lines(measurement)
     if outcome.verdict == Verdict.DEDUPLICATED:
         lines.append(f"The same program as artifact {(outcome.original or '?')[:12]}, which was measured in its place.")
     if outcome.gate is not None:
@@ -85,15 +119,33 @@ def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
     return lines
 
 
+def _race_lines(measurement: Measurement) -> list[str]:
+    """Whom it raced against, how that went, and why it ended."""
+    lines = []
+    if measurement.incumbent is not None and measurement.gain is not None:
+        gain = measurement.gain
+        found = _ends(math.exp(gain.low), math.exp(gain.high), gain.level)
+        lines.append(
+            f"Raced against artifact {measurement.incumbent[:12]}, the best until then:"
+            f" t_variant / t_incumbent {math.exp(gain.mean):.4f} ({found})."
+        )
+    lines.append(f"The race ended because {_STOPS[measurement.stopped]}.")
+    if measurement.discarded:
+        lines.append(f"Blocks discarded, because the device throttled: {measurement.discarded}.")
+    return lines
+
+
+def _ends(low: float, high: float, level: float) -> str:
+    """An interval, from the ratios at its ends."""
+    if not (low > 0 and high < math.inf):
+        return "too few blocks for an interval"
+    return f"{level:.0%} interval {low:.3f} to {high:.3f}"
+
+
 def _timing_line(timing: Timing) -> str:
     log = timing.log_ratio
     times = f"{_median(timing.variant_us):.2f} us a forward against {_median(timing.baseline_us):.2f} us"
-    bounded = math.isfinite(log.low) and math.isfinite(log.high)
-    interval = (
-        f"{log.level:.0%} interval {math.exp(-log.high):.3f} to {math.exp(-log.low):.3f}"
-        if bounded
-        else "too few blocks for an interval"
-    )
+    interval = _ends(math.exp(-log.high), math.exp(-log.low), log.level)
     speedup = f"speedup {math.exp(-log.median):.3f} ({interval}, {len(timing.variant_us)} blocks)"
     return f"{timing.problem}: {times} of {timing.baseline}; {speedup}"
 

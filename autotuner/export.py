@@ -28,6 +28,10 @@ NOTE = (
     "The speedup is the search's own estimate. As the best of many measured variants it is biased upward until finals"
     " confirm it on fresh inputs in fresh processes."
 )
+CONFIRMED_NOTE = (
+    "The speedup to quote is the one under `confirmed`, found in fresh processes on fresh inputs. That under"
+    " `measurement` is the search's own estimate: as the best of many measured variants it is biased upward."
+)
 
 
 class ExportedProblem(Model):
@@ -66,6 +70,11 @@ class Identity(Model):
     program_hash: str
 
 
+def _finite(end: float) -> float | None:
+    """An end of an interval of a speedup; one that is not bounded is 0 or infinite."""
+    return end if 0 < end < math.inf else None
+
+
 class Speedup(Model):
     """t_baseline / t_variant with its confidence interval; an end is null where the blocks were too few to bound it."""
 
@@ -77,8 +86,52 @@ class Speedup(Model):
     @classmethod
     def of(cls, found: Interval) -> Speedup:
         """The interval, without its infinite ends."""
-        low, high = (end if math.isfinite(end) else None for end in (found.low, found.high))
-        return cls(low=low, median=found.median, high=high, level=found.level)
+        return cls(low=_finite(found.low), median=found.median, high=_finite(found.high), level=found.level)
+
+
+class ExportedFinals(Model):
+    """What the finals confirmed of this trial: t_baseline / t_variant, over all problems.
+
+    An end of the interval is null where the processes were too few to bound it.
+    """
+
+    low: float | None
+    mean: float
+    high: float | None
+    level: float = 0.95
+    difference: float = Field(description="the search estimate over `mean`, less 1: how much too good it was")
+    artifact_digest: str = Field(
+        description="of the binary that raced; another than in `identity` was built differently"
+    )
+    tied: tuple[int, ...] = Field(description="trials that tie for the lead, this one among them")
+    crowned: bool = Field(description="faster than every other finalist and the baseline, beyond the tie band")
+    tie: float = Field(description="the tie band: ratios within 1 + tie are ties")
+    processes: int
+    blocks: int = Field(description="of one process")
+    host: str
+    finished_at: datetime
+
+    @classmethod
+    def of(cls, best: Best) -> ExportedFinals | None:
+        """None where no finals had the trial in them."""
+        found, finals, difference = best.confirmed, best.finals, best.entry.difference
+        if found is None or finals is None or difference is None or best.raced is None:
+            return None
+        return cls(
+            low=_finite(found.low),
+            mean=found.mean,
+            high=_finite(found.high),
+            level=found.level,
+            difference=difference,
+            artifact_digest=best.raced,
+            tied=best.tied,
+            crowned=best.crowned,
+            tie=finals.tie,
+            processes=finals.processes,
+            blocks=finals.blocks,
+            host=finals.host,
+            finished_at=finals.finished_at,
+        )
 
 
 class ProblemTiming(Model):
@@ -91,11 +144,14 @@ class ProblemTiming(Model):
 
 
 class ExportedMeasurement(Model):
-    """The latency, over all problems (geometric means) and for each."""
+    """The latency, over all problems and for each.
+
+    Over all: geometric means, or the worst problem's where the objective is the largest log-ratio.
+    """
 
     median_us: float
     speedup: Speedup
-    objective: float = Field(description="mean over the problems of ln(t_variant / t_baseline)")
+    objective: float = Field(description="ln(t_variant / t_baseline): mean, or largest, over the problems")
     cache: Literal["cold", "warm"] = Field(description="state of the L2 cache before each forward")
     timings: tuple[ProblemTiming, ...]
 
@@ -126,7 +182,8 @@ class BestConfiguration(Model):
     toolchain: Toolchain
     identity: Identity
     gate: GateSummary
-    measurement: ExportedMeasurement
+    confirmed: ExportedFinals | None = Field(default=None, description="null where there were no finals")
+    measurement: ExportedMeasurement = Field(description="the search estimate: biased upward")
     baseline: tuple[ExportedBaseline, ...]
     recorded_at: datetime
     exported_at: datetime
@@ -148,6 +205,7 @@ def configuration(best: Best, study: StudyRecord) -> BestConfiguration:
         raise InputError(
             f"trial {best.record.number} of {study.name} is no measured pass of the gate: export a standing one"
         )
+    confirmed = ExportedFinals.of(best)
     return BestConfiguration(
         generator=f"autotuner {_version()}",
         study=study.name,
@@ -161,6 +219,7 @@ def configuration(best: Best, study: StudyRecord) -> BestConfiguration:
         toolchain=_toolchain(artifact, best.record.session.environment),
         identity=_identity(artifact),
         gate=GateSummary.of(gate),
+        confirmed=confirmed,
         measurement=ExportedMeasurement(
             median_us=best.entry.median_us,
             speedup=Speedup.of(best.entry.speedup),
@@ -171,6 +230,7 @@ def configuration(best: Best, study: StudyRecord) -> BestConfiguration:
         baseline=tuple(_baseline(timing) for timing in measurement.timings),
         recorded_at=best.record.recorded_at,
         exported_at=datetime.now(UTC),
+        note=NOTE if confirmed is None else CONFIRMED_NOTE,
     )
 
 

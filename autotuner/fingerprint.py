@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
 from autotuner.architecture import architecture
-from autotuner.cuda_probe import probe
+from autotuner.cuda_probe import CudaFacts, probe_all
 from autotuner.errors import InputError
 from autotuner.outcome import Device
 from autotuner.variant import Value
@@ -103,17 +104,58 @@ def _driver_module() -> str:
     return found[1] if found else ""
 
 
-def cuda_device(target: str | None = None) -> Device:
-    """The GPU that a process sees first; with `target` (sm_80, ...) that architecture, whatever device is here.
+def chosen_devices(wanted: str | None) -> tuple[CudaFacts, ...]:
+    """The GPUs that a user names: "all", or numbers among those that a process sees, such as "cuda:0,cuda:1"; the first
+    if nothing was said. They are of one model.
+
+    Raises InputError when there is no GPU, and as `choose` does.
+    """
+    found = probe_all()
+    if isinstance(found, str):
+        raise InputError(f"no GPU: {found}; give --arch (such as sm_90) where a command can do without one")
+    return choose(wanted, found)
+
+
+def choose(wanted: str | None, found: Sequence[CudaFacts]) -> tuple[CudaFacts, ...]:
+    """As `chosen_devices`, of the GPUs `found`. Raises InputError for what cannot be chosen, with the remedy."""
+    numbers = _numbers(wanted, len(found))
+    models = {found[number].name: number for number in reversed(numbers)}
+    if len(models) > 1:
+        (one, first), (other, second) = sorted(models.items(), key=lambda model: model[1])[:2]
+        why = f"never two GPU models in one study: cuda:{first} is an {one}, cuda:{second} an {other}"
+        raise InputError(f"--devices {wanted}: {why}; name those of one model")
+    return tuple(found[number] for number in numbers)
+
+
+def _numbers(wanted: str | None, count: int) -> list[int]:
+    """The numbers of the devices that were named, of so many."""
+    if wanted is None:
+        return [0]
+    if wanted == "all":
+        return list(range(count))
+    named = [re.fullmatch(r"cuda:([0-9]{1,4})", name.strip()) for name in wanted.split(",")]
+    numbers = [int(match[1]) for match in named if match is not None]
+    if len(numbers) < len(named):
+        raise InputError(f"--devices {wanted}: write all, or numbers such as cuda:0,cuda:1")
+    for number in numbers:
+        if number >= count:
+            there = "cuda:0 only" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+            raise InputError(f"--devices {wanted}: there is no cuda:{number} here, but {there}")
+        if numbers.count(number) > 1:
+            raise InputError(f"--devices {wanted}: cuda:{number} is there twice; name each once")
+    return numbers
+
+
+def cuda_device(target: str | None = None, found: CudaFacts | None = None) -> Device:
+    """That GPU, or the one that a process sees first; with `target` (sm_80, ...) that architecture, whatever device is
+    here.
 
     Raises InputError when there is no device, or one of an architecture that is not known.
     """
     if target is not None:
         facts = architecture(target).facts()
         return Device(backend="cuda", name=target, facts=facts, environment=_environment())
-    found = probe()
-    if isinstance(found, str):
-        raise InputError(f"no GPU: {found}; give --arch (such as sm_90) where a command can do without one")
+    found = found or chosen_devices(None)[0]
     facts = architecture(f"sm_{found.sm}").facts()
     environment = {
         **_environment(),

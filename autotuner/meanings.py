@@ -46,6 +46,9 @@ MEANINGS: dict[str, str] = {
     "measure.launch": "the variant can be launched, and captured, on the problem that is tuned",
     "measure.device": "the device reports no error while the variant is timed",
     "measure.drift": "beside the variant, SDPA takes what it took at calibration",
+    "measure.floor": "a forward takes no less time than this device needs for its operations, and when cold its bytes",
+    "measure.clocks": "forwards take as long by the host's clock as by the device's",
+    "measure.throttled": "the device's clocks are not held down, but for a few blocks, which are taken again",
     "build.failed": "the compiler accepts the variant",
     "build.timeout": "the compiler finishes within its deadline",
     "process.signal": "the process that runs the variant is not killed by a signal",
@@ -81,6 +84,9 @@ CAUSES = {
     "G8.race": "a missing barrier, or a barrier that not all threads reach",
     "G7.output": "right on the first launches and wrong later: kept state, a race, or a cached result",
     "G7.inputs": "a write through an input pointer that the first launches did not show",
+    "measure.floor": "work that is skipped while it is timed: an answer kept from an earlier forward",
+    "measure.clocks": "work that is put off past the timed events, or that runs where they do not see it",
+    "measure.throttled": "heat, a power limit, or clocks that somebody set: the device's own tool says which",
     "process.deadline": "an endless loop, or a barrier that not every thread reaches",
 }
 SIGNALS = {

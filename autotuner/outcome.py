@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from enum import StrEnum
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from autotuner.model import Model
 from autotuner.problem import Problem
@@ -62,6 +63,32 @@ class Interval(Model):
     level: float = 0.95
 
 
+class MeanInterval(Model):
+    """A mean and its confidence interval from Student's distribution; infinite where there are too few values."""
+
+    low: float
+    mean: float
+    high: float
+    level: float = 0.95
+
+
+class Stop(StrEnum):
+    """Why a race ended. docs/timing.md has the rules."""
+
+    PRECISE = "precise"
+    STEADY = "steady"
+    SLOWER = "slower"
+    HOPELESS = "hopeless"
+    PROMOTED = "promoted"
+    LIMIT = "limit"
+    LATE = "late"
+
+    @property
+    def gives_up(self) -> bool:
+        """The race ended because the variant is slower than the incumbent: its latency is an estimate."""
+        return self in (Stop.SLOWER, Stop.HOPELESS)
+
+
 class Timing(Model):
     """One problem, timed in interleaved blocks: in each block every arm ran once, in random order."""
 
@@ -69,22 +96,67 @@ class Timing(Model):
     baseline: str
     variant_us: tuple[float, ...] = Field(description="per block: microseconds of one forward of the variant")
     baseline_us: tuple[float, ...] = Field(description="per block: microseconds of one forward of the baseline")
+    incumbent_us: tuple[float, ...] = Field(default=(), description="the same of the incumbent; empty without one")
     log_ratio: Interval = Field(description="ln(t_variant / t_baseline) over the blocks")
     calls: tuple[int, int] = Field(description="forwards a sample: (variant, baseline)")
 
 
 class Measurement(Model):
-    """Latency of a variant that passed the gate. `objective` is the mean over problems of ln(t_variant/t_baseline)."""
+    """Latency of a variant that passed the gate.
+
+    `objective` is ln(t_variant / t_baseline): the median over the blocks, and over several problems their mean or,
+    where the space file says so, their maximum.
+    """
 
     timings: tuple[Timing, ...]
     objective: float
     cache: Literal["cold", "warm"]
-    censored: bool = Field(default=False, description="stopped early because it was clearly slower")
+    stopped: Stop = Stop.PRECISE
+    incumbent: str | None = Field(default=None, description="digest of the artifact that it raced against")
+    gain: MeanInterval | None = Field(default=None, description="ln(t_variant / t_incumbent) over the blocks")
+    discarded: int = Field(default=0, description="blocks left out because the device throttled")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_form(cls, document: Any) -> Any:
+        """Documents of the first schema say only whether the race was given up, not why it ended."""
+        if isinstance(document, dict) and "censored" in document:
+            stopped = Stop.HOPELESS if document["censored"] else Stop.PRECISE
+            return {**{k: v for k, v in document.items() if k != "censored"}, "stopped": stopped}
+        return document
+
+    @property
+    def censored(self) -> bool:
+        """Whether the race was given up, so that the latency is an estimate from a few blocks."""
+        return self.stopped.gives_up
+
+    @property
+    def promoted(self) -> bool:
+        """Whether the variant is the new incumbent: it beat the old one beyond the tie band, or there was none."""
+        return self.stopped == Stop.PROMOTED or (self.incumbent is None and not self.censored)
 
     @property
     def speedup(self) -> float:
-        """t_baseline / t_variant, geometric mean over the problems."""
+        """t_baseline / t_variant, over several problems as the objective says."""
         return math.exp(-self.objective)
+
+
+class Heat(Model):
+    """Some variants raced in one process, block by block, together with the baseline. Microseconds of one forward."""
+
+    entrants: tuple[str, ...] = Field(description="digests of the artifacts; one that is there twice was loaded twice")
+    baselines: tuple[str, ...] = Field(description="the SDPA backend, one a problem")
+    us: tuple[tuple[tuple[float, ...], ...], ...] = Field(description="[entrant][problem][block]")
+    baseline_us: tuple[tuple[float, ...], ...] = Field(description="[problem][block]")
+    faults: dict[int, Fault] = Field(default_factory=dict, description="entrants that failed while they were timed")
+    discarded: int = 0
+
+
+class Ceilings(Model):
+    """What the device can do at most, as measured when the session starts."""
+
+    flops: float = Field(description="operations a second, of the fastest of some large matrix products")
+    bytes: float = Field(description="bytes a second read and written, of a large copy")
 
 
 class BackendTiming(Model):
@@ -102,6 +174,9 @@ class Calibration(Model):
     timings: tuple[BackendTiming, ...]
     references: tuple[ReferenceCheck, ...]
     versions: dict[str, str] = Field(default_factory=dict, description="of torch, and of what its backends call")
+    ceilings: Ceilings | None = Field(
+        default=None, description="None: not measured, so no latency is called impossible"
+    )
 
     @property
     def broken(self) -> tuple[ReferenceCheck, ...]:

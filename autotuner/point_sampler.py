@@ -13,17 +13,49 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from autotuner.model import Model
 from autotuner.space import Space
-from autotuner.variant import Value
 
 
-class Seen(Model):
-    """A point asked for earlier in the study."""
+class Seen:
+    """The points that were asked for earlier in a study, in order of asking.
 
-    index: int
-    objective: float | None
-    """ln(t_variant / t_baseline), lower is better; +inf for a reject; None while it is being judged."""
+    `indices` (m,) int64 are their places in the space; `objectives` (m,) are ln(t_variant / t_baseline), lower is
+    better: +inf for a reject, NaN without an end: while it is being judged, or when its trial failed.
+    A study's trials are read as they end, not all of them for each proposal.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._index = np.empty(0, dtype=np.int64)
+        self._objective = np.empty(0)
+        """By the trial's number; -1 and NaN where there is no point or no end."""
+        self._unended: list[int] = []
+        self.indices, self.objectives = self._index, self._objective
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def read(self, trials: Sequence[FrozenTrial], besides: int) -> None:
+        """Takes in what has changed: `trials` are all of the study, by number; `besides` is left out."""
+        known = len(self._index)
+        self._index = np.append(self._index, np.full(len(trials) - known, -1))
+        self._objective = np.append(self._objective, np.full(len(trials) - known, np.nan))
+        look_at, self._unended = [*self._unended, *range(known, len(trials))], []
+        for number in look_at:
+            self._note(trials[number])
+        listed = self._index >= 0
+        listed[besides] = False
+        self.indices, self.objectives = self._index[listed], self._objective[listed]
+
+    def _note(self, trial: FrozenTrial) -> None:
+        number = trial.number
+        if not trial.state.is_finished():
+            self._unended.append(number)
+        if self._index[number] < 0:  # a trial gets its parameters one by one
+            index = self._space.index_of(trial.system_attrs.get("fixed_params", trial.params))
+            self._index[number] = -1 if index is None else index
+        if trial.state == TrialState.COMPLETE:
+            self._objective[number] = trial.value
 
 
 class PointSampler(BaseSampler):
@@ -35,10 +67,10 @@ class PointSampler(BaseSampler):
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space, self._seed = space, seed
-        self._index_of_trial: dict[int, int | None] = {}
+        self._seen = Seen(space)
 
     @abc.abstractmethod
-    def propose(self, study: Study, trial: FrozenTrial, seen: Sequence[Seen], asked: NDArray[np.bool_]) -> int:
+    def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: NDArray[np.bool_]) -> int:
         """Index of the point to judge next. `asked` (N,) marks the points that were asked for; never all of them."""
 
     def generator(self, number: int) -> np.random.Generator:
@@ -55,9 +87,10 @@ class PointSampler(BaseSampler):
     ) -> dict[str, Any]:
         if "fixed_params" in trial.system_attrs:  # enqueued: the point is known already
             return {}
-        seen = self._history(study, trial)
+        seen = self._seen
+        seen.read(study.get_trials(deepcopy=False), besides=trial.number)
         asked = np.zeros(len(self._space), dtype=bool)
-        asked[[item.index for item in seen]] = True
+        asked[seen.indices] = True
         if asked.all():
             raise ValueError("every point of the space has been asked for")
         start = self._space.default_index
@@ -68,23 +101,6 @@ class PointSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         raise ValueError(f"{param_name} is not a parameter of the space {self._space.name}")
-
-    def _history(self, study: Study, trial: FrozenTrial) -> list[Seen]:
-        """What was asked for so far, in order of asking."""
-        seen: list[Seen] = []
-        for other in study.get_trials(deepcopy=False):
-            if other.number == trial.number:
-                continue
-            params = other.system_attrs.get("fixed_params", other.params)
-            index = self._known(other, params)
-            if index is not None:
-                seen.append(Seen(index=index, objective=other.value if other.state == TrialState.COMPLETE else None))
-        return seen
-
-    def _known(self, trial: FrozenTrial, params: dict[str, Value]) -> int | None:
-        if trial.number not in self._index_of_trial or not trial.state.is_finished():
-            self._index_of_trial[trial.number] = self._space.index_of(params)
-        return self._index_of_trial[trial.number]
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:

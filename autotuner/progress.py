@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections import Counter, deque
+from collections import Counter
 from types import TracebackType
 from typing import Self
 
@@ -14,24 +14,28 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from autotuner.outcome import Calibration, Device, Outcome
+from autotuner.outcome import Device, Outcome
+from autotuner.pace import Pace
 from autotuner.search import Event, Judged, Started
+from autotuner.session import builders_beside
 from autotuner.space import Space
 from autotuner.terms import Terms
 from autotuner.verdict import Verdict
-
-RECENT = 12
 
 
 class Progress:
     """A live line on a terminal; elsewhere one plain line a judged variant."""
 
-    def __init__(self, console: Console, space: Space, device: Device, terms: Terms, trials: int) -> None:
+    def __init__(
+        self, console: Console, space: Space, device: Device, terms: Terms, trials: int, seconds: float = math.inf
+    ) -> None:
+        """The budget: so many judged variants in the study, or so many seconds of this run."""
         self._console, self._space, self._trials = console, space, min(trials, len(space))
         self._terms, self._device = terms, device
         self._rejected: Counter[str] = Counter()
-        self._recent: deque[float] = deque(maxlen=RECENT)
-        self._judged, self._best, self._since = 0, math.inf, time.monotonic()
+        self._seconds, self._until = seconds, math.inf
+        self._pace: Pace | None = None
+        self._judged, self._best = 0, math.inf
         self._best_number: int | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
@@ -52,24 +56,28 @@ class Progress:
     def hear(self, event: Event) -> None:
         """Shows what the driver did."""
         if isinstance(event, Started):
-            self._started(event.judged, event.study, event.calibration)
+            self._started(event)
         elif isinstance(event, Judged):
             self._heard(event)
         self._refresh()
 
-    def _started(self, judged: int, study: str, calibration: Calibration) -> None:
-        self._judged, self._since = judged, time.monotonic()
-        self._say(f"study {study}: {judged} judged already" if judged else f"study {study}")
-        for problem, name in zip(self._terms.problems, calibration.baselines, strict=True):
-            times = [t for t in calibration.timings if t.problem == problem]
+    def _started(self, event: Started) -> None:
+        if self._pace is None:  # else the devices were calibrated anew
+            now, beside = time.monotonic(), builders_beside(self._device, event.lanes)
+            self._pace = Pace(self._trials, now, event.judged, event.lanes, beside)
+            self._until = now + self._seconds
+        self._judged = event.judged
+        self._say(f"study {event.study}: {event.judged} judged already" if event.judged else f"study {event.study}")
+        for problem, name in zip(self._terms.problems, event.calibration.baselines, strict=True):
+            times = [t for t in event.calibration.timings if t.problem == problem]
             listed = ", ".join(f"{t.backend} {t.median_us:.1f} us" for t in times)
             self._say(f"baseline {problem}: SDPA {name} ({listed})")
 
     def _heard(self, event: Judged) -> None:
-        now = time.monotonic()
-        self._recent.append(now - self._since)
-        self._since, self._judged = now, event.judged
         outcome = event.outcome
+        if event.judged > self._judged and self._pace is not None:
+            self._judged = event.judged
+            self._pace.judged(time.monotonic(), *costs(outcome))
         if not outcome.verdict.has_latency:
             self._rejected[outcome.verdict] += 1
         if event.best is not None and event.best < self._best:
@@ -102,11 +110,19 @@ class Progress:
         return f"{self._judged}/{self._trials} judged; {best}; rejected: {rejected}; time left {self._left()}"
 
     def _left(self) -> str:
-        """Time left at the pace of the last variants."""
-        if not self._recent:
+        """Time left, by the pace so far and by the budget."""
+        now = time.monotonic()
+        seconds = min(self._pace.left_s(now) if self._pace is not None else math.inf, max(0.0, self._until - now))
+        if seconds == math.inf:
             return "unknown"
-        seconds = (self._trials - self._judged) * sum(self._recent) / len(self._recent)
         return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {seconds:.0f} s"
+
+
+def costs(outcome: Outcome) -> tuple[float, float, bool]:
+    """What Pace wants to know of a judged variant: seconds on a device and of its build, and if it was promoted."""
+    busy = sum(seconds for stage, seconds in outcome.seconds.items() if stage != "build")
+    promoted = outcome.verdict == Verdict.MEASURED and outcome.measurement is not None and outcome.measurement.promoted
+    return busy, outcome.seconds.get("build", 0.0), promoted
 
 
 def _line(outcome: Outcome) -> str:

@@ -23,7 +23,7 @@ from autotuner.space import Space
 class RandomPointSampler(PointSampler):
     """Uniform over the valid points not asked for yet."""
 
-    def propose(self, study: Study, trial: FrozenTrial, seen: Sequence[Seen], asked: NDArray[np.bool_]) -> int:
+    def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: NDArray[np.bool_]) -> int:
         return int(self.generator(trial.number).choice(np.flatnonzero(~asked)))
 
 
@@ -35,7 +35,7 @@ class RepairedSampler(PointSampler):
         self._make = make
         self._inner = make(seed)
 
-    def propose(self, study: Study, trial: FrozenTrial, seen: Sequence[Seen], asked: NDArray[np.bool_]) -> int:
+    def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: NDArray[np.bool_]) -> int:
         wish = self._wish(study, trial)
         row = np.array([values.index(wish[name]) for name, values in self._space.values.items()], dtype=np.int16)
         return self._space.nearest(row, exclude=asked)

@@ -1,8 +1,11 @@
 """The driver's loop: propose, find, submit, wait for any, record, tell.
 
-As many variants are in flight as keep the executor busy. What is recorded in our tables comes first, what Optuna is
-told second; a driver that is killed between the two tells on its return. Trials that were asked for and not judged are
-judged on return under the same numbers.
+As many variants are in flight as keep the executor busy; each of its lanes is a device with a session of its own. What
+is recorded in our tables comes first, what Optuna is told second; a driver that is killed between the two tells on its
+return. Trials that were asked for and not judged are judged on return under the same numbers.
+
+The incumbent is the variant that was promoted last: each candidate races against it. After every AA_EVERY candidates of
+a lane it races against itself, which says how wide a tie is there.
 """
 
 from __future__ import annotations
@@ -13,17 +16,20 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple, cast
 
 import optuna
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
+from pydantic import Field
 
 from autotuner.errors import InfrastructureError, OracleError
-from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob
+from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
 from autotuner.executors import Executor
+from autotuner.measure.tie import tie_band
 from autotuner.model import Model
-from autotuner.outcome import Calibration, Device, Outcome, study_name
+from autotuner.outcome import Artifact, Calibration, Device, Heat, Measurement, Outcome, study_name
 from autotuner.sampler import SAMPLERS
 from autotuner.space import Space
 from autotuner.store import Lease, Store, StudyRecord
@@ -40,7 +46,10 @@ DRIFTED = "measure.drift"
 DRIFTS = 3
 """After so many measurements in a row that the thermometer refused, the machine is not what it was at calibration."""
 AHEAD = 2
-"""So many variants are on the device or next in its queue; more would be judged by what was known too long ago."""
+"""So many variants are on a device or next in its queue; more would be judged by what was known too long ago."""
+
+AA_EVERY = 20
+AA_BLOCKS = 40
 
 
 class Told(StrEnum):
@@ -70,11 +79,18 @@ class Budget(Model):
 
 
 class Started(Model):
-    """A run of the driver begins."""
+    """A run of the driver begins, or goes on after its devices were calibrated anew."""
 
     study: str
     judged: int
-    calibration: Calibration
+    calibration: Calibration = Field(description="of the first lane")
+    lanes: int = 1
+
+
+class TieFound(Model):
+    """The incumbent raced against itself."""
+
+    tie: float = Field(description="how wide a tie is by all such races so far, relative")
 
 
 class Judged(Model):
@@ -90,7 +106,7 @@ class Judged(Model):
 Point = Mapping[str, Value]
 """IMPL and the parameters of a point of a space."""
 
-Event = Started | Judged
+Event = Started | Judged | TieFound
 Listener = Callable[[Event], None]
 
 
@@ -99,6 +115,20 @@ class _Flight(NamedTuple):
 
     trial: Trial
     variant: Variant
+
+
+class _Lane:
+    """A device, its session and what is on it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.terms: Terms
+        self.session = 0
+        self.on_device: dict[int, str] = {}
+        """The program of each judging job, by the job's number."""
+        self.since_aa = 0
+        self.racing: int | None = None
+        """The number of the A/A race under way."""
 
 
 class Driver:
@@ -116,10 +146,12 @@ class Driver:
         listen: Listener = lambda _: None,
         built_from: str = "",
         first: Sequence[Point] = (),
+        environments: Sequence[Mapping[str, str]] = (),
     ) -> None:
         """`built_from` stands for sources, compiler and reference: a study with others is another study.
 
-        `first`: valid points of the space that a new study judges before the sampler's own.
+        `first`: valid points of the space that a new study judges before the sampler's own. `environments`: what the
+        numbers of each lane depend on; the device's own where nothing is said.
         """
         self._store, self._space, self._device = store, space, device
         self._terms, self._executor, self._listen = terms, executor, listen
@@ -131,13 +163,19 @@ class Driver:
         self._losses: Counter[str] = Counter()
         self._programs: dict[str, Outcome] = {}
         self._best: float | None = None
-        self._lost_in_a_row, self._drifts, self._session = 0, 0, 0
+        self._incumbent: Outcome | None = None
+        self._lost_in_a_row, self._drifts = 0, 0
+        self._lanes = [_Lane(number) for number in range(executor.lanes)]
+        self._environments = [*environments, *([device.environment] * executor.lanes)][: executor.lanes]
+        self._aa: list[Heat] = []
+        self._tie = tie_band([])
+        """How wide a tie is, relative, by all of them."""
+        self._beaten = time.monotonic()
+        """When the lease was renewed."""
         self._flights: dict[int, _Flight] = {}
         """By the number of the job that the executor has of it."""
         self._built: list[tuple[_Flight, Built]] = []
         """Between their two jobs, the oldest first."""
-        self._on_device: dict[int, str] = {}
-        """The program of each judging job."""
 
     def run(self, budget: Budget) -> None:
         """Raises InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then."""
@@ -147,16 +185,29 @@ class Driver:
             try:
                 self._loop(study, budget, lease)
             finally:
-                self._store.finish_session(self._session)
+                self._finish()
 
     def _begin(self, lease: Lease) -> None:
-        """Calibrates and starts a session."""
-        calibration = self._calibrate(lease)
-        update = {"baselines": calibration.baselines, "baseline_us": calibration.baseline_us}
-        self._terms = self._terms.model_copy(update=update)
+        """Calibrates every lane and starts its session. All race against the baselines that the first one chose."""
+        calibrations = self._calibrate(lease)
+        baselines = calibrations[0].baselines
+        for lane, found in zip(self._lanes, calibrations, strict=True):
+            calibration = found.model_copy(update={"baselines": baselines})
+            update = {
+                "baselines": baselines,
+                "baseline_us": calibration.baseline_us,
+                "ceilings": calibration.ceilings,
+                "tie": self._tie,
+            }
+            lane.terms = self._terms.model_copy(update=update)
+            lane.session = self._store.start_session(self.name, calibration, self._environments[lane.number])
         self._drifts = 0
-        self._session = self._store.start_session(self.name, calibration, self._device.environment)
-        self._listen(Started(study=self.name, judged=self._count(), calibration=calibration))
+        started = Started(study=self.name, judged=self._count(), calibration=calibrations[0], lanes=len(self._lanes))
+        self._listen(started)
+
+    def _finish(self) -> None:
+        for lane in self._lanes:
+            self._store.finish_session(lane.session)
 
     def _open(self) -> Study:
         """The study, made on first use, with our outcomes read back."""
@@ -190,19 +241,19 @@ class Driver:
             seed=self._seed,
         )
 
-    def _calibrate(self, lease: Lease) -> Calibration:
-        self._executor.submit(CalibrationJob(terms=self._terms))
-        result = self._wait(lease)[1]
-        if not isinstance(result, Calibration):
-            raise InfrastructureError(f"calibration gave no result: {result}")
-        if result.oracle_fault is not None:
-            raise OracleError(result.oracle_fault)
-        return result
+    def _calibrate(self, lease: Lease) -> list[Calibration]:
+        """Of every lane, side by side."""
+        jobs = [self._executor.submit(CalibrationJob(terms=self._terms), lane.number) for lane in self._lanes]
+        results = dict(self._wait(lease) for _ in jobs)
+        return [_calibration(results.get(job)) for job in jobs]
 
     def _wait(self, lease: Lease) -> tuple[int, object]:
-        while (done := self._executor.wait(BEAT_S)) is None:
-            lease.beat()
-        lease.beat()
+        done = None
+        while done is None:
+            done = self._executor.wait(BEAT_S)
+            if time.monotonic() - self._beaten >= BEAT_S:  # results may come much faster than that
+                lease.beat()
+                self._beaten = time.monotonic()
         return done
 
     # The loop ---------------------------------------------------------------------------------------------------
@@ -215,10 +266,10 @@ class Driver:
             if not drifted:  # else what the executor has comes to its end first
                 self._feed(study)
                 self._propose(study, left, budget, until)
-            if self._flights:
+            if self._flights or any(lane.racing is not None for lane in self._lanes):
                 self._advance(study, *self._wait(lease))
             elif drifted:
-                self._store.finish_session(self._session)
+                self._finish()
                 self._begin(lease)
             elif not self._built:
                 return
@@ -230,7 +281,7 @@ class Driver:
             variant = self._variant_of(trial)
             outcome = self._store.find(self.name, variant.digest)
             if outcome is not None:
-                self._conclude(study, trial, outcome)
+                self._conclude(study, trial, outcome, self._lanes[0])
             elif variant in self._variants():  # enqueued twice: it is told under the other number
                 study.tell(trial, state=TrialState.FAIL)
             else:
@@ -255,28 +306,57 @@ class Driver:
         for flight, built in waiting:
             program = built.artifact.program_hash
             original = self._programs.get(program)
+            lane = self._free_lane()
             if original is not None:
-                self._conclude(study, flight.trial, _duplicate(built, original))
-            elif len(self._on_device) < AHEAD and program not in self._on_device.values():
-                number = self._executor.submit(JudgeJob(built=built, terms=self._terms, best=self._best))
-                self._flights[number], self._on_device[number] = flight, program
+                self._conclude(study, flight.trial, _duplicate(built, original), self._lanes[0])
+            elif lane is not None and not any(program in each.on_device.values() for each in self._lanes):
+                self._judge(lane, flight, built)
             else:
                 self._built.append((flight, built))
 
+    def _free_lane(self) -> _Lane | None:
+        """The lane with the least to do, if it can take one more."""
+        lane = min(self._lanes, key=lambda each: len(each.on_device))
+        return lane if len(lane.on_device) < AHEAD else None
+
+    def _judge(self, lane: _Lane, flight: _Flight, built: Built) -> None:
+        """Submits the judging of a variant, and before it the race of the incumbent against itself when it is due."""
+        incumbent = self._incumbent.artifact if self._incumbent is not None else None
+        if incumbent is not None and lane.since_aa >= AA_EVERY and lane.racing is None:
+            race = RaceJob(artifacts=(incumbent, incumbent), terms=lane.terms, blocks=AA_BLOCKS)
+            lane.since_aa, lane.racing = 0, self._executor.submit(race, lane.number)
+        terms = lane.terms.model_copy(update={"tie": self._tie})
+        number = self._executor.submit(JudgeJob(built=built, terms=terms, incumbent=incumbent), lane.number)
+        self._flights[number], lane.on_device[number] = flight, built.artifact.program_hash
+        lane.since_aa += 1
+
     def _advance(self, study: Study, number: int, result: object) -> None:
         """Takes a finished job's variant to its next station."""
+        lane = next((each for each in self._lanes if number in each.on_device or number == each.racing), self._lanes[0])
+        if number == lane.racing:
+            self._raced_itself(lane, result)
+            return
         flight = self._flights.pop(number)
-        self._on_device.pop(number, None)
+        lane.on_device.pop(number, None)
         if isinstance(result, Built):
             self._built.append((flight, result))
         elif isinstance(result, Outcome):
-            self._conclude(study, flight.trial, result)
+            self._conclude(study, flight.trial, result, lane)
         else:
             raise InfrastructureError(f"a variant's job gave no outcome: {result}")
 
-    def _conclude(self, study: Study, trial: Trial, outcome: Outcome) -> None:
+    def _raced_itself(self, lane: _Lane, result: object) -> None:
+        """A race that a disturbed machine has spoilt says nothing; the next one is soon."""
+        lane.racing = None
+        if isinstance(result, Heat) and not result.faults:
+            self._store.record_heat(self.name, "aa", result, session_id=lane.session)
+            self._aa.append(result)
+            self._tie = tie_band(self._aa)
+            self._listen(TieFound(tie=self._tie))
+
+    def _conclude(self, study: Study, trial: Trial, outcome: Outcome, lane: _Lane) -> None:
         """Records the outcome, then tells it."""
-        self._store.record(self.name, self._session, trial.number, outcome)
+        self._store.record(self.name, lane.session, trial.number, outcome)
         self._remember(trial.number, outcome)
         self._tell(study, trial, outcome)
         self._listen(Judged(number=trial.number, outcome=outcome, judged=self._count(), best=self._best))
@@ -322,10 +402,12 @@ class Driver:
             self._judged.add(outcome.variant.digest)
         else:
             self._losses[outcome.variant.digest] += 1
+        if outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and outcome.artifact is not None:
+            self._programs.setdefault(outcome.artifact.program_hash, outcome)
         if outcome.verdict == Verdict.MEASURED:
-            if outcome.artifact is not None:
-                self._programs.setdefault(outcome.artifact.program_hash, outcome)
             self._best = min(outcome.objective, self._best if self._best is not None else outcome.objective)
+            if _takes_over(outcome, self._incumbent):
+                self._incumbent = outcome
 
     def _count(self) -> int:
         return len(self._judged)
@@ -354,6 +436,41 @@ class Driver:
         self._lost_in_a_row += 1
         if self._lost_in_a_row >= BROKEN:
             raise InfrastructureError(f"{BROKEN} trials in a row could not be judged; the machine needs a look")
+
+
+def _calibration(result: object) -> Calibration:
+    """Raises OracleError when a reference breaks its own tolerance, and InfrastructureError when there is no result."""
+    if not isinstance(result, Calibration):
+        raise InfrastructureError(f"calibration gave no result: {result}")
+    if result.oracle_fault is not None:
+        raise OracleError(result.oracle_fault)
+    return result
+
+
+def _takes_over(outcome: Outcome, incumbent: Outcome | None) -> bool:
+    """Whether a measured variant becomes the incumbent. It must have been promoted and be there still.
+
+    One that raced against an earlier incumbent must also be faster than the present one by their whole intervals.
+    """
+    new, artifact = outcome.measurement, outcome.artifact
+    if new is None or artifact is None or not new.promoted or not _is_there(artifact):
+        return False
+    if incumbent is None or incumbent.measurement is None or incumbent.artifact is None:
+        return True
+    return new.incumbent == incumbent.artifact.digest or _high(new) < _low(incumbent.measurement)
+
+
+def _is_there(artifact: Artifact) -> bool:
+    """Whether its library was not cleared away since; the fake's have none."""
+    return not artifact.path or Path(artifact.path).exists()
+
+
+def _low(measurement: Measurement) -> float:
+    return fmean(timing.log_ratio.low for timing in measurement.timings)
+
+
+def _high(measurement: Measurement) -> float:
+    return fmean(timing.log_ratio.high for timing in measurement.timings)
 
 
 def _duplicate(built: Built, original: Outcome) -> Outcome:

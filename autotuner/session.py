@@ -5,11 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from functools import partial
-from math import exp
 from pathlib import Path
-from statistics import fmean
 
 from autotuner import config
 from autotuner.architecture import architecture
@@ -17,14 +14,12 @@ from autotuner.backends import Backend
 from autotuner.backends.settings import CpuSettings, CudaSettings, make_cpu_backend, make_cuda_backend
 from autotuner.build import build
 from autotuner.cuda_probe import CudaFacts, probe
-from autotuner.errors import InfrastructureError, InputError, SpaceError
-from autotuner.evaluate import RaceJob
+from autotuner.errors import InputError, SpaceError
 from autotuner.executors import Executor
 from autotuner.executors.local import LocalExecutor
-from autotuner.fingerprint import cpu_device, cuda_device, usable_cpus, version_of
+from autotuner.fingerprint import chosen_devices, cpu_device, cuda_device, usable_cpus, version_of
 from autotuner.kernel import Kernel
-from autotuner.model import Model
-from autotuner.outcome import Artifact, Device, Interval, Measurement
+from autotuner.outcome import Artifact, Device
 from autotuner.recipe import built_from
 from autotuner.search import Driver, Listener, Point
 from autotuner.space import Space, SpaceFile
@@ -34,11 +29,8 @@ from autotuner.toolchain import AnyToolchain, CudaToolchain, Toolchain, has_cubl
 from autotuner.variant import Variant, digest_of
 from autotuner.verdict import Fault
 
-JOBS_PER_PROCESS = 50
+JOBS_PER_PROCESS = 250
 """So many variants are judged by one device process, which keeps references and baselines, before a fresh one."""
-
-TIE = 0.005
-"""Ratios within this of 1 are a tie."""
 
 
 def find_space_file(name: str) -> Path:
@@ -67,22 +59,25 @@ def load_space(name: str, threads: int | None = None) -> SpaceFile:
     return file if threads is None else file.model_copy(update={"threads": threads})
 
 
-def device_for(file: SpaceFile, arch: str | None = None) -> Device:
-    """The device that a space is for: this machine's CPU or GPU, or, with `arch`, a GPU architecture that is not here.
+def device_for(file: SpaceFile, arch: str | None = None, devices: Sequence[CudaFacts] = ()) -> Device:
+    """The device that a space is for: this machine's CPU, the chosen GPUs, which are of one model, or this machine's
+    first; or, with `arch`, a GPU architecture that is not here.
 
     Raises SpaceError or InputError when there is none.
     """
     if arch is not None and file.backend != "cuda":
         raise SpaceError(f"{file.path}: --arch: only a CUDA space is compiled for an architecture; leave it out")
-    return device_of(file.backend, arch, threads_allowed(file) if file.backend == "cpu" else None)
+    return device_of(file.backend, arch, threads_allowed(file) if file.backend == "cpu" else None, devices)
 
 
-def device_of(backend: str, arch: str | None = None, threads: int | None = None) -> Device:
-    """The GPU here, or an architecture that is not here; or this machine's CPU, of which variants may use so many
-    threads, all if not said. Raises InputError when there is no GPU."""
+def device_of(
+    backend: str, arch: str | None = None, threads: int | None = None, devices: Sequence[CudaFacts] = ()
+) -> Device:
+    """The chosen GPUs or the first one here, or an architecture that is not here; or this machine's CPU, of which
+    variants may use so many threads, all if not said. Raises InputError when there is no GPU."""
     if backend == "cpu":
         return cpu_device(threads or usable_cpus())
-    device = cuda_device(arch)
+    device = cuda_device(arch, devices[0] if devices else None)
     return device.model_copy(update={"facts": {**device.facts, "CUBLAS": has_cublas()}})
 
 
@@ -106,20 +101,26 @@ def threads_allowed(file: SpaceFile) -> int:
 class Session:
     """One space on this machine."""
 
-    def __init__(self, file: SpaceFile, arch: str | None = None) -> None:
+    def __init__(self, file: SpaceFile, arch: str | None = None, devices: str | None = None) -> None:
         """Finds the device, the kernel family and the compiler and enumerates the space. With `arch`, such as sm_89,
-        a CUDA space is built for that architecture, whatever device is here.
+        a CUDA space is built for that architecture, whatever device is here. `devices` names the GPUs to judge on, as
+        `chosen_devices` takes them.
 
-        Raises SpaceError, KernelError, ToolchainError, or InputError when there is no device.
+        Raises SpaceError, KernelError, ToolchainError, or InputError when there is no such device.
         """
-        self.device = device_for(file, arch)
+        if devices is not None and file.backend != "cuda":
+            raise SpaceError(f"{file.path}: --devices: only a CUDA space is tuned on GPUs; leave it out")
+        self._devices = chosen_devices(devices) if devices is not None else ()
+        self.device = device_for(file, arch, self._devices)
         self.space = Space.enumerate(file, self.device.facts)
         self.kernel = Kernel.find(file.family, near=Path(file.path).resolve().parent)
         self.toolchain = toolchain_for(self.device)
         self._admit_every_implementation()
         self.built_from = digest_of([built_from(self.kernel, file.backend, self.toolchain), version_of("torch")])
         threads = int(self.device.facts.get("THREADS_ALLOWED", 1))
-        self.terms = Terms(problems=file.problems, cache=file.cache, threads=threads, seeds=fresh_seeds())
+        self.terms = Terms(
+            problems=file.problems, cache=file.cache, objective=file.objective, threads=threads, seeds=fresh_seeds()
+        )
 
     def _admit_every_implementation(self) -> None:
         """Refuses a space whose parameters are not those that its sources read, before anything is built."""
@@ -140,6 +141,11 @@ class Session:
     def variant(self, index: int) -> Variant:
         """The variant at a point of the space."""
         return Variant.of(self.space.file.family, self.space.file.backend, self.space.point(index))
+
+    @property
+    def default_digest(self) -> str:
+        """Digest of the variant at the space's default point."""
+        return self.variant(self.space.default_index).digest
 
     def build_all(self, points: Sequence[int]) -> list[Artifact | Fault]:
         """The variants at these points, built side by side on all CPUs."""
@@ -171,6 +177,7 @@ class Session:
             listen,
             built_from=self.built_from,
             first=[point for point in first if self.space.index_of(point) is not None],
+            environments=[{**self.device.environment, "device": each.uuid} for each in self._devices],
         )
 
     def make_backend(self) -> Callable[[], Backend]:
@@ -179,7 +186,7 @@ class Session:
 
     def executor(self) -> LocalExecutor:
         """Processes on this machine that judge variants for this space."""
-        return executor_for(self.device, self.make_backend())
+        return executor_for(self.device, self.make_backend(), self._devices)
 
 
 def backend_factory(device: Device, toolchain: AnyToolchain, kernel: Kernel) -> Callable[[], Backend]:
@@ -190,17 +197,34 @@ def backend_factory(device: Device, toolchain: AnyToolchain, kernel: Kernel) -> 
     return partial(make_cpu_backend, CpuSettings(toolchain=toolchain, kernel=kernel, cache_bytes=cache_bytes))
 
 
-def executor_for(device: Device, make: Callable[[], Backend]) -> LocalExecutor:
-    """Processes on this machine. Beside a GPU builds run on all CPUs but one, which launches and times."""
+def builders_beside(device: Device, lanes: int) -> int:
+    """How many builders run beside so many lanes; none on the CPU, where building and judging take turns."""
+    return 0 if device.backend == "cpu" else max(1, usable_cpus() - lanes)
+
+
+def executor_for(device: Device, make: Callable[[], Backend], devices: Sequence[CudaFacts] = ()) -> LocalExecutor:
+    """Processes on this machine: a lane for each GPU, for the first that is seen if none was chosen.
+
+    Beside GPUs builds run on all CPUs but one for each lane, which launches and times. On the CPU they have all, in
+    turns with the judging, however few threads a variant may have.
+    """
     if device.backend == "cpu":
-        return LocalExecutor(make, preload=("autotuner.backends.cpu",))
+        return LocalExecutor(make, preload=("autotuner.backends.cpu",), builders=usable_cpus())
+    lanes = tuple(each.uuid for each in devices) or (None,)
     return LocalExecutor(
         make,
         preload=("autotuner.backends.cuda",),
-        builders=max(1, usable_cpus() - 1),
+        builders=builders_beside(device, len(lanes)),
         overlap=True,
         jobs_per_process=JOBS_PER_PROCESS,
+        devices=lanes,
     )
+
+
+def require_same_device(then: Device, now: Device) -> None:
+    """Raises InputError when a study's numbers come from another model of device than the one here."""
+    if (then.backend, then.name) != (now.backend, now.name):
+        raise InputError(f"the study is of {then.name}, this is {now.name}: run its finals on a device of that model")
 
 
 def fresh_seeds() -> tuple[int, int, int, int]:
@@ -213,57 +237,3 @@ def best_points(store: Store, wanted: str, count: int = 8) -> list[Point]:
     """The best points of a study, the best first. Raises StoreError when there is no such study."""
     entries = queries.leaderboard(store, queries.resolve_study(store, wanted), count)
     return [entry.variant.point for entry in entries]
-
-
-class Race(Model):
-    """The best variant of a study timed again in a fresh process: against its baseline or against itself."""
-
-    study: str
-    variant: Variant
-    against: str
-    ratio: Interval
-    """t_variant / t_opponent."""
-    blocks: int
-
-    @property
-    def winner(self) -> str | None:
-        """The side that is faster beyond the tie band of +-0.5 %, by the whole 95 % interval; None for a tie."""
-        if self.ratio.high < 1 - TIE:
-            return "the variant"
-        return self.against if self.ratio.low > 1 + TIE else None
-
-
-def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) -> Race:
-    """Times the best variant of a study again, in `blocks` blocks: against a second load of the same library (the A/A
-    test), or against its baseline, which frees the search estimate of its bias towards lucky measurements.
-
-    Raises StoreError, and InputError when nothing was measured yet or the variant cannot be built any more.
-    """
-    name = queries.resolve_study(store, wanted)
-    found = queries.best(store, name)
-    if found is None:
-        raise InputError(f"{name} has no variant measured to the end yet; run `autotuner tune` first")
-    session = Session(SpaceFile.model_validate_json(queries.study(store, name).space_document))
-    update = {"baselines": found.record.session.calibration.baselines, "min_blocks": blocks, "max_blocks": blocks}
-    variant, artifact = found.outcome.variant, found.outcome.artifact
-    assert artifact is not None  # what was measured was built
-    job = RaceJob(
-        artifact=artifact.digest,
-        variant=variant,
-        rival=variant if itself else None,
-        terms=session.terms.model_copy(update=update),
-    )
-    with closing(session.executor()) as executor:
-        executor.submit(job)
-        done = executor.wait()
-    measured = done[1] if done else None
-    if isinstance(measured, Fault):
-        raise InputError(f"trial {found.entry.number} of {name} cannot be timed again: {measured.detail}")
-    if not isinstance(measured, Measurement):
-        raise InfrastructureError(f"the race gave no result: {measured}")
-    low, mid, high = (
-        exp(fmean(getattr(t.log_ratio, end) for t in measured.timings)) for end in ("low", "median", "high")
-    )
-    against = "its second load" if itself else f"SDPA {', '.join(sorted(set(job.terms.baselines)))}"
-    ratio = Interval(low=low, median=mid, high=high)
-    return Race(study=name, variant=variant, against=against, ratio=ratio, blocks=len(measured.timings[0].variant_us))

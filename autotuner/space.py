@@ -120,6 +120,8 @@ class Space:
         content = self.file.model_dump(
             mode="json", include={"family", "backend", "threads", "cache", "problems", "default"}
         )
+        if self.file.objective != "mean":  # what says nothing of it has the digest that it always had
+            content["objective"] = self.file.objective
         content["parameters"] = [[name, list(values)] for name, values in self.values.items()]
         content["points"] = hashlib.sha256(np.ascontiguousarray(self.rows, dtype="<i2").tobytes()).hexdigest()
         return digest_of(content)

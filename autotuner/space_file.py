@@ -157,6 +157,7 @@ class SpaceFile(Model):
     backend: Literal["cpu", "cuda"]
     threads: Annotated[int | Literal["all"], PlainValidator(_threads)] = "all"
     cache: Literal["cold", "warm"] = "cold"
+    objective: Literal["mean", "max"] = "mean"
     problems: Annotated[tuple[Problem, ...], BeforeValidator(_tuple)] = Field(min_length=1)
     parameters: dict[str, Parameter]
     constraints: Annotated[tuple[Constraint, ...], BeforeValidator(_tuple)] = ()

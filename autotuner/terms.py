@@ -7,7 +7,11 @@ from typing import Literal
 from pydantic import Field, PositiveInt
 
 from autotuner.model import Model
+from autotuner.outcome import Ceilings
 from autotuner.problem import Problem
+
+TIE = 0.005
+"""Ratios within this of 1 are a tie at least; A/A races can only widen the band."""
 
 
 class Terms(Model):
@@ -15,12 +19,15 @@ class Terms(Model):
 
     problems: tuple[Problem, ...] = Field(min_length=1)
     cache: Literal["cold", "warm"] = "cold"
+    objective: Literal["mean", "max"] = Field(default="mean", description="of the problems' log-ratios")
     threads: PositiveInt = 1
     seeds: tuple[int, int, int, int] = Field(description="secret: inputs are drawn from these")
     baselines: tuple[str, ...] = Field(default=(), description="the pinned SDPA backend, one a problem")
     baseline_us: tuple[float, ...] = Field(
         default=(), description="what the baselines took at calibration, microseconds: the session's thermometer"
     )
+    ceilings: Ceilings | None = Field(default=None, description="measured at calibration")
+    tie: float = Field(default=TIE, ge=0, description="relative; as wide as the session's A/A races say, or wider")
     min_blocks: PositiveInt = 12
     max_blocks: PositiveInt = 60
 

@@ -22,8 +22,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from autotuner.rematch import Race, race_best
 from autotuner.search import Budget, Event, Judged
-from autotuner.session import Race, Session, load_space, race_best
+from autotuner.session import Session, load_space
 from autotuner.store import Store, queries
 
 BLOCKS = 30

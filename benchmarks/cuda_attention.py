@@ -27,7 +27,9 @@ from typing import Any, Literal
 
 from autotuner.evaluate import CalibrationJob, RaceJob
 from autotuner.executors import Executor
-from autotuner.outcome import Calibration, Measurement, Outcome
+from autotuner.measure.statistics import median_interval
+from autotuner.measure.tie import logs
+from autotuner.outcome import Calibration, Heat, Outcome
 from autotuner.problem import Problem
 from autotuner.search import Budget, Event, Judged, Point
 from autotuner.session import Session, load_space
@@ -166,15 +168,14 @@ def race(executor: Executor, terms: Terms, outcome: Outcome, backend: str, cache
     """t_SDPA / t_variant with its interval, and microseconds of both."""
     assert outcome.artifact is not None
     pinned = {"baselines": (backend,), "baseline_us": (), "cache": cache}
-    here = terms.model_copy(update={**pinned, "min_blocks": BLOCKS, "max_blocks": BLOCKS})
-    measured = run(executor, RaceJob(artifact=outcome.artifact.digest, variant=outcome.variant, terms=here))
-    if not isinstance(measured, Measurement):
-        return {"fault": str(measured)}
-    timing = measured.timings[0]
-    ratio = timing.log_ratio
+    here = terms.model_copy(update=pinned)
+    heat = run(executor, RaceJob(artifacts=(outcome.artifact,), terms=here, blocks=BLOCKS))
+    if not isinstance(heat, Heat) or heat.faults:
+        return {"fault": str(heat)}
+    ratio = median_interval(logs(heat, 0)[0])
     return {
-        "variant_us": median(timing.variant_us),
-        "sdpa_us": median(timing.baseline_us),
+        "variant_us": median(heat.us[0][0]),
+        "sdpa_us": median(heat.baseline_us[0]),
         "ln_ratio": [ratio.low, ratio.median, ratio.high],
     }
 

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import math
+import random
+from collections.abc import Mapping, Sequence
 
-from autotuner.outcome import Artifact, Calibration, Device, Interval, Measurement, Outcome, Timing
+from autotuner.measure.confirm import confirm
+from autotuner.outcome import (
+    Artifact,
+    Calibration,
+    Device,
+    Heat,
+    Interval,
+    MeanInterval,
+    Measurement,
+    Outcome,
+    Stop,
+    Timing,
+)
 from autotuner.problem import Problem
-from autotuner.report import REQUIRED_CHECKS, CheckResult, GateReport
-from autotuner.store import Store, StudyRecord
+from autotuner.report import REQUIRED_CHECKS, CaseErrors, CaseResult, CheckResult, GateReport
+from autotuner.store import Finalist, Lineup, Store, StudyRecord
 from autotuner.variant import Variant, digest_of
 from autotuner.verdict import Fault, Verdict
 
@@ -55,7 +69,19 @@ def measurement(microseconds: float, baseline: float = 100.0, *, censored: bool 
         log_ratio=Interval(low=log - 0.02, median=log, high=log + 0.02),
         calls=(10, 10),
     )
-    return Measurement(timings=(timing,), objective=log, cache="cold", censored=censored)
+    stopped = Stop.HOPELESS if censored else Stop.PRECISE
+    return Measurement(timings=(timing,), objective=log, cache="cold", stopped=stopped)
+
+
+def raced(found: Measurement, against: int, gain: float, stopped: Stop) -> Measurement:
+    """The measurement with an incumbent in its blocks, the artifact of that tile; `gain` is ln(t_variant / t_it)."""
+    timings = tuple(
+        timing.model_copy(update={"incumbent_us": tuple(us * math.exp(-gain) for us in timing.variant_us)})
+        for timing in found.timings
+    )
+    interval = MeanInterval(low=gain - 0.01, mean=gain, high=gain + 0.01)
+    changes = {"timings": timings, "stopped": stopped, "incumbent": artifact(against).digest, "gain": interval}
+    return found.model_copy(update=changes)
 
 
 def measured(tile: int, microseconds: float, program: str | None = None) -> Outcome:
@@ -88,6 +114,81 @@ def deduplicated(tile: int, original: Outcome) -> Outcome:
 def rejected(tile: int, verdict: Verdict = Verdict.INCORRECT, code: str = "G2.T1") -> Outcome:
     fault = Fault(verdict=verdict, code=code, detail="max error 0.5", case="Q3 2x3x509x509 randn")
     return Outcome(variant=variant(tile), verdict=verdict, artifact=artifact(tile), fault=fault)
+
+
+def with_error(outcome: Outcome, max_abs: float, tolerance: float = 1.0) -> Outcome:
+    """The outcome with one compared output in its gate, of that largest error."""
+    errors = CaseErrors(
+        nonfinite=0,
+        max_abs=max_abs,
+        max_abs_tol=tolerance,
+        row_rel=0.0,
+        row_rel_tol=1.0,
+        head_rel=0.0,
+        head_rel_tol=1.0,
+        bias=0.0,
+        worst_index=(0, 0, 0, 0),
+        worst_value=0.0,
+        worst_reference=0.0,
+        first_bad_row=None,
+        bad_rows=0.0,
+    )
+    assert outcome.gate is not None
+    case = CaseResult(case="Q1 2x2x200x200 big_v", seed_index=0, errors=errors)
+    check = CheckResult(code="G5.T1", status="pass", seconds=1.0, cases=(case,))
+    return outcome.model_copy(update={"gate": outcome.gate.extended((check,), None)})
+
+
+def with_resources(outcome: Outcome, **resources: int) -> Outcome:
+    assert outcome.artifact is not None
+    built = outcome.artifact.model_copy(update={"resources": resources})
+    return outcome.model_copy(update={"artifact": built})
+
+
+# Finals -----------------------------------------------------------------------------------------------------------
+
+
+def heat(micros: Mapping[int, float], process: int = 0, baseline: float = 100.0, blocks: int = 40) -> Heat:
+    """A race of those tiles at so many microseconds, with a little noise that differs between processes."""
+    draw = random.Random(process)
+
+    def around(us: float) -> tuple[float, ...]:
+        return tuple(us * math.exp(draw.gauss(0.0, 0.002)) for _ in range(blocks))
+
+    return Heat(
+        entrants=tuple(artifact(tile).digest for tile in micros),
+        baselines=("flash",),
+        us=tuple((around(us),) for us in micros.values()),
+        baseline_us=(around(baseline),),
+    )
+
+
+def lineup(numbers: Mapping[int, int], estimates: Mapping[int, float], tie: float = 0.005) -> Lineup:
+    """Finalists: trial numbers and the microseconds that the search found, by tile."""
+    finalists = tuple(
+        Finalist(
+            number=number,
+            variant=variant(tile),
+            digest=artifact(tile).digest,
+            searched=artifact(tile).digest,
+            estimate=math.log(estimates[tile] / 100.0),
+        )
+        for tile, number in numbers.items()
+    )
+    return Lineup(finalists=finalists, baselines=("flash",), tie=tie, aa_races=3)
+
+
+def hold_finals(
+    store: Store, micros: Mapping[int, float], numbers: Mapping[int, int], heats: Sequence[Heat] | None = None
+) -> int:
+    """Records finals of those tiles, which take so many microseconds there; their number."""
+    line = lineup(numbers, dict(micros))
+    found = heats or [heat(micros, process) for process in range(5)]
+    finals = store.start_finals("scalar-abc", line, {"torch": "2.11"})
+    for each in found:
+        store.record_heat("scalar-abc", "finals", each, finals_id=finals)
+    store.finish_finals(finals, confirm(found, line.tie, line.objective))
+    return finals
 
 
 def study_record(name: str = "scalar-abc", space_digest: str = "d" * 64) -> StudyRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -15,6 +16,8 @@ from autotuner.backends.cuda import CudaBackend
 from autotuner.backends.settings import CudaSettings
 from autotuner.cuda_probe import CudaFacts, probe
 from autotuner.kernel import Kernel
+from autotuner.measure.race import heat, measure
+from autotuner.measure.tie import ratios_between
 from autotuner.outcome import Artifact, Measurement
 from autotuner.problem import Problem
 from autotuner.report import GateReport
@@ -81,7 +84,7 @@ def test_a_right_variant_of_fixed_lengths_passes_at_its_own(backend: CudaBackend
 
 def test_a_variant_is_measured_against_the_pinned_baseline(backend: CudaBackend, terms: Terms) -> None:
     artifact = built(backend, terms, variant("none"))
-    measured = backend.measure(artifact, terms, lambda _: None)
+    measured = measure(backend.tracks(terms), artifact, None, terms, lambda _: None)
     assert isinstance(measured, Measurement), measured
     timing = measured.timings[0]
     assert timing.baseline == terms.baselines[0]
@@ -92,9 +95,33 @@ def test_a_variant_is_measured_against_the_pinned_baseline(backend: CudaBackend,
 
 def test_a_variant_against_its_second_load_is_a_tie(backend: CudaBackend, terms: Terms) -> None:
     artifact = built(backend, terms, variant("none"))
-    measured = backend.measure(artifact, terms, lambda _: None, rival=artifact)
+    raced = heat(backend.tracks(terms), (artifact, artifact), 12, terms, lambda _: None)
+    assert not raced.faults
+    assert abs(fmean(ratios_between(raced, 0, 1))) < math.log(1.03)
+
+
+def test_the_incumbent_races_beside_the_candidate(backend: CudaBackend, terms: Terms) -> None:
+    artifact = built(backend, terms, variant("none"))
+    measured = measure(backend.tracks(terms), artifact, artifact, terms, lambda _: None)
     assert isinstance(measured, Measurement), measured
-    assert abs(measured.objective) < math.log(1.03)
+    assert measured.gain is not None
+    assert abs(measured.gain.mean) < math.log(1.03)
+    assert len(measured.timings[0].incumbent_us) == len(measured.timings[0].variant_us)
+
+
+def test_new_seeds_are_new_inputs(backend: CudaBackend, terms: Terms) -> None:
+    """A process that serves another study, with other secrets, times on its inputs."""
+    artifact = built(backend, terms, variant("none"))
+    for seeds in (terms.seeds, (11, 12, 13, 14)):
+        here = terms.model_copy(update={"seeds": seeds})
+        assert isinstance(measure(backend.tracks(here), artifact, None, here, lambda _: None), Measurement)
+
+
+def test_what_the_device_can_do_is_measured(backend: CudaBackend, terms: Terms) -> None:
+    ceilings = backend.calibrate(terms, lambda _: None).ceilings
+    assert ceilings is not None
+    assert ceilings.flops > 1e13
+    assert ceilings.bytes > 1e11
 
 
 @pytest.mark.parametrize("impl", ["scalar", "cublas", "wmma", "mma"])

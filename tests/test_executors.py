@@ -29,12 +29,12 @@ from autotuner.executors import Executor
 from autotuner.executors.inline import InlineExecutor
 from autotuner.executors.local import Deadlines, LocalExecutor
 from autotuner.kernel import Kernel
-from autotuner.outcome import Artifact, Measurement
+from autotuner.outcome import Artifact, Heat
 from autotuner.toolchain import Toolchain
 from autotuner.variant import Variant
-from autotuner.verdict import Verdict
+from autotuner.verdict import Fault, Verdict
 from tests.conformance.driver import TERMS, conduct, judges
-from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, outcome, play
+from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, outcome, play, race_job
 from tests.conformance.families import runs, tiny, wrapper
 from tests.conformance.judging import judged
 from tests.conformance.processes import gone, using
@@ -80,6 +80,22 @@ class TestLocalExecutor(Contract):
                 executor.wait(60)
             executor.submit(judge_job())
             assert outcome(executor.wait(60)).verdict == Verdict.INFRA_ERROR
+
+    def test_a_race_that_costs_its_process_ends_with_a_fault(self, executor: Executor) -> None:
+        ends = {
+            "dies_in_race": (Verdict.CRASHED, "process.signal"),
+            "raises_in_race": (Verdict.INFRA_ERROR, "process.lost"),
+        }
+        for impl, (verdict, code) in ends.items():
+            executor.submit(race_job("right", impl))
+            done = executor.wait(60)
+            assert done is not None
+            assert isinstance(done[1], Fault)
+            assert (done[1].verdict, done[1].code) == (verdict, code)
+        executor.submit(race_job("right"))
+        done = executor.wait(60)
+        assert done is not None
+        assert isinstance(done[1], Heat)
 
     def test_a_build_that_outlives_its_deadline_is_our_failure(self, executor: Executor) -> None:
         executor.submit(build_job("sleep", MS=20000))
@@ -162,12 +178,12 @@ def library(toolchain: Toolchain, name: str) -> Artifact:
 
 
 def judging(toolchain: Toolchain, name: str) -> JudgeJob:
-    return JudgeJob(built=Built(artifact=library(toolchain, name), seconds=0.0), terms=TERMS, best=-1e9)
+    return JudgeJob(built=Built(artifact=library(toolchain, name), seconds=0.0), terms=TERMS, soak="never")
 
 
 def race(toolchain: Toolchain) -> RaceJob:
     """The timing of a right variant: it must go as if nothing had happened before."""
-    return RaceJob(artifact=library(toolchain, "none").digest, variant=mutant("none"), terms=TERMS)
+    return RaceJob(artifacts=(library(toolchain, "none"),), terms=TERMS, blocks=2)
 
 
 def names() -> list[object]:
@@ -193,12 +209,13 @@ def test_a_mutant_takes_only_its_own_process_along(
     said = {result.fault.code, str(result.verdict)} if result.fault else {"pass"}
     assert said & set(codes), result.fault
     assert (result.measurement is None) == ("pass" not in said)
-    assert isinstance(timed[1], Measurement)
+    assert isinstance(timed[1], Heat)
+    assert not timed[1].faults
     assert gone(logs)
 
 
 def test_a_right_variant_is_judged_as_usual_after_all_that(mutants: LocalExecutor, logs: Path) -> None:
-    result = judged(mutants, mutant("none"), TERMS, best=-1e9)
+    result = judged(mutants, mutant("none"), TERMS, soak="never")
     assert result.verdict in (Verdict.MEASURED, Verdict.RACED_OUT), result.fault
     assert result.gate is not None
     assert result.gate.passed

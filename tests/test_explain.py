@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
 import pytest
 
 import autotuner
-from autotuner.explain import explain, explain_gate
-from autotuner.meanings import MEANINGS
-from autotuner.outcome import Outcome
+from autotuner.explain import explain, explain_best, explain_gate
+from autotuner.meanings import CAUSES, MEANINGS
+from autotuner.outcome import Outcome, Stop
 from autotuner.policy import GatePolicy, Tolerance
 from autotuner.report import REQUIRED_CHECKS, CaseErrors, CaseResult, CheckResult, Extent, GateReport
+from autotuner.store import Store, queries
 from autotuner.verdict import Fault, Verdict
-from tests.recorded import artifact, deduplicated, measured, raced_out, rejected, variant
+from tests.recorded import (
+    artifact,
+    deduplicated,
+    hold_finals,
+    measured,
+    measurement,
+    raced,
+    raced_out,
+    record_all,
+    rejected,
+    variant,
+)
 
 
 def errors(first_bad_row: tuple[int, int, int] | None, bad_rows: float, nonfinite: int = 0) -> CaseErrors:
@@ -169,6 +182,9 @@ def test_the_failing_case_is_the_one_that_broke() -> None:
         ("G3.repeat", "launch 3 differs", "race"),
         ("G6.soak", "launch 130 differs", "race"),
         ("G1.guard", "4 bytes past the end of O", "bounds check"),
+        ("measure.floor", "1 us, but this device needs 2 us at least", "an answer kept from an earlier forward"),
+        ("measure.clocks", "90 us by the host's clock, 10 us by the device's", "put off past the timed events"),
+        ("measure.throttled", "11 blocks were void", "a power limit"),
         ("something.new", "unheard of", ""),
     ],
 )
@@ -195,6 +211,57 @@ def test_an_achievement_is_told_with_its_interval_and_its_gate() -> None:
     original = measured(16, 50.0)
     assert original.artifact is not None
     assert original.artifact.digest[:12] in "\n".join(explain(deduplicated(32, original)))
+
+
+def test_why_a_race_ended_and_against_whom_is_told() -> None:
+    found = raced(measurement(50.0), against=32, gain=math.log(0.9), stopped=Stop.PROMOTED)
+    outcome = measured(16, 50.0).model_copy(update={"measurement": found.model_copy(update={"discarded": 2})})
+    text = "\n".join(explain(outcome))
+    assert f"Raced against artifact {artifact(32).digest[:12]}, the best until then" in text
+    assert "t_variant / t_incumbent 0.9000 (95% interval 0.891 to 0.909)" in text
+    assert "The race ended because it was faster than what it raced against, by more than a tie" in text
+    assert "because the device throttled: 2." in text
+    alone = "\n".join(explain(measured(16, 50.0)))
+    assert "Raced against" not in alone
+    assert "throttled" not in alone
+
+
+def test_every_reason_to_stop_has_words_of_its_own() -> None:
+    said = set()
+    for stop in Stop:
+        found = measurement(50.0).model_copy(update={"stopped": stop})
+        lines = explain(measured(16, 50.0).model_copy(update={"measurement": found}))
+        (line,) = (line for line in lines if line.startswith("The race ended because "))
+        said.add(line)
+        assert ("estimates" in line) == stop.gives_up
+    assert len(said) == len(Stop)
+
+
+@pytest.mark.parametrize(
+    ("micros", "words"),
+    [
+        ({16: 50.0, 32: 55.0}, "Crowned: faster than every other finalist and the baseline"),
+        ({16: 50.0, 32: 50.0}, "Tied with trial 1: of these it is the preferred one. Nobody is crowned."),
+        ({16: 100.0, 32: 120.0}, "not shown to be faster than the baseline by more than a tie. Nobody is crowned."),
+    ],
+)
+def test_what_the_finals_confirmed_is_told_before_the_estimate(
+    store: Store, session: int, micros: dict[int, float], words: str
+) -> None:
+    record_all(store, session, [measured(16, 40.0), measured(32, 48.0)])
+    before = queries.best(store, "scalar-abc")
+    assert before is not None
+    assert explain_best(before) == explain(before.outcome)
+    hold_finals(store, micros, {16: 0, 32: 1})
+    best = queries.best(store, "scalar-abc")
+    assert best is not None
+    assert best.confirmed is not None
+    first, second, third, *_ = explain_best(best)
+    assert first.startswith(f"Confirmed: {best.confirmed.mean:.3f} times as fast")
+    assert "5 processes x 40 blocks" in first
+    assert words in second
+    assert third.startswith("Search estimate, biased: measured: 2.500 times as fast")
+    assert f"{best.entry.difference:+.1%} off" in third
 
 
 def test_the_gate_alone_speaks_of_no_latency() -> None:
@@ -239,4 +306,5 @@ def codes_in_the_package() -> set[str]:
 def test_every_stable_code_has_a_meaning() -> None:
     rules = {f"{level}.T{rule}" for level in ("G2", "G5") for rule in range(4)}
     assert set(MEANINGS) == codes_in_the_package() | rules
+    assert set(CAUSES) <= set(MEANINGS)
     assert all("\n" not in meaning and not meaning.endswith(".") for meaning in MEANINGS.values())

@@ -11,36 +11,27 @@ from pathlib import Path
 import pytest
 
 from autotuner.errors import DiskFullError, InputError
-from autotuner.export import FORMATS, NOTE, BestConfiguration, configuration, export_json, render, write_atomically
+from autotuner.export import (
+    CONFIRMED_NOTE,
+    FORMATS,
+    NOTE,
+    BestConfiguration,
+    configuration,
+    export_json,
+    render,
+    write_atomically,
+)
 from autotuner.outcome import Outcome
-from autotuner.report import CaseErrors, CaseResult, CheckResult, GateReport
+from autotuner.report import CheckResult, GateReport
 from autotuner.store import Best, Store, queries
-from tests.recorded import CALIBRATION, measured, study_record, variant
+from tests.recorded import CALIBRATION, artifact, hold_finals, measured, study_record, variant, with_error
 
 
 def with_errors(outcome: Outcome, max_abs: float, tolerance: float) -> Outcome:
-    errors = CaseErrors(
-        nonfinite=0,
-        max_abs=max_abs,
-        max_abs_tol=tolerance,
-        row_rel=0.0,
-        row_rel_tol=1.0,
-        head_rel=0.0,
-        head_rel_tol=1.0,
-        bias=0.0,
-        worst_index=(0, 0, 0, 0),
-        worst_value=0.0,
-        worst_reference=0.0,
-        first_bad_row=None,
-        bad_rows=0.0,
-    )
-    assert outcome.gate is not None
-    case = CaseResult(case="Q1 2x2x200x200 big_v", seed_index=0, errors=errors)
-    extra = (
-        CheckResult(code="G5.T1", status="pass", seconds=1.0, cases=(case,)),
-        CheckResult(code="G8.sanitizer", status="unavailable", seconds=0.0),
-    )
-    return outcome.model_copy(update={"gate": outcome.gate.extended(extra, None)})
+    found = with_error(outcome, max_abs, tolerance)
+    assert found.gate is not None
+    unavailable = CheckResult(code="G8.sanitizer", status="unavailable", seconds=0.0)
+    return found.model_copy(update={"gate": found.gate.extended((unavailable,), None)})
 
 
 def best_of(folder: Path, outcome: Outcome) -> Best:
@@ -79,6 +70,31 @@ def test_the_document_holds_the_proof(best: Best) -> None:
     assert found.baseline[0].backend == "flash"
     assert found.baseline[0].median_us == pytest.approx(100.0)
     assert found.recorded_at == best.record.recorded_at
+    assert found.confirmed is None
+
+
+def test_what_the_finals_confirmed_stands_beside_the_estimate(tmp_path: Path) -> None:
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        store.ensure_study(study_record())
+        session = store.start_session("scalar-abc", CALIBRATION, {})
+        for number, (tile, us) in enumerate(((16, 48.0), (32, 49.0), (64, 60.0))):
+            store.record("scalar-abc", session, number, measured(tile, us))
+        hold_finals(store, {16: 50.0, 32: 50.0, 64: 61.0}, {16: 0, 32: 1, 64: 2})
+        best = queries.best(store, "scalar-abc")
+    assert best is not None
+    found = BestConfiguration.model_validate_json(export_json(best, study_record()))
+    assert (found.trial, found.note) == (0, CONFIRMED_NOTE)
+    assert found.measurement.speedup.median == pytest.approx(100 / 48)
+    confirmed = found.confirmed
+    assert confirmed is not None
+    assert confirmed.mean == pytest.approx(2.0, rel=0.005)
+    assert confirmed.low is not None
+    assert confirmed.high is not None
+    assert confirmed.low < confirmed.mean < confirmed.high
+    assert confirmed.difference == pytest.approx(100 / 48 / confirmed.mean - 1)
+    assert (confirmed.tied, confirmed.crowned) == ((0, 1), False)
+    assert (confirmed.processes, confirmed.blocks, confirmed.tie) == (5, 40, 0.005)
+    assert confirmed.artifact_digest == artifact(16).digest == found.identity.artifact_digest
 
 
 @pytest.mark.parametrize(("error", "ratio"), [(0.0, 0.0), (0.5, None)])

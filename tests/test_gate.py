@@ -20,7 +20,7 @@ from autotuner.explain import explain
 from autotuner.kernel import Kernel
 from autotuner.outcome import Artifact, Outcome
 from autotuner.toolchain import Toolchain
-from tests.mutants.expectations import MUTANTS, NEVER_BEST, TABLES, Backend, Expectation, entries, expectations
+from tests.mutants.expectations import MUTANTS, TABLES, Backend, Expectation, entries, expectations
 
 
 def settings(backend: Backend, table: str, every: int = 1) -> list[object]:
@@ -122,7 +122,7 @@ def stale(executor: LocalExecutor, folder: Path, how: str, wanted: Expectation, 
         assert isinstance(done[1], Built), done[1]
         found.append(done[1].artifact)
     artifact = replaced(found[0], found[1], folder, STALE[how][0])
-    executor.submit(JudgeJob(built=Built(artifact=artifact, seconds=0.0), terms=wanted.terms(), best=NEVER_BEST))
+    executor.submit(JudgeJob(built=Built(artifact=artifact, seconds=0.0), terms=wanted.terms(), soak="never"))
     done = executor.wait(120)
     assert done is not None
     assert isinstance(done[1], Outcome)

@@ -22,7 +22,6 @@ from autotuner.executors import Executor
 from autotuner.executors.local import Deadlines, LocalExecutor
 from autotuner.outcome import Outcome
 from autotuner.store import Store, queries
-from autotuner.variant import Value
 from autotuner.verdict import Verdict
 from tests.conformance.executors import TERMS, Contract, PlayBackend, build_job, judge_job, outcome, play
 from tests.conformance.processes import gone as nobody_uses
@@ -88,22 +87,6 @@ def test_a_job_of_the_device_does_not_wait_for_builds_before_it(executor: LocalE
     done = executor.wait(60)
     assert done is not None
     assert done[0] == number
-
-
-@pytest.mark.parametrize("builders", [1, 3])
-def test_where_they_share_cpus_no_build_runs_beside_the_device(builders: int, tmp_path: Path) -> None:
-    job: dict[str, Value] = {"FOLDER": str(tmp_path)}
-    with closing(LocalExecutor(play, PRELOAD, builders=builders)) as executor:
-        assert executor.width == 1
-        for _ in range(2):
-            executor.submit(judge_job("alone", **job))
-            executor.submit(build_job("alone", **job))
-        for _ in range(4):
-            assert executor.wait(60) is not None
-    said = [line.split() for line in (tmp_path / "log").read_text().splitlines()]
-    for first, second in zip(said[::2], said[1::2], strict=True):
-        assert (first[0], second[0]) == ("begin", "end")
-        assert first[1] == second[1]
 
 
 def test_builds_see_no_device(executor: LocalExecutor) -> None:
@@ -244,9 +227,13 @@ def test_a_process_that_dies_at_the_start_says_nothing_about_the_variant() -> No
         assert lost.fault.detail == "it exited with status 3 in start"
 
 
-@pytest.mark.parametrize(("factory", "why"), [(unfit, "the canary is dead"), (stuck, "does not answer: no end after")])
-def test_a_device_that_does_not_work_is_told_to_the_driver(factory: Callable[[], PlayBackend], why: str) -> None:
-    with closing(lanes(factory, start=1)) as executor:
+@pytest.mark.parametrize(
+    ("factory", "start", "why"), [(unfit, 30, "the canary is dead"), (stuck, 1, "does not answer: no end after")]
+)
+def test_a_device_that_does_not_work_is_told_to_the_driver(
+    factory: Callable[[], PlayBackend], start: float, why: str
+) -> None:
+    with closing(lanes(factory, start)) as executor:
         for job in (judge_job(), CalibrationJob(terms=TERMS)):
             executor.submit(job)
             with pytest.raises(InfrastructureError, match=why):

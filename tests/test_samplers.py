@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 
@@ -100,6 +101,26 @@ def test_pending_points_are_not_proposed_again(sampler: str, store: Store) -> No
         if len(flying) == 10:
             study.tell(flying.pop(draw.randrange(10)), simulated.microseconds(point))
     assert len(set(points)) == 30
+
+
+def test_what_a_sampler_remembers_is_what_a_fresh_one_reads() -> None:
+    """With trials in flight that end in any order, fail and are enqueued again, a new sampler proposes the same."""
+    study = optuna.create_study(sampler=SAMPLERS["evolution"](SPACE, 2))
+    draw = random.Random(2)
+    flying: list[Trial] = []
+    for _ in range(60):
+        trial, point = ask(study, SPACE)
+        frozen = study.get_trials(deepcopy=False)[trial.number]
+        if "fixed_params" not in frozen.system_attrs:
+            assert SAMPLERS["evolution"](SPACE, 2).sample_relative(study, frozen, {}) == point
+        flying.append(trial)
+        if len(flying) == 6:
+            ended = flying.pop(draw.randrange(6))
+            if draw.random() < 0.2:
+                study.tell(ended, state=TrialState.FAIL)
+                study.enqueue_trial(ended.params)
+            else:
+                study.tell(ended, draw.choice([math.inf, draw.gauss(0, 1)]))
 
 
 def test_a_failed_trial_is_left_to_the_queue() -> None:

@@ -20,7 +20,8 @@ from autotuner.backends.fake import FakeBackend, Truth
 from autotuner.errors import InfrastructureError, OracleError, StoreError
 from autotuner.evaluate import AnyJob, BuildJob, CalibrationJob, JudgeJob, Result
 from autotuner.executors.inline import InlineExecutor
-from autotuner.outcome import Artifact, Calibration, Measurement, Outcome, Say
+from autotuner.measure.arms import Tracks
+from autotuner.outcome import Artifact, Calibration, Outcome, Say
 from autotuner.report import GateReport
 from autotuner.search import OPTUNA_STATE, Budget, Driver, Event, Judged, Told
 from autotuner.store import Store, queries
@@ -51,12 +52,12 @@ class Shuffled(InlineExecutor):
         self.crowd = 0
         """The most jobs it had at once."""
 
-    def submit(self, job: AnyJob) -> int:
+    def submit(self, job: AnyJob, lane: int = 0) -> int:
         waiting = [other for _, other in self._waiting]
         assert not (waiting and isinstance(job, CalibrationJob)), "a calibration beside other jobs"
         assert sum(isinstance(other, JudgeJob) for other in (*waiting, job)) <= 2
         self.crowd = max(self.crowd, len(waiting) + 1)
-        return super().submit(job)
+        return super().submit(job, lane)
 
     def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
         self._waiting.rotate(self._draw.randrange(self.width))
@@ -169,19 +170,23 @@ def test_a_program_whose_like_was_rejected_is_judged_itself(store: Store) -> Non
 
 
 def test_what_is_known_when_the_device_is_near_counts(store: Store) -> None:
-    """A variant is judged by the best of all that ended before it was sent."""
-    ended: list[float] = []
+    """A variant races against the last one that was promoted before it was sent."""
+    ended: list[str] = []
 
     class Looks(Shuffled):
-        def submit(self, job: AnyJob) -> int:
+        def submit(self, job: AnyJob, lane: int = 0) -> int:
             if isinstance(job, JudgeJob):
-                assert job.best == min(ended, default=None)
-            return super().submit(job)
+                found = job.incumbent.digest if job.incumbent is not None else None
+                assert found == (ended[-1] if ended else None)
+            return super().submit(job, lane)
 
         def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
             done = super().wait(timeout)
-            if done is not None and isinstance(done[1], Outcome) and done[1].verdict == Verdict.MEASURED:
-                ended.append(done[1].objective)
+            if done is not None and isinstance(done[1], Outcome) and done[1].measurement is not None:
+                measured, artifact = done[1].measurement, done[1].artifact
+                assert artifact is not None
+                if measured.promoted and (measured.incumbent == (ended[-1] if ended else None)):
+                    ended.append(artifact.digest)
             return done
 
     executor = Looks(simulated.backend(), WIDE)
@@ -476,7 +481,7 @@ def test_the_first_points_of_a_new_study_are_those_it_is_given(store: Store, wid
 
 
 @at_any_width
-def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int) -> None:
+def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thermometer that refuses every measurement means that the machine has changed, not the variants: those that
     are built wait for the new calibration."""
     calibrated = [0]
@@ -486,10 +491,13 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int) -> None
             calibrated[0] += 1
             return super().calibrate(terms, say)
 
-        def measure(self, *args: Any, **kwargs: Any) -> Measurement | Fault:
-            if calibrated[0] < 2:
-                return Fault(verdict=Verdict.INFRA_ERROR, code="measure.drift", detail="SDPA is slow")
-            return super().measure(*args, **kwargs)
+        def tracks(self, terms: Terms) -> Tracks:
+            tracks = super().tracks(terms)
+            for track in tracks if calibrated[0] < 2 else ():
+                monkeypatch.setattr(track, "_baseline_us", 200.0)  # SDPA is slow
+            return tracks
+
+    monkeypatch.setattr("time.sleep", lambda _: None)
 
     sweep = driver(store, Drifts(simulated.truth), width=width)
     sweep.run(Budget(trials=5))

@@ -18,22 +18,30 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from autotuner.errors import DiskFullError, StoreError
-from autotuner.outcome import Measurement, Outcome
+from autotuner.measure.confirm import confirm
+from autotuner.outcome import Measurement, Outcome, Stop
 from autotuner.report import GateReport
 from autotuner.store import Store, database, migrations, queries
 from autotuner.store.tables import Base
-from autotuner.verdict import Verdict
+from autotuner.verdict import Fault, Verdict
 from tests.recorded import (
     CALIBRATION,
     deduplicated,
+    heat,
+    hold_finals,
+    lineup,
     measured,
     measurement,
+    raced,
     raced_out,
     record_all,
     rejected,
     study_record,
     variant,
 )
+
+FIRST_SCHEMA = Path(__file__).parent / "stores" / "v0001.sql"
+"""A store as the first release with tables of its own wrote it."""
 
 # Recording and finding ------------------------------------------------------------------------------------------
 
@@ -88,6 +96,105 @@ def test_blocks_are_kept_raw(store: Store, session: int, path: Path) -> None:
         rows = raw.execute("SELECT problem, block, variant_us FROM at_block ORDER BY block").fetchall()
     raw.close()
     assert rows == [(0, 0, 80.0 * 0.99), (0, 1, 80.0), (0, 2, 80.0 * 1.01)]
+
+
+def test_the_incumbent_of_each_block_is_kept_raw(store: Store, session: int, path: Path) -> None:
+    found = raced(measurement(80.0), against=16, gain=math.log(0.8), stopped=Stop.PROMOTED)
+    store.record("scalar-abc", session, 0, measured(16, 100.0))
+    store.record("scalar-abc", session, 1, measured(32, 80.0).model_copy(update={"measurement": found}))
+    with sqlite3.connect(path) as raw:
+        rows = raw.execute("SELECT trial_id, incumbent_us FROM at_block ORDER BY trial_id, block").fetchall()
+    raw.close()
+    assert [us for _, us in rows[:3]] == [None, None, None]
+    assert [us for _, us in rows[3:]] == pytest.approx([99.0, 100.0, 101.0])
+    assert store.judged_numbers("scalar-abc")[1].measurement == found
+
+
+# Finals and heats -----------------------------------------------------------------------------------------------
+
+MICROS = {16: 50.0, 32: 60.0}
+
+
+def test_finals_are_read_back_whole(store: Store, session: int) -> None:
+    record_all(store, session, [measured(16, 48.0), measured(32, 59.0)])
+    line = lineup({16: 0, 32: 1}, {16: 48.0, 32: 59.0})
+    heats = tuple(heat(MICROS, process) for process in range(3))
+    number = store.start_finals("scalar-abc", line, {"torch": "2.12"}, session_id=session)
+    for each in heats:
+        store.record_heat("scalar-abc", "finals", each, finals_id=number)
+    standing = confirm(heats, line.tie, line.objective)
+    store.finish_finals(number, standing)
+    found = queries.finals(store, "scalar-abc")
+    assert found is not None
+    assert (found.id, found.study, found.session, found.environment) == (
+        number,
+        "scalar-abc",
+        session,
+        {"torch": "2.12"},
+    )
+    assert (found.heats, found.standing, found.finalists, found.tie) == (heats, standing, line.finalists, line.tie)
+    assert found.finished_at is not None
+    assert found.finished_at >= found.started_at
+    assert (found.blocks, found.revoked) == (40, ())
+
+
+def test_a_kill_during_finals_leaves_the_heats_that_were_run(store: Store, path: Path) -> None:
+    code = f"""
+import os
+from autotuner.store import Store
+from tests.recorded import heat, lineup
+store = Store.open({str(path)!r})
+number = store.start_finals("scalar-abc", lineup({{16: 0, 32: 1}}, {MICROS}), {{}})
+for process in range(2):
+    store.record_heat("scalar-abc", "finals", heat({MICROS}, process), finals_id=number)
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent, timeout=60).returncode == -9
+    assert queries.finals(store, "scalar-abc") is None
+    (killed,) = queries.all_finals(store, "scalar-abc")
+    assert killed.heats == (heat(MICROS, 0), heat(MICROS, 1))
+    assert (killed.finished_at, killed.standing) == (None, None)
+
+
+def test_a_failed_entrant_and_missing_times_survive(store: Store) -> None:
+    fault = Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail="4 bytes past the end of O")
+    failed = heat(MICROS).model_copy(update={"us": (heat(MICROS).us[0], ()), "faults": {1: fault}, "discarded": 3})
+    store.record_heat("scalar-abc", "aa", failed)
+    assert queries.aa_heats(store, "scalar-abc") == (failed,)
+
+
+def test_the_races_of_a_session_are_told_apart(store: Store, session: int) -> None:
+    later = store.start_session("scalar-abc", CALIBRATION, {})
+    store.record_heat("scalar-abc", "aa", heat(MICROS, 0), session_id=session)
+    store.record_heat("scalar-abc", "aa", heat(MICROS, 1), session_id=later)
+    hold_finals(store, MICROS, {16: 0, 32: 1})
+    assert queries.aa_heats(store, "scalar-abc") == (heat(MICROS, 0), heat(MICROS, 1))
+    assert queries.aa_heats(store, "scalar-abc", later) == (heat(MICROS, 1),)
+
+
+def test_a_heat_belongs_to_what_is_there(store: Store, session: int, path: Path) -> None:
+    store.ensure_study(study_record("other"))
+    foreign = store.start_session("other", CALIBRATION, {})
+    line = lineup({16: 0, 32: 1}, MICROS)
+    number = store.start_finals("scalar-abc", line, {})
+    for ask in (
+        lambda: store.record_heat("nowhere", "aa", heat(MICROS)),
+        lambda: store.record_heat("scalar-abc", "aa", heat(MICROS), session_id=foreign),
+        lambda: store.record_heat("other", "finals", heat(MICROS), finals_id=number),
+        lambda: store.start_finals("scalar-abc", line, {}, session_id=foreign),
+        lambda: store.finish_finals(number + 1, confirm([], line.tie)),
+    ):
+        with pytest.raises(StoreError, match="no "):
+            ask()
+    with pytest.raises(ValueError, match="kind finals"):
+        store.record_heat("scalar-abc", "finals", heat(MICROS))
+    with pytest.raises(ValueError, match="kind aa"):
+        store.record_heat("scalar-abc", "aa", heat(MICROS), finals_id=number)
+    store.record_heat("scalar-abc", "aa", heat(MICROS))
+    raw = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="kind"):
+        raw.execute("UPDATE at_heat SET kind = 'finals'")
+    raw.close()
 
 
 @pytest.mark.parametrize(
@@ -215,6 +322,30 @@ def test_the_head_is_the_last_migration() -> None:
     assert script.get_bases() == [migrations.OLDEST]
 
 
+def test_a_store_of_the_first_schema_is_brought_up_to_date(path: Path) -> None:
+    with sqlite3.connect(path) as raw:
+        raw.executescript(FIRST_SCHEMA.read_text())
+        before = dict(raw.execute("SELECT number, outcome FROM at_trial").fetchall())
+    raw.close()
+    assert '"censored":false' in before[0]
+    with Store.open(str(path), create=False) as store:
+        found = store.judged_numbers("scalar-abc")
+        assert [outcome.verdict for outcome in found.values()] == ["measured", "deduplicated", "incorrect", "raced_out"]
+        stopped = [found[number].measurement.stopped for number in (0, 1, 3)]  # type: ignore[union-attr]
+        assert stopped == [Stop.PRECISE, Stop.PRECISE, Stop.HOPELESS]
+        assert found[0] == measured(16, 50.0, program="p1")
+        assert [entry.censored for entry in queries.leaderboard(store, "scalar-abc")] == [False, False, True]
+        assert queries.trial(store, "scalar-abc", 3).session.calibration.ceilings is None
+        hold_finals(store, {16: 50.0}, {16: 0})
+        best = queries.best(store, "scalar-abc")
+        assert best is not None
+        assert best.confirmed is not None
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("SELECT version_num FROM at_version").fetchone() == (migrations.HEAD,)
+        assert dict(raw.execute("SELECT number, outcome FROM at_trial").fetchall()) == before
+    raw.close()
+
+
 @pytest.mark.parametrize(("version", "word"), [("9999", "newer"), ("0000", "older")])
 def test_a_schema_of_another_release_is_refused(store: Store, path: Path, version: str, word: str) -> None:
     store.close()
@@ -329,6 +460,13 @@ def test_a_postgresql_store_works() -> None:
         assert queries.summary(store, "scalar-abc").best_number == 0
         assert store.revoke("scalar-abc", 0, "wrong") == (0, 1)
         assert [entry.number for entry in queries.leaderboard(store, "scalar-abc")] == [3]
+        store.record_heat("scalar-abc", "aa", heat({16: 50.0}), session_id=number)
+        hold_finals(store, {8: 300.0}, {8: 3})
+        assert queries.aa_heats(store, "scalar-abc", number) == (heat({16: 50.0}),)
+        best = queries.best(store, "scalar-abc")
+        assert best is not None
+        assert best.confirmed is not None
+        assert best.entry.difference == pytest.approx(0.0, abs=0.01)
         optuna.create_study(storage=store.optuna_storage(), study_name="scalar-abc")
         with store.database._engine.connect() as connection:
             opts = {"include_name": lambda n, k, _: k != "table" or (n in Base.metadata.tables), "compare_type": True}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import partial
-from statistics import median
 
 import torch
 from torch import Tensor
 
-from autotuner.attention import CPU_BACKENDS, sdpa
+from autotuner.attention import CPU_BACKENDS
 from autotuner.backends import Passed
-from autotuner.backends.cpu_arms import Arm, InputSets, VariantArm
+from autotuner.backends.ceilings import cpu_ceilings
+from autotuner.backends.cpu_arms import CpuTrack, InputSets
 from autotuner.backends.cpu_bench import PREDECESSOR, CpuBench
 from autotuner.backends.settings import CpuSettings
 from autotuner.build import build, disassembly
@@ -20,13 +20,13 @@ from autotuner.extension import Extension
 from autotuner.gate.cases import Case, Matrix, served, tiles_of
 from autotuner.gate.checks import Gate, not_loaded
 from autotuner.gate.launching import Evidence
-from autotuner.gate.recheck import recheck
+from autotuner.gate.recheck import Timed, recheck
 from autotuner.gate.references import answers, reference_checks, versions
 from autotuner.gate.sanitizer import sanitized, small_cases
-from autotuner.gate.tolerance import Truth, truth
-from autotuner.measure.blocks import measurement, run_blocks
-from autotuner.measure.thermometer import undisturbed
-from autotuner.outcome import Artifact, BackendTiming, Calibration, Measurement, Say, Timing
+from autotuner.gate.tolerance import truth
+from autotuner.measure.arms import Tracks
+from autotuner.measure.calibrate import fastest, time_backends
+from autotuner.outcome import Artifact, BackendTiming, Calibration, Say
 from autotuner.problem import Problem
 from autotuner.report import GateReport
 from autotuner.terms import Terms
@@ -34,8 +34,6 @@ from autotuner.variant import Variant
 from autotuner.verdict import Fault
 
 CALIBRATION_ROUNDS = 9
-DRIFT = 0.15
-"""By how much the baseline may differ from the session's calibration before a measurement is taken again."""
 
 
 class CpuBackend:
@@ -50,32 +48,39 @@ class CpuBackend:
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
         torch.set_num_threads(threads)
 
-    # calibrate --------------------------------------------------------------------------------------------------
+    # calibrate and time -----------------------------------------------------------------------------------------
 
     def calibrate(self, terms: Terms, say: Say) -> Calibration:
         self._prepare(terms.threads)
         checks = reference_checks(terms.compiled_for, CPU_BACKENDS, truth, terms.seeds[0], say)
         timings: list[BackendTiming] = []
         pinned: list[str] = []
-        for problem in terms.problems:
-            say(f"timing SDPA on {problem}")
-            here = self._time_sdpa(terms, problem)
+        for track in self.tracks(terms):
+            say(f"timing SDPA on {track.problem}")
+            here = time_backends(track, CPU_BACKENDS, CALIBRATION_ROUNDS)
             timings += here
-            pinned.append(min(here, key=lambda timing: timing.median_us).backend)
-        return Calibration(baselines=tuple(pinned), timings=tuple(timings), references=checks, versions=versions())
+            pinned.append(fastest(here))
+        say("measuring what the device can do at most")
+        return Calibration(
+            baselines=tuple(pinned),
+            timings=tuple(timings),
+            references=checks,
+            versions=versions(),
+            ceilings=cpu_ceilings(terms.compiled_for.dtype),
+        )
 
-    def _time_sdpa(self, terms: Terms, problem: Problem) -> list[BackendTiming]:
-        """Every SDPA backend on the problem, interleaved: what disturbs one disturbs the other."""
-        sets = self._input_sets(terms, problem)
-        arms = {name: self._sdpa_arm(problem, name, sets, terms.threads) for name in CPU_BACKENDS}
-        samples: dict[str, list[float]] = {name: [] for name in CPU_BACKENDS}
-        for _ in range(CALIBRATION_ROUNDS):
-            for name, arm in arms.items():
-                samples[name].append(arm())
-        return [
-            BackendTiming(backend=name, problem=problem, median_us=1e6 * median(taken))
-            for name, taken in samples.items()
-        ]
+    def tracks(self, terms: Terms) -> Tracks:
+        self._prepare(terms.threads)
+        return [self._track(terms, problem) for problem in terms.problems]
+
+    def _track(self, terms: Terms, problem: Problem) -> CpuTrack:
+        expected, fresh = (truth(Case(name="measured", problem=problem), seed) for seed in terms.seeds[:2])
+        sets = InputSets(problem, expected, terms.cache, self._settings.cache_bytes)
+
+        def judge(timed: Timed) -> Fault | None:
+            return recheck(timed, expected, fresh, self._settings.kernel.document.gate.tolerance)
+
+        return CpuTrack(sets, terms.threads, judge)
 
     # build and check --------------------------------------------------------------------------------------------
 
@@ -96,49 +101,9 @@ class CpuBackend:
         matrix = Matrix(terms.compiled_for, artifact.lengths, claims)
         evidence = Evidence(truth, partial(disassembly, artifact), _sdpa_answers)
         gate = Gate(artifact, claims, CpuBench(extension, matrix.neighbours(PREDECESSOR)), terms, say, evidence)
-        return gate.run(extension.identity) if passed is None else gate.soak(passed.report)
-
-    # measure ----------------------------------------------------------------------------------------------------
-
-    def measure(
-        self, artifact: Artifact, terms: Terms, say: Say, best: float | None = None, rival: Artifact | None = None
-    ) -> Measurement | Fault:
-        self._prepare(terms.threads)
-        extension = Extension(artifact)
-        timings: list[Timing] = []
-        censored = False
-        for index, problem in enumerate(terms.problems):
-            say(f"measuring {problem}")
-            sets = self._input_sets(terms, problem)
-            variant = VariantArm(extension, problem, sets, terms.threads)
-            if rival is None:
-                name = terms.baselines[index]
-                baseline: Arm = self._sdpa_arm(problem, name, sets, terms.threads)
-            else:
-                name, baseline = rival.name, VariantArm(Extension.second(rival), problem, sets, terms.threads)
-            take = partial(run_blocks, variant, baseline, terms.seeds[0], terms.min_blocks, terms.max_blocks, best)
-            calm = terms.baseline_us[index] if rival is None and terms.baseline_us else None
-            blocks = undisturbed(take, calm, DRIFT)
-            if isinstance(blocks, Fault):
-                return blocks
-            say(f"G7.recheck {problem}")
-            expected, fresh = self._truth(terms, problem, 0), self._truth(terms, problem, 1)
-            fault = recheck(variant.timed(), expected, fresh, self._settings.kernel.document.gate.tolerance)
-            if fault is not None:
-                return fault
-            timings.append(blocks.timing(problem, name, (variant.calls, baseline.calls)))
-            censored = censored or blocks.censored
-        return measurement(timings, terms.cache, censored)
-
-    def _truth(self, terms: Terms, problem: Problem, seed_index: int) -> Truth:
-        return truth(Case(name="measured", problem=problem), terms.seeds[seed_index])
-
-    def _input_sets(self, terms: Terms, problem: Problem) -> InputSets:
-        return InputSets(problem, self._truth(terms, problem, 0), terms.cache, self._settings.cache_bytes)
-
-    def _sdpa_arm(self, problem: Problem, backend: str, sets: InputSets, threads: int) -> Arm:
-        pinned = sdpa(problem, backend)
-        return Arm(lambda index: pinned(*sets.inputs[index]), sets, threads)
+        if passed is None:
+            return gate.run(extension.identity)
+        return gate.soak(passed.report, finalist=passed.level == "finalist")
 
 
 def _sdpa_answers(case: Case, seed: int) -> Mapping[str, Tensor]:

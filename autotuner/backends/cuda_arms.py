@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Protocol
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -14,7 +15,9 @@ from autotuner.errors import InfrastructureError
 from autotuner.extension import Extension, status_text
 from autotuner.gate.recheck import Timed
 from autotuner.gate.tolerance import Truth
+from autotuner.measure.arms import ArmError, Clocks
 from autotuner.problem import Problem
+from autotuner.verdict import Fault, Verdict
 
 GRAPH_S = 0.001
 """A replay is at least this long, to dwarf the resolution of events and the launch of the graph itself."""
@@ -29,60 +32,34 @@ Forward = Callable[[int], None]
 """Launches one forward on the input set of that number, on the current stream."""
 
 
-class InputSets:
-    """Copies of one problem's tensors at different addresses, each between bands that hold a pattern. `cold`: together
-    more than the second-level cache holds, so that a set has left it when its turn comes again; `warm`: one set.
+class Rows:
+    """Sets of tensors, a set a row of one allocation, each tensor between bands that hold a pattern:
 
-    A set is a row of one allocation: | band | Q | band | K | band | V | band | O | band |
+    | band | first | band | second | band | ...
     """
 
-    def __init__(self, problem: Problem, expected: Truth, cache: str, cache_bytes: int) -> None:
-        self.cold = cache == "cold"
-        count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
-        self.problem = problem
-        self._expected = [tensor.contiguous().view(torch.int16).flatten() for tensor in expected[:3]]
-        device, like = expected.q.device, (*expected[:3], expected.q)
+    def __init__(self, count: int, like: Sequence[Tensor]) -> None:
+        self._like = tuple(like)
         self._spans = _spans([tensor.numel() * tensor.element_size() for tensor in like])
         period = -(-(self._spans[-1][1] + BAND) // ALIGNMENT) * ALIGNMENT
-        self._memory = torch.full((count, period // 2), PATTERN, dtype=torch.int16, device=device)
-        sets = [[self._tensor(row, place, each) for place, each in enumerate(like)] for row in range(count)]
-        self.inputs = [tuple(tensors[:3]) for tensors in sets]
-        self.outputs = [tensors[3] for tensors in sets]
-        for place, words in enumerate(self._expected):
-            self._words(place).copy_(words)
-        self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=device)
+        self._memory = torch.full((count, period // 2), PATTERN, dtype=torch.int16, device=like[0].device)
+        self.count = count
 
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def _words(self, place: int) -> Tensor:
-        """Q (0), K, V or O (3) of every set, as words; (sets, words)."""
+    def words(self, place: int) -> Tensor:
+        """The tensor of that place in every set, as words; (sets, words)."""
         start, stop = self._spans[place]
         return self._memory[:, start // 2 : stop // 2]
 
-    def _tensor(self, row: int, place: int, like: Tensor) -> Tensor:
-        return self._words(place)[row].view(like.dtype).view(like.shape)
-
-    def poison(self) -> None:
-        """Fills every output with NaN."""
-        self._words(3).fill_(PATTERN)
+    def tensors(self, place: int) -> list[Tensor]:
+        """The tensor of that place, a set each."""
+        like, words = self._like[place], self.words(place)
+        return [words[row].view(like.dtype).view(like.shape) for row in range(self.count)]
 
     def bands(self) -> list[Band]:
         """What lies around the tensors of each set."""
         edges = [0, *(edge for span in self._spans for edge in span), 2 * self._memory.shape[1]]
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return [(start > 0, self._memory[:, start // 2 : stop // 2]) for start, stop in pairs]
-
-    def strays(self, last: int, used: Iterable[int]) -> str | None:
-        """Which timed buffer is not what it must be: an input that changed, an output unlike that of the set `last`."""
-        rows = torch.tensor(sorted(used), device=self._memory.device)
-        inputs = [(self._words(place) != words).any() for place, words in enumerate(self._expected)]
-        outputs = (self._words(3)[rows] != self._words(3)[last]).any()
-        *changed, unlike = torch.stack([*inputs, outputs]).tolist()
-        for name, flag in zip("QKV", changed, strict=True):
-            if flag:
-                return f"{name} of a timed set changed while it was timed"
-        return "two timed launches on equal inputs gave different bits" if unlike else None
 
 
 def _spans(sizes: list[int]) -> list[tuple[int, int]]:
@@ -94,12 +71,44 @@ def _spans(sizes: list[int]) -> list[tuple[int, int]]:
     return spans
 
 
-class Arm(Protocol):
-    """One side of the race. Calling it takes a sample: seconds of one forward."""
+class InputSets:
+    """Copies of one problem's Q, K and V at different addresses. `cold`: with an output each they are together more
+    than the second-level cache holds, so that a set has left it when its turn comes again; `warm`: one set."""
 
-    calls: int
+    def __init__(self, problem: Problem, expected: Truth, cache: str, cache_bytes: int) -> None:
+        self.cold = cache == "cold"
+        count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
+        self.problem, self.rows = problem, Rows(count, expected[:3])
+        self._expected = [tensor.contiguous().view(torch.int16).flatten() for tensor in expected[:3]]
+        for place, words in enumerate(self._expected):
+            self.rows.words(place).copy_(words)
+        self.inputs = list(zip(*(self.rows.tensors(place) for place in range(3)), strict=True))
+        self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=expected.q.device)
 
-    def __call__(self) -> float: ...
+    def __len__(self) -> int:
+        return self.rows.count
+
+    def changed(self) -> str | None:
+        """Which input is not what it must be, in words."""
+        flags = torch.stack([(self.rows.words(place) != words).any() for place, words in enumerate(self._expected)])
+        names = [name for name, flag in zip("QKV", flags.tolist(), strict=True) if flag]
+        return f"{names[0]} of a timed set changed while it was timed" if names else None
+
+
+class Outputs:
+    """An output for each input set, poisoned."""
+
+    def __init__(self, sets: InputSets) -> None:
+        like = sets.inputs[0][0]  # O has the shape and type of Q
+        self.rows = Rows(len(sets), [like])
+        self.tensors = self.rows.tensors(0)
+
+    def unlike(self, last: int, used: Iterable[int]) -> str | None:
+        """Whether a timed output differs from that of the set `last`, in words."""
+        words = self.rows.words(0)
+        chosen = torch.tensor(sorted(used), device=words.device)
+        differs = bool((words[chosen] != words[last]).any())
+        return "two timed launches on equal inputs gave different bits" if differs else None
 
 
 def _elapsed(work: Callable[[], None]) -> float:
@@ -169,44 +178,91 @@ class LaunchError(Exception):
     """A variant refused a launch, or cannot be captured, on the problem that is timed."""
 
 
-class VariantArm:
-    """The arm of a built variant, with a guarded workspace of its own."""
+@contextmanager
+def device_faults() -> Iterator[None]:
+    """What the device or the variant says becomes an ArmError. After an error of the device the process is of no more
+    use."""
+    try:
+        yield
+    except torch.AcceleratorError as error:
+        raise ArmError(Fault(verdict=Verdict.CRASHED, code="measure.device", detail=_first_line(error))) from None
+    except LaunchError as error:
+        raise ArmError(Fault(verdict=Verdict.LAUNCH_FAILED, code="measure.launch", detail=_first_line(error))) from None
 
-    def __init__(self, extension: Extension, sets: InputSets) -> None:
-        """Raises LaunchError when the variant cannot be launched or captured."""
-        self._sets, problem = sets, sets.problem
-        wanted = extension.workspace_bytes(problem)
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+class BaselineArm:
+    """The arm of an SDPA backend."""
+
+    def __init__(self, forward: Forward, sets: InputSets) -> None:
+        """Raises RuntimeError when the backend does not take the problem."""
+        self._arm = make_arm(forward, sets)
+        self.calls = self._arm.calls
+
+    def __call__(self) -> float:
+        with device_faults():
+            return self._arm()
+
+
+class VariantArm:
+    """The arm of a built variant, with guarded outputs and a guarded workspace of its own."""
+
+    def __init__(self, extension: Extension, sets: InputSets, judge: Callable[[Timed], Fault | None]) -> None:
+        """`judge` is G7. Raises ArmError when the variant cannot be launched or captured."""
+        self._sets, self._outputs, self._judge = sets, Outputs(sets), judge
+        wanted = extension.workspace_bytes(sets.problem)
         self._workspace = Segment.around(wanted, sets.flush.device)
         words = self._workspace.take(wanted)
         assert words is not None
         workspace = words.data_ptr()
         addresses = [(q.data_ptr(), k.data_ptr(), v.data_ptr()) for q, k, v in sets.inputs]
-        outputs = [o.data_ptr() for o in sets.outputs]
+        outputs = [o.data_ptr() for o in self._outputs.tensors]
 
         def forward(index: int) -> None:
             stream = torch.cuda.current_stream().cuda_stream
-            status = extension.run(problem, addresses[index], outputs[index], workspace, wanted, stream)
+            status = extension.run(sets.problem, addresses[index], outputs[index], workspace, wanted, stream)
             if status:
                 raise LaunchError(f"the variant returned status {status} ({status_text(status)})")
 
-        sets.poison()
-        try:
-            self._arm = make_arm(forward, sets)
-        except torch.AcceleratorError:
-            raise
-        except RuntimeError as error:
-            raise LaunchError(str(error)) from None
+        with device_faults():
+            self._arm = _variant_arm(forward, sets)
         self.calls = self._arm.calls
 
     def __call__(self) -> float:
-        return self._arm()
+        with device_faults():
+            return self._arm()
 
-    def timed(self) -> Timed:
-        """What the race left behind, for G7."""
-        arm, sets = self._arm, self._sets
-        found = damage([*sets.bands(), *self._workspace.bands()])
-        strays = sets.strays(arm.last, arm.used)
-        return Timed(sets.inputs[arm.last], sets.outputs[arm.last], found, strays, arm.replay)
+    def clocks(self, seconds: float) -> Clocks:
+        with device_faults():
+            count = math.ceil(seconds / (self._arm() * self.calls))
+
+            def replays() -> None:
+                for _ in range(count):
+                    self._arm.replay()
+
+            torch.cuda.synchronize()
+            started = time.perf_counter()
+            device = _elapsed(replays)
+            return Clocks(host=time.perf_counter() - started, device=device)
+
+    def recheck(self) -> Fault | None:
+        with device_faults():
+            arm, sets, outputs = self._arm, self._sets, self._outputs
+            found = damage([*sets.rows.bands(), *outputs.rows.bands(), *self._workspace.bands()])
+            strays = sets.changed() or outputs.unlike(arm.last, arm.used)
+            return self._judge(Timed(sets.inputs[arm.last], outputs.tensors[arm.last], found, strays, arm.replay))
+
+
+def _variant_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
+    try:
+        return make_arm(forward, sets)
+    except torch.AcceleratorError:
+        raise
+    except RuntimeError as error:
+        raise LaunchError(str(error)) from None
 
 
 def require_working_device() -> None:

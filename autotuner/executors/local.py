@@ -3,8 +3,8 @@
 A variant may crash, hang, exit, print, or spoil its process in any way: that costs this process, and the job ends with
 a verdict. The zygote is multiprocessing's fork server; it never runs a variant and starts no threads.
 
-Builds have fresh processes that see no device. Everything else is done by one process at a time, which serves several
-jobs where `jobs_per_process` says so, and is replaced at once after anything odd.
+Builds have fresh processes that see no device. Everything else is done by one process at a time on each device, which
+serves several jobs where `jobs_per_process` says so, and is replaced at once after anything odd.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ import multiprocessing
 import signal
 import tempfile
 import time
+from collections import deque
 from itertools import pairwise
 from multiprocessing.connection import wait
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import Field
 
 from autotuner.errors import InfrastructureError
-from autotuner.evaluate import AnyJob, BuildJob, JudgeJob, Result
+from autotuner.evaluate import AnyJob, BuildJob, JudgeJob, RaceJob, Result
 from autotuner.executors.messages import Message
 from autotuner.executors.process import BackendFactory, Role
 from autotuner.executors.worker import Worker
@@ -38,6 +40,12 @@ SPOILING = (
 )
 """After these verdicts nothing is certain about the process that gave them."""
 
+ROUNDS = 4
+"""Where builds and judging take turns, so many builds of each builder make up a turn: at its end builders idle for half
+a build on average, which is then an eighth of it."""
+AHEAD = 16
+"""But no more than so many variants in all: what is proposed now learns nothing from those still in flight."""
+
 
 class Deadlines(Model):
     """Seconds that one step of a job may take before its process is killed."""
@@ -54,9 +62,21 @@ class Deadlines(Model):
         return float(getattr(self, stage, self.check))
 
 
+class _Waiting(NamedTuple):
+    """A job that was submitted and has not started."""
+
+    job: AnyJob
+    lane: int | None
+    """None for a build."""
+
+
 class LocalExecutor:
-    """Builds in up to `builders` processes; one process for the device. Without `overlap` no build runs beside a job
-    on the device, as it must be where they share CPUs."""
+    """Builds in up to `builders` processes; one process for each device, which is a lane.
+
+    Without `overlap` no build runs beside a job on a device, as it must be where they share CPUs. Then building and
+    judging take turns: a turn lasts until its queue is empty when the driver waits, who has by then submitted what
+    follows from the last result.
+    """
 
     def __init__(
         self,
@@ -66,103 +86,143 @@ class LocalExecutor:
         builders: int = 1,
         overlap: bool = False,
         jobs_per_process: int = 1,
+        devices: tuple[str | None, ...] = (None,),
     ) -> None:
-        """`factory` makes the backend in each process and must be picklable.
+        """`factory` makes the backend in each process and must be picklable. `devices`, one a lane, are values of
+        CUDA_VISIBLE_DEVICES, such as a UUID; None leaves a process what the driver sees.
 
         A device that works no more shows when its process makes the backend: `factory` raises InfrastructureError, or
         does not return before the deadline. `wait` raises InfrastructureError then.
         """
-        self._builder = Role(factory, sees_device=False, jobs=1)
-        self._judge = Role(factory, sees_device=True, jobs=jobs_per_process)
+        self._builder = Role(factory, devices="", jobs=1)
+        self._judges = [Role(factory, device, jobs_per_process) for device in devices]
         self._builders, self._overlap = builders, overlap
         self._deadlines = deadlines or Deadlines()
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["autotuner.executors.process", *preload])
-        self._waiting: dict[int, AnyJob] = {}
+        self._waiting: dict[int, _Waiting] = {}
         self._running: list[Worker] = []
-        self._idle: Worker | None = None
+        self._idle: dict[int | None, Worker] = {}
+        """By lane: the device's process, between two jobs. Builders have one job each."""
+        self._ending: list[Worker] = []
+        """Killed, but not gone yet: on a GPU that may take seconds, which other lanes do not wait for."""
+        self._done: deque[tuple[int, Result]] = deque()
+        self._building = True
+        """Whose turn it is, without overlap."""
         self._next = 0
         self._logs = tempfile.TemporaryDirectory(prefix="autotuner-logs-")
 
     @property
     def width(self) -> int:
-        """One, or, where builds overlap, one for each builder, one on the device and one that is ready for it."""
-        return self._builders + 2 if self._overlap else 1
+        """Where builds overlap, one for each builder and for each lane one on the device and one that is ready for it.
+        Elsewhere what makes up a turn; a single builder gains nothing by turns."""
+        if self._overlap:
+            return self._builders + 2 * self.lanes
+        return min(ROUNDS * self._builders, AHEAD) if self._builders > 1 else 1
 
-    def submit(self, job: AnyJob) -> int:
+    @property
+    def lanes(self) -> int:
+        return len(self._judges)
+
+    def submit(self, job: AnyJob, lane: int = 0) -> int:
+        if not 0 <= lane < self.lanes:
+            raise ValueError(f"no lane {lane}")
         number = self._next
         self._next += 1
-        self._waiting[number] = job
+        self._waiting[number] = _Waiting(job, None if isinstance(job, BuildJob) else lane)
         self._start_waiting()
         return number
 
     def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
         until = time.monotonic() + timeout if timeout is not None else float("inf")
-        while self._running:
-            first = min(self._deadline(worker) for worker in self._running)
-            signs = [sign for worker in self._running for sign in worker.signs]
-            wait(signs, max(0.0, min(first, until) - time.monotonic()))
-            for worker in list(self._running):
-                number = worker.number  # its process may have another job by the time this one's result is returned
-                result = self._progress(worker)
-                if result is not None:
-                    return number, result
-            if time.monotonic() >= until:
+        while True:
+            self._collect()
+            if self._done:
+                return self._done.popleft()
+            self._take_turns()
+            if (not self._running and not self._waiting) or time.monotonic() >= until:
                 return None
-        return None
+            self._sleep(until)
 
     def close(self) -> None:
         self._waiting.clear()
-        for worker in (*self._running, *([self._idle] if self._idle is not None else [])):
+        self._done.clear()
+        for worker in (*self._running, *self._idle.values()):
             worker.end()
-        self._running, self._idle = [], None
+            self._ending.append(worker)
+        for worker in self._ending:
+            worker.see_off()
+        self._running, self._idle, self._ending = [], {}, []
         self._logs.cleanup()
+
+    def _collect(self) -> None:
+        """Takes what has come from all processes, so that no lane idles while the driver handles another's result."""
+        for worker in list(self._running):
+            number = worker.number  # its process may have another job by the time this one's result is returned
+            result = self._progress(worker)
+            if result is not None:
+                self._done.append((number, result))
+        if any(worker.has_gone for worker in self._ending):
+            self._ending = [worker for worker in self._ending if not worker.has_gone]
+            self._start_waiting()
+
+    def _sleep(self, until: float) -> None:
+        """Until a process has said something, has ended, or has to be looked at."""
+        signs = [sign for worker in self._running for sign in worker.signs]
+        signs += [worker.end_sign for worker in self._ending]
+        times = [self._deadline(worker) for worker in self._running] + [worker.gone_by for worker in self._ending]
+        wait(signs, max(0.0, min([*times, until]) - time.monotonic()))
 
     # Which job runs when ----------------------------------------------------------------------------------------
 
     def _start_waiting(self) -> None:
         """Starts the jobs that may start now, in the order of submission."""
-        for number, job in list(self._waiting.items()):
-            if self._may_start(job):
+        for number, (job, lane) in list(self._waiting.items()):
+            if self._may_start(lane):
+                self._prepare(job, lane)
+            if self._may_start(lane):  # still: a process that was not fit for the job may take its time to go
                 del self._waiting[number]
-                self._start(number, job)
-            elif not self._overlap:
-                return
+                self._start(number, job, lane)
 
-    def _may_start(self, job: AnyJob) -> bool:
-        building = sum(isinstance(worker.job, BuildJob) for worker in self._running)
-        judging = len(self._running) - building
-        if isinstance(job, BuildJob):
-            return building < self._builders and (self._overlap or not judging)
-        return not judging and (self._overlap or not building)
+    def _may_start(self, lane: int | None) -> bool:
+        if not self._overlap and self._building != (lane is None):
+            return False
+        there = sum(worker.lane == lane for worker in (*self._running, *self._ending))
+        return there < (self._builders if lane is None else 1)
 
-    def _start(self, number: int, job: AnyJob) -> None:
-        if isinstance(job, BuildJob):
-            worker = self._fork(number, self._builder)
-        else:
-            worker = self._take_idle() or self._fork(number, self._judge)
+    def _take_turns(self) -> None:
+        """Without overlap: the other turn begins when nothing is left to do in this one."""
+        if not self._overlap and self._waiting and not self._running and not self._ending:
+            self._building = not self._building
+            self._start_waiting()
+
+    def _prepare(self, job: AnyJob, lane: int | None) -> None:
+        """Ends the lane's process if the job cannot have it: two on one device would disturb each other."""
+        idle = self._idle.get(lane)
+        if idle is not None and (_wants_fresh(job) or not idle.can_go_on):
+            del self._idle[lane]
+            self._end(idle)
+
+    def _start(self, number: int, job: AnyJob, lane: int | None) -> None:
+        role = self._builder if lane is None else self._judges[lane]
+        log = Path(self._logs.name) / f"{number}.log"
+        worker = self._idle.pop(lane, None) or Worker(self._context, role, lane, log)
         worker.give(number, job)
         self._running.append(worker)
-
-    def _fork(self, number: int, role: Role) -> Worker:
-        return Worker(self._context, role, Path(self._logs.name) / f"{number}.log")
-
-    def _take_idle(self) -> Worker | None:
-        """The device's process, if there is one that can go on."""
-        worker, self._idle = self._idle, None
-        if worker is not None and not worker.can_go_on:
-            worker.end()
-            return None
-        return worker
 
     def _release(self, worker: Worker, spoiled: bool) -> None:
         """The worker's job is over: its process is kept or killed, and the next jobs start."""
         self._running.remove(worker)
-        if not spoiled and worker.can_go_on:
-            self._idle = worker
+        if not spoiled and not _wants_fresh(worker.job) and worker.can_go_on:
+            self._idle[worker.lane] = worker
         else:
-            worker.end()
+            self._end(worker)
         self._start_waiting()
+
+    def _end(self, worker: Worker) -> None:
+        worker.end()
+        if not worker.has_gone:
+            self._ending.append(worker)
 
     # How a job ends ---------------------------------------------------------------------------------------------
 
@@ -217,38 +277,51 @@ class LocalExecutor:
     def _lost(
         self, worker: Worker, verdict: Verdict, code: str, detail: str, system: SystemFault | None = None
     ) -> Result | None:
-        """The ending of a job whose process was lost. Before a variant's code was loaded, it is not the variant's.
+        """The ending of a job whose process was lost. Before a variant's code was loaded, it is not the variant's; of a
+        race, it is one of its variants'.
 
         What crashes a process that judged others before it is judged again in a fresh one: it may be their doing.
         """
         job = worker.job
-        if not isinstance(job, JudgeJob) or worker.stage == "start":
+        if not isinstance(job, JudgeJob | RaceJob) or worker.stage == "start":
             return self._failed(worker, detail)
         if verdict == Verdict.CRASHED and not worker.is_fresh:
-            self._waiting = {worker.number: job, **self._waiting}
+            self._waiting = {worker.number: _Waiting(job, worker.lane), **self._waiting}
             self._release(worker, spoiled=True)
             return None
         fault = Fault(verdict=verdict, code=code, detail=detail, case=worker.step, system=system)
-        outcome = Outcome(
-            variant=job.variant,
-            verdict=verdict,
-            artifact=job.built.artifact,
-            gate=_until_the_end(worker, job.built.artifact, fault),
-            fault=fault,
-            seconds={"build": job.built.seconds},
-            stderr_tail=worker.tail(),
-        )
+        ended = fault if isinstance(job, RaceJob) else _killed_by_its_variant(worker, job, fault)
         self._release(worker, spoiled=True)
-        return outcome
+        return ended
 
     def _failed(self, worker: Worker, why: str) -> Result:
-        """Our own machinery failed: an infra_error for a variant's job, an exception for any other."""
+        """Our own machinery failed: an infra_error for a job of variants, an exception for any other."""
         job, tail = worker.job, worker.tail()
         self._release(worker, spoiled=True)
+        fault = Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail=why)
+        if isinstance(job, RaceJob):
+            return fault
         if not isinstance(job, BuildJob | JudgeJob):
             raise InfrastructureError(f"{why}; {tail}" if tail else why)
-        fault = Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail=why)
         return Outcome(variant=job.variant, verdict=Verdict.INFRA_ERROR, fault=fault, stderr_tail=tail)
+
+
+def _wants_fresh(job: AnyJob) -> bool:
+    """Whether the job must have a process that does no other."""
+    return bool(getattr(job, "fresh", False))
+
+
+def _killed_by_its_variant(worker: Worker, job: JudgeJob, fault: Fault) -> Outcome:
+    """The outcome of a variant that cost its process."""
+    return Outcome(
+        variant=job.variant,
+        verdict=fault.verdict,
+        artifact=job.built.artifact,
+        gate=_until_the_end(worker, job.built.artifact, fault),
+        fault=fault,
+        seconds={"build": job.built.seconds},
+        stderr_tail=worker.tail(),
+    )
 
 
 def _until_the_end(worker: Worker, artifact: Artifact, fault: Fault) -> GateReport | None:

@@ -21,13 +21,16 @@ from autotuner.executors.messages import Message, send
 
 BackendFactory = Callable[[], Backend]
 HIGHEST_FILE = 1 << 16
+BUILDERS_NICE = 10
+"""Compilers give way to what launches and times on a device: a launch that waits for a CPU is an idle device."""
 
 
 class Role(NamedTuple):
     """What a process is for."""
 
     factory: BackendFactory
-    sees_device: bool
+    devices: str | None
+    """Its CUDA_VISIBLE_DEVICES: "" for none, a UUID for that device, None for those that the driver sees."""
     jobs: int
     """It ends after so many."""
 
@@ -35,8 +38,10 @@ class Role(NamedTuple):
 def serve(jobs: Connection, replies: Connection, key: bytes, log: str, role: Role) -> None:
     """Does the jobs that come, one after another, and sends what happens. The backend is made before the first."""
     _isolate(log, jobs.fileno(), replies.fileno())
-    if not role.sees_device:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if role.devices is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = role.devices
+    if role.devices == "":
+        os.nice(BUILDERS_NICE)
 
     def tell(message: Message) -> None:
         send(replies, key, message)

@@ -20,6 +20,8 @@ from autotuner.executors.process import Role, serve
 STDERR_TAIL = 2000
 REAP_S = 30.0
 """A killed process may take long to go: one whose kernel hangs on a GPU stays until that is taken down."""
+SOON_S = 0.05
+"""Most are gone so soon."""
 STAGES = ("build", "check", "measure", "soak", "sanitize", "calibrate")
 CHECK = re.compile(r"G\d\.\w+")
 """How the gate announces a check; the steps within one say more."""
@@ -28,6 +30,8 @@ CHECK = re.compile(r"G\d\.\w+")
 class Worker:
     """A process forked from the zygote. It has a job at all times but between `answer` and `give`."""
 
+    lane: int | None
+    """Whose device it has; None for a builder."""
     number: int
     job: AnyJob
     step: str
@@ -37,8 +41,10 @@ class Worker:
     """When the step began, on the monotonic clock."""
     checks: dict[str, float]
     """The checks that began in this job, and when."""
+    gone_by: float
+    """Set by `end`: when the process counts as gone even if it is not."""
 
-    def __init__(self, context: ForkServerContext, role: Role, log: Path) -> None:
+    def __init__(self, context: ForkServerContext, role: Role, lane: int | None, log: Path) -> None:
         job_reader, self._jobs = context.Pipe(duplex=False)
         self._replies, reply_writer = context.Pipe(duplex=False)
         key = secrets.token_bytes(16)
@@ -47,7 +53,7 @@ class Worker:
         job_reader.close()
         reply_writer.close()
         self._inbox, self._log = Inbox(self._replies, key), log
-        self._role, self._given = role, 0
+        self._role, self.lane, self._given = role, lane, 0
 
     def give(self, number: int, job: AnyJob) -> None:
         """Gives the process its next job. If it is dead, `answer` will say so."""
@@ -86,6 +92,11 @@ class Worker:
         return self._replies, self._process.sentinel
 
     @property
+    def end_sign(self) -> int:
+        """What to wait for after `end`: it is ready when the process has gone."""
+        return self._process.sentinel
+
+    @property
     def is_alive(self) -> bool:
         return self._process.is_alive()
 
@@ -111,17 +122,27 @@ class Worker:
         return ""
 
     def end(self) -> None:
-        """Kills the process with everything in its group and its session."""
+        """Kills the process with everything in its group and its session; waits only a moment for it to go."""
         pid = self._process.pid
         assert pid is not None
         for kill in (os.killpg, os.kill):  # the group outlives its leader; before setsid there is only the process
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(pid, signal.SIGKILL)
         _kill_session(pid)
-        self._process.join(REAP_S)
+        self.gone_by = time.monotonic() + REAP_S
+        self._process.join(SOON_S)
         self._jobs.close()
         self._replies.close()
         self._log.unlink(missing_ok=True)
+
+    @property
+    def has_gone(self) -> bool:
+        """Of a process that was ended: whether it is no more, or takes longer than any should."""
+        return not self.is_alive or time.monotonic() >= self.gone_by
+
+    def see_off(self) -> None:
+        """Waits until the ended process has gone."""
+        self._process.join(max(0.0, self.gone_by - time.monotonic()))
 
 
 def _kill_session(leader: int) -> None:

@@ -1,82 +1,81 @@
-"""Interleaved blocks: in each block every arm runs once, in random order; ratios are taken within a block."""
+"""Interleaved blocks: in each block every arm runs once on every problem, in random order."""
 
 from __future__ import annotations
 
 import math
 import random
-import statistics
-import time
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from statistics import fmean
+from typing import Literal
 
-from autotuner.measure.statistics import median_interval
-from autotuner.outcome import Interval, Measurement, Timing
-from autotuner.problem import Problem
+from autotuner.measure.arms import Arm, Tracks
+from autotuner.verdict import Fault, Verdict
 
-Sample = Callable[[], float]
-"""Runs an arm a few times and returns the seconds of one forward."""
-
-HALF_WIDTH = 0.005
-LONGEST_S = 30.0
-CLEARLY_SLOWER = math.log(1.5)
+Objective = Literal["mean", "max"]
+MOST_DISCARDED = 10
 
 
-class Blocks(NamedTuple):
-    """Raw seconds a block of both arms, and what follows from them."""
+class Throttled(Exception):
+    """The device's clocks were held down in too many blocks."""
 
-    variant: tuple[float, ...]
-    baseline: tuple[float, ...]
-    log_ratio: Interval
-    censored: bool
-
-    def timing(self, problem: Problem, baseline: str, calls: tuple[int, int]) -> Timing:
-        """These blocks as the record of one problem; `calls` forwards a sample: (variant, baseline)."""
-        return Timing(
-            problem=problem,
-            baseline=baseline,
-            variant_us=tuple(1e6 * seconds for seconds in self.variant),
-            baseline_us=tuple(1e6 * seconds for seconds in self.baseline),
-            log_ratio=self.log_ratio,
-            calls=calls,
-        )
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.fault = Fault(verdict=Verdict.INFRA_ERROR, code="measure.throttled", detail=why)
 
 
-def measurement(timings: Sequence[Timing], cache: Literal["cold", "warm"], censored: bool) -> Measurement:
-    """The measurement over all problems: its objective is the mean of the median log-ratios."""
-    objective = statistics.fmean(timing.log_ratio.median for timing in timings)
-    return Measurement(timings=tuple(timings), objective=objective, cache=cache, censored=censored)
+class Blocks:
+    """Raw seconds of every block so far: `seconds[arm][problem][block]`; arm 0 is the baseline."""
+
+    def __init__(self, tracks: Tracks, arms: Sequence[Sequence[Arm]], seed: int) -> None:
+        """`arms[arm][problem]`."""
+        self._tracks, self._arms = tracks, arms
+        self._draw = random.Random(seed)
+        self.seconds: list[list[list[float]]] = [[[] for _ in tracks] for _ in arms]
+        self.discarded = 0
+
+    def __len__(self) -> int:
+        return len(self.seconds[0][0])
+
+    def take(self) -> None:
+        """One more block; one in which the device throttled is taken again.
+
+        Raises ArmError, and Throttled after too many.
+        """
+        while True:
+            taken = self._block()
+            why = self._tracks[0].throttled()
+            if why is None:
+                break
+            self.discarded += 1
+            if self.discarded > MOST_DISCARDED:
+                raise Throttled(f"{MOST_DISCARDED + 1} blocks were void: {why}")
+        for arm, problem, seconds in taken:
+            self.seconds[arm][problem].append(seconds)
+
+    def _block(self) -> list[tuple[int, int, float]]:
+        order = list(range(len(self._arms)))
+        taken: list[tuple[int, int, float]] = []
+        for problem in range(len(self._tracks)):
+            self._draw.shuffle(order)
+            taken += [(arm, problem, self._arms[arm][problem]()) for arm in order]
+        return taken
+
+    def log_ratios(self, arm: int, problem: int) -> list[float]:
+        """ln(t_arm / t_baseline), a block each."""
+        pairs = zip(self.seconds[arm][problem], self.seconds[0][problem], strict=True)
+        return [math.log(one / base) for one, base in pairs]
+
+    def objectives(self, arm: int, objective: Objective) -> list[float]:
+        """The objective over the problems, a block each."""
+        return combined([self.log_ratios(arm, problem) for problem in range(len(self._tracks))], objective)
 
 
-def run_blocks(
-    variant: Sample,
-    baseline: Sample,
-    seed: int,
-    min_blocks: int,
-    max_blocks: int,
-    best: float | None = None,
-) -> Blocks:
-    """Times two arms against each other.
+def combine(objective: Objective) -> Callable[[Sequence[float]], float]:
+    """How the log-ratios of several problems become one number: their mean (a geometric mean of ratios) or maximum."""
+    return fmean if objective == "mean" else max
 
-    Stops when the 95 % interval of the median of ln(t_variant / t_baseline) is at most +-0.5 % wide, or at
-    `max_blocks`, or after LONGEST_S. With `best`, the log-ratio to beat, it also stops when the variant cannot be the
-    best: after two blocks both 1.5 times slower than that (then `censored`), or from `min_blocks` on when the whole
-    interval is slower. Without one nothing is given up: the first right variant of a study gets its full measurement.
-    """
-    started = time.monotonic()
-    order = random.Random(seed)
-    variant_s: list[float] = []
-    baseline_s: list[float] = []
-    arms = [(variant, variant_s), (baseline, baseline_s)]
-    while True:
-        order.shuffle(arms)
-        for sample, samples in arms:
-            samples.append(sample())
-        ratios = [math.log(v / b) for v, b in zip(variant_s, baseline_s, strict=True)]
-        interval = median_interval(ratios)
-        hopeless = best is not None and len(ratios) == 2 and min(ratios) > best + CLEARLY_SLOWER
-        enough = len(ratios) >= min_blocks and (
-            interval.high - interval.low <= 2 * HALF_WIDTH or (best is not None and interval.low > best)
-        )
-        late = time.monotonic() - started > LONGEST_S and len(ratios) > 2
-        if hopeless or enough or late or len(ratios) >= max_blocks:
-            return Blocks(tuple(variant_s), tuple(baseline_s), interval, censored=hopeless)
+
+def combined(ratios: Sequence[Sequence[float]], objective: Objective) -> list[float]:
+    """One number a block, from `ratios[problem][block]`."""
+    over = combine(objective)
+    return [over(block) for block in zip(*ratios, strict=True)]

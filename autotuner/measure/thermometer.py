@@ -1,27 +1,44 @@
-"""The baseline as the session's thermometer: a measurement beside which it is not what it was is taken again."""
+"""The baseline as the session's thermometer: a race beside which it is not what it was is run again."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from autotuner.measure.blocks import Blocks
 from autotuner.verdict import Fault, Verdict
 
 ATTEMPTS = 3
+PAUSE_S = 0.3
 
 
-def undisturbed(take: Callable[[], Blocks], calm_us: float | None, drift: float) -> Blocks | Fault:
-    """The blocks, taken again while the baseline is further than `drift` from `calm_us`, what it took at calibration.
+class Drifted(Exception):
+    """The baseline is not what it was at calibration."""
 
-    Ratios do not cancel a disturbance: it rarely slows both sides alike. None: nothing to compare with.
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.fault = Fault(verdict=Verdict.INFRA_ERROR, code="measure.drift", detail=detail)
+
+
+def undisturbed(run: Callable[[], Blocks], calm_us: Sequence[float], drift: float) -> Blocks:
+    """The blocks, taken again while a baseline is further than `drift` from what it took at calibration.
+
+    Ratios do not cancel a disturbance: it rarely slows both sides alike. `calm_us` is one a problem; empty: nothing to
+    compare with. Raises Drifted.
     """
     for attempt in range(ATTEMPTS):
-        time.sleep(attempt)
-        blocks = take()
-        took = 1e6 * median(blocks.baseline)
-        if calm_us is None or abs(took / calm_us - 1) <= drift:
+        time.sleep(PAUSE_S * attempt)
+        blocks = run()
+        why = _off(blocks, calm_us, drift)
+        if why is None:
             return blocks
-    detail = f"SDPA took {took:.1f} us beside the variant, {calm_us:.1f} us at calibration: the machine is disturbed"
-    return Fault(verdict=Verdict.INFRA_ERROR, code="measure.drift", detail=detail)
+    raise Drifted(why or "")
+
+
+def _off(blocks: Blocks, calm_us: Sequence[float], drift: float) -> str | None:
+    for problem, calm in enumerate(calm_us):
+        took = 1e6 * median(blocks.seconds[0][problem])
+        if abs(took / calm - 1) > drift:
+            return f"SDPA took {took:.1f} us beside the variant, {calm:.1f} us at calibration: the machine is disturbed"
+    return None

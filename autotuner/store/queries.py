@@ -8,15 +8,18 @@ import statistics
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from autotuner.errors import StoreError
-from autotuner.outcome import Interval, Outcome
+from autotuner.measure.confirm import Confirmed
+from autotuner.outcome import Heat, Interval, Outcome
+from autotuner.store import finals as finals_of
 from autotuner.store import lease, rows
-from autotuner.store.records import Best, Entry, Spread, StudyRecord, StudySummary, TrialRecord
+from autotuner.store.finals import Result
+from autotuner.store.records import Best, Entry, FinalsRecord, Spread, StudyRecord, StudySummary, TrialRecord
 from autotuner.store.store import Store, study_id
-from autotuner.store.tables import LeaseRow, SessionRow, StudyRow, TrialRow
+from autotuner.store.tables import FinalsRow, HeatRow, LeaseRow, SessionRow, StudyRow, TrialRow
 from autotuner.variant import Variant
 from autotuner.verdict import Verdict
 
@@ -41,21 +44,67 @@ def study(store: Store, name: str) -> StudyRecord:
 
 
 def leaderboard(store: Store, study: str, limit: int = 10) -> tuple[Entry, ...]:
-    """The `limit` fastest trials that passed the gate and stand, by objective and then number. Raises StoreError.
+    """The `limit` fastest trials that passed the gate and stand. Raises StoreError.
 
-    Trials that were raced out are in it, marked censored: theirs is an estimate. Duplicates share their original's.
+    Once there were finals, those that raced in them come first, by the confirmed ratio; the rest follow by the search's
+    objective and then number. Trials that were raced out are in it, marked censored: theirs is an estimate. Duplicates
+    share their original's figures, the confirmed ones too.
     """
     with store.database.reading() as session:
-        query = _standing(study_id(session, store, study)).limit(limit)
-        return tuple(_entry(rank, row) for rank, row in enumerate(session.scalars(query), start=1))
+        owner = study_id(session, store, study)
+        found = finals_of.result(session, owner, study)
+        confirmed = () if found is None else _confirmed_entries(session, owner, found)
+        rest = _standing(owner)
+        if found is not None:
+            key = _original()
+            rest = rest.where(or_(key.is_(None), key.not_in(found.searched)))
+        rows = session.scalars(rest.limit(max(0, limit - len(confirmed))))
+        return (*confirmed[:limit], *(_entry(rank, row) for rank, row in enumerate(rows, start=len(confirmed) + 1)))
 
 
 def best(store: Store, study: str) -> Best | None:
-    """The fastest trial that was measured to the end and stands, None when there is none. Raises StoreError."""
+    """The trial to use: of those that tie for the lead in the finals the preferred one (`finals.preference`).
+
+    Where there were none, the fastest of the search that was measured to the end and stands; None when there is none.
+    Raises StoreError.
+    """
     with store.database.reading() as session:
         study_row = _study_row(session, store, study)
-        row = _best_row(session, study_row.id)
-        return None if row is None else Best(entry=_entry(1, row), record=_record(session, study_row, row))
+        found = finals_of.result(session, study_row.id, study)
+        row = _best_row(session, study_row.id, found)
+        if row is None:
+            return None
+        entry, record = _entry(1, row, found), _record(session, study_row, row)
+        confirmed = None if found is None else found.of(row)
+        if found is None or confirmed is None:
+            return Best(entry=entry, record=record)
+        return Best(entry=entry, record=record, finals=found.summary(session, study_row.id), raced=confirmed.digest)
+
+
+def finals(store: Store, study: str) -> FinalsRecord | None:
+    """The finals that came to an end last, with the raw times; None when none did. Raises StoreError.
+
+    `standing` is as it is now: trials that were revoked since are not in it.
+    """
+    with store.database.reading() as session:
+        return finals_of.last(session, study_id(session, store, study), study)
+
+
+def all_finals(store: Store, study: str) -> tuple[FinalsRecord, ...]:
+    """All finals of the study, the last begun first, also those that did not come to an end. Raises StoreError."""
+    with store.database.reading() as session:
+        return tuple(finals_of.every(session, study_id(session, store, study), study))
+
+
+def aa_heats(store: Store, study: str, session_id: int | None = None) -> tuple[Heat, ...]:
+    """The A/A races of the study, or of one of its sessions, oldest first. Raises StoreError."""
+    with store.database.reading() as session:
+        query = select(HeatRow.document).where(
+            HeatRow.study_id == study_id(session, store, study), HeatRow.kind == "aa"
+        )
+        if session_id is not None:
+            query = query.where(HeatRow.session_id == session_id)
+        return tuple(Heat.model_validate_json(document) for document in session.scalars(query.order_by(HeatRow.id)))
 
 
 def trial(store: Store, study: str, number: int) -> TrialRecord:
@@ -104,7 +153,35 @@ def _standing(owner: int) -> Select[TrialRow]:
     return query.order_by(TrialRow.objective, TrialRow.number)
 
 
-def _best_row(session: Session, owner: int) -> TrialRow | None:
+def _original() -> ColumnElement[str | None]:
+    """Digest of the artifact that was measured for the trial: its own, or its original's."""
+    return func.coalesce(TrialRow.original, TrialRow.artifact_digest)
+
+
+def _confirmed_entries(session: Session, owner: int, found: Result) -> tuple[Entry, ...]:
+    """What was in the finals, the fastest first; those that tie for the lead come before all others and share a rank.
+
+    One that is not known well may tie with the leader although it looks slower than one that does not.
+    """
+
+    def place(pair: tuple[Confirmed, TrialRow]) -> tuple[bool, float, int]:
+        confirmed, row = pair
+        return not confirmed.tied, confirmed.log_ratio.mean, row.number
+
+    query = _standing(owner).where(_original().in_(found.searched))
+    pairs = [(confirmed, row) for row in session.scalars(query) if (confirmed := found.of(row)) is not None]
+    return tuple(
+        _entry(1 if confirmed.tied else rank, row, found)
+        for rank, (confirmed, row) in enumerate(sorted(pairs, key=place), start=1)
+    )
+
+
+def _best_row(session: Session, owner: int, found: Result | None) -> TrialRow | None:
+    if found is not None:
+        query = _standing(owner).where(TrialRow.number.in_(found.tied))
+        tied = [(finals_of.preference(row.number, rows.outcome_of(row)), row) for row in session.scalars(query)]
+        if tied:
+            return min(tied, key=lambda each: each[0])[1]
     # Duplicates share their original's figures; the original has the proof, so it is the one.
     fully = (TrialRow.verdict == Verdict.MEASURED.value, TrialRow.censored.is_(False))
     return session.scalars(_standing(owner).where(*fully).limit(1)).first()
@@ -115,7 +192,9 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _entry(rank: int, row: TrialRow) -> Entry:
+def _entry(rank: int, row: TrialRow, found: Result | None = None) -> Entry:
+    confirmed = None if found is None else found.of(row)
+    speedup = None if confirmed is None else finals_of.speedup_of(confirmed.log_ratio)
     interval = Interval(
         low=math.exp(-_number(row.log_high)),
         median=math.exp(-_number(row.objective)),
@@ -130,6 +209,10 @@ def _entry(rank: int, row: TrialRow) -> Entry:
         baseline_us=_number(row.baseline_us),
         speedup=interval,
         censored=row.censored,
+        confirmed=speedup,
+        difference=None if speedup is None else interval.median / speedup.mean - 1,
+        tied=found is not None and confirmed is not None and confirmed.tied and len(found.tied) > 1,
+        crowned=found is not None and found.standing.crowned and found.leader == row.number,
     )
 
 
@@ -152,7 +235,8 @@ def _record(session: Session, study_row: StudyRow, row: TrialRow) -> TrialRecord
 
 def _summary(session: Session, row: StudyRow) -> StudySummary:
     record = rows.study_record(row)
-    top = _best_row(session, row.id)
+    found = finals_of.result(session, row.id, row.name)
+    top = _best_row(session, row.id, found)
     revoked = select(func.count()).where(TrialRow.study_id == row.id, TrialRow.revoked_at.is_not(None))
     judged = select(func.count()).where(TrialRow.study_id == row.id, TrialRow.judged)
     return StudySummary(
@@ -173,6 +257,7 @@ def _summary(session: Session, row: StudyRow) -> StudySummary:
         best_speedup=None if top is None else math.exp(-_number(top.objective)),
         best_us=None if top is None else top.median_us,
         spread=_spread(session, row.id),
+        finals=None if found is None else found.summary(session, row.id),
     )
 
 
@@ -211,6 +296,9 @@ def _last_activity(session: Session, row: StudyRow) -> datetime:
         session.scalar(select(func.max(SessionRow.started_at)).where(SessionRow.study_id == row.id)),
         session.scalar(select(func.max(SessionRow.finished_at)).where(SessionRow.study_id == row.id)),
         session.scalar(select(func.max(TrialRow.recorded_at)).where(TrialRow.study_id == row.id)),
+        session.scalar(select(func.max(HeatRow.recorded_at)).where(HeatRow.study_id == row.id)),
+        session.scalar(select(func.max(FinalsRow.started_at)).where(FinalsRow.study_id == row.id)),
+        session.scalar(select(func.max(FinalsRow.finished_at)).where(FinalsRow.study_id == row.id)),
     )
     return max(time for time in times if time is not None)
 

@@ -27,7 +27,7 @@ class Figures(Model):
     """A measurement over all its problems: geometric means of the medians, in microseconds, and the interval.
 
     The ends of the interval are the means of the problems' ends. That is at least as wide as the interval of the mean
-    and so errs on the safe side.
+    and so errs on the safe side. Where the objective is the largest log-ratio, all four are the worst problem's.
     """
 
     median_us: float
@@ -38,7 +38,9 @@ class Figures(Model):
     @classmethod
     def of(cls, measurement: Measurement) -> Figures:
         """The figures of a measurement with at least one block of each problem."""
-        timings = measurement.timings
+        worst = max(measurement.timings, key=lambda timing: timing.log_ratio.median)
+        # The largest equals the mean only where all are equal, and then it does not matter.
+        timings = (worst,) if measurement.objective == worst.log_ratio.median else measurement.timings
         return cls(
             median_us=statistics.geometric_mean(statistics.median(t.variant_us) for t in timings),
             baseline_us=statistics.geometric_mean(statistics.median(t.baseline_us) for t in timings),
@@ -65,8 +67,10 @@ def check(outcome: Outcome) -> None:
 
 
 def _complete(timing: Timing) -> bool:
-    times = timing.variant_us + timing.baseline_us
-    return 0 < len(timing.variant_us) == len(timing.baseline_us) and all(0 < t < math.inf for t in times)
+    times = timing.variant_us + timing.baseline_us + timing.incumbent_us
+    count = len(timing.variant_us)
+    whole = 0 < count == len(timing.baseline_us) and len(timing.incumbent_us) in (0, count)
+    return whole and all(0 < t < math.inf for t in times)
 
 
 def study_row(record: StudyRecord, now: datetime) -> StudyRow:
@@ -161,8 +165,17 @@ def block_rows(trial_id: int, outcome: Outcome) -> Iterator[BlockRow]:
     if outcome.measurement is None or outcome.verdict == Verdict.DEDUPLICATED:
         return
     for problem, timing in enumerate(outcome.measurement.timings):
-        for block, (variant, baseline) in enumerate(zip(timing.variant_us, timing.baseline_us, strict=True)):
-            yield BlockRow(trial_id=trial_id, problem=problem, block=block, variant_us=variant, baseline_us=baseline)
+        incumbent_us = timing.incumbent_us or (None,) * len(timing.variant_us)
+        times = zip(timing.variant_us, timing.baseline_us, incumbent_us, strict=True)
+        for block, (variant, baseline, incumbent) in enumerate(times):
+            yield BlockRow(
+                trial_id=trial_id,
+                problem=problem,
+                block=block,
+                variant_us=variant,
+                baseline_us=baseline,
+                incumbent_us=incumbent,
+            )
 
 
 def outcome_of(row: TrialRow) -> Outcome:

@@ -10,20 +10,21 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, and_, or_, select, text
 from sqlalchemy.orm import Session
 
 from autotuner.errors import StoreError
-from autotuner.outcome import Calibration, Outcome
+from autotuner.measure.confirm import Standing
+from autotuner.outcome import Calibration, Heat, Outcome
 from autotuner.store import lease, rows
 from autotuner.store.database import Database, connect_args, parse
 from autotuner.store.lease import Lease
-from autotuner.store.records import JudgedTrial, StudyRecord
-from autotuner.store.tables import SessionRow, StudyRow, TrialRow
+from autotuner.store.records import HeatKind, JudgedTrial, Lineup, StudyRecord
+from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow
 from autotuner.verdict import Verdict
 
 if TYPE_CHECKING:
-    from optuna.storages import RDBStorage
+    from autotuner.store.optuna_storage import DriverStorage
 
 
 class Store:
@@ -35,7 +36,9 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self._optuna: RDBStorage | None = None
+        self._optuna: DriverStorage | None = None
+        self.study_ids: dict[str, int] = {}
+        """The keys of the studies that were asked for."""
 
     @classmethod
     def open(cls, url_or_path: str, *, create: bool = True) -> Self:
@@ -47,11 +50,12 @@ class Store:
 
     def close(self) -> None:
         """Closes every connection, Optuna's too."""
-        if self._optuna is not None:
-            self._optuna.remove_session()
-            self._optuna.engine.dispose()
+        try:
+            if self._optuna is not None:
+                self._optuna.close()
+        finally:
             self._optuna = None
-        self.database.close()
+            self.database.close()
 
     def __enter__(self) -> Self:
         return self
@@ -64,25 +68,36 @@ class Store:
         """The file, or the URL without its password: for people."""
         return self.database.label
 
-    def optuna_storage(self) -> RDBStorage:
-        """Optuna's storage in the same database, with the same settings; made once and closed with the store."""
+    def optuna_storage(self) -> DriverStorage:
+        """Optuna's storage in the same database, with the same settings; made once and closed with the store.
+
+        What it was told is in the database before anything that `find` or `record` reads or writes.
+        """
         if self._optuna is None:
             with self.database.errors():
                 self._optuna = self._build_optuna()
         return self._optuna
 
-    def _build_optuna(self) -> RDBStorage:
+    def _build_optuna(self) -> DriverStorage:
         from optuna.storages import RDBStorage
+
+        from autotuner.store.optuna_storage import DriverStorage
 
         url = self.database.url
         try:
-            return RDBStorage(
+            plain = RDBStorage(
                 _optuna_url(url.render_as_string(hide_password=False)),
                 engine_kwargs={"connect_args": connect_args(url)},
             )
         except RuntimeError as error:
             first = next(iter(str(error).splitlines()), "")
             raise StoreError(f"{self.label}: Optuna cannot use its tables there: {first}") from None
+        return DriverStorage(self.database, plain)
+
+    def _flush(self) -> None:
+        """A trial is whole in Optuna's tables before anything is done for it, and before it has an outcome in ours."""
+        if self._optuna is not None:
+            self._optuna.flush()
 
     def errors(self) -> AbstractContextManager[None]:
         """Turns errors of Optuna's calls on `optuna_storage()` inside the block into StoreError and DiskFullError."""
@@ -131,6 +146,65 @@ class Store:
                 raise StoreError(f"{self.label} has no session {session_id}: start one first")
             row.finished_at = datetime.now(UTC)
 
+    def record_heat(
+        self, study: str, kind: HeatKind, heat: Heat, session_id: int | None = None, finals_id: int | None = None
+    ) -> None:
+        """Records a heat as soon as it is over, so that a kill loses none that was run.
+
+        Raises StoreError: no such study, session or finals. Raises ValueError where a heat of finals names none, or an
+        A/A race does.
+        """
+        if (kind == "finals") != (finals_id is not None):
+            raise ValueError(f"a heat of kind {kind} with the finals {finals_id}")
+        with self.database.writing() as session:
+            row = HeatRow(
+                study_id=study_id(session, self, study),
+                kind=kind,
+                session_id=session_id,
+                finals_id=finals_id,
+                recorded_at=datetime.now(UTC),
+                document=heat.model_dump_json(),
+            )
+            self._check_owner(session, row.study_id, session_id, finals_id)
+            session.add(row)
+
+    def start_finals(
+        self, study: str, lineup: Lineup, environment: Mapping[str, str], session_id: int | None = None
+    ) -> int:
+        """Records that finals begin on this host; their number. Raises StoreError: no such study or session."""
+        with self.database.writing() as session:
+            owner = study_id(session, self, study)
+            self._check_owner(session, owner, session_id, None)
+            row = FinalsRow(
+                study_id=owner,
+                session_id=session_id,
+                started_at=datetime.now(UTC),
+                host=socket.gethostname(),
+                environment=json.dumps(dict(environment), sort_keys=True),
+                document=lineup.model_dump_json(),
+            )
+            session.add(row)
+            session.flush()
+            return row.id
+
+    def finish_finals(self, finals_id: int, standing: Standing) -> None:
+        """Records the result of finals whose heats are all recorded. Raises StoreError: no such finals."""
+        with self.database.writing() as session:
+            row = session.get(FinalsRow, finals_id)
+            if row is None:
+                raise StoreError(f"{self.label} has no finals {finals_id}: start them first")
+            row.finished_at, row.standing = datetime.now(UTC), standing.model_dump_json()
+
+    def _check_owner(self, session: Session, owner: int, session_id: int | None, finals_id: int | None) -> None:
+        """Raises StoreError where the session or the finals are not the study's."""
+        mine = {
+            "session": (session_id, select(SessionRow.id).where(SessionRow.study_id == owner)),
+            "finals": (finals_id, select(FinalsRow.id).where(FinalsRow.study_id == owner)),
+        }
+        for name, (key, query) in mine.items():
+            if key is not None and key not in session.scalars(query).all():
+                raise StoreError(f"{self.label}: the study has no {name} {key}: start one first")
+
     def record(self, study: str, session_id: int, number: int, outcome: Outcome) -> None:
         """Records a trial's outcome and its raw blocks; a second time with the same variant changes nothing.
 
@@ -139,6 +213,7 @@ class Store:
         ValueError when the outcome is not one that the gate allows (a latency without a pass).
         """
         rows.check(outcome)
+        self._flush()
         with self.database.writing() as session:
             owner = study_id(session, self, study)
             if self._is_recorded(session, owner, study, number, outcome):
@@ -165,6 +240,7 @@ class Store:
 
     def find(self, study: str, variant_digest: str) -> Outcome | None:
         """The outcome of a variant judged before, else None. A revoked one is `incorrect` and has no latency."""
+        self._flush()
         with self.database.reading() as session:
             row = session.scalar(select(TrialRow).where(_judged(study_id(session, self, study), variant_digest)))
             return None if row is None else rows.standing_outcome(row)
@@ -221,14 +297,18 @@ def _identity(study: StudyRecord) -> tuple[object, ...]:
 
 def study_id(session: Session, store: Store, name: str) -> int:
     """The study's key. Raises StoreError: no such study."""
-    found = session.scalar(select(StudyRow.id).where(StudyRow.name == name))
-    if found is None:
-        raise StoreError(f"{store.label} has no study {name!r}: list the studies for their names")
-    return found
+    if name not in store.study_ids:
+        found = session.scalar(select(StudyRow.id).where(StudyRow.name == name))
+        if found is None:
+            raise StoreError(f"{store.label} has no study {name!r}: list the studies for their names")
+        store.study_ids[name] = found
+    return store.study_ids[name]
 
 
 def _judged(owner: int, variant_digest: str) -> ColumnElement[bool]:
-    return and_(TrialRow.study_id == owner, TrialRow.variant_digest == variant_digest, TrialRow.judged)
+    # In the words of the index: as `TrialRow.judged` it would be `judged = 1` in SQLite, which then reads every trial.
+    judged = text(f"{TrialRow.__tablename__}.judged")
+    return and_(TrialRow.study_id == owner, TrialRow.variant_digest == variant_digest, judged)
 
 
 def _same_program(row: TrialRow) -> ColumnElement[bool]:

@@ -30,6 +30,9 @@ PREFIX = "at_"
 LATENCY_RULE = "objective IS NULL OR verdict IN ('measured', 'deduplicated', 'raced_out')"
 """The hard gate as a rule of the database: a rejected variant cannot have an objective."""
 
+KIND_RULE = "(kind = 'aa' AND finals_id IS NULL) OR (kind = 'finals' AND finals_id IS NOT NULL)"
+"""The heats of finals, and no others, belong to finals."""
+
 _NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -153,6 +156,46 @@ class BlockRow(Base):
     block: Mapped[int] = mapped_column(primary_key=True)
     variant_us: Mapped[float]
     baseline_us: Mapped[float]
+    incumbent_us: Mapped[float | None]
+
+
+class FinalsRow(Base):
+    """Finals of a study: `document` is their Lineup, `standing` their result once they are over."""
+
+    __tablename__ = "at_finals"
+    __table_args__ = (
+        Index(None, "study_id"),
+        CheckConstraint("(finished_at IS NULL) = (standing IS NULL)", name="finished"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    study_id: Mapped[int] = mapped_column(ForeignKey("at_study.id"))
+    session_id: Mapped[int | None] = mapped_column(ForeignKey("at_session.id"))
+    started_at: Mapped[datetime]
+    finished_at: Mapped[datetime | None]
+    host: Mapped[str]
+    environment: Mapped[str]
+    document: Mapped[str]
+    standing: Mapped[str | None]
+
+
+class HeatRow(Base):
+    """A heat: one of the finals, or an A/A race of a session. `document` is the Heat with its raw times."""
+
+    __tablename__ = "at_heat"
+    __table_args__ = (
+        Index(None, "study_id", "kind"),
+        Index(None, "finals_id"),
+        CheckConstraint(KIND_RULE, name="kind"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    study_id: Mapped[int] = mapped_column(ForeignKey("at_study.id"))
+    kind: Mapped[str] = mapped_column(String(16))
+    session_id: Mapped[int | None] = mapped_column(ForeignKey("at_session.id"))
+    finals_id: Mapped[int | None] = mapped_column(ForeignKey("at_finals.id"))
+    recorded_at: Mapped[datetime]
+    document: Mapped[str]
 
 
 class LeaseRow(Base):

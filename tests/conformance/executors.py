@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 from autotuner.backends import Passed
-from autotuner.backends.fake import FakeBackend, Truth
+from autotuner.backends.fake import FakeArm, FakeBackend, FakeTrack, Truth
 from autotuner.errors import DiskFullError, OracleError
-from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, Result
+from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.executors import Executor
-from autotuner.outcome import Artifact, Calibration, Outcome, Say
+from autotuner.measure.arms import Tracks
+from autotuner.outcome import Artifact, Calibration, Heat, Outcome, Say
 from autotuner.report import GateReport
 from autotuner.terms import Terms
 from autotuner.variant import Value, Variant
@@ -47,6 +48,21 @@ class PlayBackend(FakeBackend):
             return GateReport(artifact=artifact.digest, checks=(), fault=fault)
         return super().check(artifact, terms, say, passed)
 
+    def tracks(self, terms: Terms) -> Tracks:
+        return [PlayTrack(problem, self._device, self._truth, self._baseline_us) for problem in terms.problems]
+
+
+class PlayTrack(FakeTrack):
+    """What IMPL asks of a race happens when the variant is loaded for it."""
+
+    def variant(self, artifact: Artifact, again: bool = False) -> FakeArm:
+        match artifact.variant.impl:
+            case "dies_in_race":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "raises_in_race":
+                raise ZeroDivisionError
+        return super().variant(artifact, again)
+
 
 def act(variant: Variant) -> Fault | None:
     """Does what IMPL says."""
@@ -63,7 +79,7 @@ def act(variant: Variant) -> Fault | None:
         case "meets":
             _meet(Path(str(value["FOLDER"])), str(value["NAME"]), int(value["COUNT"]))
         case "alone":
-            _note_beginning_and_end(Path(str(value["FOLDER"])) / "log")
+            _note_beginning_and_end(Path(str(value["FOLDER"])) / "log", str(value["NAME"]))
         case "dies":
             sys.stderr.write(f"the last words of {value['NAME']}\n")
             sys.stderr.flush()
@@ -86,12 +102,25 @@ def _meet(folder: Path, name: str, count: int) -> None:
         time.sleep(0.005)
 
 
-def _note_beginning_and_end(log: Path) -> None:
+def _note_beginning_and_end(log: Path, name: str) -> None:
     with log.open("a") as file:
-        file.write(f"begin {os.getpid()}\n")
+        file.write(f"begin {name}\n")
         file.flush()
         time.sleep(0.05)
-        file.write(f"end {os.getpid()}\n")
+        file.write(f"end {name}\n")
+
+
+def crowds(folder: Path) -> list[set[str]]:
+    """Which of the jobs that noted their beginning and end there ran together, from each beginning and end to the
+    next."""
+    running: set[str] = set()
+    found = []
+    for line in (folder / "log").read_text().splitlines():
+        what, name = line.split()
+        running = running | {name} if what == "begin" else running - {name}
+        found.append(running)
+    assert not running
+    return found
 
 
 def _write_everywhere() -> None:
@@ -108,6 +137,18 @@ def variant(impl: str = "right", **parameters: Value) -> Variant:
     return Variant(family="play", backend="cpu", impl=impl, parameters=parameters)
 
 
+def race_job(*impls: str, fresh: bool = False) -> RaceJob:
+    """A race of variants, judged before."""
+    artifacts = tuple(judge_job(impl).built.artifact for impl in impls)
+    return RaceJob(artifacts=artifacts, terms=TERMS, blocks=3, fresh=fresh)
+
+
+class FreshJob(JudgeJob):
+    """A judging that wants a process, or a backend, of its own."""
+
+    fresh: bool = True
+
+
 def build_job(impl: str = "right", **parameters: Value) -> BuildJob:
     return BuildJob(variant=variant(impl, **parameters), terms=TERMS)
 
@@ -116,6 +157,10 @@ def judge_job(impl: str = "right", **parameters: Value) -> JudgeJob:
     artifact = FakeBackend(lambda _: Truth()).build(variant(impl, **parameters), TERMS)
     assert isinstance(artifact, Artifact)
     return JudgeJob(built=Built(artifact=artifact, seconds=0.25), terms=TERMS)
+
+
+def fresh_job(impl: str = "right", **parameters: Value) -> FreshJob:
+    return FreshJob(**dict(judge_job(impl, **parameters)))
 
 
 def outcome(done: tuple[int, Result] | None) -> Outcome:
@@ -136,7 +181,7 @@ class Contract:
             yield made
 
     def test_nothing_submitted_is_nothing_to_wait_for(self, executor: Executor) -> None:
-        assert executor.width >= 1
+        assert executor.width >= executor.lanes >= 1
         assert executor.wait() is None
         assert executor.wait(0.0) is None
 
@@ -186,12 +231,35 @@ class Contract:
             assert done[1].artifact.variant == jobs.pop(done[0]).variant
         assert executor.wait() is None
 
+    def test_every_lane_takes_jobs_and_there_is_no_other(self, executor: Executor) -> None:
+        jobs = {executor.submit(judge_job(), lane) for lane in range(executor.lanes)}
+        for lane in (-1, executor.lanes):
+            with pytest.raises(ValueError, match="no lane"):
+                executor.submit(judge_job(), lane)
+        while jobs:
+            done = executor.wait(60)
+            assert done is not None
+            jobs.remove(done[0])
+            assert outcome(done).verdict == Verdict.MEASURED
+        assert executor.wait() is None
+
+    def test_a_job_that_wants_a_fresh_process_is_done_like_others(self, executor: Executor) -> None:
+        for job in (judge_job(), fresh_job(), judge_job()):
+            executor.submit(job)
+            assert outcome(executor.wait(60)).verdict == Verdict.MEASURED
+
     def test_other_kinds_of_jobs_have_their_own_results(self, executor: Executor) -> None:
         executor.submit(CalibrationJob(terms=TERMS))
         done = executor.wait(60)
         assert done is not None
         assert isinstance(done[1], Calibration)
         assert done[1].baselines == ("fake",)
+        for fresh in (False, True):
+            executor.submit(race_job("right", "right", fresh=fresh))
+            done = executor.wait(60)
+            assert done is not None
+            assert isinstance(done[1], Heat)
+            assert len(done[1].us) == 2
 
     def test_our_errors_are_raised_by_wait_and_the_next_job_goes_on(self, executor: Executor) -> None:
         for impl in ("input", "right", "oracle", "right"):

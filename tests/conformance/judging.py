@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from autotuner.evaluate import BuildJob, Built, JudgeJob
 from autotuner.executors import Executor
 from autotuner.outcome import Outcome
@@ -9,13 +11,15 @@ from autotuner.terms import Terms
 from autotuner.variant import Variant
 
 
-def judged(executor: Executor, variant: Variant, terms: Terms, best: float | None = None) -> Outcome:
+def judged(
+    executor: Executor, variant: Variant, terms: Terms, soak: Literal["never", "promoted"] = "promoted"
+) -> Outcome:
     """The variant's outcome. Nothing else may be in the executor."""
     executor.submit(BuildJob(variant=variant, terms=terms))
     done = executor.wait(300)
     assert done is not None
     if isinstance(done[1], Built):
-        executor.submit(JudgeJob(built=done[1], terms=terms, best=best))
+        executor.submit(JudgeJob(built=done[1], terms=terms, soak=soak))
         done = executor.wait(120)
         assert done is not None
     assert isinstance(done[1], Outcome)

@@ -1,7 +1,7 @@
 """Alembic migrations of our tables, run when a store is opened.
 
 Optuna keeps its version in `alembic_version`; ours is in `at_version`.
-A new revision is a file in versions/, numbered on (`0002`), and a new HEAD here.
+A new revision is a file in versions/, numbered on, and a new HEAD here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 VERSION_TABLE = "at_version"
 OLDEST = "0001"
-HEAD = "0001"
+HEAD = "0002"
 
 
 def upgrade(connection: Connection) -> None:

@@ -1,0 +1,78 @@
+"""What a device can do at most, measured: the fastest matrix product and the fastest copy of torch.
+
+Inputs are random: a product of zeros runs faster than any real one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from autotuner.attention import DTYPES
+from autotuner.outcome import Ceilings
+
+LONG_ENOUGH_S = 0.3
+"""So long each product and copy is repeated: the best of many short ones finds a moment without disturbance."""
+
+CUDA_SIZES = (4096, 8192)
+CUDA_COPY_BYTES = 1 << 30
+CPU_SIZE = 512
+CPU_COPY_BYTES = 1 << 26
+
+
+def cuda_ceilings(dtype: str) -> Ceilings:
+    """Of the current GPU for products of that dtype; float32 ones on tensor cores (TF32), as variants may use them."""
+    allowed, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, True
+    try:
+        rates = [_rate(DTYPES[dtype], size, "cuda", _cuda_seconds) for size in CUDA_SIZES]
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+    bandwidth = _bandwidth(min(CUDA_COPY_BYTES, torch.cuda.mem_get_info()[0] // 8), "cuda", _cuda_seconds)
+    torch.cuda.empty_cache()
+    return Ceilings(flops=max(rates), bytes=bandwidth)
+
+
+def cpu_ceilings(dtype: str) -> Ceilings:
+    """Of as many CPUs as torch has threads. A variant may compute in float32 whatever its dtype."""
+    kinds = {torch.float32, DTYPES[dtype]}
+    rates = [_rate(kind, CPU_SIZE, "cpu", _cpu_seconds) for kind in kinds]
+    return Ceilings(flops=max(rates), bytes=_bandwidth(CPU_COPY_BYTES, "cpu", _cpu_seconds))
+
+
+def _rate(dtype: torch.dtype, size: int, device: str, seconds: Callable[[Callable[[], object]], float]) -> float:
+    """Operations a second of a product of two square matrices."""
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    out = torch.empty_like(a)
+    return 2 * size**3 / _least(lambda: seconds(lambda: torch.mm(a, b, out=out)))
+
+
+def _bandwidth(count: int, device: str, seconds: Callable[[Callable[[], object]], float]) -> float:
+    """Bytes a second, read and written."""
+    source = torch.empty(count, dtype=torch.uint8, device=device).random_()
+    target = torch.empty_like(source)
+    return 2 * count / _least(lambda: seconds(lambda: target.copy_(source)))
+
+
+def _least(seconds: Callable[[], float]) -> float:
+    until = time.perf_counter() + LONG_ENOUGH_S
+    least = seconds()
+    while time.perf_counter() < until:
+        least = min(least, seconds())
+    return least
+
+
+def _cuda_seconds(work: Callable[[], object]) -> float:
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    before.record()
+    work()
+    after.record()
+    after.synchronize()
+    return float(before.elapsed_time(after)) / 1e3
+
+
+def _cpu_seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

@@ -1,0 +1,72 @@
+"""What a race needs of a device: tracks, one a problem, and the arms that run on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from autotuner.outcome import Artifact
+from autotuner.problem import Problem
+from autotuner.verdict import Fault
+
+
+class ArmError(Exception):
+    """An arm cannot be run, and why: a variant's fault, raised through the race."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.detail)
+        self.fault = fault
+
+
+class Arm(Protocol):
+    """One side of a race."""
+
+    calls: int
+    """Forwards a sample."""
+
+    def __call__(self) -> float:
+        """Takes a sample: seconds of one forward. Raises ArmError."""
+
+
+class Clocks(NamedTuple):
+    """How long the same forwards took, by two clocks; seconds."""
+
+    host: float
+    device: float
+
+
+class VariantArm(Arm, Protocol):
+    """The side of a built variant."""
+
+    def recheck(self) -> Fault | None:
+        """G7: what it wrote while it was timed is right, and nothing else was written. Raises ArmError."""
+
+    def clocks(self, seconds: float) -> Clocks | None:
+        """Forwards for about so long, by the host's clock and by the device's; None where the host's is the only one.
+
+        Raises ArmError.
+        """
+
+
+class Track(Protocol):
+    """One problem on one device in this process, with its inputs, ready for races."""
+
+    problem: Problem
+    drift: float
+    """By how much the baseline may differ from the session's calibration, relative."""
+
+    def baseline(self, backend: str) -> Arm:
+        """The arm of an SDPA backend. Raises RuntimeError when the backend does not take the problem."""
+
+    def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
+        """The arm of a variant, with outputs of its own. `again`: from a second load of its library.
+
+        Raises ArmError when it cannot be launched.
+        """
+
+    def throttled(self) -> str | None:
+        """Why what was just timed does not count: the device's clocks are held down. None when they are not."""
+
+
+Tracks = Sequence[Track]
+"""One for each problem of a study, in its order."""

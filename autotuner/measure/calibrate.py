@@ -1,0 +1,38 @@
+"""The SDPA backends on the problems, before the first trial: the fastest of each becomes its baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from autotuner.errors import InfrastructureError
+from autotuner.measure.arms import Arm, Track
+from autotuner.outcome import BackendTiming
+
+
+def time_backends(track: Track, backends: Sequence[str], rounds: int) -> list[BackendTiming]:
+    """Every SDPA backend that takes the track's problem, interleaved: what disturbs one disturbs the others.
+
+    Raises InfrastructureError when none takes it.
+    """
+    arms: dict[str, Arm] = {}
+    for name in backends:
+        try:
+            arms[name] = track.baseline(name)
+        except RuntimeError:  # this backend does not take the problem
+            continue
+    if not arms:
+        raise InfrastructureError(f"no SDPA backend of this torch takes {track.problem}")
+    samples: dict[str, list[float]] = {name: [] for name in arms}
+    for _ in range(rounds):
+        for name, arm in arms.items():
+            samples[name].append(arm())
+    return [
+        BackendTiming(backend=name, problem=track.problem, median_us=1e6 * median(taken))
+        for name, taken in samples.items()
+    ]
+
+
+def fastest(timings: Sequence[BackendTiming]) -> str:
+    """The backend to pin."""
+    return min(timings, key=lambda timing: timing.median_us).backend

@@ -1,0 +1,185 @@
+"""Races: a variant against the baseline and the incumbent, and heats of several variants."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from statistics import median
+
+from autotuner.errors import InfrastructureError
+from autotuner.measure.arms import Arm, ArmError, Tracks, VariantArm
+from autotuner.measure.blocks import Blocks, Throttled, combine
+from autotuner.measure.plausible import clocks_disagree, too_fast
+from autotuner.measure.rules import decide
+from autotuner.measure.statistics import mean_interval, median_interval
+from autotuner.measure.thermometer import Drifted, undisturbed
+from autotuner.outcome import Artifact, Heat, Measurement, Say, Stop, Timing
+from autotuner.terms import Terms
+from autotuner.verdict import Fault
+
+LONGEST_S = 30.0
+"""From here on a race ends after the block it is in, if there are three."""
+
+BASELINE, VARIANT, INCUMBENT = 0, 1, 2
+
+
+def measure(
+    tracks: Tracks, artifact: Artifact, incumbent: Artifact | None, terms: Terms, say: Say
+) -> Measurement | Fault:
+    """The latency of a variant that has passed the gate: interleaved blocks of {SDPA, incumbent, variant}.
+
+    A fault when it cannot be launched, leaves something behind that a right variant does not (G7) or is faster than the
+    device; or, not its own, when the machine was disturbed.
+    """
+    try:
+        return _Race(tracks, artifact, incumbent, terms, say).run()
+    except (ArmError, Throttled, Drifted) as error:
+        return error.fault
+
+
+class _Race:
+    """One variant's way through its blocks."""
+
+    def __init__(self, tracks: Tracks, artifact: Artifact, incumbent: Artifact | None, terms: Terms, say: Say) -> None:
+        self._tracks, self._terms, self._say = tracks, terms, say
+        self._incumbent = incumbent
+        self._variants = [track.variant(artifact) for track in tracks]
+        arms: list[Sequence[Arm]] = [_baselines(tracks, terms), self._variants]
+        if incumbent is not None:
+            arms.append(_incumbents(tracks, incumbent))
+        self._arms = arms
+
+    def run(self) -> Measurement | Fault:
+        self._say(f"measuring {', '.join(str(track.problem) for track in self._tracks)}")
+        blocks = undisturbed(self._blocks, self._terms.baseline_us, self._tracks[0].drift)
+        fault = self._rechecked() or self._implausible(blocks)
+        return fault if fault is not None else self._measurement(blocks)
+
+    def _blocks(self) -> Blocks:
+        terms, blocks = self._terms, Blocks(self._tracks, self._arms, self._terms.seeds[0])
+        started = time.monotonic()
+        self._stopped: Stop | None = None
+        while self._stopped is None:
+            blocks.take()
+            ratios = [blocks.log_ratios(VARIANT, problem) for problem in range(len(self._tracks))]
+            self._stopped = decide(ratios, self._gains(blocks), terms.tie, terms.min_blocks, terms.max_blocks)
+            if self._stopped is None and len(blocks) > 2 and time.monotonic() - started > LONGEST_S:
+                self._stopped = Stop.LATE
+        return blocks
+
+    def _gains(self, blocks: Blocks) -> list[float] | None:
+        """ln(t_variant / t_incumbent), a block each; over several problems the difference of the objectives."""
+        if self._incumbent is None:
+            return None
+        pair = (blocks.objectives(arm, self._terms.objective) for arm in (VARIANT, INCUMBENT))
+        return [variant - incumbent for variant, incumbent in zip(*pair, strict=True)]
+
+    def _rechecked(self) -> Fault | None:
+        """G7 on every problem."""
+        for track, arm in zip(self._tracks, self._variants, strict=True):
+            self._say(f"G7.recheck {track.problem}")
+            fault = arm.recheck()
+            if fault is not None:
+                return fault
+        return None
+
+    def _implausible(self, blocks: Blocks) -> Fault | None:
+        """A latency that no device can have, or that the host's clock denies; the latter is not asked of the slow."""
+        self._say("plausible")
+        assert self._stopped is not None
+        for problem, (track, arm) in enumerate(zip(self._tracks, self._variants, strict=True)):
+            us = 1e6 * median(blocks.seconds[VARIANT][problem])
+            fault = too_fast(track.problem, us, self._terms.ceilings, self._terms.cache == "cold")
+            if fault is None and not self._stopped.gives_up:
+                fault = clocks_disagree(arm)
+            if fault is not None:
+                return fault
+        return None
+
+    def _measurement(self, blocks: Blocks) -> Measurement:
+        timings = tuple(self._timing(blocks, problem) for problem in range(len(self._tracks)))
+        over, gains = combine(self._terms.objective), self._gains(blocks)
+        assert self._stopped is not None
+        return Measurement(
+            timings=timings,
+            objective=over([timing.log_ratio.median for timing in timings]),
+            cache=self._terms.cache,
+            stopped=self._stopped,
+            incumbent=self._incumbent.digest if self._incumbent else None,
+            gain=mean_interval(gains) if gains is not None else None,
+            discarded=blocks.discarded,
+        )
+
+    def _timing(self, blocks: Blocks, problem: int) -> Timing:
+        micros = [tuple(1e6 * seconds for seconds in arm[problem]) for arm in blocks.seconds]
+        return Timing(
+            problem=self._tracks[problem].problem,
+            baseline=self._terms.baselines[problem],
+            variant_us=micros[VARIANT],
+            baseline_us=micros[BASELINE],
+            incumbent_us=micros[INCUMBENT] if self._incumbent is not None else (),
+            log_ratio=median_interval(blocks.log_ratios(VARIANT, problem)),
+            calls=(self._variants[problem].calls, self._arms[BASELINE][problem].calls),
+        )
+
+
+def _baselines(tracks: Tracks, terms: Terms) -> list[Arm]:
+    return [track.baseline(name) for track, name in zip(tracks, terms.baselines, strict=True)]
+
+
+def _incumbents(tracks: Tracks, incumbent: Artifact) -> list[VariantArm]:
+    """Raises InfrastructureError when it cannot be launched: it could when it was promoted."""
+    try:
+        return [track.variant(incumbent, again=True) for track in tracks]
+    except ArmError as error:
+        raise InfrastructureError(f"the incumbent cannot be launched any more: {error}") from None
+
+
+def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, terms: Terms, say: Say) -> Heat:
+    """`count` interleaved blocks of the baseline and all artifacts; one that is there twice is loaded twice.
+
+    A variant that fails is left out, with its fault. Raises Throttled and Drifted.
+    """
+    arms, faults = _entered(tracks, artifacts, say)
+    say("racing")
+
+    def run() -> Blocks:
+        racing = Blocks(tracks, [_baselines(tracks, terms), *arms.values()], random.randrange(2**31))
+        for _ in range(count):
+            racing.take()
+        return racing
+
+    blocks = undisturbed(run, terms.baseline_us, tracks[0].drift)
+    for place, entrant in arms.items():
+        say(f"G7.recheck {artifacts[place].name}")
+        fault = next((found for arm in entrant if (found := arm.recheck()) is not None), None)
+        if fault is not None:
+            faults[place] = fault
+    micros = [tuple(tuple(1e6 * s for s in problem) for problem in arm) for arm in blocks.seconds]
+    rows = dict(zip(arms, micros[1:], strict=True))
+    return Heat(
+        entrants=tuple(artifact.digest for artifact in artifacts),
+        baselines=terms.baselines,
+        us=tuple(rows[place] if place not in faults else () for place in range(len(artifacts))),
+        baseline_us=micros[0],
+        faults=faults,
+        discarded=blocks.discarded,
+    )
+
+
+def _entered(
+    tracks: Tracks, artifacts: Sequence[Artifact], say: Say
+) -> tuple[dict[int, list[VariantArm]], dict[int, Fault]]:
+    """The arms of those that can be launched, by place, one a problem; and the faults of the others."""
+    arms: dict[int, list[VariantArm]] = {}
+    faults: dict[int, Fault] = {}
+    loaded: set[str] = set()
+    for place, artifact in enumerate(artifacts):
+        say(f"loading {artifact.name}")
+        try:
+            arms[place] = [track.variant(artifact, again=artifact.digest in loaded) for track in tracks]
+        except ArmError as error:
+            faults[place] = error.fault
+        loaded.add(artifact.digest)
+    return arms, faults

@@ -1,0 +1,308 @@
+"""Optuna's tables as the one driver of a store uses them: read from memory, written in few transactions.
+
+Optuna's own storage commits each parameter and each attribute by itself and reads every running trial again for each
+proposal. Here a trial is three short transactions: it begins, its parameters are noted together, it ends.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Container, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from optuna.distributions import BaseDistribution, check_distribution_compatibility, distribution_to_json
+from optuna.storages import BaseStorage, RDBStorage
+from optuna.storages._rdb.models import TrialModel, TrialParamModel, TrialSystemAttributeModel, TrialValueModel
+from optuna.study import StudyDirection
+from optuna.study._frozen import FrozenStudy
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import Engine, func, insert, select, update
+from sqlalchemy.orm import Session
+
+from autotuner.store.database import Database
+
+_TRIALS, _PARAMS, _ATTRIBUTES, _VALUES = (
+    model.__table__ for model in (TrialModel, TrialParamModel, TrialSystemAttributeModel, TrialValueModel)
+)
+
+
+class _Study:
+    """What memory holds of a study. A trial in it is never changed, but replaced, as others may hold it."""
+
+    def __init__(self, trials: list[FrozenTrial]) -> None:
+        self.trials = trials
+        """By number."""
+        self.unfinished = {trial.number for trial in trials if not trial.state.is_finished()}
+        self.distributions: dict[str, BaseDistribution] = {}
+        for trial in trials:
+            self.distributions.update(trial.distributions)
+
+    def keep(self, trial: FrozenTrial) -> None:
+        """A new trial, or a newer state of one."""
+        if trial.number == len(self.trials):
+            self.trials.append(trial)
+        else:
+            self.trials[trial.number] = trial
+        if trial.state.is_finished():
+            self.unfinished.discard(trial.number)
+        else:
+            self.unfinished.add(trial.number)
+
+
+class DriverStorage(BaseStorage):
+    """Optuna's storage for one thread that is alone in changing the trials of its studies, as a driver is.
+
+    Parameters and attributes of a running trial are in the database after `flush`, or with the trial's next state. A
+    trial that another program adds is seen when the next one begins; other changes of theirs are not.
+    """
+
+    def __init__(self, database: Database, plain: RDBStorage) -> None:
+        """`plain`: Optuna's storage in the same database, which does all that is rare."""
+        self._database, self._plain = database, plain
+        self._studies: dict[int, _Study] = {}
+        self._places: dict[int, tuple[int, int]] = {}
+        """(study, number) by the trial's key."""
+        self._directions: dict[int, list[StudyDirection]] = {}
+        self._params: list[dict[str, Any]] = []
+        self._attributes: list[dict[str, Any]] = []
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of Optuna's own storage."""
+        return self._plain.engine
+
+    def close(self) -> None:
+        """Writes what is not written yet and closes Optuna's connections."""
+        try:
+            self.flush()
+        finally:
+            self._plain.remove_session()
+            self._plain.engine.dispose()
+
+    def flush(self) -> None:
+        """Writes the parameters and attributes that are in memory only."""
+        if self._params or self._attributes:
+            with self._database.writing() as session:
+                self._write_pending(session)
+            self._params, self._attributes = [], []
+
+    def _write_pending(self, session: Session) -> None:
+        if self._params:
+            session.execute(insert(_PARAMS), self._params)
+        if self._attributes:
+            session.execute(insert(_ATTRIBUTES), self._attributes)
+
+    # Memory -----------------------------------------------------------------------------------------------------
+
+    def _study(self, study_id: int) -> _Study:
+        """The study, read on first use."""
+        return self._studies.get(study_id) or self._read(study_id)
+
+    def _read(self, study_id: int) -> _Study:
+        self.flush()
+        study = self._studies[study_id] = _Study(self._plain.get_all_trials(study_id, deepcopy=False))
+        self._places.update({trial._trial_id: (study_id, trial.number) for trial in study.trials})
+        return study
+
+    def _keep(self, study_id: int, trial: FrozenTrial) -> None:
+        """Notes a trial as the database has it now; reads all when another program has added some before it."""
+        study = self._study(study_id)
+        if trial.number > len(study.trials):
+            self._read(study_id)
+            return
+        self._places[trial._trial_id] = (study_id, trial.number)
+        study.keep(trial)
+
+    def _changing(self, trial_id: int) -> tuple[_Study, FrozenTrial]:
+        """A trial's study and a copy of the trial, to be changed and kept. Raises UpdateFinishedTrialError."""
+        if trial_id not in self._places:
+            self._find(trial_id)
+        study_id, number = self._places[trial_id]
+        study = self._studies[study_id]
+        trial = study.trials[number]
+        self.check_trial_is_updatable(trial_id, trial.state)
+        return study, copy.copy(trial)
+
+    def _find(self, trial_id: int) -> None:
+        """Reads the study of a trial that was met by its key alone. Raises KeyError when there is none."""
+        with self._database.reading() as session:
+            study_id = session.scalar(select(_TRIALS.c.study_id).where(_TRIALS.c.trial_id == trial_id))
+        if study_id is None:
+            raise KeyError(f"there is no trial with the key {trial_id}")
+        self._read(study_id)
+
+    def _refresh(self, trial_id: int) -> None:
+        """Reads a trial again, after Optuna's own storage has changed it."""
+        self._keep(self._places[trial_id][0], self._plain.get_trial(trial_id))
+
+    # Trials -----------------------------------------------------------------------------------------------------
+
+    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        self.flush()
+        if template_trial is not None:
+            trial_id = self._plain.create_new_trial(study_id, template_trial)
+            self._keep(study_id, self._plain.get_trial(trial_id))
+            return trial_id
+        self._study(study_id)
+        now = datetime.now(UTC)
+        with self._database.writing() as session:
+            number = session.scalar(select(func.count()).select_from(_TRIALS).where(_TRIALS.c.study_id == study_id))
+            row = {"number": number, "study_id": study_id, "state": TrialState.RUNNING, "datetime_start": _naive(now)}
+            trial_id = session.execute(insert(_TRIALS).returning(_TRIALS.c.trial_id), row).scalar_one()
+        self._keep(
+            study_id,
+            FrozenTrial(
+                number=number or 0,
+                state=TrialState.RUNNING,
+                value=None,
+                values=None,
+                datetime_start=_local(now),
+                datetime_complete=None,
+                params={},
+                distributions={},
+                user_attrs={},
+                system_attrs={},
+                intermediate_values={},
+                trial_id=trial_id,
+            ),
+        )
+        return int(trial_id)
+
+    def set_trial_param(
+        self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
+    ) -> None:
+        study, trial = self._changing(trial_id)
+        if param_name in study.distributions:
+            check_distribution_compatibility(study.distributions[param_name], distribution)
+        value = distribution.to_external_repr(param_value_internal)
+        trial.params = {**trial.params, param_name: value}
+        trial.distributions = {**trial.distributions, param_name: distribution}
+        study.distributions[param_name] = distribution
+        study.keep(trial)
+        self._params.append(
+            {
+                "trial_id": trial_id,
+                "param_name": param_name,
+                "param_value": param_value_internal,
+                "distribution_json": distribution_to_json(distribution),
+            }
+        )
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        study, trial = self._changing(trial_id)
+        if key in trial.system_attrs:
+            self.flush()
+            self._plain.set_trial_system_attr(trial_id, key, value)
+            self._refresh(trial_id)
+            return
+        text = json.dumps(value)
+        trial.system_attrs = {**trial.system_attrs, key: json.loads(text)}
+        study.keep(trial)
+        self._attributes.append({"trial_id": trial_id, "key": key, "value_json": text})
+
+    def set_trial_state_values(self, trial_id: int, state: TrialState, values: Sequence[float] | None = None) -> bool:
+        study, trial = self._changing(trial_id)
+        if not state.is_finished():
+            self.flush()
+            changed = self._plain.set_trial_state_values(trial_id, state, values)
+            self._refresh(trial_id)
+            return changed
+        now = datetime.now(UTC)
+        with self._database.writing() as session:
+            self._write_pending(session)
+            if values is not None:
+                session.execute(insert(_VALUES), [_value_row(trial_id, place, v) for place, v in enumerate(values)])
+            row = {"state": state, "datetime_complete": _naive(now)}
+            session.execute(update(_TRIALS).where(_TRIALS.c.trial_id == trial_id).values(row))
+        self._params, self._attributes = [], []
+        trial.state, trial.datetime_complete = state, _local(now)
+        trial.values = list(values) if values is not None else None
+        study.keep(trial)
+        return True
+
+    def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
+        self._changing(trial_id)
+        self.flush()
+        self._plain.set_trial_intermediate_value(trial_id, step, intermediate_value)
+        self._refresh(trial_id)
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        self._changing(trial_id)
+        self.flush()
+        self._plain.set_trial_user_attr(trial_id, key, value)
+        self._refresh(trial_id)
+
+    def get_trial(self, trial_id: int) -> FrozenTrial:
+        if trial_id not in self._places:
+            self._find(trial_id)
+        study_id, number = self._places[trial_id]
+        return self._studies[study_id].trials[number]
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        study = self._study(study_id)
+        if states is None:
+            found = list(study.trials)
+        elif any(state in states for state in TrialState if state.is_finished()):
+            found = [trial for trial in study.trials if trial.state in states]
+        else:
+            found = [study.trials[n] for n in sorted(study.unfinished) if study.trials[n].state in states]
+        return copy.deepcopy(found) if deepcopy else found
+
+    # Studies ----------------------------------------------------------------------------------------------------
+
+    def create_new_study(self, directions: Sequence[StudyDirection], study_name: str | None = None) -> int:
+        return self._plain.create_new_study(directions, study_name)
+
+    def delete_study(self, study_id: int) -> None:
+        self.flush()
+        self._plain.delete_study(study_id)
+        self._studies.pop(study_id, None)
+        self._places = {key: place for key, place in self._places.items() if place[0] != study_id}
+
+    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
+        self._plain.set_study_user_attr(study_id, key, value)
+
+    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
+        self._plain.set_study_system_attr(study_id, key, value)
+
+    def get_study_id_from_name(self, study_name: str) -> int:
+        return self._plain.get_study_id_from_name(study_name)
+
+    def get_study_name_from_id(self, study_id: int) -> str:
+        return self._plain.get_study_name_from_id(study_id)
+
+    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
+        if study_id not in self._directions:
+            self._directions[study_id] = self._plain.get_study_directions(study_id)
+        return self._directions[study_id]
+
+    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
+        return self._plain.get_study_user_attrs(study_id)
+
+    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
+        return self._plain.get_study_system_attrs(study_id)
+
+    def get_all_studies(self) -> list[FrozenStudy]:
+        return self._plain.get_all_studies()
+
+    def remove_session(self) -> None:
+        self._plain.remove_session()
+
+
+def _naive(moment: datetime) -> datetime:
+    """As Optuna's tables have times: UTC without a zone."""
+    return moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def _local(moment: datetime) -> datetime:
+    """As Optuna's trials have times: local, without a zone."""
+    return moment.astimezone().replace(tzinfo=None)
+
+
+def _value_row(trial_id: int, objective: int, value: float) -> dict[str, Any]:
+    stored, kind = TrialValueModel.value_to_stored_repr(value)
+    return {"trial_id": trial_id, "objective": objective, "value": stored, "value_type": kind}

@@ -1,0 +1,210 @@
+"""Sweeps in which nobody can win: every candidate, the default and the baseline are one binary.
+
+    python benchmarks/aa_sweeps.py cpu|cuda [--sweeps 20] [--trials 16] [--json docs/results/aa_sweeps_DEVICE.json]
+
+Each sweep is a real one (driver, executor, races, promotion, A/A races, finals) over the points of a shipped space, but
+every point is built as a copy of the space's default variant, under an identity of its own, and the baseline's arm is
+another load of it. The true ratio is 1 everywhere: nobody may be crowned, and the confirmed intervals should cover 1.
+The gate judges that binary once; its report stands for the copies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shlex
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from autotuner.backends import Backend, Passed
+from autotuner.finals import Finals
+from autotuner.fingerprint import version_of
+from autotuner.measure.arms import Arm, Track, Tracks, VariantArm
+from autotuner.outcome import Artifact, BackendTiming, Calibration, Measurement, Say
+from autotuner.report import GateReport
+from autotuner.search import Budget, Driver, Event, TieFound
+from autotuner.session import Session, executor_for, load_space
+from autotuner.store import FinalsRecord, Store
+from autotuner.terms import Terms
+from autotuner.variant import Variant, digest_of
+from autotuner.verdict import Fault
+
+SPACES = {"cpu": "sdpa_cpu_small", "cuda": "sdpa_cuda"}
+CALM_SAMPLES = 15
+
+
+class OneBinary:
+    """A real backend that builds every variant as a copy of one."""
+
+    def __init__(self, inner: Backend, one: Variant, copies: str) -> None:
+        self._inner, self._one, self._copies = inner, one, Path(copies)
+        self._reports: dict[str, GateReport] = {}
+
+    def calibrate(self, terms: Terms, say: Say) -> Calibration:
+        baselines = ("itself",) * len(terms.problems)
+        timings = tuple(
+            BackendTiming(backend="itself", problem=track.problem, median_us=1e6 * calm(track.baseline("itself")))
+            for track in self.tracks(terms)
+        )
+        return Calibration(baselines=baselines, timings=timings, references=())
+
+    def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
+        made = self._inner.build(self._one, terms)
+        if isinstance(made, Fault):
+            return made
+        digest = digest_of([made.digest, variant.digest])
+        folder = self._copies / digest
+        folder.mkdir(exist_ok=True)
+        path = shutil.copy(made.path, folder)
+        return made.model_copy(update={"variant": variant, "digest": digest, "program_hash": digest, "path": path})
+
+    def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
+        level = passed.level if passed is not None else "first"
+        if level not in self._reports:
+            one = self._original(terms)
+            before = passed and Passed(passed.report.model_copy(update={"artifact": one.digest}), passed.level)
+            self._reports[level] = self._inner.check(one, terms, say, before)
+        return self._reports[level].model_copy(update={"artifact": artifact.digest})
+
+    def tracks(self, terms: Terms) -> Tracks:
+        one = self._original(terms)
+        return [OneTrack(track, one) for track in self._inner.tracks(terms)]
+
+    def _original(self, terms: Terms) -> Artifact:
+        made = self._inner.build(self._one, terms)
+        assert isinstance(made, Artifact), made
+        return made
+
+
+class OneTrack:
+    """A track whose baseline is the binary, too."""
+
+    def __init__(self, inner: Track, one: Artifact) -> None:
+        self._inner, self._one = inner, one
+        self.problem, self.drift = inner.problem, inner.drift
+
+    def baseline(self, backend: str) -> Arm:
+        return self._inner.variant(self._one)
+
+    def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
+        return self._inner.variant(artifact, again)
+
+    def throttled(self) -> str | None:
+        return self._inner.throttled()
+
+
+def calm(arm: Arm) -> float:
+    return statistics.median(arm() for _ in range(CALM_SAMPLES))
+
+
+def make(factory: Callable[[], Backend], one: Variant, copies: str) -> OneBinary:
+    return OneBinary(factory(), one, copies)
+
+
+def sweep(session: Session, store: Store, trials: int, seed: int, copies: str) -> dict[str, Any]:
+    """One sweep and its finals."""
+    one = session.variant(session.space.default_index)
+    factory = partial(make, session.make_backend(), one, copies)
+    ties: list[float] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, TieFound):
+            ties.append(event.tie)
+
+    with closing(executor_for(session.device, factory)) as executor:
+        driver = Driver(
+            store, session.space, session.device, session.terms, executor, "random", seed, listen, f"aa {seed}"
+        )
+        driver.run(Budget(trials=trials))
+        environment = session.device.environment
+        finals = Finals(store, driver.name, session.terms, executor, environment, session.default_digest).run()
+    measured = [o.measurement for o in store.judged_numbers(driver.name).values() if o.measurement is not None]
+    return {**searched(measured, ties), **confirmed(finals)}
+
+
+def searched(measured: list[Measurement], ties: list[float]) -> dict[str, Any]:
+    """What the search believed."""
+    return {
+        "judged": len(measured),
+        "promoted": sum(each.promoted for each in measured) - 1,
+        "raced_out": sum(each.censored for each in measured),
+        "best_estimate": min(each.objective for each in measured),
+        "tie": max(ties, default=None),
+    }
+
+
+def confirmed(finals: FinalsRecord) -> dict[str, Any]:
+    """What the finals say."""
+    standing = finals.standing
+    assert standing is not None
+    ratios = {each.digest: each.log_ratio for each in standing.finalists}
+    leader = ratios[standing.leader or ""]
+    return {
+        "crowned": standing.crowned,
+        "finalists": len(ratios),
+        "tied": sum(each.tied for each in standing.finalists),
+        "leader": [leader.low, leader.mean, leader.high],
+        "covered": sum(each.low <= 0 <= each.high for each in ratios.values()),
+        "finals_tie": standing.tie,
+    }
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    finalists = sum(row["finalists"] for row in rows)
+    return {
+        "sweeps": len(rows),
+        "crowned": sum(row["crowned"] for row in rows),
+        "candidates": sum(row["judged"] for row in rows),
+        "promoted_wrongly": sum(row["promoted"] for row in rows),
+        "lost_equal_arms": sum(row["raced_out"] for row in rows),
+        "covered": sum(row["covered"] for row in rows) / finalists,
+        "finalists": finalists,
+        "largest_leader": max(abs(row["leader"][1]) for row in rows),
+        "largest_estimate": max(abs(row["best_estimate"]) for row in rows),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("device", choices=tuple(SPACES))
+    parser.add_argument("--sweeps", type=int, default=20)
+    parser.add_argument("--trials", type=int, default=16)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further sweep after so many")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    session = Session(load_space(SPACES[options.device]))
+    rows: list[dict[str, Any]] = []
+    until = time.monotonic() + 60 * options.minutes
+    with tempfile.TemporaryDirectory(prefix="autotuner-aa-") as folder, contextlib.ExitStack() as stack:
+        store = stack.enter_context(Store.open(f"{folder}/studies.db"))
+        for number in range(options.sweeps):
+            if time.monotonic() > until:
+                break
+            rows.append(sweep(session, store, options.trials, number, folder))
+            print(f"sweep {number}: {rows[-1]}", flush=True)
+            document = {
+                "command": "python benchmarks/aa_sweeps.py " + shlex.join(sys.argv[1:]),
+                "when": datetime.now(UTC).isoformat(timespec="seconds"),
+                "device": session.device.name,
+                "torch": version_of("torch"),
+                "space": session.space.name,
+                "summary": summary(rows),
+                "rows": rows,
+            }
+            if options.json is not None:
+                options.json.write_text(json.dumps(document, indent=1) + "\n")
+    print(json.dumps(summary(rows), indent=1))
+
+
+if __name__ == "__main__":
+    main()
