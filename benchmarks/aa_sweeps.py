@@ -27,10 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from autotuner.backends import Backend, Passed
+from autotuner.executors import Executor
 from autotuner.finals import Finals
 from autotuner.fingerprint import version_of
 from autotuner.measure.arms import Arm, Track, Tracks, VariantArm
-from autotuner.outcome import Artifact, BackendTiming, Calibration, Measurement, Say
+from autotuner.outcome import Artifact, BackendTiming, Calibration, Measurement, Say, Stop
 from autotuner.report import GateReport
 from autotuner.search import Budget, Driver, Event, TieFound
 from autotuner.session import Session, executor_for, load_space
@@ -48,7 +49,6 @@ class OneBinary:
 
     def __init__(self, inner: Backend, one: Variant, copies: str) -> None:
         self._inner, self._one, self._copies = inner, one, Path(copies)
-        self._reports: dict[str, GateReport] = {}
 
     def calibrate(self, terms: Terms, say: Say) -> Calibration:
         baselines = ("itself",) * len(terms.problems)
@@ -69,12 +69,12 @@ class OneBinary:
         return made.model_copy(update={"variant": variant, "digest": digest, "program_hash": digest, "path": path})
 
     def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
-        level = passed.level if passed is not None else "first"
-        if level not in self._reports:
+        kept = self._copies / f"report-{passed.level if passed is not None else 'first'}.json"
+        if not kept.exists():
             one = self._original(terms)
             before = passed and Passed(passed.report.model_copy(update={"artifact": one.digest}), passed.level)
-            self._reports[level] = self._inner.check(one, terms, say, before)
-        return self._reports[level].model_copy(update={"artifact": artifact.digest})
+            kept.write_text(self._inner.check(one, terms, say, before).model_dump_json())
+        return GateReport.model_validate_json(kept.read_bytes()).model_copy(update={"artifact": artifact.digest})
 
     def tracks(self, terms: Terms) -> Tracks:
         one = self._original(terms)
@@ -111,23 +111,18 @@ def make(factory: Callable[[], Backend], one: Variant, copies: str) -> OneBinary
     return OneBinary(factory(), one, copies)
 
 
-def sweep(session: Session, store: Store, trials: int, seed: int, copies: str) -> dict[str, Any]:
+def sweep(session: Session, store: Store, executor: Executor, trials: int, seed: int) -> dict[str, Any]:
     """One sweep and its finals."""
-    one = session.variant(session.space.default_index)
-    factory = partial(make, session.make_backend(), one, copies)
     ties: list[float] = []
 
     def listen(event: Event) -> None:
         if isinstance(event, TieFound):
             ties.append(event.tie)
 
-    with closing(executor_for(session.device, factory)) as executor:
-        driver = Driver(
-            store, session.space, session.device, session.terms, executor, "random", seed, listen, f"aa {seed}"
-        )
-        driver.run(Budget(trials=trials))
-        environment = session.device.environment
-        finals = Finals(store, driver.name, session.terms, executor, environment, session.default_digest).run()
+    driver = Driver(store, session.space, session.device, session.terms, executor, "random", seed, listen, f"aa {seed}")
+    driver.run(Budget(trials=trials))
+    environment = session.device.environment
+    finals = Finals(store, driver.name, session.terms, executor, environment, session.default_digest).run()
     measured = [o.measurement for o in store.judged_numbers(driver.name).values() if o.measurement is not None]
     return {**searched(measured, ties), **confirmed(finals)}
 
@@ -136,7 +131,7 @@ def searched(measured: list[Measurement], ties: list[float]) -> dict[str, Any]:
     """What the search believed."""
     return {
         "judged": len(measured),
-        "promoted": sum(each.promoted for each in measured) - 1,
+        "promoted": sum(each.stopped == Stop.PROMOTED for each in measured),
         "raced_out": sum(each.censored for each in measured),
         "best_estimate": min(each.objective for each in measured),
         "tie": max(ties, default=None),
@@ -187,10 +182,13 @@ def main() -> None:
     until = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="autotuner-aa-") as folder, contextlib.ExitStack() as stack:
         store = stack.enter_context(Store.open(f"{folder}/studies.db"))
+        one = session.variant(session.space.default_index)
+        factory = partial(make, session.make_backend(), one, folder)
+        executor = stack.enter_context(closing(executor_for(session.device, factory)))
         for number in range(options.sweeps):
             if time.monotonic() > until:
                 break
-            rows.append(sweep(session, store, options.trials, number, folder))
+            rows.append(sweep(session, store, executor, options.trials, number))
             print(f"sweep {number}: {rows[-1]}", flush=True)
             document = {
                 "command": "python benchmarks/aa_sweeps.py " + shlex.join(sys.argv[1:]),

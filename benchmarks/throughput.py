@@ -239,7 +239,7 @@ def _ms_a_variant(results: Sequence[Path]) -> dict[str, float]:
 
 
 def devices(options: argparse.Namespace) -> Document:
-    """Variants a minute on the first of the devices and on all of them; nothing is left to compile."""
+    """Variants a minute on the first of the devices, on two of them, four, ..., all; nothing is left to compile."""
     chosen = chosen_devices(options.devices)
     rates: dict[str, Document] = {}
     with fresh_cache() as folder:
@@ -248,13 +248,13 @@ def devices(options: argparse.Namespace) -> Document:
         points = random.Random(options.seed).sample(range(len(here.space)), options.trials)
         here.space = within(here.space, points)
         here.build_all(range(len(here.space)))
-        for part in (chosen[:1], chosen):
-            place = folder / str(len(part))
+        for count in dict.fromkeys((1, *(2**i for i in range(1, 8) if 2**i < len(chosen)), len(chosen))):
+            place = folder / str(count)
             place.mkdir()
-            executor = executor_for(here.device, here.make_backend(), part)
-            rates[str(len(part))] = session_sweep(here, place, options.trials, options.seed, "random", executor)
-    ratio = rates[str(len(chosen))]["a_minute"] / rates["1"]["a_minute"]
-    return {**_machine(here), "devices": len(chosen), "ratio": ratio, "by_devices": rates}
+            executor = executor_for(here.device, here.make_backend(), chosen[:count])
+            rates[str(count)] = session_sweep(here, place, options.trials, options.seed, "random", executor)
+    ratios = {count: rate["a_minute"] / rates["1"]["a_minute"] for count, rate in rates.items()}
+    return {**_machine(here), "devices": len(chosen), "ratios": ratios, "by_devices": rates}
 
 
 # Kernel Tuner -------------------------------------------------------------------------------------------------------

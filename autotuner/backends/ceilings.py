@@ -35,10 +35,19 @@ def cuda_ceilings(dtype: str) -> Ceilings:
 
 
 def cpu_ceilings(dtype: str) -> Ceilings:
-    """Of as many CPUs as torch has threads. A variant may compute in float32 whatever its dtype."""
-    kinds = {torch.float32, DTYPES[dtype]}
-    rates = [_rate(kind, CPU_SIZE, "cpu", _cpu_seconds) for kind in kinds]
-    return Ceilings(flops=max(rates), bytes=_bandwidth(CPU_COPY_BYTES, "cpu", _cpu_seconds))
+    """Of as many CPUs as torch has threads: so many times what one of them can do at most. A product of several threads
+    waits for the one that something else disturbs, and would make the ceiling too low.
+
+    A variant may compute in float32 whatever its dtype.
+    """
+    threads, kinds = torch.get_num_threads(), {torch.float32, DTYPES[dtype]}
+    torch.set_num_threads(1)
+    try:
+        rate = max(_rate(kind, CPU_SIZE, "cpu", _cpu_seconds) for kind in kinds)
+        bandwidth = _bandwidth(CPU_COPY_BYTES, "cpu", _cpu_seconds)
+    finally:
+        torch.set_num_threads(threads)
+    return Ceilings(flops=threads * rate, bytes=threads * bandwidth)
 
 
 def _rate(dtype: torch.dtype, size: int, device: str, seconds: Callable[[Callable[[], object]], float]) -> float:

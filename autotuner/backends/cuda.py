@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Mapping
 from functools import cached_property, lru_cache, partial
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -40,6 +41,7 @@ from autotuner.variant import Variant
 from autotuner.verdict import Fault, Verdict
 
 CALIBRATION_ROUNDS = 15
+USUAL_TILES = (16, 32, 64, 128)
 
 LARGE_BYTES = 64 << 20
 """Truths above this size are computed anew: a float64 reference and its tolerances are quick on the device."""
@@ -57,6 +59,7 @@ class CudaBackend:
         self._settings = settings
         if not config.devices_hidden():
             require_working_device()
+        torch.set_num_threads(1)  # what is small enough for the host is slower on threads that builds keep from running
         self._prepared: tuple[object, list[CudaTrack]] | None = None
         self._truths = lru_cache(maxsize=512)(self._compute)
         self._answers = lru_cache(maxsize=16)(self._sdpa_answers)
@@ -101,6 +104,8 @@ class CudaBackend:
             here = time_backends(track, CUDA_BACKENDS, CALIBRATION_ROUNDS)
             timings += here
             pinned.append(fastest(here))
+        say("drawing the inputs of the gate")
+        self._draw(terms)
         say("measuring what the device can do at most")
         return Calibration(
             baselines=tuple(pinned),
@@ -109,6 +114,14 @@ class CudaBackend:
             versions=versions(),
             ceilings=cuda_ceilings(terms.compiled_for.dtype),
         )
+
+    def _draw(self, terms: Terms) -> None:
+        """Remembers the truths of usual tiles, now that nothing else is to be done: of a shape the first one takes ten
+        times as long as another, as the libraries load what they need for it."""
+        matrix = Matrix(terms.compiled_for)
+        for tiles in product(USUAL_TILES, repeat=2):
+            for case, seed in product((*matrix.quick(), *matrix.full(tiles)), terms.seeds):
+                self._truth(case, seed)
 
     def tracks(self, terms: Terms) -> Tracks:
         """The tracks of the last terms are kept, with the baselines' and the incumbent's arms."""

@@ -26,7 +26,8 @@ SINGLE_S = 0.0005
 """From here on single launches between events are timed."""
 
 WARM_S = 0.02
-"""So long an arm runs untimed before its first sample: clocks rise, code and graph are loaded."""
+"""So long an arm runs untimed before its first sample: clocks rise, code and graph are loaded. A single replay that is
+longer is warm soon after its beginning, and needs no other before it."""
 
 Forward = Callable[[int], None]
 """Launches one forward on the input set of that number, on the current stream."""
@@ -133,7 +134,7 @@ class GraphArm:
                 forward(call % len(sets))
         self.last = (self.calls - 1) % len(sets)
         self.used = set(range(min(self.calls, len(sets))))
-        for _ in range(math.ceil(WARM_S / (seconds * self.calls))):
+        for _ in range(math.ceil(WARM_S / (seconds * self.calls)) if seconds * self.calls < WARM_S else 0):
             self._graph.replay()
 
     def __call__(self) -> float:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -155,7 +156,7 @@ class Bounds(NamedTuple):
 
 
 def _position(flat: int, shape: torch.Size) -> tuple[int, ...]:
-    return tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), shape))
+    return tuple(int(i) for i in np.unravel_index(flat, shape))  # torch's own imports 500 modules first
 
 
 OWN = Tolerance()

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from autotuner.measure.blocks import Objective, combined
 from autotuner.measure.statistics import deviation, holm, p_above, student
+from autotuner.measure.tie import logs
 from autotuner.model import Model
 from autotuner.outcome import Heat, MeanInterval
 
@@ -60,7 +61,7 @@ def confirm(heats: Sequence[Heat], tie: float, objective: Objective = "mean") ->
     if not places:
         return Standing(finalists=(), leader=None, crowned=False, processes=len(heats), tie=tie)
     # blocks[i][heat]: the objective of finalist i in every block of that process
-    blocks = [[_objectives(heat, place, objective) for heat in heats] for place in places]
+    blocks = [[combined(logs(heat, place), objective) for heat in heats] for place in places]
     values = [[median(process) for process in finalist] for finalist in blocks]
     leader = min(range(len(places)), key=lambda i: fmean(values[i]))
     slower, beats_baseline = _slower(blocks, leader, tie)
@@ -83,15 +84,6 @@ def _sound(heat: Heat, place: int) -> bool:
     times = [us for problem in (*heat.us[place], *heat.baseline_us) for us in problem]
     timed = bool(heat.us[place]) and all(heat.us[place]) and all(0 < us < math.inf for us in times)
     return timed and place not in heat.faults
-
-
-def _objectives(heat: Heat, place: int, objective: Objective) -> list[float]:
-    """ln(t_variant / t_baseline) over the problems, a block each."""
-    ratios = [
-        [math.log(one / base) for one, base in zip(variant, baseline, strict=True)]
-        for variant, baseline in zip(heat.us[place], heat.baseline_us, strict=True)
-    ]
-    return combined(ratios, objective)
 
 
 def _intervals(values: Sequence[Sequence[float]]) -> list[MeanInterval]:

@@ -12,7 +12,7 @@ from autotuner.measure.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.measure.blocks import Blocks, Throttled, combine
 from autotuner.measure.plausible import clocks_disagree, too_fast
 from autotuner.measure.rules import decide
-from autotuner.measure.statistics import mean_interval, median_interval
+from autotuner.measure.statistics import median_interval, trimmed_interval
 from autotuner.measure.thermometer import Drifted, undisturbed
 from autotuner.outcome import Artifact, Heat, Measurement, Say, Stop, Timing
 from autotuner.terms import Terms
@@ -107,7 +107,7 @@ class _Race:
             cache=self._terms.cache,
             stopped=self._stopped,
             incumbent=self._incumbent.digest if self._incumbent else None,
-            gain=mean_interval(gains) if gains is not None else None,
+            gain=trimmed_interval(gains) if gains is not None else None,
             discarded=blocks.discarded,
         )
 
@@ -171,11 +171,18 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, terms: Terms
 def _entered(
     tracks: Tracks, artifacts: Sequence[Artifact], say: Say
 ) -> tuple[dict[int, list[VariantArm]], dict[int, Fault]]:
-    """The arms of those that can be launched, by place, one a problem; and the faults of the others."""
+    """The arms of those that can be launched, by place, one a problem; and the faults of the others.
+
+    They are loaded in random order: where an arm's memory lies can make it some tenths of a per cent faster or slower,
+    and must not be the same in every process.
+    """
     arms: dict[int, list[VariantArm]] = {}
     faults: dict[int, Fault] = {}
     loaded: set[str] = set()
-    for place, artifact in enumerate(artifacts):
+    order = list(range(len(artifacts)))
+    random.shuffle(order)
+    for place in order:
+        artifact = artifacts[place]
         say(f"loading {artifact.name}")
         try:
             arms[place] = [track.variant(artifact, again=artifact.digest in loaded) for track in tracks]

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Literal
 
 from autotuner.measure.blocks import combined
+from autotuner.measure.statistics import trimmed
 from autotuner.outcome import Heat
 from autotuner.terms import TIE
 
@@ -30,9 +31,9 @@ def tie_band(heats: Sequence[Heat]) -> float:
     """The tie band, relative: TIE, or two standard deviations of A/A races if that is more.
 
     Each heat is a race of one binary loaded twice; the mean of its log-ratios should be 0, so their root mean square
-    over the heats is the deviation.
+    over the heats is the deviation. The means are trimmed: a few disturbed blocks would make a tie of everything.
     """
     if not heats:
         return TIE
-    means = [fmean(ratios_between(heat, 0, 1)) for heat in heats]
+    means = [trimmed(ratios_between(heat, 0, 1))[0] for heat in heats]
     return max(TIE, 2 * math.sqrt(fmean(mean**2 for mean in means)))
