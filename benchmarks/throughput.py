@@ -9,7 +9,7 @@
   cuda          a sweep over the mma part of sdpa_cuda
   cpu           a sweep over sdpa_cpu, against the time that its compiling, gate and timing need at least
   store         many trials on a backend that answers at once: what is left is the driver, the sampler and the store
-  devices       a sweep on one device and one on several, with every build in the cache
+  devices       a sweep on one device, one on two, four, ..., all, with every build in the cache
   kernel-tuner  Kernel Tuner and this program on the same configurations of the same source, one after the other
 
 Each starts from an empty store and, but for `devices`, an empty build cache, both in a temporary folder. Keep the

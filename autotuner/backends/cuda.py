@@ -41,7 +41,7 @@ from autotuner.variant import Variant
 from autotuner.verdict import Fault, Verdict
 
 CALIBRATION_ROUNDS = 15
-USUAL_TILES = (16, 32, 64, 128)
+TILE_SIZES = (16, 32, 64, 128)
 
 LARGE_BYTES = 64 << 20
 """Truths above this size are computed anew: a float64 reference and its tolerances are quick on the device."""
@@ -119,8 +119,8 @@ class CudaBackend:
         """Remembers the truths of usual tiles, now that nothing else is to be done: of a shape the first one takes ten
         times as long as another, as the libraries load what they need for it."""
         matrix = Matrix(terms.compiled_for)
-        for tiles in product(USUAL_TILES, repeat=2):
-            for case, seed in product((*matrix.quick(), *matrix.full(tiles)), terms.seeds):
+        for block_m, block_n in product(TILE_SIZES, repeat=2):
+            for case, seed in product((*matrix.quick(), *matrix.full((block_m, block_n))), terms.seeds):
                 self._truth(case, seed)
 
     def tracks(self, terms: Terms) -> Tracks:
