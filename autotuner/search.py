@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 from typing import NamedTuple, cast
 
 import optuna
@@ -27,9 +27,10 @@ from pydantic import Field
 from autotuner.errors import InfrastructureError, OracleError
 from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
 from autotuner.executors import Executor
+from autotuner.incumbent import takes_over
 from autotuner.measure.tie import tie_band
 from autotuner.model import Model
-from autotuner.outcome import Artifact, Calibration, Device, Heat, Measurement, Outcome, study_name
+from autotuner.outcome import Calibration, Device, Heat, Measurement, Outcome, study_name
 from autotuner.sampler import SAMPLERS
 from autotuner.space import Space
 from autotuner.store import Lease, Store, StudyRecord
@@ -126,6 +127,8 @@ class _Lane:
         self.session = 0
         self.on_device: dict[int, str] = {}
         """The program of each judging job, by the job's number."""
+        self.calm_us: list[list[float]] = []
+        """What the baseline took on each problem: at calibration, and in every race since."""
         self.since_aa = 0
         self.racing: int | None = None
         """The number of the A/A race under way."""
@@ -195,11 +198,11 @@ class Driver:
             calibration = found.model_copy(update={"baselines": baselines})
             update = {
                 "baselines": baselines,
-                "baseline_us": calibration.baseline_us,
                 "ceilings": calibration.ceilings,
                 "tie": self._tie,
             }
             lane.terms = self._terms.model_copy(update=update)
+            lane.calm_us = [[us] for us in calibration.baseline_us]
             lane.session = self._store.start_session(self.name, calibration, self._environments[lane.number])
         self._drifts = 0
         started = Started(study=self.name, judged=self._count(), calibration=calibrations[0], lanes=len(self._lanes))
@@ -323,12 +326,21 @@ class Driver:
         """Submits the judging of a variant, and before it the race of the incumbent against itself when it is due."""
         incumbent = self._incumbent.artifact if self._incumbent is not None else None
         if incumbent is not None and lane.since_aa >= AA_EVERY and lane.racing is None:
-            race = RaceJob(artifacts=(incumbent, incumbent), terms=lane.terms, blocks=AA_BLOCKS)
+            race = RaceJob(artifacts=(incumbent, incumbent), terms=self._terms_on(lane), blocks=AA_BLOCKS)
             lane.since_aa, lane.racing = 0, self._executor.submit(race, lane.number)
-        terms = lane.terms.model_copy(update={"tie": self._tie})
+        terms = self._terms_on(lane)
         number = self._executor.submit(JudgeJob(built=built, terms=terms, incumbent=incumbent), lane.number)
         self._flights[number], lane.on_device[number] = flight, built.artifact.program_hash
         lane.since_aa += 1
+
+    def _terms_on(self, lane: _Lane) -> Terms:
+        """With the tie band and the thermometer as they are by now.
+
+        The baseline beside variants is not what it is alone: they heat the device, or lower its clocks. So the median
+        over the session is what a race is compared with.
+        """
+        calm_us = tuple(median(problem) for problem in lane.calm_us)
+        return lane.terms.model_copy(update={"tie": self._tie, "baseline_us": calm_us})
 
     def _advance(self, study: Study, number: int, result: object) -> None:
         """Takes a finished job's variant to its next station."""
@@ -341,6 +353,7 @@ class Driver:
         if isinstance(result, Built):
             self._built.append((flight, result))
         elif isinstance(result, Outcome):
+            _note_calm(lane, result.measurement)
             self._conclude(study, flight.trial, result, lane)
         else:
             raise InfrastructureError(f"a variant's job gave no outcome: {result}")
@@ -406,7 +419,7 @@ class Driver:
             self._programs.setdefault(outcome.artifact.program_hash, outcome)
         if outcome.verdict == Verdict.MEASURED:
             self._best = min(outcome.objective, self._best if self._best is not None else outcome.objective)
-            if _takes_over(outcome, self._incumbent):
+            if takes_over(outcome, self._incumbent):
                 self._incumbent = outcome
 
     def _count(self) -> int:
@@ -438,6 +451,11 @@ class Driver:
             raise InfrastructureError(f"{BROKEN} trials in a row could not be judged; the machine needs a look")
 
 
+def _note_calm(lane: _Lane, measurement: Measurement | None) -> None:
+    for problem, timing in zip(lane.calm_us, measurement.timings if measurement is not None else (), strict=False):
+        problem.append(median(timing.baseline_us))
+
+
 def _calibration(result: object) -> Calibration:
     """Raises OracleError when a reference breaks its own tolerance, and InfrastructureError when there is no result."""
     if not isinstance(result, Calibration):
@@ -445,32 +463,6 @@ def _calibration(result: object) -> Calibration:
     if result.oracle_fault is not None:
         raise OracleError(result.oracle_fault)
     return result
-
-
-def _takes_over(outcome: Outcome, incumbent: Outcome | None) -> bool:
-    """Whether a measured variant becomes the incumbent. It must have been promoted and be there still.
-
-    One that raced against an earlier incumbent must also be faster than the present one by their whole intervals.
-    """
-    new, artifact = outcome.measurement, outcome.artifact
-    if new is None or artifact is None or not new.promoted or not _is_there(artifact):
-        return False
-    if incumbent is None or incumbent.measurement is None or incumbent.artifact is None:
-        return True
-    return new.incumbent == incumbent.artifact.digest or _high(new) < _low(incumbent.measurement)
-
-
-def _is_there(artifact: Artifact) -> bool:
-    """Whether its library was not cleared away since; the fake's have none."""
-    return not artifact.path or Path(artifact.path).exists()
-
-
-def _low(measurement: Measurement) -> float:
-    return fmean(timing.log_ratio.low for timing in measurement.timings)
-
-
-def _high(measurement: Measurement) -> float:
-    return fmean(timing.log_ratio.high for timing in measurement.timings)
 
 
 def _duplicate(built: Built, original: Outcome) -> Outcome:

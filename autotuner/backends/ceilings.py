@@ -1,4 +1,4 @@
-"""What a device can do at most, measured: the fastest matrix product and the fastest copy of torch.
+"""What a device can do at most, measured: the fastest matrix product and the fastest copy.
 
 Inputs are random: a product of zeros runs faster than any real one.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 
 from autotuner.attention import DTYPES
+from autotuner.backends.instruments import PeakInstrument
 from autotuner.outcome import Ceilings
 
 LONG_ENOUGH_S = 0.3
@@ -34,16 +35,18 @@ def cuda_ceilings(dtype: str) -> Ceilings:
     return Ceilings(flops=max(rates), bytes=bandwidth)
 
 
-def cpu_ceilings(dtype: str) -> Ceilings:
-    """Of as many CPUs as torch has threads: so many times what one of them can do at most. A product of several threads
+def cpu_ceilings(dtype: str, peak: PeakInstrument) -> Ceilings:
+    """Of as many CPUs as torch has threads: so many times what one of them can do at most. What runs on several threads
     waits for the one that something else disturbs, and would make the ceiling too low.
 
-    A variant may compute in float32 whatever its dtype.
+    The faster of torch's product, which may use units for matrices, and of plain multiply-adds, by which right variants
+    can beat it: a library need not use the widest registers. Of a 16-bit type there may be twice as many.
     """
-    threads, kinds = torch.get_num_threads(), {torch.float32, DTYPES[dtype]}
+    threads, wide = torch.get_num_threads(), 1 if dtype == "float32" else 2
     torch.set_num_threads(1)
     try:
-        rate = max(_rate(kind, CPU_SIZE, "cpu", _cpu_seconds) for kind in kinds)
+        plain = wide * peak.flops / _least(lambda: _cpu_seconds(peak))
+        rate = max(plain, _rate(DTYPES[dtype], CPU_SIZE, "cpu", _cpu_seconds))
         bandwidth = _bandwidth(CPU_COPY_BYTES, "cpu", _cpu_seconds)
     finally:
         torch.set_num_threads(threads)

@@ -14,6 +14,7 @@ from autotuner.backends import Passed
 from autotuner.backends.ceilings import cpu_ceilings
 from autotuner.backends.cpu_arms import CpuTrack, InputSets
 from autotuner.backends.cpu_bench import PREDECESSOR, CpuBench
+from autotuner.backends.instruments import PeakInstrument
 from autotuner.backends.settings import CpuSettings
 from autotuner.build import build, disassembly
 from autotuner.extension import Extension
@@ -61,12 +62,13 @@ class CpuBackend:
             timings += here
             pinned.append(fastest(here))
         say("measuring what the device can do at most")
+        peak = PeakInstrument(self._settings.toolchain)
         return Calibration(
             baselines=tuple(pinned),
             timings=tuple(timings),
             references=checks,
             versions=versions(),
-            ceilings=cpu_ceilings(terms.compiled_for.dtype),
+            ceilings=cpu_ceilings(terms.compiled_for.dtype, peak),
         )
 
     def tracks(self, terms: Terms) -> Tracks:

@@ -1,4 +1,5 @@
-"""What the harness itself runs on a CUDA device: the shared-memory fill, a delay, the state of a stream."""
+"""What the harness itself runs: on a CUDA device the shared-memory fill, a delay, the state of a stream; on a CPU the
+multiply-adds that show its peak. Built and loaded like variants, from kernels/instruments."""
 
 from __future__ import annotations
 
@@ -8,28 +9,52 @@ from autotuner.build import build
 from autotuner.errors import ToolchainError
 from autotuner.extension import DEVICE_ERROR, Extension, status_text
 from autotuner.kernel import Kernel
-from autotuner.problem import Problem
-from autotuner.toolchain import CudaToolchain
-from autotuner.variant import Variant
+from autotuner.problem import Dtype, Problem
+from autotuner.toolchain import AnyToolchain, CudaToolchain, Toolchain
+from autotuner.variant import Value, Variant
 from autotuner.verdict import Fault
 
 STATUS, FILL, SPIN = 1, 2, 3
 NOT_READY = DEVICE_ERROR + 600
 
 
+PEAK_CHAINS, PEAK_STEPS = 12, 1 << 20
+"""Independent sums (kernels/instruments/peak.cpp), and multiply-adds of each in a call: a millisecond or a few."""
+
+
+def _loaded(backend: str, impl: str, parameters: dict[str, Value], dtype: Dtype, toolchain: AnyToolchain) -> Extension:
+    """Raises ToolchainError when it cannot be built."""
+    kernel = Kernel.load(config.kernels_dir() / "instruments")
+    variant = Variant(family="instruments", backend=backend, impl=impl, parameters=parameters)
+    problem = Problem(batch=1, heads=1, seq_q=1, seq_k=1, head_dim=64, dtype=dtype)
+    built = build(kernel, variant, problem, toolchain)
+    if isinstance(built, Fault):
+        raise ToolchainError(f"the instruments cannot be built: {built.detail}")
+    return Extension(built)
+
+
+class PeakInstrument:
+    """Multiply-adds that wait for nothing, on one CPU."""
+
+    flops = 2 * PEAK_CHAINS * PEAK_STEPS
+    """Operations a call."""
+
+    def __init__(self, toolchain: Toolchain) -> None:
+        """Raises ToolchainError when it cannot be built."""
+        self._extension = _loaded("cpu", "peak", {}, "float32", toolchain)
+
+    def __call__(self) -> None:
+        self._extension.command((PEAK_STEPS,), 0)
+
+
 class Instruments:
-    """kernels/instruments, built and loaded like a variant."""
+    """Those for a CUDA device."""
 
     def __init__(self, toolchain: CudaToolchain, multiprocessors: int) -> None:
         """Raises ToolchainError when they cannot be built."""
-        kernel = Kernel.load(config.kernels_dir() / "instruments")
         shared = architecture(toolchain.architecture).shared_limit
-        variant = Variant(family="instruments", backend="cuda", impl="instruments", parameters={"SHARED_BYTES": shared})
-        problem = Problem(batch=1, heads=1, seq_q=1, seq_k=1, head_dim=64, dtype="float16")
-        built = build(kernel, variant, problem, toolchain)
-        if isinstance(built, Fault):
-            raise ToolchainError(f"the instruments of the gate cannot be built: {built.detail}")
-        self._extension, self._multiprocessors = Extension(built), multiprocessors
+        self._extension = _loaded("cuda", "instruments", {"SHARED_BYTES": shared}, "float16", toolchain)
+        self._multiprocessors = multiprocessors
 
     def status(self, stream: int) -> int:
         """0 when all work of the stream is done, NOT_READY before, else DEVICE_ERROR + the driver's error."""

@@ -7,10 +7,8 @@ from autotuner.outcome import Ceilings
 from autotuner.problem import Problem
 from autotuner.verdict import Fault, Verdict
 
-MARGIN = 1.5
-"""Ceilings are of the best products and copies that torch can do, under the clocks that those leave. A short burst can
-run at a higher clock, and a small kernel whose tiles fit can come nearer to what the units can do: on a CPU right
-variants were 1.25 times faster than the product. What did not do its work is far below."""
+MARGIN = 1.25
+"""Ceilings are measured under the clocks that long work leaves; a short burst can run at a higher one."""
 
 APART = 0.05
 APART_S = 10e-6
