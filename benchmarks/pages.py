@@ -18,6 +18,8 @@ from typing import Any
 
 import cuda_pages
 import gate_pages
+import throughput_pages
+import trust_pages
 from cuda_pages import table
 
 from autotuner import trial_report
@@ -155,6 +157,31 @@ def gate_drawn() -> dict[Path, str]:
     return {why: text, RESULTS / "gate.md": gate_pages.results_page(judged, across, oracle, cost)}
 
 
+def trust_drawn() -> dict[Path, str]:
+    """The pages on what a figure is worth."""
+    truth = loaded("simulated_truth")[0]
+    method, timing = ROOT / "docs" / "finals-method.md", ROOT / "docs" / "timing.md"
+    text = insert(method.read_text(), "simulated_truth", trust_pages.simulated(truth))
+    text = insert(text, "finals_methods", trust_pages.methods(truth))
+    itself = insert(timing.read_text(), "aa_sweeps", trust_pages.aa_sweeps(loaded("aa_sweeps_cuda", "aa_sweeps_cpu")))
+    return {method: text, timing: itself}
+
+
+def throughput_drawn() -> dict[Path, str]:
+    """docs/results/throughput.md."""
+    cuda, cpu, store, devices = (f"throughput_{name}" for name in ("cuda", "cpu", "store", "devices"))
+    parts = {
+        "On one GPU": throughput_pages.cuda(loaded(f"{cuda}_first", cuda)),
+        "On a CPU": throughput_pages.cpu(*loaded(cpu)),
+        "Store and sampler": throughput_pages.store(*loaded(store)),
+        "Several GPUs": throughput_pages.devices(*loaded(devices)),
+        "Kernel Tuner": throughput_pages.kernel_tuner(
+            loaded("throughput_kernel_tuner_first", "throughput_kernel_tuner")
+        ),
+    }
+    return {RESULTS / "throughput.md": throughput_pages.page(parts)}
+
+
 def drawn() -> dict[Path, str]:
     """Every page that this program owns or has a part in, as it should be."""
     document = json.loads((RESULTS / "cpu_attention.json").read_text())
@@ -167,6 +194,8 @@ def drawn() -> dict[Path, str]:
     smoke = (RESULTS / "cuda_smoke.txt").read_text()
     return {
         **gate_drawn(),
+        **trust_drawn(),
+        **throughput_drawn(),
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),
