@@ -29,6 +29,10 @@ from autotuner.toolchain import AnyToolchain, CudaToolchain, Toolchain, has_cubl
 from autotuner.variant import Variant, digest_of
 from autotuner.verdict import Fault
 
+PROGRAM = ("autotuner.cli", "autotuner.session", "autotuner.search")
+"""Imported by the zygote as well: each process begins by importing the main program, whatever it is, and that is what
+takes long in it."""
+
 JOBS_PER_PROCESS = 250
 """So many variants are judged by one device process, which keeps references and baselines, before a fresh one."""
 
@@ -209,11 +213,11 @@ def executor_for(device: Device, make: Callable[[], Backend], devices: Sequence[
     turns with the judging, however few threads a variant may have.
     """
     if device.backend == "cpu":
-        return LocalExecutor(make, preload=("autotuner.backends.cpu",), builders=usable_cpus())
+        return LocalExecutor(make, preload=("autotuner.backends.cpu", *PROGRAM), builders=usable_cpus())
     lanes = tuple(each.uuid for each in devices) or (None,)
     return LocalExecutor(
         make,
-        preload=("autotuner.backends.cuda",),
+        preload=("autotuner.backends.cuda", *PROGRAM),
         builders=builders_beside(device, len(lanes)),
         overlap=True,
         jobs_per_process=JOBS_PER_PROCESS,

@@ -5,7 +5,7 @@
 Each sweep is a real one (driver, executor, races, promotion, A/A races, finals) over the points of a shipped space, but
 every point is built as a copy of the space's default variant, under an identity of its own, and the baseline's arm is
 another load of it. The true ratio is 1 everywhere: nobody may be crowned, and the confirmed intervals should cover 1.
-The gate judges that binary once; its report stands for the copies.
+The gate judges that binary once; its report stands for the copies. On a CPU both sides have one thread.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further sweep after so many")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    session = Session(load_space(SPACES[options.device]))
+    session = Session(load_space(SPACES[options.device], 1 if options.device == "cpu" else None))
     rows: list[dict[str, Any]] = []
     until = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="autotuner-aa-") as folder, contextlib.ExitStack() as stack:
