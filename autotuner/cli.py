@@ -184,18 +184,22 @@ def tune(
 
 
 def _confirm(store: Any, study: str, here: Any, executor: Any) -> None:
-    """The finals, unless those who would be in them were in the last ones."""
+    """The finals, unless those who would be in them were in the last ones. Without them the sweep's result stands."""
     from autotuner.finals import due
 
-    if due(store, study, here.default_digest):
+    if not due(store, study, here.default_digest):
+        return
+    try:
         _finals(store, study, here, executor)
+    except AutotunerError as error:
+        out.print(f"finals: not finished: {error}; `autotuner finals` tries again", style="yellow", markup=False)
 
 
-def _finals(store: Any, study: str, here: Any, executor: Any) -> Any:
+def _finals(store: Any, study: str, here: Any, executor: Any, to: Console = out) -> Any:
     from autotuner.finals import Finals
 
     def say(step: Any) -> None:
-        out.print(f"finals: {step.text}", markup=False)
+        to.print(f"finals: {step.text}", markup=False)
 
     return Finals(store, study, here.terms, executor, here.device.environment, here.default_digest, say).run()
 
@@ -216,7 +220,7 @@ def finals(study: StudyName = None, store: StoreOption = None, as_json: JsonOpti
         here = session.Session(SpaceFile.model_validate_json(of.space_document))
         session.require_same_device(of.device, here.device)
         with closing(here.executor()) as executor:
-            found = _finals(opened, name, here, executor)
+            found = _finals(opened, name, here, executor, err if as_json else out)
     if as_json:
         _print_json(_dump(found))
     else:

@@ -29,6 +29,8 @@ class Pace:
     promoted is counted apart: from k variants to n there will be about ln(n/k) more, times the ratio of those seen to
     those that random order makes one expect, as a sampler that learns beats its best more often.
 
+    Of the others the later half is what counts: against a better incumbent a race is shorter.
+
     What is not spent on devices (builds where they take turns with the judging, the driver, A/A tests) is taken to go
     on as it did. Where builds run beside the devices, the first variant is built while no device has work, which does
     not come again, so the time until then is left out; and no variant is judged before it is built.
@@ -64,7 +66,7 @@ class Pace:
         idle = max(0.0, seen[-1].at - since - sum(each.busy for each in seen) / self._lanes) / len(seen)
         plain = [each.busy for each in seen if not each.promoted]
         promoted = [each.busy for each in self._answers if each.promoted]
-        usual = fmean(plain or promoted)
+        usual = fmean(plain[len(plain) // 2 :] or promoted)
         extra = max(0.0, fmean(promoted) - usual) if promoted else 0.0
         return left * (idle + usual / self._lanes) + self._promotions(len(promoted)) * extra / self._lanes
 

@@ -97,7 +97,7 @@ def store(run: Document) -> str:
         _goal(f"of a sweep like {name}", "below 3 %", f"{100 * value:.2f} %", value < 0.03)
         for name, value in run["share_of_wall"].items()
     ]
-    said = f"{run['ms_a_trial']['together']:.2f} ms a trial over {run['trials']:,} trials."
+    said = f"{run['ms_a_trial']['together']:.2f} ms a trial over {run['judged']:,} trials."
     return f"{table(['share of the wall time', 'goal', 'reached', 'met'], rows)}\n\n{said} Made by `{run['command']}`."
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from autotuner.measure.confirm import PROCESSES
+
 MUTANTS = Path(__file__).parent / "mutants"
 
 SPACE = """
@@ -68,7 +70,8 @@ def tuned(folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_a_sweep_ends_with_a_leaderboard_and_best_json(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert tuned.returncode == 0, tuned.stderr
-    assert "speedup" in tuned.stdout
+    assert "finals: process 1 of" in tuned.stdout
+    assert "confirmed" in tuned.stdout
     assert "[4/4]" in tuned.stdout
     assert tuned.stderr == ""
     best = json.loads((folder / "best.json").read_text())
@@ -81,6 +84,7 @@ def test_the_same_command_again_judges_nothing_twice(tuned: subprocess.Completed
     assert again.returncode == 0
     assert "4 judged already" in again.stdout
     assert "[1/4]" not in again.stdout
+    assert "finals:" not in again.stdout  # nobody new would be in them
 
 
 def test_status_and_leaderboard(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
@@ -131,6 +135,20 @@ def test_best_and_export(tuned: subprocess.CompletedProcess[str], folder: Path) 
     assert document["measurement"]["speedup"]["median"] > 0
     assert document["baseline"][0]["backend"] in ("flash", "math")
     assert document["gate"]
+
+
+def test_finals_can_be_run_again(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
+    assert tuned.returncode == 0
+    before = json.loads(autotuner(folder, "leaderboard", "--json").stdout)[0]
+    assert before["confirmed"]["low"] < before["confirmed"]["mean"] < before["confirmed"]["high"]
+    again = autotuner(folder, "finals", "--json")
+    assert again.returncode == 0, again.stderr
+    found = json.loads(again.stdout)
+    assert [each["variant"]["parameters"]["MUTANT"] for each in found["finalists"]] == ["none"]
+    assert len(found["heats"]) == found["standing"]["processes"] == PROCESSES
+    after = json.loads(autotuner(folder, "leaderboard", "--json").stdout)[0]
+    assert after["confirmed"] != before["confirmed"]
+    assert after["speedup"] == before["speedup"]
 
 
 def test_the_a_a_test_runs_on_the_best(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:

@@ -160,9 +160,9 @@ def ratio_at_a_quarter(machine: Machine, count: int, draw: random.Random) -> flo
 @pytest.mark.parametrize(
     ("machine", "count", "share"),
     [
-        (CPU, 60, 0.85),
-        (CPU, 120, 0.95),
-        (GPU, 120, 0.8),
+        (CPU, 60, 0.8),
+        (CPU, 120, 0.9),
+        (GPU, 120, 0.7),
         (GPU, 400, 0.95),
         (GPUS, 400, 0.95),
         (FEW_BUILDERS, 120, 0.95),
