@@ -71,7 +71,14 @@ def device_for(file: SpaceFile, arch: str | None = None, devices: Sequence[CudaF
     """
     if arch is not None and file.backend != "cuda":
         raise SpaceError(f"{file.path}: --arch: only a CUDA space is compiled for an architecture; leave it out")
+    if devices:
+        _refuse_devices_of_a_cpu(file)
     return device_of(file.backend, arch, threads_allowed(file) if file.backend == "cpu" else None, devices)
+
+
+def _refuse_devices_of_a_cpu(file: SpaceFile) -> None:
+    if file.backend != "cuda":
+        raise SpaceError(f"{file.path}: --devices: only a CUDA space is tuned on GPUs; leave it out")
 
 
 def device_of(
@@ -112,8 +119,8 @@ class Session:
 
         Raises SpaceError, KernelError, ToolchainError, or InputError when there is no such device.
         """
-        if devices is not None and file.backend != "cuda":
-            raise SpaceError(f"{file.path}: --devices: only a CUDA space is tuned on GPUs; leave it out")
+        if devices is not None:
+            _refuse_devices_of_a_cpu(file)
         self._devices = chosen_devices(devices) if devices is not None else ()
         self.device = device_for(file, arch, self._devices)
         self.space = Space.enumerate(file, self.device.facts)

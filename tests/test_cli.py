@@ -104,7 +104,9 @@ def test_a_sweep_may_begin_with_the_best_of_another(tuned: subprocess.CompletedP
     text = SPACE.replace('MUTANT = "none"', 'MUTANT = "k_and_v_swapped"')
     (folder / "other.toml").write_text(text)
     shutil.copy(folder / "studies.db", folder / "other.db")
-    begun = autotuner(folder, "tune", "other.toml", "--from", "space-", "--trials", "1", "--store", "other.db")
+    begun = autotuner(
+        folder, "tune", "other.toml", "--from", "space-", "--trials", "1", "--no-finals", "--store", "other.db"
+    )
     assert begun.returncode == 0, begun.stderr
     assert "MUTANT=none" in begun.stdout
     one_line(autotuner(folder, "tune", "other.toml", "--from", "nowhere", "--store", "other.db"), "nowhere")
@@ -137,6 +139,7 @@ def test_best_and_export(tuned: subprocess.CompletedProcess[str], folder: Path) 
     assert document["gate"]
 
 
+@pytest.mark.slow
 def test_finals_can_be_run_again(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert tuned.returncode == 0
     before = json.loads(autotuner(folder, "leaderboard", "--json").stdout)[0]
