@@ -21,9 +21,13 @@ from tests.conformance.judging import judged
 
 SPACES = sorted(path.stem for path in config.spaces_dir().glob("sdpa_cpu*.toml"))
 QUICK, THOROUGH = 2, 14
+LONG = {"sdpa_cpu_long", "sdpa_cpu_causal", "sdpa_cpu_bf16"}
+"""Spaces whose tests take long; the sources are those of the others."""
 
 
-@pytest.fixture(scope="module", params=SPACES)
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in SPACES]
+)
 def session(request: pytest.FixtureRequest) -> Session:
     """A session for each shipped space."""
     return Session(load_space(request.param))
