@@ -57,16 +57,16 @@ def first_failure(expectation: Expectation) -> str:
     return "pass"
 
 
-def one_of_each(table: str) -> list[object]:
-    """One setting of each entry; which one it is goes round. The others are for a device to judge."""
-    groups = expectations("cuda", table)
+def some_of(table: str) -> list[object]:
+    """One setting of every second entry; which one it is goes round. The others are for a device to judge."""
+    groups = expectations("cuda", table)[::2]
     return [
         pytest.param(group[index % len(group)], id=str(group[index % len(group)])) for index, group in enumerate(groups)
     ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("expectation", one_of_each("numeric"))
+@pytest.mark.parametrize("expectation", some_of("numeric"))
 def test_a_numeric_mutant_breaks_the_rule_that_is_expected(expectation: Expectation) -> None:
     if not any(code.startswith(NUMERIC) for code in expectation.codes):
         pytest.skip("an invariant finds it, not a case")
@@ -74,7 +74,7 @@ def test_a_numeric_mutant_breaks_the_rule_that_is_expected(expectation: Expectat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("expectation", one_of_each("right"))
+@pytest.mark.parametrize("expectation", some_of("right"))
 def test_a_right_implementation_is_within_the_tolerances(expectation: Expectation) -> None:
     assert first_failure(expectation) == "pass"
 
