@@ -194,7 +194,7 @@ class Finals:
         lineup = Lineup(
             finalists=tuple(_finalist(entrant) for entrant in entrants),
             baselines=self._terms.baselines,
-            tie=tie_band(aa),
+            tie=tie_band(aa, self._terms.objective),
             aa_races=len(aa),
             objective=self._terms.objective,
             considered=self._considered,

@@ -10,13 +10,12 @@ from autotuner.evaluate import BuildJob, Built, RaceJob
 from autotuner.executors import Executor
 from autotuner.measure.blocks import combined
 from autotuner.measure.statistics import median_interval
-from autotuner.measure.tie import logs, ratios_between
+from autotuner.measure.tie import logs, ratios_between, tie_band
 from autotuner.model import Model
 from autotuner.outcome import Heat, Interval
 from autotuner.session import Session
 from autotuner.space import SpaceFile
 from autotuner.store import Store, queries
-from autotuner.terms import TIE
 from autotuner.variant import Variant
 from autotuner.verdict import Fault
 
@@ -30,13 +29,15 @@ class Race(Model):
     ratio: Interval
     """t_variant / t_opponent."""
     blocks: int
+    tie: float
+    """How wide a tie is in this study, relative."""
 
     @property
     def winner(self) -> str | None:
-        """The side that is faster beyond the tie band of +-0.5 %, by the whole 95 % interval; None for a tie."""
-        if self.ratio.high < 1 - TIE:
+        """The side that is faster beyond the tie band, by the whole 95 % interval; None for a tie."""
+        if self.ratio.high < 1 - self.tie:
             return "the variant"
-        return self.against if self.ratio.low > 1 + TIE else None
+        return self.against if self.ratio.low > 1 + self.tie else None
 
 
 def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) -> Race:
@@ -67,7 +68,8 @@ def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) 
         raise InfrastructureError(f"the race gave no result: {heat}")
     ratios = ratios_between(heat, 0, 1, terms.objective) if itself else combined(logs(heat, 0), terms.objective)
     against = "its second load" if itself else f"SDPA {', '.join(sorted(set(terms.baselines)))}"
-    return Race(study=name, variant=variant, against=against, ratio=_ratio(ratios), blocks=blocks)
+    tie = tie_band(queries.aa_heats(store, name), terms.objective)
+    return Race(study=name, variant=variant, against=against, ratio=_ratio(ratios), blocks=blocks, tie=tie)
 
 
 def _ratio(ratios: list[float]) -> Interval:

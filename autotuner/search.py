@@ -364,7 +364,7 @@ class Driver:
         if isinstance(result, Heat) and not result.faults:
             self._store.record_heat(self.name, "aa", result, session_id=lane.session)
             self._aa.append(result)
-            self._tie = tie_band(self._aa)
+            self._tie = tie_band(self._aa, self._terms.objective)
             self._listen(TieFound(tie=self._tie))
 
     def _conclude(self, study: Study, trial: Trial, outcome: Outcome, lane: _Lane) -> None:

@@ -169,7 +169,7 @@ def trust_drawn() -> dict[Path, str]:
 
 def throughput_drawn() -> dict[Path, str]:
     """docs/results/throughput.md."""
-    cuda, cpu, store, devices = (f"throughput_{name}" for name in ("cuda", "cpu", "store", "devices"))
+    cuda, cpu, store, devices = (f"throughput_{name}" for name in ("cuda", "cpu", "store", "devices_2"))
     parts = {
         "On one GPU": throughput_pages.cuda(loaded(f"{cuda}_first", cuda)),
         "On a CPU": throughput_pages.cpu(*loaded(cpu)),

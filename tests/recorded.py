@@ -118,7 +118,15 @@ def rejected(tile: int, verdict: Verdict = Verdict.INCORRECT, code: str = "G2.T1
 
 def with_error(outcome: Outcome, max_abs: float, tolerance: float = 1.0) -> Outcome:
     """The outcome with one compared output in its gate, of that largest error."""
-    errors = CaseErrors(
+    assert outcome.gate is not None
+    case = CaseResult(case="Q1 2x2x200x200 big_v", seed_index=0, errors=case_errors(max_abs, tolerance))
+    check = CheckResult(code="G5.T1", status="pass", seconds=1.0, cases=(case,))
+    return outcome.model_copy(update={"gate": outcome.gate.extended((check,), None)})
+
+
+def case_errors(max_abs: float, tolerance: float = 1.0) -> CaseErrors:
+    """Errors of an output that is off by so much in one element."""
+    return CaseErrors(
         nonfinite=0,
         max_abs=max_abs,
         max_abs_tol=tolerance,
@@ -133,10 +141,6 @@ def with_error(outcome: Outcome, max_abs: float, tolerance: float = 1.0) -> Outc
         first_bad_row=None,
         bad_rows=0.0,
     )
-    assert outcome.gate is not None
-    case = CaseResult(case="Q1 2x2x200x200 big_v", seed_index=0, errors=errors)
-    check = CheckResult(code="G5.T1", status="pass", seconds=1.0, cases=(case,))
-    return outcome.model_copy(update={"gate": outcome.gate.extended((check,), None)})
 
 
 def with_resources(outcome: Outcome, **resources: int) -> Outcome:

@@ -14,13 +14,13 @@ from autotuner.backends.fake import FakeBackend, FakeTrack, Truth, Weather
 from autotuner.evaluate import AnyJob, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.executors.inline import InlineExecutor
 from autotuner.measure.arms import Tracks
-from autotuner.outcome import Calibration, Heat, Outcome, Say, Stop
+from autotuner.outcome import Artifact, Calibration, Heat, Outcome, Say, Stop
 from autotuner.problem import Problem
 from autotuner.search import AA_EVERY, Budget, Driver, Event, TieFound
 from autotuner.store import Store, queries
 from autotuner.terms import TIE, Terms
 from autotuner.variant import Variant
-from autotuner.verdict import Verdict
+from autotuner.verdict import Fault, Verdict
 from tests import simulated
 
 SPACE = simulated.space()
@@ -182,8 +182,9 @@ def test_a_resumed_study_goes_on_with_its_incumbent(store: Store) -> None:
 
 def test_an_incumbent_whose_library_is_gone_is_none(store: Store, tmp_path: Path) -> None:
     class Libraries(FakeBackend):
-        def build(self, variant: Variant, terms: Terms):  # type: ignore[no-untyped-def]
+        def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
             made = super().build(variant, terms)
+            assert isinstance(made, Artifact)
             path = tmp_path / f"{variant.digest}.so"
             path.touch()
             return made.model_copy(update={"path": str(path)})

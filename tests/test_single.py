@@ -20,7 +20,7 @@ from autotuner.executors.inline import InlineExecutor
 from autotuner.kernel import Kernel
 from autotuner.outcome import Artifact, Calibration, Device, Outcome, Say
 from autotuner.problem import Problem
-from autotuner.report import CaseErrors, ReferenceCheck
+from autotuner.report import ReferenceCheck
 from autotuner.search import Budget, Driver
 from autotuner.space import SpaceFile
 from autotuner.store import Store, queries
@@ -29,7 +29,7 @@ from autotuner.toolchain import Toolchain
 from autotuner.variant import Variant
 from autotuner.verdict import Verdict
 from tests import simulated
-from tests.recorded import CALIBRATION, study_record
+from tests.recorded import CALIBRATION, case_errors, study_record
 from tests.test_cli import SPACE, autotuner, lay_out, one_line
 
 SCHEMA = json.loads((Path(__file__).parent.parent / "docs" / "trial-report.schema.json").read_text())
@@ -215,23 +215,7 @@ def test_every_backend_is_judged_on_every_case(folder: Path) -> None:
 
 def reference_check(backend: str, case: str, max_abs: float | None) -> ReferenceCheck:
     """A backend's answer that is off by so much, with a tolerance of 1; None where it gave none."""
-    if max_abs is None:
-        return ReferenceCheck(backend=backend, case=case, errors=None)
-    errors = CaseErrors(
-        nonfinite=0,
-        max_abs=max_abs,
-        max_abs_tol=1.0,
-        row_rel=0.0,
-        row_rel_tol=1.0,
-        head_rel=0.0,
-        head_rel_tol=1.0,
-        bias=0.0,
-        worst_index=(0, 0, 0, 0),
-        worst_value=0.0,
-        worst_reference=0.0,
-        first_bad_row=None,
-        bad_rows=0.0,
-    )
+    errors = None if max_abs is None else case_errors(max_abs)
     return ReferenceCheck(backend=backend, case=case, errors=errors)
 
 

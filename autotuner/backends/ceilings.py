@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 
 from autotuner.attention import DTYPES
+from autotuner.backends.cuda_arms import elapsed
 from autotuner.backends.instruments import PeakInstrument
 from autotuner.outcome import Ceilings
 
@@ -27,10 +28,10 @@ def cuda_ceilings(dtype: str) -> Ceilings:
     """Of the current GPU for products of that dtype; float32 ones on tensor cores (TF32), as variants may use them."""
     allowed, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, True
     try:
-        rates = [_rate(DTYPES[dtype], size, "cuda", _cuda_seconds) for size in CUDA_SIZES]
+        rates = [_rate(DTYPES[dtype], size, "cuda", elapsed) for size in CUDA_SIZES]
     finally:
         torch.backends.cuda.matmul.allow_tf32 = allowed
-    bandwidth = _bandwidth(min(CUDA_COPY_BYTES, torch.cuda.mem_get_info()[0] // 8), "cuda", _cuda_seconds)
+    bandwidth = _bandwidth(min(CUDA_COPY_BYTES, torch.cuda.mem_get_info()[0] // 8), "cuda", elapsed)
     torch.cuda.empty_cache()
     return Ceilings(flops=max(rates), bytes=bandwidth)
 
@@ -73,15 +74,6 @@ def _least(seconds: Callable[[], float]) -> float:
     while time.perf_counter() < until:
         least = min(least, seconds())
     return least
-
-
-def _cuda_seconds(work: Callable[[], object]) -> float:
-    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    before.record()
-    work()
-    after.record()
-    after.synchronize()
-    return float(before.elapsed_time(after)) / 1e3
 
 
 def _cpu_seconds(work: Callable[[], object]) -> float:

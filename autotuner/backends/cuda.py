@@ -118,7 +118,7 @@ class CudaBackend:
     def _draw(self, terms: Terms) -> None:
         """Remembers the truths of usual tiles, now that nothing else is to be done: of a shape the first one takes ten
         times as long as another, as the libraries load what they need for it."""
-        assert self._instruments  # they are built now, while no build of a variant is
+        _ = self._instruments  # they are built now, while no build of a variant is
         matrix = Matrix(terms.compiled_for)
         for block_m, block_n in product(TILE_SIZES, repeat=2):
             for case, seed in product((*matrix.quick(), *matrix.full((block_m, block_n))), terms.seeds):

@@ -112,7 +112,7 @@ class Outputs:
         return "two timed launches on equal inputs gave different bits" if differs else None
 
 
-def _elapsed(work: Callable[[], None]) -> float:
+def elapsed(work: Callable[[], object]) -> float:
     """Seconds between two events around the work."""
     before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     before.record()
@@ -138,7 +138,7 @@ class GraphArm:
             self._graph.replay()
 
     def __call__(self) -> float:
-        return _elapsed(self._graph.replay) / self.calls
+        return elapsed(self._graph.replay) / self.calls
 
     def replay(self) -> None:
         """One untimed replay."""
@@ -157,7 +157,7 @@ class EventArm:
         self.used.add(self.last)
         if self._sets.cold:
             self._sets.flush.zero_()
-        return _elapsed(self.replay)
+        return elapsed(self.replay)
 
     def replay(self) -> None:
         """One untimed forward on the set of the last sample."""
@@ -171,7 +171,7 @@ def make_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
     once = torch.cuda.CUDAGraph()
     with torch.cuda.graph(once):  # a forward of many kernels would be timed at the speed of their launches
         forward(0)
-    seconds = min(_elapsed(once.replay) for _ in range(3))
+    seconds = min(elapsed(once.replay) for _ in range(3))
     return EventArm(forward, sets) if seconds >= SINGLE_S else GraphArm(forward, sets, seconds)
 
 
@@ -246,7 +246,7 @@ class VariantArm:
 
             torch.cuda.synchronize()
             started = time.perf_counter()
-            device = _elapsed(replays)
+            device = elapsed(replays)
             return Clocks(host=time.perf_counter() - started, device=device)
 
     def recheck(self) -> Fault | None:

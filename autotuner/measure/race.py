@@ -141,11 +141,12 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, terms: Terms
 
     A variant that fails is left out, with its fault. Raises Throttled and Drifted.
     """
-    arms, faults = _entered(tracks, artifacts, say)
+    draw = random.Random(terms.seeds[0])
+    arms, baselines, faults = _entered(tracks, artifacts, terms, draw, say)
     say("racing")
 
     def run() -> Blocks:
-        racing = Blocks(tracks, [_baselines(tracks, terms), *arms.values()], random.randrange(2**31))
+        racing = Blocks(tracks, [baselines, *arms.values()], draw.randrange(2**31))
         for _ in range(count):
             racing.take()
         return racing
@@ -169,19 +170,21 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, terms: Terms
 
 
 def _entered(
-    tracks: Tracks, artifacts: Sequence[Artifact], say: Say
-) -> tuple[dict[int, list[VariantArm]], dict[int, Fault]]:
-    """The arms of those that can be launched, by place, one a problem; and the faults of the others.
+    tracks: Tracks, artifacts: Sequence[Artifact], terms: Terms, draw: random.Random, say: Say
+) -> tuple[dict[int, list[VariantArm]], list[Arm], dict[int, Fault]]:
+    """The arms of those that can be launched, by place, one a problem; the baselines; and the faults of the others.
 
-    They are loaded in random order: where an arm's memory lies can make it some tenths of a per cent faster or slower,
-    and must not be the same in every process.
+    All are loaded in random order, the baselines too: where an arm's memory lies can make it some tenths of a per cent
+    faster or slower, and must not be the same in every process.
     """
     arms: dict[int, list[VariantArm]] = {}
+    baselines: list[Arm] = []
     faults: dict[int, Fault] = {}
     loaded: set[str] = set()
-    order = list(range(len(artifacts)))
-    random.shuffle(order)
-    for place in order:
+    for place in draw.sample(range(-1, len(artifacts)), len(artifacts) + 1):
+        if place < 0:
+            baselines = _baselines(tracks, terms)
+            continue
         artifact = artifacts[place]
         say(f"loading {artifact.name}")
         try:
@@ -189,4 +192,4 @@ def _entered(
         except ArmError as error:
             faults[place] = error.fault
         loaded.add(artifact.digest)
-    return arms, faults
+    return arms, baselines, faults

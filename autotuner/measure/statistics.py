@@ -61,13 +61,6 @@ def standard_error(values: Sequence[float]) -> float:
     return deviation(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
 
 
-def lower_bound(values: Sequence[float], alpha: float) -> float:
-    """What the mean exceeds with confidence 1 - alpha; -inf for fewer than two values."""
-    if len(values) < 2:
-        return -math.inf
-    return fmean(values) - student(1 - alpha, len(values) - 1) * standard_error(values)
-
-
 def trimmed(values: Sequence[float]) -> tuple[float, float, int]:
     """The mean without the TRIM smallest and largest, its standard error, and the degrees of freedom.
 
@@ -97,13 +90,6 @@ def trimmed_bound(values: Sequence[float], alpha: float) -> float:
 def trimmed_interval(values: Sequence[float], level: float = 0.95) -> MeanInterval:
     """Trimmed mean and its two-sided confidence interval."""
     low, mean = trimmed_bound(values, (1 - level) / 2), trimmed(values)[0]
-    return MeanInterval(low=low, mean=mean, high=2 * mean - low, level=level)
-
-
-def mean_interval(values: Sequence[float], level: float = 0.95) -> MeanInterval:
-    """Mean and its two-sided confidence interval."""
-    low = lower_bound(values, (1 - level) / 2)
-    mean = fmean(values)
     return MeanInterval(low=low, mean=mean, high=2 * mean - low, level=level)
 
 

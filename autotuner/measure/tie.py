@@ -27,7 +27,7 @@ def logs(heat: Heat, place: int) -> list[list[float]]:
     ]
 
 
-def tie_band(heats: Sequence[Heat]) -> float:
+def tie_band(heats: Sequence[Heat], objective: Literal["mean", "max"] = "mean") -> float:
     """The tie band, relative: TIE, or two standard deviations of A/A races if that is more.
 
     Each heat is a race of one binary loaded twice; the mean of its log-ratios should be 0, so their root mean square
@@ -35,5 +35,5 @@ def tie_band(heats: Sequence[Heat]) -> float:
     """
     if not heats:
         return TIE
-    means = [trimmed(ratios_between(heat, 0, 1))[0] for heat in heats]
+    means = [trimmed(ratios_between(heat, 0, 1, objective))[0] for heat in heats]
     return max(TIE, 2 * math.sqrt(fmean(mean**2 for mean in means)))
