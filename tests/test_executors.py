@@ -25,7 +25,7 @@ from autotuner.backends.settings import CpuSettings, make_cpu_backend
 from autotuner.build import build
 from autotuner.errors import InfrastructureError
 from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
-from autotuner.executors import Executor
+from autotuner.executors import Executor, worker
 from autotuner.executors.inline import InlineExecutor
 from autotuner.executors.local import Deadlines, LocalExecutor
 from autotuner.kernel import Kernel
@@ -292,3 +292,16 @@ def test_a_killed_driver_leaves_no_worker(tmp_path: Path) -> None:
     process.wait()
     assert gone(tmp_path)
     process.communicate()
+
+
+def test_a_process_that_goes_while_it_is_looked_at_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every worker's end reads the list of the living, and others come and go meanwhile."""
+
+    def vanish(*_: object, **__: object) -> None:
+        raise ProcessLookupError
+
+    with monkeypatch.context() as vanishing:
+        for look in ("stat", "read_text"):
+            vanishing.setattr(Path, look, vanish)
+        assert not list(worker._sessions())
+    assert os.getpid() in dict(worker._sessions())

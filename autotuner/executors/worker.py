@@ -158,8 +158,10 @@ def _kill_session(leader: int) -> None:
 
 def _sessions() -> Iterator[tuple[int, int]]:
     """Number and session of every living process; nothing where there is no /proc."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            state, _, _, session, *_ = stat.read_text(errors="replace").rsplit(")", 1)[1].split()
-            if state not in "ZX":
-                yield int(stat.parent.name), int(session)
+    with contextlib.suppress(FileNotFoundError):
+        for process in Path("/proc").iterdir():  # no glob: it fails on a process that goes while it looks
+            if process.name.isdecimal():
+                with contextlib.suppress(OSError):
+                    state, _, _, session, *_ = (process / "stat").read_text(errors="replace").rsplit(")", 1)[1].split()
+                    if state not in "ZX":
+                        yield int(process.name), int(session)
