@@ -35,6 +35,7 @@ from tests.conformance.executors import (
     crowds,
     fresh_job,
     judge_job,
+    notes,
     outcome,
     play,
 )
@@ -133,6 +134,19 @@ def test_a_lane_does_not_wait_for_the_jobs_of_another(lanes: LocalExecutor) -> N
         lanes.submit(judge_job("sleep", MS=5000), 0)
     number = lanes.submit(judge_job(), 1)
     assert numbers_of(lanes, 1) == [number]
+
+
+def test_every_lane_goes_on_while_the_driver_is_busy(lanes: LocalExecutor, tmp_path: Path) -> None:
+    for number in range(4):
+        job = judge_job("works", FOLDER=str(tmp_path), NAME=str(number))
+        lanes.submit(job.model_copy(update={"soak": "never"}), number % 2)
+    until = time.monotonic() + 30
+    while len(notes(tmp_path)) < 8:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    pids = {note.name: note.pid for note in notes(tmp_path)}
+    assert pids["0"] == pids["2"] != pids["1"] == pids["3"]
+    assert sorted(numbers_of(lanes, 4)) == [0, 1, 2, 3]
 
 
 def test_each_lane_has_its_device_and_a_process_that_stays(lanes: LocalExecutor) -> None:

@@ -4,12 +4,15 @@ A variant may crash, hang, exit, print, or spoil its process in any way: that co
 a verdict. The zygote is multiprocessing's fork server; it never runs a variant and starts no threads.
 
 Builds have fresh processes that see no device. Everything else is done by one process at a time on each device, which
-serves several jobs where `jobs_per_process` says so, and is replaced at once after anything odd.
+serves several jobs where `jobs_per_process` says so, and is replaced at once after anything odd. Where builds overlap
+with judging, that process has its next job in hand while it does one: it goes on without waiting for the driver. What
+it has in hand when it is replaced comes first in the new one, whether or not the old one was at it already.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import signal
 import tempfile
 import time
@@ -17,7 +20,6 @@ from collections import deque
 from itertools import pairwise
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import Field
 
@@ -25,20 +27,11 @@ from autotuner.errors import InfrastructureError
 from autotuner.evaluate import AnyJob, BuildJob, JudgeJob, RaceJob, Result
 from autotuner.executors.messages import Message
 from autotuner.executors.process import BackendFactory, Role
-from autotuner.executors.worker import Worker
+from autotuner.executors.worker import Submitted, Worker
 from autotuner.model import Model
 from autotuner.outcome import Artifact, Outcome
 from autotuner.report import CheckResult, GateReport
 from autotuner.verdict import Fault, SystemFault, Verdict
-
-SPOILING = (
-    Verdict.CRASHED,
-    Verdict.HUNG,
-    Verdict.CORRUPTING,
-    Verdict.NONDETERMINISTIC,
-    Verdict.LAUNCH_FAILED,
-)
-"""After these verdicts nothing is certain about the process that gave them."""
 
 ROUNDS = 4
 """Where builds and judging take turns, so many builds of each builder make up a turn: at its end builders idle for half
@@ -60,14 +53,6 @@ class Deadlines(Model):
     def of(self, stage: str) -> float:
         """The deadline of a step in that stage."""
         return float(getattr(self, stage, self.check))
-
-
-class _Waiting(NamedTuple):
-    """A job that was submitted and has not started."""
-
-    job: AnyJob
-    lane: int | None
-    """None for a build."""
 
 
 class LocalExecutor:
@@ -100,7 +85,8 @@ class LocalExecutor:
         self._deadlines = deadlines or Deadlines()
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["autotuner.executors.process", *preload])
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, Submitted] = {}
+        """What no process has been given, by number, in the order in which it is due."""
         self._running: list[Worker] = []
         self._idle: dict[int | None, Worker] = {}
         """By lane: the device's process, between two jobs. Builders have one job each."""
@@ -129,7 +115,8 @@ class LocalExecutor:
             raise ValueError(f"no lane {lane}")
         number = self._next
         self._next += 1
-        self._waiting[number] = _Waiting(job, None if isinstance(job, BuildJob) else lane)
+        wanted = None if isinstance(job, BuildJob) else lane
+        self._waiting[number] = Submitted(number, job, wanted, pickle.dumps(job))
         self._start_waiting()
         return number
 
@@ -176,13 +163,13 @@ class LocalExecutor:
     # Which job runs when ----------------------------------------------------------------------------------------
 
     def _start_waiting(self) -> None:
-        """Starts the jobs that may start now, in the order of submission."""
-        for number, (job, lane) in list(self._waiting.items()):
-            if self._may_start(lane):
-                self._prepare(job, lane)
-            if self._may_start(lane):  # still: a process that was not fit for the job may take its time to go
-                del self._waiting[number]
-                self._start(number, job, lane)
+        """Gives what waits to those who may have it now. On no lane a job overtakes another."""
+        full = set[int | None]()
+        for job in list(self._waiting.values()):
+            if job.lane not in full and (self._start(job) or self._hand_over(job)):
+                del self._waiting[job.number]
+            else:
+                full.add(job.lane)
 
     def _may_start(self, lane: int | None) -> bool:
         if not self._overlap and self._building != (lane is None):
@@ -196,27 +183,46 @@ class LocalExecutor:
             self._building = not self._building
             self._start_waiting()
 
-    def _prepare(self, job: AnyJob, lane: int | None) -> None:
+    def _start(self, job: Submitted) -> bool:
+        """Starts the job, in the lane's idle process or in a new one, if it may start."""
+        if self._may_start(job.lane):
+            self._make_way(job)
+        if not self._may_start(job.lane):  # or not any more: a process that was not fit may take its time to go
+            return False
+        role = self._builder if job.lane is None else self._judges[job.lane]
+        worker = self._idle.pop(job.lane, None) or Worker(self._context, role, job.lane, Path(self._logs.name))
+        worker.give(job)
+        self._running.append(worker)
+        return True
+
+    def _make_way(self, job: Submitted) -> None:
         """Ends the lane's process if the job cannot have it: two on one device would disturb each other."""
-        idle = self._idle.get(lane)
-        if idle is not None and (_wants_fresh(job) or not idle.can_go_on):
-            del self._idle[lane]
+        idle = self._idle.get(job.lane)
+        if idle is not None and (job.wants_fresh or not idle.can_go_on):
+            del self._idle[job.lane]
             self._end(idle)
 
-    def _start(self, number: int, job: AnyJob, lane: int | None) -> None:
-        role = self._builder if lane is None else self._judges[lane]
-        log = Path(self._logs.name) / f"{number}.log"
-        worker = self._idle.pop(lane, None) or Worker(self._context, role, lane, log)
-        worker.give(number, job)
-        self._running.append(worker)
+    def _hand_over(self, job: Submitted) -> bool:
+        """Gives the job to the lane's process while that does another, if it may have it in hand."""
+        for worker in self._running:
+            if self._overlap and worker.lane == job.lane and worker.may_have_in_hand(job):
+                worker.give(job)
+                return True
+        return False
 
-    def _release(self, worker: Worker, spoiled: bool) -> None:
-        """The worker's job is over: its process is kept or killed, and the next jobs start."""
-        self._running.remove(worker)
-        if not spoiled and not _wants_fresh(worker.job) and worker.can_go_on:
-            self._idle[worker.lane] = worker
-        else:
+    def _release(self, worker: Worker, spoiled: bool, again: bool = False) -> None:
+        """The worker's job is over, or is to be done again. Its process goes on, idles or is killed: then what it had
+        not ended comes first in the next one. The next jobs start."""
+        fresh = worker.given[0].wants_fresh
+        if not again:
+            worker.finish()
+        if spoiled or fresh or not worker.can_go_on:
+            self._running.remove(worker)
+            self._waiting = {job.number: job for job in worker.given} | self._waiting
             self._end(worker)
+        elif not worker.given:
+            self._running.remove(worker)
+            self._idle[worker.lane] = worker
         self._start_waiting()
 
     def _end(self, worker: Worker) -> None:
@@ -251,8 +257,7 @@ class LocalExecutor:
             raise message.error
         if message.result is None:
             return self._failed(worker, message.failure or "no result came")
-        spoiled = isinstance(message.result, Outcome | Fault) and message.result.verdict in SPOILING
-        self._release(worker, spoiled)
+        self._release(worker, message.spoils)
         return message.result
 
     def _late(self, worker: Worker) -> Result | None:
@@ -280,15 +285,15 @@ class LocalExecutor:
         """The ending of a job whose process was lost. Before a variant's code was loaded, it is not the variant's; of a
         race, it is one of its variants'.
 
-        What crashes a process that judged others before it is judged again in a fresh one: it may be their doing.
+        What crashes a process that judged others before it, or does not even begin there, is done again in a fresh one:
+        it may be their doing.
         """
-        job = worker.job
-        if not isinstance(job, JudgeJob | RaceJob) or worker.stage == "start":
-            return self._failed(worker, detail)
-        if verdict == Verdict.CRASHED and not worker.is_fresh:
-            self._waiting = {worker.number: _Waiting(job, worker.lane), **self._waiting}
-            self._release(worker, spoiled=True)
+        job, begun = worker.job, worker.stage != "start"
+        if not worker.is_fresh and (verdict == Verdict.CRASHED or not begun):
+            self._release(worker, spoiled=True, again=True)
             return None
+        if not begun or not isinstance(job, JudgeJob | RaceJob):
+            return self._failed(worker, detail)
         fault = Fault(verdict=verdict, code=code, detail=detail, case=worker.step, system=system)
         ended = fault if isinstance(job, RaceJob) else _killed_by_its_variant(worker, job, fault)
         self._release(worker, spoiled=True)
@@ -304,11 +309,6 @@ class LocalExecutor:
         if not isinstance(job, BuildJob | JudgeJob):
             raise InfrastructureError(f"{why}; {tail}" if tail else why)
         return Outcome(variant=job.variant, verdict=Verdict.INFRA_ERROR, fault=fault, stderr_tail=tail)
-
-
-def _wants_fresh(job: AnyJob) -> bool:
-    """Whether the job must have a process that does no other."""
-    return bool(getattr(job, "fresh", False))
 
 
 def _killed_by_its_variant(worker: Worker, job: JudgeJob, fault: Fault) -> Outcome:

@@ -9,8 +9,18 @@ from typing import NamedTuple
 
 from autotuner.errors import AutotunerError
 from autotuner.evaluate import Result
+from autotuner.outcome import Outcome
+from autotuner.verdict import Fault, Verdict
 
 LARGEST_MESSAGE = 1 << 26
+SPOILING = (
+    Verdict.CRASHED,
+    Verdict.HUNG,
+    Verdict.CORRUPTING,
+    Verdict.NONDETERMINISTIC,
+    Verdict.LAUNCH_FAILED,
+)
+"""After these verdicts nothing is certain about the process that gave them."""
 
 
 class Message(NamedTuple):
@@ -21,6 +31,13 @@ class Message(NamedTuple):
     result: Result | None = None
     error: AutotunerError | None = None
     failure: str | None = None
+
+    @property
+    def spoils(self) -> bool:
+        """Whether the process, having ended a job like this, must do no other."""
+        if self.result is None:
+            return True
+        return isinstance(self.result, Outcome | Fault) and self.result.verdict in SPOILING
 
 
 def send(pipe: Connection, key: bytes, message: Message) -> None:

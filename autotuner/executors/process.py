@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import pickle
 import resource
 import signal
+import sys
 import traceback
 from collections.abc import Callable
 from functools import cache
@@ -16,7 +18,7 @@ from typing import NamedTuple
 
 from autotuner.backends import Backend
 from autotuner.errors import AutotunerError, InfrastructureError, InputError, OracleError
-from autotuner.evaluate import AnyJob, perform
+from autotuner.evaluate import perform
 from autotuner.executors.messages import Message, send
 
 BackendFactory = Callable[[], Backend]
@@ -35,9 +37,18 @@ class Role(NamedTuple):
     """It ends after so many."""
 
 
-def serve(jobs: Connection, replies: Connection, key: bytes, log: str, role: Role) -> None:
-    """Does the jobs that come, one after another, and sends what happens. The backend is made before the first."""
-    _isolate(log, jobs.fileno(), replies.fileno())
+def log_of(logs: Path, number: int) -> Path:
+    """The file in that folder with what is printed during that job."""
+    return logs / f"{number}.log"
+
+
+def serve(jobs: Connection, replies: Connection, key: bytes, logs: Path, role: Role) -> None:
+    """Does the jobs that come, one after another, and sends what happens. The backend is made before the first.
+
+    The next job may be there before the driver has read how the last one ended. So the process ends by itself where
+    that ending spoils it; the driver, who cannot rely on this, throws away whatever came after.
+    """
+    _isolate(jobs.fileno(), replies.fileno())
     if role.devices is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = role.devices
     if role.devices == "":
@@ -49,21 +60,25 @@ def serve(jobs: Connection, replies: Connection, key: bytes, log: str, role: Rol
     backend = cache(role.factory)
     for _ in range(role.jobs):
         try:
-            number, job = jobs.recv()
+            number, pickled = jobs.recv()
         except EOFError:  # the driver has gone
             break
-        tell(_do(number, job, backend, tell))
+        _print_to(log_of(logs, number))
+        ending = _do(number, pickled, backend, tell)
+        tell(ending)
+        if ending.spoils:
+            break
     os._exit(0)  # what a variant left behind (threads, exit handlers) must not run
 
 
-def _do(number: int, job: AnyJob, backend: BackendFactory, tell: Callable[[Message], None]) -> Message:
+def _do(number: int, pickled: bytes, backend: BackendFactory, tell: Callable[[Message], None]) -> Message:
     """How the job ended. An InfrastructureError is for the driver only when there is no backend: nothing can be judged
     then; raised later, it is about this job."""
     for_driver: tuple[type[AutotunerError], ...] = (InputError, OracleError, InfrastructureError)
     try:
         made = backend()
         for_driver = (InputError, OracleError)
-        return Message(number, result=perform(job, made, lambda step: tell(Message(number, step))))
+        return Message(number, result=perform(pickle.loads(pickled), made, lambda step: tell(Message(number, step))))
     except for_driver as error:
         return Message(number, error=error)
     except BaseException as error:
@@ -71,8 +86,8 @@ def _do(number: int, job: AnyJob, backend: BackendFactory, tell: Callable[[Messa
         return Message(number, failure=f"{type(error).__name__}: {error}")
 
 
-def _isolate(log: str, *keep: int) -> None:
-    """A session of its own; output to a file; no core dumps; first to go when memory runs out; dies with its parent.
+def _isolate(*keep: int) -> None:
+    """A session of its own; output to nowhere; no core dumps; first to go when memory runs out; dies with its parent.
 
     Every other file is closed: one of them keeps the zygote alive, and a variant could write to it.
     """
@@ -87,7 +102,18 @@ def _isolate(log: str, *keep: int) -> None:
     for kept in (*sorted(keep), HIGHEST_FILE):
         os.closerange(first, kept)
         first = kept + 1
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (output, 1), (output, 2)):
-        os.dup2(source, target)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nothing, standard)
+
+
+def _print_to(log: Path) -> None:
+    """From here on what is printed goes into that file; what was printed before does not."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    ctypes.CDLL(None).fflush(None)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    if output > 2:  # else it took the place of one that a variant had closed
+        os.close(output)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import secrets
 import signal
 import time
+from collections import deque
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from typing import NamedTuple
 
 from autotuner.evaluate import AnyJob
 from autotuner.executors.messages import Inbox, Message
-from autotuner.executors.process import Role, serve
+from autotuner.executors.process import Role, log_of, serve
 
 STDERR_TAIL = 2000
 REAP_S = 30.0
@@ -27,46 +30,93 @@ CHECK = re.compile(r"G\d\.\w+")
 """How the gate announces a check; the steps within one say more."""
 
 
+class Submitted(NamedTuple):
+    """A job as it was submitted."""
+
+    number: int
+    job: AnyJob
+    lane: int | None
+    """Whose device it is for; None for a build."""
+    pickled: bytes
+    """The job as a process is given it."""
+
+    @property
+    def wants_fresh(self) -> bool:
+        """Whether it must have a process that does no other."""
+        return bool(getattr(self.job, "fresh", False))
+
+
 class Worker:
-    """A process forked from the zygote. It has a job at all times but between `answer` and `give`."""
+    """A process forked from the zygote. It does what it is given in that order: the first job runs, and the next is in
+    hand, so that the process goes on with it at once. Without a job it is idle."""
 
     lane: int | None
     """Whose device it has; None for a builder."""
-    number: int
-    job: AnyJob
+    given: deque[Submitted]
+    """What has not ended: the running job and the one in hand."""
     step: str
     stage: str
-    """The last of STAGES that began in this job; "start" before the first."""
+    """The last of STAGES that began in the running job; "start" before the first."""
     since: float
     """When the step began, on the monotonic clock."""
     checks: dict[str, float]
-    """The checks that began in this job, and when."""
+    """The checks that began in the running job, and when."""
     gone_by: float
     """Set by `end`: when the process counts as gone even if it is not."""
 
-    def __init__(self, context: ForkServerContext, role: Role, lane: int | None, log: Path) -> None:
+    def __init__(self, context: ForkServerContext, role: Role, lane: int | None, logs: Path) -> None:
         job_reader, self._jobs = context.Pipe(duplex=False)
         self._replies, reply_writer = context.Pipe(duplex=False)
         key = secrets.token_bytes(16)
-        self._process = context.Process(target=serve, args=(job_reader, reply_writer, key, str(log), role), daemon=True)
+        self._process = context.Process(target=serve, args=(job_reader, reply_writer, key, logs, role), daemon=True)
         self._process.start()
         job_reader.close()
         reply_writer.close()
-        self._inbox, self._log = Inbox(self._replies, key), log
-        self._role, self.lane, self._given = role, lane, 0
+        self._inbox, self._logs = Inbox(self._replies, key), logs
+        self._role, self.lane, self._ended = role, lane, 0
+        self.given = deque()
 
-    def give(self, number: int, job: AnyJob) -> None:
-        """Gives the process its next job. If it is dead, `answer` will say so."""
-        self.number, self.job, self.checks = number, job, {}
-        self._given += 1
-        self._note("start")
-        with contextlib.suppress(FileNotFoundError):
-            os.truncate(self._log, 0)
+    @property
+    def number(self) -> int:
+        """Of the running job."""
+        return self.given[0].number
+
+    @property
+    def job(self) -> AnyJob:
+        """The running job."""
+        return self.given[0].job
+
+    def may_have_in_hand(self, job: Submitted) -> bool:
+        """Whether the job may follow the running one in this process: neither wants a fresh one, and nothing else is
+        in hand. Giving it must not wait for the process, so the pipe must have room for both, should the process have
+        read neither; half of it, as not every page gets full."""
+        both = (*self.given, job)
+        if len(both) != 2 or any(each.wants_fresh for each in both) or self._ended + 1 >= self._role.jobs:
+            return False
+        return sum(len(each.pickled) for each in both) <= fcntl.fcntl(self._jobs, fcntl.F_GETPIPE_SZ) // 2
+
+    def give(self, job: Submitted) -> None:
+        """Gives the process another job. If it is dead, `answer` will say so."""
+        self.given.append(job)
+        if len(self.given) == 1:
+            self._begin()
         with contextlib.suppress(OSError):
-            self._jobs.send((number, job))
+            self._jobs.send((job.number, job.pickled))
+
+    def finish(self) -> None:
+        """The running job has ended, and the one in hand runs."""
+        log_of(self._logs, self.given.popleft().number).unlink(missing_ok=True)
+        self._ended += 1
+        if self.given:
+            self._begin()
+
+    def _begin(self) -> None:
+        """The clock of the first job starts: now, however long it was in hand."""
+        self.checks = {}
+        self._note("start")
 
     def answer(self) -> Message | None:
-        """How the job ended, once it has; steps on the way are noted.
+        """How the running job ended, once it has; steps on the way are noted.
 
         Raises EOFError or OSError when no more will come, and ValueError or others when something else came.
         """
@@ -102,13 +152,14 @@ class Worker:
 
     @property
     def is_fresh(self) -> bool:
-        """Whether the job is its first."""
-        return self._given == 1
+        """Whether the running job is its first."""
+        return self._ended == 0
 
     @property
     def can_go_on(self) -> bool:
-        """Whether the process, its last job answered, may have another: alive, and silent since."""
-        return self._given < self._role.jobs and self.is_alive and self._inbox.is_empty
+        """Whether the process, a job having ended well, may do another: the one in hand, which it may be at already,
+        or else, being alive and silent since, any."""
+        return bool(self.given) or (self._ended < self._role.jobs and self.is_alive and self._inbox.is_empty)
 
     def exit_code(self) -> int | None:
         """How the process ended; None if it has not."""
@@ -116,9 +167,9 @@ class Worker:
         return self._process.exitcode
 
     def tail(self) -> str:
-        """The end of what was printed during the job."""
+        """The end of what was printed during the running job."""
         with contextlib.suppress(OSError):
-            return self._log.read_bytes()[-STDERR_TAIL:].decode(errors="replace").strip()
+            return log_of(self._logs, self.number).read_bytes()[-STDERR_TAIL:].decode(errors="replace").strip()
         return ""
 
     def end(self) -> None:
@@ -133,7 +184,8 @@ class Worker:
         self._process.join(SOON_S)
         self._jobs.close()
         self._replies.close()
-        self._log.unlink(missing_ok=True)
+        for job in self.given:
+            log_of(self._logs, job.number).unlink(missing_ok=True)
 
     @property
     def has_gone(self) -> bool:

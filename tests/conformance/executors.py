@@ -6,13 +6,16 @@ The backends here are asked by their variant: IMPL says what happens to the job.
 from __future__ import annotations
 
 import os
+import select
 import signal
+import stat
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -21,6 +24,7 @@ from autotuner.backends.fake import FakeArm, FakeBackend, FakeTrack, Truth
 from autotuner.errors import DiskFullError, OracleError
 from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.executors import Executor
+from autotuner.executors.messages import Message
 from autotuner.measure.arms import Tracks
 from autotuner.outcome import Artifact, Calibration, Heat, Outcome, Say
 from autotuner.report import GateReport
@@ -43,6 +47,8 @@ class PlayBackend(FakeBackend):
         return fault or super().build(variant, terms)
 
     def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
+        if artifact.variant.impl == "works":
+            say(f"G1.{artifact.variant.parameters['NAME']}")
         fault = act(artifact.variant)
         if fault is not None:
             return GateReport(artifact=artifact.digest, checks=(), fault=fault)
@@ -84,8 +90,18 @@ def act(variant: Variant) -> Fault | None:
             sys.stderr.write(f"the last words of {value['NAME']}\n")
             sys.stderr.flush()
             os.kill(os.getpid(), signal.SIGKILL)
+        case "works":
+            _work(Path(str(value["FOLDER"])), str(value["NAME"]), int(value.get("MS", 50)) / 1000)
+            return act(variant.model_copy(update={"impl": str(value["THEN"])})) if "THEN" in value else None
         case "babbles":
             threading.Timer(0.1, _write_everywhere).start()
+        case "babbles_now":
+            _write_everywhere()
+        case "robs":
+            _read_everywhere()
+        case "corrupts":
+            Message.spoils = False  # type: ignore[assignment, method-assign]
+            return Fault(verdict=Verdict.CORRUPTING, code="told", detail="and its process goes on")
         case "tells":
             what = {"pid": str(os.getpid()), "devices": os.environ.get("CUDA_VISIBLE_DEVICES", "all")}
             sys.stderr.write("some noise\n")
@@ -121,6 +137,48 @@ def crowds(folder: Path) -> list[set[str]]:
         found.append(running)
     assert not running
     return found
+
+
+class Note(NamedTuple):
+    """What a job noted of its work."""
+
+    name: str
+    what: str
+    pid: int
+    at: float
+    """On the monotonic clock, which is one for all processes."""
+
+
+def _work(folder: Path, name: str, seconds: float) -> None:
+    """Notes its beginning and its end, and says them: the beginning at once, the end into the buffer."""
+    sys.stdout.write(f"{name} begins\n")
+    sys.stdout.flush()
+    with (folder / "notes").open("a", buffering=1) as file:
+        file.write(f"{name} begin {os.getpid()} {time.monotonic()}\n")
+        time.sleep(seconds)
+        file.write(f"{name} end {os.getpid()} {time.monotonic()}\n")
+    sys.stdout.write(f"{name} ends\n")
+
+
+def notes(folder: Path, what: str = "") -> list[Note]:
+    """What the jobs have noted there by now, all or only of that kind, in that order."""
+    with suppress(FileNotFoundError):
+        lines = [line.split() for line in (folder / "notes").read_text().splitlines()]
+        return [Note(name, kind, int(pid), float(at)) for name, kind, pid, at in lines if what in ("", kind)]
+    return []
+
+
+def _read_everywhere() -> None:
+    """Takes what is in the process's pipes, or comes within seconds."""
+    pipes = [file for file in range(3, 100) if _is_pipe(file)]
+    for file in select.select(pipes, [], [], 5)[0]:
+        os.read(file, 1 << 16)
+
+
+def _is_pipe(file: int) -> bool:
+    with suppress(OSError):
+        return stat.S_ISFIFO(os.fstat(file).st_mode)
+    return False
 
 
 def _write_everywhere() -> None:
