@@ -187,14 +187,16 @@ def test_kills_amid_a_sweep_lose_and_repeat_nothing(tmp_path: Path) -> None:
     said = sweep(tmp_path, trials=60).communicate(timeout=60)[0].split()
     after = recorded(tmp_path)
     assert before.items() <= after.items()
-    assert sorted(after) == list(range(60))
-    assert len({outcome.variant.digest for outcome in after.values()}) == 60
+    assert len({outcome.variant.digest for outcome in after.values()}) == len(after) == 60
     assert {int(number) for number in said} == set(after) - set(before)
     with Store.open(str(tmp_path / "studies.db")) as store:
         (study,) = queries.studies(store)
         trials = optuna.load_study(study_name=study.name, storage=store.optuna_storage()).get_trials()
-    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * 60
-    assert [after[trial.number].variant.point for trial in trials] == [trial.params for trial in trials]
+    complete = {trial.number: trial.params for trial in trials if trial.state == TrialState.COMPLETE}
+    assert complete == {number: outcome.variant.point for number, outcome in after.items()}
+    unbegun = [trial for trial in trials if trial.number not in complete]
+    assert len(unbegun) <= 3  # a kill while a trial's parameters were noted down: nothing was done for it
+    assert all(trial.state == TrialState.FAIL for trial in unbegun)
 
 
 def recorded(path: Path) -> dict[int, Outcome]:
