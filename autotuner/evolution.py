@@ -1,4 +1,8 @@
-"""EvolutionarySampler: elites, mutation to neighbours, crossover repaired to the nearest valid point, immigrants."""
+"""EvolutionarySampler: offspring of the best points, screened by what the judged ones teach.
+
+Offspring: mutation to neighbours, crossover repaired to valid points, immigrants. Where a space is small enough, every
+point that was not asked for is screened.
+"""
 
 from __future__ import annotations
 
@@ -9,85 +13,116 @@ from optuna.trial import FrozenTrial
 
 from autotuner.point_sampler import PointSampler, Seen
 from autotuner.space import Space
+from autotuner.surrogate import Surrogate
 
 Rng = np.random.Generator
+Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+STARTS = 5
+"""So many points are judged before the surrogate is believed."""
+WHOLE = 25_000
+"""Spaces of up to so many points are screened whole."""
+ELITES = 8
+MUTATED = 4
+"""So many elites, by lot, have their neighbours among the offspring."""
+CROSSED = 256
+"""So many crossovers are tried; those that are no valid point are dropped, one is repaired."""
+IMMIGRANTS = 512
+SHORTLIST = 512
+"""So many of the most promising points are weighed against what is being judged."""
 
 
 class EvolutionarySampler(PointSampler):
-    """Steady-state evolution over the enumerated valid points; a point is never asked for twice.
+    """Evolution over the enumerated valid points, no point asked for twice; a surrogate chooses among the offspring.
 
-    The first `starts` proposals fill the space. Each later one is an offspring of the `elites` best points measured so
-    far, chosen with weight falling by rank: by mutation to an adjacent valid point (share `mutation`), by uniform
-    crossover of two elites repaired to the nearest valid point (share `crossover`), or an immigrant. Rejected points
-    are no elites; they only are not asked for again.
+    First the points that are farthest from each other, then the offspring with the greatest expected improvement. With
+    several points in flight each counts as judged, as the surrogate believes it. Rejects teach the surrogate that the
+    region is bad; no latency is made up for them. The proposals depend on the space, the seed and the order in which
+    what was asked for came to its end.
     """
 
-    def __init__(
-        self,
-        space: Space,
-        seed: int,
-        starts: int = 8,
-        elites: int = 8,
-        mutation: float = 0.6,
-        crossover: float = 0.25,
-    ) -> None:
+    def __init__(self, space: Space, seed: int) -> None:
         super().__init__(space, seed)
-        self._starts, self._elites = starts, elites
-        self._mutation, self._crossover = mutation, crossover
-        self._near: dict[tuple[int, int], NDArray[np.int64]] = {}
-        """The neighbours of a point within a radius: a point is an elite for long."""
+        self._small = len(space) <= WHOLE
+        self._surrogate = Surrogate(space, seed, whole=self._small)
+        self._near: dict[int, Indices] = {}
+        """The neighbours of a point: it is an elite for long."""
 
     def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: Mask) -> int:
         rng = self.generator(trial.number)
-        measured = np.isfinite(seen.objectives)
-        if len(seen) < self._starts or not measured.any():
+        done = seen.completed
+        points, objectives = seen.indices[done], seen.objectives[done]
+        if len(done) < STARTS or not self._surrogate.learn(points, objectives):
+            self.promise = None
             return self._spread(rng, seen, asked)
-        objectives, indices = seen.objectives[measured], seen.indices[measured]
-        elites = indices[np.lexsort((indices, objectives))[: self._elites]].tolist()
-        choice = rng.random()
-        if choice < self._mutation:
-            child = self._mutant(rng, elites, asked)
-        elif choice < self._mutation + self._crossover and len(elites) > 1:
-            child = self._crossed(rng, elites, asked)
-        else:
-            child = None
-        return child if child is not None else self._immigrant(rng, asked)
+        candidates = np.flatnonzero(~asked) if self._small else self._offspring(rng, points, objectives, asked)
+        chosen, gain = self._screened(candidates, np.delete(seen.indices, done))
+        self.promise = gain
+        return chosen
+
+    def _screened(self, candidates: Indices, pending: Indices) -> tuple[int, float]:
+        """The candidate of the greatest expected improvement, and that improvement in units of the objective."""
+        gains = self._surrogate.gains(candidates, pending[:0])
+        if len(pending):
+            candidates = candidates[np.argsort(-gains, kind="stable")[:SHORTLIST]]
+            gains = self._surrogate.gains(candidates, pending)
+        best = int(np.argmax(gains))
+        return int(candidates[best]), float(np.exp(gains[best]))
+
+    # Space-filling ----------------------------------------------------------------------------------------------
 
     def _spread(self, rng: Rng, seen: Seen, asked: Mask) -> int:
-        """Of some random points the one farthest, in parameters that differ, from everything asked for so far."""
+        """Of some random points the one farthest from everything asked for: in how many parameters, and how far."""
         candidates = rng.choice(np.flatnonzero(~asked), size=32)
         rows = self._space.rows
-        earlier = rows[seen.indices]
-        distances = (rows[candidates][:, None, :] != earlier[None, :, :]).sum(axis=2).min(axis=1)
+        differ = rows[candidates][:, None, :] - rows[seen.indices][None, :, :]
+        widest = np.maximum(rows.max(axis=0), 1)
+        distances = ((differ != 0).sum(axis=2) + np.abs(differ / widest).sum(axis=2)).min(axis=1)
         return int(candidates[np.argmax(distances)])
 
-    def _parent(self, rng: Rng, elites: list[int]) -> int:
-        """An elite; the weight falls linearly with its rank."""
-        weights = np.arange(len(elites), 0, -1, dtype=float)
-        return int(rng.choice(elites, p=weights / weights.sum()))
+    # Offspring --------------------------------------------------------------------------------------------------
 
-    def _mutant(self, rng: Rng, elites: list[int], asked: Mask) -> int | None:
-        """An unseen neighbour of an elite; when the elite has none left, one a step further; None when none at all."""
-        parent = self._parent(rng, elites)
-        for radius in (1, 2):
-            neighbours = self._neighbours(parent, radius)
-            fresh = neighbours[~asked[neighbours]]
-            if len(fresh):
-                return int(rng.choice(fresh))
-        return None
+    def _offspring(self, rng: Rng, points: Indices, objectives: NDArray[np.float64], asked: Mask) -> Indices:
+        """What is worth a look in a space that is too large to look at all of it; sorted, never empty."""
+        measured = np.isfinite(objectives)
+        points, objectives = points[measured], objectives[measured]
+        elites = points[np.lexsort((points, objectives))[:ELITES]]
+        children = [self._immigrants(rng, asked), *(self._neighbours(int(elite)) for elite in _parents(rng, elites))]
+        if len(elites) > 1:
+            children.append(self._crossed(rng, elites, asked))
+        found = np.unique(np.concatenate(children))
+        fresh: Indices = found[~asked[found]]
+        return fresh
 
-    def _neighbours(self, index: int, radius: int) -> NDArray[np.int64]:
-        if (index, radius) not in self._near:
-            self._near[index, radius] = self._space.neighbours(index, radius)
-        return self._near[index, radius]
+    def _immigrants(self, rng: Rng, asked: Mask) -> Indices:
+        drawn = rng.integers(len(asked), size=IMMIGRANTS)
+        fresh = drawn[~asked[drawn]]
+        return fresh if len(fresh) else rng.choice(np.flatnonzero(~asked), size=1)
 
-    def _crossed(self, rng: Rng, elites: list[int], asked: Mask) -> int:
-        """Each parameter from either of two elites, then the nearest valid unseen point."""
-        mother, father = rng.choice(elites, size=2, replace=False)
+    def _neighbours(self, index: int) -> Indices:
+        """What differs from it in one parameter, by any number of places."""
+        if index not in self._near:
+            self._near[index] = self._space.neighbours(index, radius=int(self._space.rows.max()))
+        return self._near[index]
+
+    def _crossed(self, rng: Rng, elites: Indices, asked: Mask) -> Indices:
+        """Each parameter from either of two elites; where none of it is valid, the nearest valid point."""
         rows = self._space.rows
-        child = np.where(rng.random(rows.shape[1]) < 0.5, rows[mother], rows[father])
-        return self._space.nearest(child, exclude=asked)
+        mothers, fathers = rows[_ranked(rng, elites, CROSSED)], rows[_ranked(rng, elites, CROSSED)]
+        children = np.where(rng.random(mothers.shape) < 0.5, mothers, fathers)
+        found = self._space.indices_of(children)
+        fresh = (found >= 0) & ~asked[found]
+        return found[fresh] if fresh.any() else np.array([self._space.nearest(children[0], exclude=asked)])
 
-    def _immigrant(self, rng: Rng, asked: Mask) -> int:
-        return int(rng.choice(np.flatnonzero(~asked)))
+
+def _parents(rng: Rng, elites: Indices) -> Indices:
+    """Different ones, by lot."""
+    return np.unique(_ranked(rng, elites, MUTATED))
+
+
+def _ranked(rng: Rng, elites: Indices, size: int) -> Indices:
+    """Elites by lot; the weight falls linearly with the rank."""
+    weights = np.arange(len(elites), 0, -1, dtype=float)
+    drawn: Indices = rng.choice(elites, size=size, p=weights / weights.sum())
+    return drawn

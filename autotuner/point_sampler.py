@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
+from bisect import bisect
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -30,10 +32,25 @@ class Seen:
         self._objective = np.empty(0)
         """By the trial's number; -1 and NaN where there is no point or no end."""
         self._unended: list[int] = []
+        self._listed = np.empty(0, dtype=np.bool_)
+        """By the trial's number: whether its point is among `indices`."""
+        self._ends: list[tuple[datetime, int]] = []
+        """When each COMPLETE trial ended, and its number; sorted."""
+        self._ended = np.empty(0, dtype=np.int64)
+        """The numbers in `_ends`."""
         self.indices, self.objectives = self._index, self._objective
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def completed(self) -> NDArray[np.int64]:
+        """Positions in `indices` (c,) of the points whose trial is COMPLETE, the first to end first.
+
+        Of trials that ended in the same microsecond the one with the lower number comes first.
+        """
+        positions = np.cumsum(self._listed, dtype=np.int64) - 1
+        return positions[self._ended[self._listed[self._ended]]]
 
     def read(self, trials: Sequence[FrozenTrial], besides: int) -> None:
         """Takes in what has changed: `trials` are all of the study, by number; `besides` is left out."""
@@ -43,9 +60,9 @@ class Seen:
         look_at, self._unended = [*self._unended, *range(known, len(trials))], []
         for number in look_at:
             self._note(trials[number])
-        listed = self._index >= 0
-        listed[besides] = False
-        self.indices, self.objectives = self._index[listed], self._objective[listed]
+        self._listed = self._index >= 0
+        self._listed[besides] = False
+        self.indices, self.objectives = self._index[self._listed], self._objective[self._listed]
 
     def _note(self, trial: FrozenTrial) -> None:
         number = trial.number
@@ -56,6 +73,10 @@ class Seen:
             self._index[number] = -1 if index is None else index
         if trial.state == TrialState.COMPLETE:
             self._objective[number] = trial.value
+            end = trial.datetime_complete or datetime.min, number
+            place = bisect(self._ends, end)
+            self._ends.insert(place, end)
+            self._ended = np.insert(self._ended, place, number)
 
 
 class PointSampler(BaseSampler):
@@ -64,6 +85,9 @@ class PointSampler(BaseSampler):
     The first proposal of a study is the space's default point. Randomness depends on the seed and the trial's number
     alone, so a study that is stopped and resumed goes on as it would have.
     """
+
+    promise: float | None = None
+    """The expected improvement of the last proposal, in units of the objective; None of a sampler without beliefs."""
 
     def __init__(self, space: Space, seed: int) -> None:
         self._space, self._seed = space, seed

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from autotuner.outcome import Device, Outcome
 from autotuner.pace import Pace
-from autotuner.search import Event, Judged, Started
+from autotuner.search import Converged, Event, Judged, Started
 from autotuner.session import builders_beside
 from autotuner.space import Space
 from autotuner.terms import Terms
@@ -59,6 +59,9 @@ class Progress:
             self._started(event)
         elif isinstance(event, Judged):
             self._heard(event)
+        elif isinstance(event, Converged):
+            promise, tie = f"{100 * event.promise:.2g} %", f"{100 * event.tie:.2g} %"
+            self._say(f"converged: what is left promises {promise}, and {tie} is a tie (--until-converged stops here)")
         self._refresh()
 
     def _started(self, event: Started) -> None:

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple, cast
 
 import optuna
@@ -28,9 +27,11 @@ from autotuner.errors import InfrastructureError, OracleError
 from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
 from autotuner.executors import Executor
 from autotuner.incumbent import takes_over
+from autotuner.lane import Lane
 from autotuner.measure.tie import tie_band
 from autotuner.model import Model
-from autotuner.outcome import Calibration, Device, Heat, Measurement, Outcome, study_name
+from autotuner.outcome import Calibration, Device, Heat, Outcome, study_name
+from autotuner.point_sampler import PointSampler
 from autotuner.sampler import SAMPLERS
 from autotuner.space import Space
 from autotuner.store import Lease, Store, StudyRecord
@@ -48,6 +49,9 @@ DRIFTS = 3
 """After so many measurements in a row that the thermometer refused, the machine is not what it was at calibration."""
 AHEAD = 2
 """So many variants are on a device or next in its queue; more would be judged by what was known too long ago."""
+
+CONVERGED_AFTER = 10
+"""So many proposals in a row that promise less than a tie end a search that is to end when it has converged."""
 
 AA_EVERY = 20
 AA_BLOCKS = 40
@@ -73,10 +77,14 @@ OPTUNA_STATE: dict[Verdict, Told] = {
 
 
 class Budget(Model):
-    """When a sweep ends: so many judged variants in the study, or so many seconds of this run."""
+    """When a sweep ends: so many judged variants in the study, or so many seconds of this run.
+
+    With `until_converged` also when CONVERGED_AFTER proposals in a row promised less than a tie.
+    """
 
     trials: int
     seconds: float = float("inf")
+    until_converged: bool = False
 
 
 class Started(Model):
@@ -94,6 +102,13 @@ class TieFound(Model):
     tie: float = Field(description="how wide a tie is by all such races so far, relative")
 
 
+class Converged(Model):
+    """The search expects no more than a tie from what is left."""
+
+    promise: float = Field(description="expected improvement of the last proposal, relative")
+    tie: float
+
+
 class Judged(Model):
     """A variant was judged and recorded."""
 
@@ -107,7 +122,7 @@ class Judged(Model):
 Point = Mapping[str, Value]
 """IMPL and the parameters of a point of a space."""
 
-Event = Started | Judged | TieFound
+Event = Started | Judged | TieFound | Converged
 Listener = Callable[[Event], None]
 
 
@@ -116,22 +131,6 @@ class _Flight(NamedTuple):
 
     trial: Trial
     variant: Variant
-
-
-class _Lane:
-    """A device, its session and what is on it."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.terms: Terms
-        self.session = 0
-        self.on_device: dict[int, str] = {}
-        """The program of each judging job, by the job's number."""
-        self.calm_us: list[list[float]] = []
-        """What the baseline took on each problem: at calibration, and in every race since."""
-        self.since_aa = 0
-        self.racing: int | None = None
-        """The number of the A/A race under way."""
 
 
 class Driver:
@@ -162,13 +161,17 @@ class Driver:
         problems = [problem.model_dump(mode="json") for problem in terms.problems]
         self.name = study_name(space.name, [space.digest, problems, device.name, terms.cache, built_from])
         self._outcomes: dict[int, Outcome] = {}
-        self._judged: set[str] = set()
+        self._judged: dict[str, Outcome] = {}
+        """By the variant's digest; what was lost is not among them."""
         self._losses: Counter[str] = Counter()
         self._programs: dict[str, Outcome] = {}
         self._best: float | None = None
         self._incumbent: Outcome | None = None
         self._lost_in_a_row, self._drifts = 0, 0
-        self._lanes = [_Lane(number) for number in range(executor.lanes)]
+        self._proposer: PointSampler
+        self._calm = 0
+        """So many proposals in a row promised less than a tie."""
+        self._lanes = [Lane(number) for number in range(executor.lanes)]
         self._environments = [*environments, *([device.environment] * executor.lanes)][: executor.lanes]
         self._aa: list[Heat] = []
         self._tie = tie_band([])
@@ -214,11 +217,12 @@ class Driver:
 
     def _open(self) -> Study:
         """The study, made on first use, with our outcomes read back."""
+        # the sampler first: one that does not apply leaves no study
+        self._proposer = SAMPLERS[self._sampler](self._space, self._seed)
         self._store.ensure_study(self._record())
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # what happens is told to the listener
-        sampler = SAMPLERS[self._sampler](self._space, self._seed)
         study = optuna.create_study(
-            storage=self._store.optuna_storage(), study_name=self.name, sampler=sampler, load_if_exists=True
+            storage=self._store.optuna_storage(), study_name=self.name, sampler=self._proposer, load_if_exists=True
         )
         if SEEDS not in study.user_attrs:
             study.set_user_attr(SEEDS, list(self._terms.seeds))
@@ -254,10 +258,14 @@ class Driver:
         done = None
         while done is None:
             done = self._executor.wait(BEAT_S)
-            if time.monotonic() - self._beaten >= BEAT_S:  # results may come much faster than that
-                lease.beat()
-                self._beaten = time.monotonic()
+            self._beat(lease)
         return done
+
+    def _beat(self, lease: Lease) -> None:
+        """Renews the lease if it is time to: results and proposals may come much faster than that."""
+        if time.monotonic() - self._beaten >= BEAT_S:
+            lease.beat()
+            self._beaten = time.monotonic()
 
     # The loop ---------------------------------------------------------------------------------------------------
 
@@ -268,7 +276,7 @@ class Driver:
             drifted = self._drifts >= DRIFTS
             if not drifted:  # else what the executor has comes to its end first
                 self._feed(study)
-                self._propose(study, left, budget, until)
+                self._propose(study, left, budget, until, lease)
             if self._flights or any(lane.racing is not None for lane in self._lanes):
                 self._advance(study, *self._wait(lease))
             elif drifted:
@@ -277,24 +285,40 @@ class Driver:
             elif not self._built:
                 return
 
-    def _propose(self, study: Study, left: list[Trial], budget: Budget, until: float) -> None:
-        """Starts trials while there is room in flight and the budget lasts; those that were left come first."""
+    def _propose(self, study: Study, left: list[Trial], budget: Budget, until: float, lease: Lease) -> None:
+        """Starts trials while there is room in flight and the budget lasts; those that were left come first.
+
+        A variant that was judged under another number is told at once; no other driver can have judged any meanwhile.
+        """
         while self._has_room(budget) and time.monotonic() < until:
             trial = left.pop(0) if left else study.ask()
             variant = self._variant_of(trial)
-            outcome = self._store.find(self.name, variant.digest)
-            if outcome is not None:
-                self._conclude(study, trial, outcome, self._lanes[0])
+            self._note_promise()
+            self._beat(lease)  # some samplers take seconds a proposal
+            if variant.digest in self._judged:
+                self._announce(study, trial, self._judged[variant.digest])
             elif variant in self._variants():  # enqueued twice: it is told under the other number
                 study.tell(trial, state=TrialState.FAIL)
             else:
+                self._store.flush()
                 job = BuildJob(variant=variant, terms=self._terms)
                 self._flights[self._executor.submit(job)] = _Flight(trial, variant)
 
     def _has_room(self, budget: Budget) -> bool:
         """Whether one more variant may be in flight, should all the others be judged."""
+        if budget.until_converged and self._calm >= CONVERGED_AFTER:
+            return False
         flying = len(self._variants())
         return flying < self._executor.width and self._count() + flying < min(budget.trials, self._judgeable())
+
+    def _note_promise(self) -> None:
+        """Counts the proposals that promise less than a tie; what was enqueued promises nothing."""
+        promise, self._proposer.promise = self._proposer.promise, None
+        if promise is None:
+            return
+        self._calm = self._calm + 1 if promise < self._tie else 0
+        if self._calm == CONVERGED_AFTER:
+            self._listen(Converged(promise=promise, tie=self._tie))
 
     def _variants(self) -> list[Variant]:
         """All that are in flight."""
@@ -317,30 +341,21 @@ class Driver:
             else:
                 self._built.append((flight, built))
 
-    def _free_lane(self) -> _Lane | None:
+    def _free_lane(self) -> Lane | None:
         """The lane with the least to do, if it can take one more."""
         lane = min(self._lanes, key=lambda each: len(each.on_device))
         return lane if len(lane.on_device) < AHEAD else None
 
-    def _judge(self, lane: _Lane, flight: _Flight, built: Built) -> None:
+    def _judge(self, lane: Lane, flight: _Flight, built: Built) -> None:
         """Submits the judging of a variant, and before it the race of the incumbent against itself when it is due."""
         incumbent = self._incumbent.artifact if self._incumbent is not None else None
         if incumbent is not None and lane.since_aa >= AA_EVERY and lane.racing is None:
-            race = RaceJob(artifacts=(incumbent, incumbent), terms=self._terms_on(lane), blocks=AA_BLOCKS)
+            race = RaceJob(artifacts=(incumbent, incumbent), terms=lane.terms_with(self._tie), blocks=AA_BLOCKS)
             lane.since_aa, lane.racing = 0, self._executor.submit(race, lane.number)
-        terms = self._terms_on(lane)
+        terms = lane.terms_with(self._tie)
         number = self._executor.submit(JudgeJob(built=built, terms=terms, incumbent=incumbent), lane.number)
         self._flights[number], lane.on_device[number] = flight, built.artifact.program_hash
         lane.since_aa += 1
-
-    def _terms_on(self, lane: _Lane) -> Terms:
-        """With the tie band and the thermometer as they are by now.
-
-        The baseline beside variants is not what it is alone: they heat the device, or lower its clocks. So the median
-        over the session is what a race is compared with.
-        """
-        calm_us = tuple(median(problem) for problem in lane.calm_us)
-        return lane.terms.model_copy(update={"tie": self._tie, "baseline_us": calm_us})
 
     def _advance(self, study: Study, number: int, result: object) -> None:
         """Takes a finished job's variant to its next station."""
@@ -353,12 +368,12 @@ class Driver:
         if isinstance(result, Built):
             self._built.append((flight, result))
         elif isinstance(result, Outcome):
-            _note_calm(lane, result.measurement)
+            lane.note_calm(result.measurement)
             self._conclude(study, flight.trial, result, lane)
         else:
             raise InfrastructureError(f"a variant's job gave no outcome: {result}")
 
-    def _raced_itself(self, lane: _Lane, result: object) -> None:
+    def _raced_itself(self, lane: Lane, result: object) -> None:
         """A race that a disturbed machine has spoilt says nothing; the next one is soon."""
         lane.racing = None
         if isinstance(result, Heat) and not result.faults:
@@ -367,9 +382,13 @@ class Driver:
             self._tie = tie_band(self._aa, self._terms.objective)
             self._listen(TieFound(tie=self._tie))
 
-    def _conclude(self, study: Study, trial: Trial, outcome: Outcome, lane: _Lane) -> None:
+    def _conclude(self, study: Study, trial: Trial, outcome: Outcome, lane: Lane) -> None:
         """Records the outcome, then tells it."""
         self._store.record(self.name, lane.session, trial.number, outcome)
+        self._announce(study, trial, outcome)
+
+    def _announce(self, study: Study, trial: Trial, outcome: Outcome) -> None:
+        """Tells an outcome that is recorded, under this number or another one."""
         self._remember(trial.number, outcome)
         self._tell(study, trial, outcome)
         self._listen(Judged(number=trial.number, outcome=outcome, judged=self._count(), best=self._best))
@@ -412,7 +431,7 @@ class Driver:
     def _remember(self, number: int, outcome: Outcome) -> None:
         self._outcomes[number] = outcome
         if outcome.verdict.judges:
-            self._judged.add(outcome.variant.digest)
+            self._judged[outcome.variant.digest] = outcome
         else:
             self._losses[outcome.variant.digest] += 1
         if outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and outcome.artifact is not None:
@@ -449,11 +468,6 @@ class Driver:
         self._lost_in_a_row += 1
         if self._lost_in_a_row >= BROKEN:
             raise InfrastructureError(f"{BROKEN} trials in a row could not be judged; the machine needs a look")
-
-
-def _note_calm(lane: _Lane, measurement: Measurement | None) -> None:
-    for problem, timing in zip(lane.calm_us, measurement.timings if measurement is not None else (), strict=False):
-        problem.append(median(timing.baseline_us))
 
 
 def _calibration(result: object) -> Calibration:

@@ -483,7 +483,7 @@ def test_a_calm_measurement_is_taken_once(pauses: list[float], us: float) -> Non
     takes = Takes(us)
     assert undisturbed(takes, calm_us=[100], drift=0.1) is takes.taken[0]
     assert len(takes.taken) == 1
-    assert sum(pauses) == 0
+    assert not pauses
 
 
 @pytest.mark.parametrize("us", [80, 120])

@@ -59,13 +59,13 @@ def test_what_is_remembered_is_what_is_written(study: optuna.Study, store: Store
     assert [list(trial.params) for trial in study.trials[:4]] == [["TILE", "MODE"]] * 4
 
 
-def test_a_trial_is_whole_before_anything_is_looked_up_or_recorded(
+def test_a_trial_is_whole_after_a_flush_and_before_anything_is_recorded(
     study: optuna.Study, store: Store, session: int, path: Path
 ) -> None:
     """A driver that is killed meanwhile leaves a trial without parameters or with all of them."""
     trial = ask(study, 8)
     assert not as_optuna_reads(path)[0].params
-    assert store.find(NAME, "no such variant") is None
+    store.flush()
     assert as_optuna_reads(path)[0].params == {"TILE": 8, "MODE": "a"}
     trial.set_constraint("gate", 0.0)
     assert not as_optuna_reads(path)[0].constraints
@@ -138,7 +138,7 @@ def test_a_trial_is_three_short_transactions(study: optuna.Study, store: Store, 
         trial.suggest_categorical(name, (1,))
         versions.add(version())
     assert len(versions) == 1
-    assert store.find(NAME, "no such variant") is None
+    store.flush()
     versions.add(version())
     trial.set_constraint("gate", 0.0)
     versions.add(version())
@@ -147,18 +147,3 @@ def test_a_trial_is_three_short_transactions(study: optuna.Study, store: Store, 
     versions.add(version())
     watching.close()
     assert len(versions) == 3
-
-
-def test_a_look_up_reads_one_row(store: Store, session: int) -> None:
-    """The index of judged variants is used, so that a study of thousands is not read for each proposal."""
-    store.record(NAME, session, 0, measured(8, 80.0))
-    statements: list[str] = []
-    with store.database.reading() as reading:
-        raw = reading.connection().connection.driver_connection
-        assert isinstance(raw, sqlite3.Connection)
-        raw.set_trace_callback(statements.append)
-    assert store.find(NAME, measured(8, 80.0).variant.digest) is not None
-    raw.set_trace_callback(None)
-    query = next(statement for statement in statements if "variant_digest =" in statement)
-    plan = raw.execute(f"EXPLAIN QUERY PLAN {query}").fetchall()
-    assert any("uq_at_trial_judged_variant" in str(row) for row in plan), plan

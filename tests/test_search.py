@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,14 +18,16 @@ from optuna.trial import TrialState
 
 from autotuner.backends import Passed
 from autotuner.backends.fake import FakeBackend, Truth
-from autotuner.errors import InfrastructureError, OracleError, StoreError
+from autotuner.errors import InfrastructureError, InputError, OracleError, StoreError
 from autotuner.evaluate import AnyJob, BuildJob, CalibrationJob, JudgeJob, Result
 from autotuner.executors.inline import InlineExecutor
+from autotuner.incumbent import takes_over
 from autotuner.measure.arms import Tracks
 from autotuner.outcome import Artifact, Calibration, Outcome, Say
 from autotuner.report import GateReport
-from autotuner.search import OPTUNA_STATE, Budget, Driver, Event, Judged, Told
-from autotuner.store import Store, queries
+from autotuner.sampler import SAMPLERS, RandomPointSampler
+from autotuner.search import BEAT_S, OPTUNA_STATE, Budget, Driver, Event, Judged, Told
+from autotuner.store import Lease, Store, queries
 from autotuner.terms import Terms
 from autotuner.variant import Value, Variant
 from autotuner.verdict import Fault, Verdict
@@ -38,8 +41,8 @@ at_any_width = pytest.mark.parametrize("width", [1, WIDE])
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
+def store(path: Path) -> Iterator[Store]:
+    with closing(Store.open(str(path))) as opened:
         yield opened
 
 
@@ -170,28 +173,25 @@ def test_a_program_whose_like_was_rejected_is_judged_itself(store: Store) -> Non
 
 
 def test_what_is_known_when_the_device_is_near_counts(store: Store) -> None:
-    """A variant races against the last one that was promoted before it was sent."""
-    ended: list[str] = []
+    """A variant races against the one that was the incumbent when it was sent."""
+    incumbents: list[Outcome] = []
 
     class Looks(Shuffled):
         def submit(self, job: AnyJob, lane: int = 0) -> int:
             if isinstance(job, JudgeJob):
-                found = job.incumbent.digest if job.incumbent is not None else None
-                assert found == (ended[-1] if ended else None)
+                assert job.incumbent == (incumbents[-1].artifact if incumbents else None)
             return super().submit(job, lane)
 
         def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
             done = super().wait(timeout)
-            if done is not None and isinstance(done[1], Outcome) and done[1].measurement is not None:
-                measured, artifact = done[1].measurement, done[1].artifact
-                assert artifact is not None
-                if measured.promoted and (measured.incumbent == (ended[-1] if ended else None)):
-                    ended.append(artifact.digest)
+            outcome = done[1] if done is not None else None
+            if isinstance(outcome, Outcome) and takes_over(outcome, incumbents[-1] if incumbents else None):
+                incumbents.append(outcome)
             return done
 
     executor = Looks(simulated.backend(), WIDE)
     Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor).run(Budget(trials=20))
-    assert len(set(ended)) > 3
+    assert len(incumbents) > 2
 
 
 @at_any_width
@@ -345,10 +345,9 @@ def test_a_lost_process_fails_the_trial_and_the_point_is_judged_again(store: Sto
     sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor)
     sweep.run(Budget(trials=6))
     trials = trials_of(store, sweep.name)
-    assert [trial.state for trial in trials].count(TrialState.FAIL) == 1
-    assert trials[1].state == TrialState.FAIL
-    assert trials[2].params == trials[1].params
-    assert trials[2].state == TrialState.COMPLETE
+    (failed,) = [trial for trial in trials if trial.state == TrialState.FAIL]
+    again = trials[failed.number + 1]
+    assert (again.params, again.state) == (failed.params, TrialState.COMPLETE)
     assert queries.summary(store, sweep.name).judged == 6
 
 
@@ -396,6 +395,72 @@ def test_a_point_that_is_enqueued_twice_is_judged_once(store: Store) -> None:
     states = [trial.state for trial in trials_of(store, sweep.name)]
     assert states[:3] == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.FAIL]
     assert len(states) == 7
+
+
+def test_what_was_judged_is_told_under_another_number_without_a_job(store: Store) -> None:
+    """Also a reject; our tables keep the one trial that was judged."""
+    default = SPACE.point(SPACE.default_index)
+    backend = FakeBackend(lambda v: Truth(us=50.0) if v.point == default else Truth(fault=Verdict.INCORRECT))
+    driver(store, backend).run(Budget(trials=3))
+    sweep = driver(store, backend)
+    study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
+    for trial in study.trials:
+        study.enqueue_trial(trial.params)
+    sweep.run(Budget(trials=4))
+    assert len(backend.built) == 4
+    told = [(trial.state, trial.params, trial.value, trial.constraints) for trial in trials_of(store, sweep.name)]
+    assert told[3:6] == told[:3]
+    assert [value for _, _, value, _ in told[:6]].count(math.inf) == 4
+    assert list(store.judged_numbers(sweep.name)) == [0, 1, 2, 6]
+
+
+def test_a_trial_is_whole_in_the_file_before_its_build_begins(store: Store, path: Path) -> None:
+    seen: list[bool] = []
+
+    class Looks(Shuffled):
+        def submit(self, job: AnyJob, lane: int = 0) -> int:
+            if isinstance(job, BuildJob):
+                file = optuna.storages.RDBStorage(f"sqlite:///{path}")
+                points = [trial.params for trial in optuna.load_study(study_name=sweep.name, storage=file).get_trials()]
+                seen.append(points[-1] == job.variant.point)
+            return super().submit(job, lane)
+
+    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), Looks(simulated.backend(), WIDE))
+    sweep.run(Budget(trials=6))
+    assert seen == [True] * 6
+
+
+def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    beats = [0.0]
+    beat = Lease.beat
+
+    class Slow(RandomPointSampler):
+        def propose(self, *args: Any) -> int:
+            now[0] += 0.4 * BEAT_S
+            return super().propose(*args)
+
+    def noted(lease: Lease) -> None:
+        beats.append(now[0])
+        beat(lease)
+
+    monkeypatch.setattr("autotuner.search.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(Lease, "beat", noted)
+    monkeypatch.setitem(SAMPLERS, "slow", Slow)
+    executor = Shuffled(simulated.backend(), 30)
+    Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, sampler="slow").run(Budget(trials=30))
+    assert now[0] > 11 * BEAT_S  # all before the first result is waited for
+    assert max(later - one for one, later in pairwise([*beats, now[0]])) < 1.5 * BEAT_S
+    assert len(beats) < 13
+
+
+def test_a_sampler_that_does_not_apply_leaves_no_study(store: Store) -> None:
+    executor = InlineExecutor(simulated.backend())
+    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), executor, sampler="cmaes")
+    with pytest.raises(InputError, match="use another sampler"):
+        sweep.run(Budget(trials=3))
+    assert queries.studies(store) == ()
+    assert optuna.get_all_study_names(store.optuna_storage()) == []
 
 
 @at_any_width

@@ -49,14 +49,13 @@ FIRST_SCHEMA = Path(__file__).parent / "stores" / "v0001.sql"
 def test_a_recorded_outcome_is_found_whole(store: Store, session: int) -> None:
     outcome = measured(16, 80.0)
     store.record("scalar-abc", session, 0, outcome)
-    assert store.find("scalar-abc", outcome.variant.digest) == outcome
-    assert store.find("scalar-abc", variant(32).digest) is None
+    assert store.judged_numbers("scalar-abc") == {0: outcome}
 
 
 def test_an_outcome_with_nan_and_infinity_survives(store: Store, session: int) -> None:
     outcome = rejected(16).model_copy(update={"seconds": {"check": 1.0}, "stderr_tail": "nan\x1b[0m \N{SNOWMAN}"})
     store.record("scalar-abc", session, 0, outcome)
-    assert store.find("scalar-abc", outcome.variant.digest) == outcome
+    assert store.judged_numbers("scalar-abc")[0] == outcome
     assert math.isinf(store.judged_numbers("scalar-abc")[0].objective)
 
 
@@ -70,22 +69,39 @@ def test_recording_again_changes_nothing_and_another_variant_is_refused(store: S
         store.record("scalar-abc", session, 1, measured(16, 60.0))
 
 
-def test_a_repeated_ask_is_answered_and_recorded_once(store: Store, session: int) -> None:
-    record_all(store, session, [measured(16, 80.0), rejected(32), measured(64, 90.0)])
+def test_a_variant_is_judged_once(store: Store, session: int) -> None:
+    """Whatever became of it, and also where the number, too, is another variant's."""
+    outcomes = [measured(16, 80.0), rejected(32), measured(64, 90.0)]
+    record_all(store, session, outcomes)
     store.revoke("scalar-abc", 2, "wrong")
-    for number, tile in ((3, 16), (4, 32), (5, 64)):
-        found = store.find("scalar-abc", variant(tile).digest)
-        assert found is not None
-        store.record("scalar-abc", session, number, found)
+    for number, outcome in enumerate(outcomes):
+        with pytest.raises(StoreError, match=f"the variant of trial {number + 3} was judged as trial {number}"):
+            store.record("scalar-abc", session, number + 3, outcome)
+        with pytest.raises(StoreError, match=f"trial {(number + 1) % 3} is recorded with another variant"):
+            store.record("scalar-abc", session, (number + 1) % 3, outcome)
     assert list(store.judged_numbers("scalar-abc")) == [0, 1, 2]
+
+
+def test_recording_reads_no_trials_but_its_like(store: Store, session: int) -> None:
+    """Both indexes are used, so that a study of thousands is not read for each outcome."""
+    statements: list[str] = []
+    with store.database.reading() as reading:
+        raw = reading.connection().connection.driver_connection
+        assert isinstance(raw, sqlite3.Connection)
+        raw.set_trace_callback(statements.append)
+    store.record("scalar-abc", session, 0, measured(16, 80.0))
+    raw.set_trace_callback(None)
+    (query,) = [each for each in statements if each.startswith("SELECT") and "FROM at_trial" in each]
+    plan = [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {query}")]
+    searches = [step for step in plan if "at_trial" in step]
+    assert len(searches) == 2, plan
+    assert all(step.startswith("SEARCH at_trial USING") and step.count("=?") == 2 for step in searches), plan
 
 
 def test_a_fault_of_ours_is_recorded_but_the_variant_is_not_judged(store: Store, session: int) -> None:
     store.record("scalar-abc", session, 0, rejected(16, Verdict.INFRA_ERROR, "worker.lost"))
-    assert store.find("scalar-abc", variant(16).digest) is None
     store.record("scalar-abc", session, 1, measured(16, 80.0))
-    assert store.find("scalar-abc", variant(16).digest) == measured(16, 80.0)
-    assert list(store.judged_numbers("scalar-abc")) == [0, 1]
+    assert [o.verdict for o in store.judged_numbers("scalar-abc").values()] == [Verdict.INFRA_ERROR, Verdict.MEASURED]
     assert queries.summary(store, "scalar-abc").judged == 1
 
 
@@ -222,19 +238,9 @@ def test_the_database_itself_refuses_an_objective_for_a_reject(store: Store, ses
     raw.close()
 
 
-def test_a_program_is_found_under_its_measured_original(store: Store, session: int) -> None:
-    original = measured(16, 80.0, program="p1")
-    record_all(store, session, [original, deduplicated(32, original), rejected(64)])
-    found = store.find_program("scalar-abc", "p1")
-    assert found is not None
-    assert (found.number, found.outcome) == (0, original)
-    assert store.find_program("scalar-abc", "p2") is None
-
-
 def test_unknown_names_are_refused(store: Store, session: int) -> None:
     for ask in (
         lambda: store.record("other", session, 0, measured(16, 80.0)),
-        lambda: store.find("other", "d"),
         lambda: store.judged_numbers("other"),
         lambda: store.revoke("scalar-abc", 7, "no"),
         lambda: store.finish_session(99),

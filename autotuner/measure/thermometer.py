@@ -28,7 +28,8 @@ def undisturbed(run: Callable[[], Blocks], calm_us: Sequence[float], drift: floa
     compare with. Raises Drifted.
     """
     for attempt in range(ATTEMPTS):
-        time.sleep(PAUSE_S * attempt)
+        if attempt:  # even a sleep of no time gives the CPU away, and a busy machine is slow to give it back
+            time.sleep(PAUSE_S * attempt)
         blocks = run()
         why = _off(blocks, calm_us, drift)
         if why is None:

@@ -17,7 +17,16 @@ from autotuner.outcome import Heat, Interval, Outcome
 from autotuner.store import finals as finals_of
 from autotuner.store import lease, rows
 from autotuner.store.finals import Result
-from autotuner.store.records import Best, Entry, FinalsRecord, Spread, StudyRecord, StudySummary, TrialRecord
+from autotuner.store.records import (
+    Best,
+    Entry,
+    FinalsRecord,
+    JudgedTrial,
+    Spread,
+    StudyRecord,
+    StudySummary,
+    TrialRecord,
+)
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import FinalsRow, HeatRow, LeaseRow, SessionRow, StudyRow, TrialRow
 from autotuner.variant import Variant
@@ -117,6 +126,17 @@ def trial(store: Store, study: str, number: int) -> TrialRecord:
             count = session.scalar(select(func.count()).where(TrialRow.study_id == study_row.id))
             raise StoreError(f"{study} has no recorded trial {number}: give the number of one of its {count}")
         return _record(session, study_row, row)
+
+
+def judged(store: Store, study: str) -> tuple[JudgedTrial, ...]:
+    """Every trial whose outcome says something of its variant, in the order of their ends. Raises StoreError.
+
+    A revoked one is `incorrect` and has no latency.
+    """
+    with store.database.reading() as session:
+        query = select(TrialRow).where(TrialRow.study_id == study_id(session, store, study), TrialRow.judged)
+        found = session.scalars(query.order_by(TrialRow.recorded_at, TrialRow.number))
+        return tuple(JudgedTrial(number=row.number, outcome=rows.standing_outcome(row)) for row in found)
 
 
 def resolve_study(store: Store, wanted: str | None = None) -> str:

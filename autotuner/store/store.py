@@ -19,7 +19,7 @@ from autotuner.outcome import Calibration, Heat, Outcome
 from autotuner.store import lease, rows
 from autotuner.store.database import Database, connect_args, parse
 from autotuner.store.lease import Lease
-from autotuner.store.records import HeatKind, JudgedTrial, Lineup, StudyRecord
+from autotuner.store.records import HeatKind, Lineup, StudyRecord
 from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow
 from autotuner.verdict import Verdict
 
@@ -71,7 +71,7 @@ class Store:
     def optuna_storage(self) -> DriverStorage:
         """Optuna's storage in the same database, with the same settings; made once and closed with the store.
 
-        What it was told is in the database before anything that `find` or `record` reads or writes.
+        What it was told is in the database after `flush`, which `record` begins with.
         """
         if self._optuna is None:
             with self.database.errors():
@@ -94,8 +94,8 @@ class Store:
             raise StoreError(f"{self.label}: Optuna cannot use its tables there: {first}") from None
         return DriverStorage(self.database, plain)
 
-    def _flush(self) -> None:
-        """A trial is whole in Optuna's tables before anything is done for it, and before it has an outcome in ours."""
+    def flush(self) -> None:
+        """Writes what Optuna was told. A trial is to be whole in its tables before anything is done for it."""
         if self._optuna is not None:
             self._optuna.flush()
 
@@ -208,12 +208,11 @@ class Store:
     def record(self, study: str, session_id: int, number: int, outcome: Outcome) -> None:
         """Records a trial's outcome and its raw blocks; a second time with the same variant changes nothing.
 
-        Nor does a trial that repeats a judged variant with the outcome that `find` gave: a variant is judged once.
-        Raises StoreError when the number stands for another variant or the variant was judged otherwise before, and
-        ValueError when the outcome is not one that the gate allows (a latency without a pass).
+        Raises StoreError when the number stands for another variant or the variant was judged under another number
+        before, and ValueError when the outcome is not one that the gate allows (a latency without a pass).
         """
         rows.check(outcome)
-        self._flush()
+        self.flush()
         with self.database.writing() as session:
             owner = study_id(session, self, study)
             if self._is_recorded(session, owner, study, number, outcome):
@@ -226,43 +225,21 @@ class Store:
 
     def _is_recorded(self, session: Session, owner: int, study: str, number: int, outcome: Outcome) -> bool:
         digest = outcome.variant.digest
-        there = session.scalar(select(TrialRow).where(TrialRow.study_id == owner, TrialRow.number == number))
-        if there is not None:
-            if there.variant_digest == digest:
+        numbered = and_(TrialRow.study_id == owner, TrialRow.number == number)
+        query = select(TrialRow.number, TrialRow.variant_digest).where(or_(numbered, _judged(owner, digest)))
+        there: dict[int, str] = dict(session.execute(query).all())
+        if number in there:
+            if there[number] == digest:
                 return True
             raise StoreError(f"{study}: trial {number} is recorded with another variant: ask for a new trial")
-        judged = session.scalar(select(TrialRow).where(_judged(owner, digest)))
-        if judged is None or not outcome.verdict.judges:
-            return False
-        if rows.standing_outcome(judged).model_dump_json() == outcome.model_dump_json():
-            return True
-        raise StoreError(f"{study}: the variant of trial {number} was judged as trial {judged.number}: use its outcome")
-
-    def find(self, study: str, variant_digest: str) -> Outcome | None:
-        """The outcome of a variant judged before, else None. A revoked one is `incorrect` and has no latency."""
-        self._flush()
-        with self.database.reading() as session:
-            row = session.scalar(select(TrialRow).where(_judged(study_id(session, self, study), variant_digest)))
-            return None if row is None else rows.standing_outcome(row)
-
-    def find_program(self, study: str, program_hash: str) -> JudgedTrial | None:
-        """The trial whose own measurement stands for this program; None when there is none or it was revoked.
-
-        A fully measured one comes before one that was raced out.
-        """
-        own = (Verdict.MEASURED.value, Verdict.RACED_OUT.value)
-        with self.database.reading() as session:
-            query = select(TrialRow).where(
-                TrialRow.study_id == study_id(session, self, study),
-                TrialRow.program_hash == program_hash,
-                TrialRow.verdict.in_(own),
-                TrialRow.revoked_at.is_(None),
+        if there and outcome.verdict.judges:
+            raise StoreError(
+                f"{study}: the variant of trial {number} was judged as trial {min(there)}: use its outcome"
             )
-            row = session.scalars(query.order_by(TrialRow.censored, TrialRow.number).limit(1)).first()
-            return None if row is None else JudgedTrial(number=row.number, outcome=rows.outcome_of(row))
+        return False
 
     def judged_numbers(self, study: str) -> Mapping[int, Outcome]:
-        """The outcomes of all recorded trials, faults of ours included, by number. A revoked one as in `find`."""
+        """The outcomes of all recorded trials, faults of ours included, by number. A revoked one has no latency."""
         with self.database.reading() as session:
             owner = study_id(session, self, study)
             query = select(TrialRow).where(TrialRow.study_id == owner).order_by(TrialRow.number)
