@@ -153,12 +153,15 @@ def tune(
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="stop when the study has judged so many variants")] = 60,
     minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after so many minutes")] = float("inf"),
-    sampler: Annotated[str, typer.Option(help="evolution, random, tpe or nsga2")] = "evolution",
+    sampler: Annotated[str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp or exhaustive")] = "evolution",
     seed: Annotated[int, typer.Option(help="seed of the sampler")] = 0,
     threads: ThreadsOption = None,
     like: Annotated[str | None, typer.Option("--from", help="a study whose best points come first")] = None,
     store: StoreOption = None,
     devices: Annotated[str | None, typer.Option(help="GPUs of one model: cuda:0,cuda:1 or all")] = None,
+    until_converged: Annotated[
+        bool, typer.Option("--until-converged", help="stop when what is left promises less than a tie")
+    ] = False,
     final: Annotated[bool, typer.Option("--finals/--no-finals", help="confirm the best in fresh processes")] = True,
     output: Annotated[Path, typer.Option("--out", help="where to write the best configuration")] = Path("best.json"),
 ) -> None:
@@ -177,7 +180,7 @@ def tune(
         with progress.Progress(out, here.space, here.device, here.terms, trials, 60 * minutes) as shown:
             first = session.best_points(opened, like) if like else []
             driver = here.driver(opened, executor, sampler=sampler, seed=seed, listen=shown.hear, first=first)
-            driver.run(Budget(trials=trials, seconds=60 * minutes))
+            driver.run(Budget(trials=trials, seconds=60 * minutes, until_converged=until_converged))
         if final:
             _confirm(opened, driver.name, here, executor)
         _conclude(opened, driver.name, output)
@@ -227,11 +230,11 @@ def finals(study: StudyName = None, store: StoreOption = None, as_json: JsonOpti
         out.print(views.finals_view(found))
 
 
-def _check_writable(path: Path) -> None:
+def _check_writable(path: Path, option: str = "--out") -> None:
     """Refuses, before any work, a file that could not be written after it."""
     folder = path.resolve().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise InputError(f"{path}: its folder {folder} does not exist or cannot be written; choose another --out")
+        raise InputError(f"{path}: its folder {folder} does not exist or cannot be written; choose another {option}")
 
 
 def _conclude(store: Any, study: str, output: Path) -> None:
@@ -433,6 +436,31 @@ def show(
     if record.revoked_at is not None:
         out.print(f"REVOKED: {record.revoked_reason}", markup=False)
     for line in explain(record.outcome):
+        out.print(line, markup=False)
+
+
+@app.command("explain")
+def explain_study(
+    study: StudyName = None,
+    figure: Annotated[Path | None, typer.Option(help="draw the beliefs into this .svg file")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What a study has taught: what matters, what is dead, what is rejected where, what is left. Builds nothing."""
+    from autotuner import insight_figure, insight_view
+    from autotuner.insight import insight
+    from autotuner.store import queries
+
+    if figure is not None:
+        _check_writable(figure, "--figure")
+    with closing(_open(store)) as opened:
+        found = insight(opened, queries.resolve_study(opened, study))
+    if figure is not None:
+        insight_figure.draw(found, figure)
+    if as_json:
+        _print_json(_dump(found))
+        return
+    for line in insight_view.lines(found) + ([f"Drawn into {figure}."] if figure else []):
         out.print(line, markup=False)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import cuda_pages
 import gate_pages
+import replay_pages
 import throughput_pages
 import trust_pages
 from cuda_pages import table
@@ -182,6 +183,18 @@ def throughput_drawn() -> dict[Path, str]:
     return {RESULTS / "throughput.md": throughput_pages.page(parts)}
 
 
+def replay_drawn() -> dict[Path, str]:
+    """docs/results/replay.md, a section for each replay*.json, if there is one; the part of docs/search.md."""
+    search = ROOT / "docs" / "search.md"
+    text = insert(search.read_text(), "proposals", replay_pages.proposals(*loaded("proposals")))
+    sections = {}
+    for path in sorted(RESULTS.glob("replay*.json")):
+        figure = path.with_suffix(".svg")
+        sections[path.stem] = replay_pages.section(loaded(path.stem)[0], figure.name if figure.exists() else None)
+    page = {RESULTS / "replay.md": replay_pages.page(sections)} if sections else {}
+    return {search: text, **page}
+
+
 def drawn() -> dict[Path, str]:
     """Every page that this program owns or has a part in, as it should be."""
     document = json.loads((RESULTS / "cpu_attention.json").read_text())
@@ -196,6 +209,7 @@ def drawn() -> dict[Path, str]:
         **gate_drawn(),
         **trust_drawn(),
         **throughput_drawn(),
+        **replay_drawn(),
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),
