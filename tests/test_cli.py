@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,7 @@ def test_status_and_leaderboard(tuned: subprocess.CompletedProcess[str], folder:
     assert "MUTANT=none" in autotuner(folder, "leaderboard").stdout
 
 
+@pytest.mark.slow
 def test_a_sweep_may_begin_with_the_best_of_another(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     """Its own default is wrong, so that the right one can only come from there."""
     assert tuned.returncode == 0
@@ -173,18 +175,23 @@ def one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:
 
 def test_errors_are_one_line_with_the_remedy(folder: Path, tmp_path: Path) -> None:
     nothing = str(tmp_path / "nothing")
-    one_line(autotuner(folder, "tune", "no_such_space"), "no_such_space", "sdpa_cpu")
-    one_line(autotuner(folder, "tune", "missing.toml"), "missing.toml", "cannot be read")
-    one_line(autotuner(folder, "tune", "space.toml", CXX="no-such-compiler"), "no-such-compiler", "install")
-    one_line(autotuner(folder, "tune", "space.toml", "--out", f"{nothing}/best.json"), "--out")
-    one_line(autotuner(folder, "tune", "space.toml", "--sampler", "magic"), "magic", "evolution")
-    one_line(autotuner(folder, "tune", "space.toml", "--threads", "4096"), "4096", "CPUs")
-    one_line(autotuner(folder, "status", "--store", f"{nothing}/studies.db"), "nothing")
-    one_line(autotuner(folder, "show", "77", "--store", "empty.db"), "empty.db")
     (tmp_path / "bad.toml").write_text(SPACE.replace("MUTANT = [", "MUTANTT = [", 1))
-    one_line(autotuner(folder, "tune", str(tmp_path / "bad.toml")), "bad.toml", "MUTANT")
     (tmp_path / "text.db").write_text("this is no database, however long it may be" * 100)
-    one_line(autotuner(folder, "status", "--store", str(tmp_path / "text.db")), "text.db")
+    told: dict[tuple[str, ...], tuple[str, ...]] = {
+        ("tune", "no_such_space"): ("no_such_space", "sdpa_cpu"),
+        ("tune", "missing.toml"): ("missing.toml", "cannot be read"),
+        ("tune", "space.toml", "--out", f"{nothing}/best.json"): ("--out",),
+        ("tune", "space.toml", "--sampler", "magic"): ("magic", "evolution"),
+        ("tune", "space.toml", "--threads", "4096"): ("4096", "CPUs"),
+        ("status", "--store", f"{nothing}/studies.db"): ("nothing",),
+        ("show", "77", "--store", "empty.db"): ("empty.db",),
+        ("tune", str(tmp_path / "bad.toml")): ("bad.toml", "MUTANT"),
+        ("status", "--store", str(tmp_path / "text.db")): ("text.db",),
+    }
+    with ThreadPoolExecutor(2) as pool:
+        for done, words in zip(pool.map(lambda line: autotuner(folder, *line), told), told.values(), strict=True):
+            one_line(done, *words)
+    one_line(autotuner(folder, "tune", "space.toml", CXX="no-such-compiler"), "no-such-compiler", "install")
 
 
 def test_a_space_whose_kernel_is_missing_is_refused(tmp_path: Path) -> None:

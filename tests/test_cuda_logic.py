@@ -155,13 +155,14 @@ CHANGES: dict[str, list[Point]] = {
 
 
 def variants() -> list[object]:
-    """Each default on every problem, and each other point on a full and a causal one."""
+    """Each default on every problem, and each other point on a full or, among the slow ones, a causal one."""
     found: list[object] = []
     for impl, default in DEFAULTS.items():
         found += [pytest.param(impl, {}, on, id=f"{impl}-default-{on}") for on in PROBLEMS]
         for number, change in enumerate(CHANGES[impl]):
             assert change.keys() <= default.keys()
-            found += [pytest.param(impl, change, on, id=f"{impl}-{number}-{on}") for on in (FULL, CAUSAL)]
+            for on, marks in ((FULL, []), (CAUSAL, [pytest.mark.slow])):
+                found.append(pytest.param(impl, change, on, id=f"{impl}-{number}-{on}", marks=marks))
     return found
 
 
