@@ -46,8 +46,8 @@ BOUNDS = ((-4.0, 5.0), (-12.0, 1.0), (-5.0, 5.0))
 
 FITTED, REMEMBERED = 150, 400
 """So many judged points at most decide the hyperparameters, and so many are conditioned on at each fit."""
-GROWTH, STEP = 1.3, 3
-"""The next fit is after so many times as many points and so many more."""
+GROWTH, STEP, LONGEST = 1.3, 3, 256
+"""The next fit is after so many times as many points and so many more, but no later than after the last number."""
 SLOW, SQUEEZE = 1.0, 0.2
 """What is farther above the median than this times the median's distance from the best is squeezed: among the slow ones
 it does not matter which is how slow, and they would set the scale."""
@@ -194,7 +194,7 @@ class Surrogate:
         chosen = self._subset(targets, FITTED)
         self.hypers = fit(self.steps, points[chosen], targets[chosen])
         chosen = self._subset(targets, REMEMBERED)
-        room = int(len(points) * (GROWTH - 1)) + STEP + 1
+        room = _next_fit(len(points)) - len(points)
         self._factor = _Factor(self.steps, self.hypers, points[chosen], room, self._marks)
 
     def _subset(self, targets: Floats, most: int) -> Indices:
@@ -412,11 +412,16 @@ def _pairs(tables: list[Floats], places: Indices) -> Floats:
 # Numbers ---------------------------------------------------------------------------------------------------------
 
 
+def _next_fit(points: int) -> int:
+    """How many judged points the fit after the one to so many knows."""
+    return min(int(points * GROWTH) + STEP, points + LONGEST)
+
+
 def _last_fit(points: int) -> int:
     """How many of so many judged points the last fit knows."""
     last = following = 1
     while following <= points:
-        last, following = following, int(following * GROWTH) + STEP
+        last, following = following, _next_fit(following)
     return last
 
 

@@ -294,6 +294,7 @@ def test_a_turn_lasts_while_the_driver_has_more_for_it(shared: LocalExecutor) ->
     assert shared.wait() is None
 
 
+@pytest.mark.slow
 def test_a_driver_with_both_in_flight_comes_to_its_end(shared: LocalExecutor, tmp_path: Path) -> None:
     """As the search does it: as many variants in flight as fit, at most two of them handed over for judging."""
     proposed, judged, handed = 0, 0, 0

@@ -139,9 +139,9 @@ def mutants(logs: Path, toolchain: Toolchain) -> Iterator[LocalExecutor]:
         ("last_words", Verdict.CRASHED, "process.signal"),
         ("sends_garbage", Verdict.CRASHED, "process.garbage"),
         ("sends_a_forgery", Verdict.CRASHED, "process.garbage"),
-        ("sends_half_a_message", Verdict.HUNG, "process.deadline"),
+        pytest.param("sends_half_a_message", Verdict.HUNG, "process.deadline", marks=pytest.mark.slow),
         ("leaves_a_child", Verdict.CRASHED, "process.signal"),
-        ("leaves_a_child_and_hangs", Verdict.HUNG, "process.deadline"),
+        pytest.param("leaves_a_child_and_hangs", Verdict.HUNG, "process.deadline", marks=pytest.mark.slow),
         pytest.param("kills_the_zygote", Verdict.CRASHED, "process.", marks=pytest.mark.slow),
     ],
 )

@@ -182,6 +182,7 @@ def test_a_process_in_its_last_job_has_none_in_hand_and_its_results_count(tmp_pa
     assert first == second != third
 
 
+@pytest.mark.slow
 def test_the_clock_of_a_job_in_hand_starts_when_the_one_before_it_ends(tmp_path: Path) -> None:
     """Else it would be late in its start, and done again."""
     warm_up()
@@ -229,6 +230,7 @@ def test_a_job_that_fills_the_pipe_holds_up_nobody(eager: LocalExecutor, tmp_pat
     assert begun(tmp_path) == ["A", "B"]
 
 
+@pytest.mark.slow
 def test_a_job_in_hand_that_a_variant_took_is_not_lost(tmp_path: Path) -> None:
     warm_up()
     with closing(ahead(start=2.5)) as executor:

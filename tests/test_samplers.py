@@ -256,6 +256,7 @@ def test_evolution_beats_random() -> None:
     assert evolved <= 1.12 * 50.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["tpe", "nsga2", "cmaes"])
 def test_those_that_learn_beat_random(sampler: str) -> None:
     found = statistics.median(best_of(sampler, seed, 90) for seed in range(5))

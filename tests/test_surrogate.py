@@ -156,6 +156,15 @@ def test_more_points_than_it_remembers() -> None:
     assert mean == pytest.approx(np.sort(objectives[measured])[:50], abs=0.05)
 
 
+def test_fits_become_rarer_but_not_without_end() -> None:
+    """So that what is kept between them stays small."""
+    fits = sorted({surrogate._last_fit(points) for points in range(1, 4000)})
+    gaps = np.diff(fits)
+    assert fits[:4] == [1, 4, 8, 13]
+    assert (np.diff(gaps) >= 0).all()
+    assert gaps.max() == surrogate.LONGEST
+
+
 def test_rejects_teach_that_the_region_is_bad_and_have_no_latency() -> None:
     points, objectives = judged(60, seed=2)
     worse = objectives.copy()
