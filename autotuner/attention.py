@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -22,6 +22,8 @@ BACKENDS = {
 """SDPA backends of torch, by the name they have in reports."""
 CPU_BACKENDS = ("flash", "math")
 CUDA_BACKENDS = tuple(BACKENDS)
+ORDERS = 8
+"""In how many orders the float32 emulation sums."""
 
 
 def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -87,21 +89,33 @@ def _plain_product(a: Tensor, b: Tensor) -> Tensor:
     return total
 
 
-def emulation(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """P: what the textbook algorithm gives in the problem's dtype, with sums in float32; returned in float64.
+def _in_float32(problem: Problem, q: Tensor, scaled_k: Tensor, v: Tensor, order: int) -> Tensor:
+    """Attention with sums in float32 that add their terms in one of many orders; number 0 is as they come."""
+    dims, keys = torch.arange(q.shape[-1]), torch.arange(v.shape[-2])
+    if order:
+        generator = torch.Generator().manual_seed(order)
+        dims, keys = (torch.randperm(len(terms), generator=generator) for terms in (dims, keys))
+    dims, keys = dims.to(q.device), keys.to(q.device)
+    scores = _plain_product(q[..., dims], scaled_k[..., dims].transpose(-1, -2))
+    return _plain_product(_softmax(problem, scores)[..., keys], v[..., keys, :])
+
+
+def emulations(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Iterator[Tensor]:
+    """P: what the textbook algorithm gives in the problem's dtype, with sums in float32; each in float64.
 
     k * scale, the scores, the probabilities and the output are each rounded to the dtype. In a 16-bit dtype those
-    roundings dominate and the sums may be exact; in float32 the sums are what rounds. After FlashAttention's tests,
-    which compare with an implementation in the low precision (Dao et al., 2022).
+    roundings dominate, the sums may be exact, and there is one P. In float32 the sums are what rounds, and whether the
+    one row in which that shows was lucky is a matter of their order: there are ORDERS of them. After FlashAttention's
+    tests, which compare with an implementation in the low precision (Dao et al., 2022).
     """
     dtype = DTYPES[problem.dtype]
     scaled_k = (k.float() * problem.scale).to(dtype)
     if dtype == torch.float32:
-        probabilities = _softmax(problem, _plain_product(q, scaled_k.transpose(-1, -2)))
-        return _plain_product(probabilities, v).double()
+        yield from (_in_float32(problem, q, scaled_k, v, order).double() for order in range(ORDERS))
+        return
     scores = (q.double() @ scaled_k.double().transpose(-1, -2)).to(dtype)
     probabilities = _softmax(problem, scores.double()).to(dtype)
-    return (probabilities.double() @ v.double()).to(dtype).double()
+    yield (probabilities.double() @ v.double()).to(dtype).double()
 
 
 def sdpa(problem: Problem, backend: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
