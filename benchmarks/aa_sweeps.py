@@ -1,6 +1,7 @@
 """Sweeps in which nobody can win: every candidate, the default and the baseline are one binary.
 
     python benchmarks/aa_sweeps.py cpu|cuda [--sweeps 20] [--trials 16] [--json docs/results/aa_sweeps_DEVICE.json]
+        [--minutes N] [--resume]
 
 Each sweep is a real one (driver, executor, races, promotion, A/A races, finals) over the points of a shipped space, but
 every point is built as a copy of the space's default variant, under an identity of its own, and the baseline's arm is
@@ -169,6 +170,19 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def earlier(kept: Path | None, device: str, trials: int) -> list[dict[str, Any]]:
+    """The sweeps of a file that was written on the same model of device with as many trials each."""
+    if kept is None or not kept.exists():
+        sys.exit("aa_sweeps: --resume goes on with a file: name it with --json")
+    document = json.loads(kept.read_text())
+    if (document["device"], document.get("trials")) != (device, trials):
+        sys.exit(
+            f"aa_sweeps: {kept} is of {document['device']}, {document.get('trials')} trials a sweep; start a new file"
+        )
+    found: list[dict[str, Any]] = document["rows"]
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("device", choices=tuple(SPACES))
@@ -176,16 +190,17 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=16)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further sweep after so many")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--resume", action="store_true", help="go on after the sweeps that the file of --json has")
     options = parser.parse_args()
     session = Session(load_space(SPACES[options.device], 1 if options.device == "cpu" else None))
-    rows: list[dict[str, Any]] = []
+    rows = earlier(options.json, session.device.name, options.trials) if options.resume else []
     until = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="autotuner-aa-") as folder, contextlib.ExitStack() as stack:
         store = stack.enter_context(Store.open(f"{folder}/studies.db"))
         one = session.variant(session.space.default_index)
         factory = partial(make, session.make_backend(), one, folder)
         executor = stack.enter_context(closing(executor_for(session.device, factory)))
-        for number in range(options.sweeps):
+        for number in range(len(rows), options.sweeps):
             if time.monotonic() > until:
                 break
             rows.append(sweep(session, store, executor, options.trials, number))
@@ -195,6 +210,7 @@ def main() -> None:
                 "when": datetime.now(UTC).isoformat(timespec="seconds"),
                 "device": session.device.name,
                 "torch": version_of("torch"),
+                "trials": options.trials,
                 "space": session.space.name,
                 "summary": summary(rows),
                 "rows": rows,
