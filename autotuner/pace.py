@@ -6,9 +6,9 @@ import math
 from statistics import fmean
 from typing import NamedTuple
 
-STEADY = 0.25
+STEADY = 0.15
 """The share of promotions that come at a steady rate, by a sampler that finds something better again and again. Chosen
-on real sweeps: without it the estimates were too low by a quarter."""
+on real sweeps."""
 
 
 class _Answer(NamedTuple):
@@ -32,8 +32,8 @@ class Pace:
     Of the others the later half is what counts: against a better incumbent a race is shorter.
 
     What is not spent on devices (builds where they take turns with the judging, the driver, A/A tests) is taken to go
-    on as it did. Where builds run beside the devices, the first variant is built while no device has work, which does
-    not come again, so the time until then is left out; and no variant is judged before it is built.
+    on as it did, where builds run beside in the later half again: A/A tests and devices that start belong to the
+    beginning, as does the first build, for which they wait. And no variant is judged before it is built.
     """
 
     def __init__(self, total: int, now: float = 0.0, before: int = 0, lanes: int = 1, beside: int = 0) -> None:
@@ -61,12 +61,12 @@ class Pace:
 
     def _devices_s(self, left: int) -> float:
         """What the devices need for so many more, from the last answer on."""
-        skips_first = self._beside > 0 and len(self._answers) > 1
-        since, seen = (self._answers[0].at, self._answers[1:]) if skips_first else (self._since, self._answers)
+        half = len(self._answers) // 2
+        later = self._answers[half:]
+        since, seen = (self._answers[half - 1].at, later) if self._beside and half else (self._since, self._answers)
         idle = max(0.0, seen[-1].at - since - sum(each.busy for each in seen) / self._lanes) / len(seen)
-        plain = [each.busy for each in seen if not each.promoted]
         promoted = [each.busy for each in self._answers if each.promoted]
-        usual = fmean(plain[len(plain) // 2 :] or promoted)
+        usual = fmean([each.busy for each in later if not each.promoted] or promoted)
         extra = max(0.0, fmean(promoted) - usual) if promoted else 0.0
         return left * (idle + usual / self._lanes) + self._promotions(len(promoted)) * extra / self._lanes
 

@@ -164,6 +164,8 @@ class Ear:
         self.at: list[float] = []
         self.cpu_at: list[float] = []
         """CPU seconds of the driver's thread when each came."""
+        self.answers: list[tuple[float, float, float, bool]] = []
+        """What the estimate was told: when, seconds on a device, seconds of the build, whether it was promoted."""
         self.left_at_quarter: tuple[float, float] | None = None
         """When, and how many seconds were thought to be left."""
 
@@ -178,9 +180,16 @@ class Ear:
         self.cpu_at.append(time.thread_time())
         measured = event.outcome.measurement
         promoted = event.outcome.verdict == Verdict.MEASURED and measured is not None and measured.promoted
-        self._pace.judged(now, _seconds(event.outcome, ON_DEVICE), _seconds(event.outcome, ("build",)), promoted)
+        busy, build = _seconds(event.outcome, ON_DEVICE), _seconds(event.outcome, ("build",))
+        self.answers.append((now, busy, build, promoted))
+        self._pace.judged(now, busy, build, promoted)
         if self.left_at_quarter is None and event.judged >= QUARTER * self._trials:
             self.left_at_quarter = (now, self._pace.left_s(now))
+
+    def columns(self, since: float) -> dict[str, list[float] | list[bool]]:
+        """`answers` by column, times counted from `since`: enough to make the estimates again."""
+        at, busy, build, promoted = (list(column) for column in zip(*self.answers, strict=True))
+        return {"at_s": [each - since for each in at], "busy_s": busy, "build_s": build, "promoted": promoted}
 
     def estimate(self) -> dict[str, float] | None:
         """The time left as it was estimated at a quarter of the budget, against what it took."""

@@ -130,7 +130,7 @@ def sweep(
         "median_ms": medians_ms(ear.outcomes),
         "time_left_at_a_quarter": ear.estimate(),
         "cpus": usable_cpus(),
-        "outcomes_at_s": [at - first for at in ear.at],
+        "answers": ear.columns(first),
         "driver_cpu_at_s": [at - ear.cpu_at[0] for at in ear.cpu_at],
     }
 
@@ -207,7 +207,7 @@ def store(options: argparse.Namespace) -> Document:
     parts, judged = ("store", "optuna", "sampler"), found["judged"]
     ms = {part: 1e3 * found["driver_wall_s"].get(part, 0.0) / judged for part in parts}
     cpu_ms = {part: 1e3 * found["driver_cpu_s"].get(part, 0.0) / judged for part in parts}
-    at = found.pop("outcomes_at_s")
+    at = found.pop("answers")["at_s"]
     cpu = found.pop("driver_cpu_at_s")
     return {
         "device": device.name,
