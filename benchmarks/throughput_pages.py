@@ -101,18 +101,28 @@ def store(run: Document) -> str:
     return f"{table(['share of the wall time', 'goal', 'reached', 'met'], rows)}\n\n{said} Made by `{run['command']}`."
 
 
-def devices(run: Document) -> str:
+def devices(runs: list[Document]) -> str:
     """Several devices, nothing left to compile."""
+    head = ["run", "devices", "judged", "a minute", "ratio", "goal", "met", "time left at a quarter"]
+    rows = [_devices_row(run, count) for run in runs for count in run["by_devices"]]
+    said = f"Made by `{runs[-1]['command']}`: {runs[-1]['device']}. Other runs differ in `--trials`."
+    return f"{table(head, rows)}\n\n{said}"
+
+
+def _devices_row(run: Document, count: str) -> list[str]:
     wanted = {"2": 1.8, "4": 3.4}
-    one = run["by_devices"]["1"]["a_minute"]
-    rows = []
-    for count, each in run["by_devices"].items():
-        ratio = each["a_minute"] / one
-        goal = wanted.get(count)
-        reached = _met(ratio >= goal) if goal else ""
-        rows.append([count, f"{each['a_minute']:.0f}", f"{ratio:.2f}x", f"{goal}x" if goal else "", reached])
-    said = f"Made by `{run['command']}` on {run['when'][:10]}: {run['device']}."
-    return f"{table(['devices', 'a minute', 'ratio', 'goal', 'met'], rows)}\n\n{said}"
+    each, ratio, goal = run["by_devices"][count], run["ratios"][count], wanted.get(count)
+    left = each["time_left_at_a_quarter"]
+    return [
+        run["when"][:16],
+        count,
+        str(each["judged"]),
+        f"{each['a_minute']:.0f}",
+        f"{ratio:.2f}x",
+        f"{goal}x" if goal else "",
+        _met(ratio >= goal) if goal else "",
+        f"{left['estimated_s']:.0f} s, took {left['took_s']:.0f} s",
+    ]
 
 
 def kernel_tuner(runs: list[Document]) -> str:

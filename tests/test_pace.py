@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import random
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from rich.console import Console
@@ -174,6 +176,32 @@ def test_at_a_quarter_the_estimate_is_within_30_per_cent(machine: Machine, count
     ratios = sorted(ratio_at_a_quarter(machine, count, draw) for _ in range(200))
     assert sum(0.7 <= ratio <= 1.3 for ratio in ratios) / len(ratios) >= share
     assert 0.85 <= ratios[100] <= 1.15
+
+
+# Kept runs ------------------------------------------------------------------------------------------------------------
+
+RESULTS = Path(__file__).parent.parent / "docs" / "results"
+
+
+def kept_runs() -> Iterator[Any]:
+    """The sweeps on GPUs whose results have what the estimate was told: devices, and the run's document."""
+    for path in sorted(RESULTS.glob("throughput_*.json")):
+        document = json.loads(path.read_text())
+        runs = document.get("by_devices") or {"1": document.get("autotuner", document)}
+        for lanes, run in runs.items():
+            if "answers" in run and document.get("device", "").startswith("NVIDIA"):
+                yield pytest.param(int(lanes), run, id=f"{path.stem}-{lanes}")
+
+
+@pytest.mark.parametrize(("lanes", "run"), list(kept_runs()))
+def test_at_a_quarter_of_a_kept_run_the_estimate_was_within_30_per_cent(lanes: int, run: dict[str, Any]) -> None:
+    columns = run["answers"]
+    answers = list(zip(*(columns[name] for name in ("at_s", "busy_s", "build_s", "promoted")), strict=True))
+    pace = Pace(len(answers), lanes=lanes, beside=run["cpus"] - lanes)
+    for answer in answers[: len(answers) // 4]:
+        pace.judged(*answer)
+    at = answers[len(answers) // 4 - 1][0]
+    assert 0.7 <= pace.left_s(at) / (answers[-1][0] - at) <= 1.3
 
 
 # What a person sees ---------------------------------------------------------------------------------------------------
