@@ -156,7 +156,8 @@ def tune(
     sampler: Annotated[str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp or exhaustive")] = "evolution",
     seed: Annotated[int, typer.Option(help="seed of the sampler")] = 0,
     threads: ThreadsOption = None,
-    like: Annotated[str | None, typer.Option("--from", help="a study whose best points come first")] = None,
+    like: Annotated[str | None, typer.Option("--from", help="start from this study, its best points first")] = None,
+    cold: Annotated[bool, typer.Option("--cold", help="start without what related studies know")] = False,
     store: StoreOption = None,
     devices: Annotated[str | None, typer.Option(help="GPUs of one model: cuda:0,cuda:1 or all")] = None,
     until_converged: Annotated[
@@ -178,8 +179,9 @@ def tune(
     here = session.Session(file, devices=devices)
     with closing(Store.open(store or config.store_url())) as opened, closing(here.executor()) as executor:
         with progress.Progress(out, here.space, here.device, here.terms, trials, 60 * minutes) as shown:
-            first = session.best_points(opened, like) if like else []
-            driver = here.driver(opened, executor, sampler=sampler, seed=seed, listen=shown.hear, first=first)
+            start = here.start(opened, sampler, like, cold)
+            shown.starts_from(start)
+            driver = here.driver(opened, executor, sampler, seed, shown.hear, start.first, start.lessons)
             driver.run(Budget(trials=trials, seconds=60 * minutes, until_converged=until_converged))
         if final:
             _confirm(opened, driver.name, here, executor)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
+from autotuner.lessons import LESSONS, Lessons
 from autotuner.point_sampler import PointSampler, Seen
 from autotuner.space import Space
 from autotuner.surrogate import Surrogate
@@ -21,6 +22,10 @@ Mask = NDArray[np.bool_]
 
 STARTS = 5
 """So many points are judged before the surrogate is believed."""
+STARTS_TAUGHT = 3
+"""So many where it knows what another study has measured: enough to see whether that holds here."""
+SPREAD = 32
+"""Of so many points by lot the one that is farthest from all others is judged before that; 1 is any point."""
 WHOLE = 25_000
 """Spaces of up to so many points are screened whole."""
 ELITES = 8
@@ -46,20 +51,33 @@ class EvolutionarySampler(PointSampler):
         super().__init__(space, seed)
         self._small = len(space) <= WHOLE
         self._surrogate = Surrogate(space, seed, whole=self._small)
+        self._begun: int | None = None
+        """How many points are judged before the surrogate is believed; None before the study was seen."""
         self._near: dict[int, Indices] = {}
         """The neighbours of a point: it is an elite for long."""
 
     def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: Mask) -> int:
         rng = self.generator(trial.number)
+        starts = self._starts(study)
         done = seen.completed
         points, objectives = seen.indices[done], seen.objectives[done]
-        if len(done) < STARTS or not self._surrogate.learn(points, objectives):
+        if len(done) < starts or not self._surrogate.learn(points, objectives):
             self.promise = None
             return self._spread(rng, seen, asked)
         candidates = np.flatnonzero(~asked) if self._small else self._offspring(rng, points, objectives, asked)
         chosen, gain = self._screened(candidates, np.delete(seen.indices, done))
         self.promise = gain
         return chosen
+
+    def _starts(self, study: Study) -> int:
+        """How many points are judged first. The surrogate is told the lessons of the study, if there are any."""
+        if self._begun is None:
+            found = study.user_attrs.get(LESSONS)
+            self._begun = STARTS if found is None else STARTS_TAUGHT
+            if found is not None:
+                lessons = Lessons.model_validate(found)
+                self._surrogate = Surrogate(self._space, self._seed, whole=self._small, lessons=lessons)
+        return self._begun
 
     def _screened(self, candidates: Indices, pending: Indices) -> tuple[int, float]:
         """The candidate of the greatest expected improvement, and that improvement in units of the objective."""
@@ -74,7 +92,7 @@ class EvolutionarySampler(PointSampler):
 
     def _spread(self, rng: Rng, seen: Seen, asked: Mask) -> int:
         """Of some random points the one farthest from everything asked for: in how many parameters, and how far."""
-        candidates = rng.choice(np.flatnonzero(~asked), size=32)
+        candidates = rng.choice(np.flatnonzero(~asked), size=SPREAD)
         rows = self._space.rows
         differ = rows[candidates][:, None, :] - rows[seen.indices][None, :, :]
         widest = np.maximum(rows.max(axis=0), 1)

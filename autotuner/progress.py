@@ -16,6 +16,7 @@ from rich.text import Text
 
 from autotuner.outcome import Device, Outcome
 from autotuner.pace import Pace
+from autotuner.related import Start
 from autotuner.search import Converged, Event, Judged, Started
 from autotuner.session import builders_beside
 from autotuner.space import Space
@@ -52,6 +53,14 @@ class Progress:
     ) -> None:
         if self._live is not None:
             self._live.stop()
+
+    def starts_from(self, start: Start) -> None:
+        """Shows what a new study starts from."""
+        if start.first:
+            self._say(f"starts with {len(start.first)} of the best points that are there already (--from)")
+        if start.lessons is not None:
+            count, study = len(start.lessons.points), start.lessons.study
+            self._say(f"learns from {count} points of the related study {study} (--cold starts without)")
 
     def hear(self, event: Event) -> None:
         """Shows what the driver did."""

@@ -15,7 +15,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import NamedTuple, cast
 
 import optuna
@@ -28,13 +27,15 @@ from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, RaceJo
 from autotuner.executors import Executor
 from autotuner.incumbent import takes_over
 from autotuner.lane import Lane
+from autotuner.lessons import LESSONS, Lessons
 from autotuner.measure.tie import tie_band
 from autotuner.model import Model
-from autotuner.outcome import Calibration, Device, Heat, Outcome, study_name
+from autotuner.outcome import Calibration, Device, Heat, Outcome
 from autotuner.point_sampler import PointSampler
 from autotuner.sampler import SAMPLERS
 from autotuner.space import Space
-from autotuner.store import Lease, Store, StudyRecord
+from autotuner.store import Lease, Store
+from autotuner.study import study_record
 from autotuner.terms import Terms
 from autotuner.variant import Value, Variant
 from autotuner.verdict import Verdict
@@ -149,17 +150,19 @@ class Driver:
         built_from: str = "",
         first: Sequence[Point] = (),
         environments: Sequence[Mapping[str, str]] = (),
+        lessons: Lessons | None = None,
     ) -> None:
         """`built_from` stands for sources, compiler and reference: a study with others is another study.
 
         `first`: valid points of the space that a new study judges before the sampler's own. `environments`: what the
-        numbers of each lane depend on; the device's own where nothing is said.
+        numbers of each lane depend on; the device's own where nothing is said. `lessons`: what a new study is told of
+        another one; the sampler may learn from it.
         """
         self._store, self._space, self._device = store, space, device
         self._terms, self._executor, self._listen = terms, executor, listen
-        self._sampler, self._seed, self._first = sampler, seed, first
-        problems = [problem.model_dump(mode="json") for problem in terms.problems]
-        self.name = study_name(space.name, [space.digest, problems, device.name, terms.cache, built_from])
+        self._sampler, self._seed, self._first, self._lessons = sampler, seed, first, lessons
+        self._record = study_record(space, device, terms, sampler, seed, built_from)
+        self.name = self._record.name
         self._outcomes: dict[int, Outcome] = {}
         self._judged: dict[str, Outcome] = {}
         """By the variant's digest; what was lost is not among them."""
@@ -219,34 +222,21 @@ class Driver:
         """The study, made on first use, with our outcomes read back."""
         # the sampler first: one that does not apply leaves no study
         self._proposer = SAMPLERS[self._sampler](self._space, self._seed)
-        self._store.ensure_study(self._record())
+        self._store.ensure_study(self._record)
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # what happens is told to the listener
         study = optuna.create_study(
             storage=self._store.optuna_storage(), study_name=self.name, sampler=self._proposer, load_if_exists=True
         )
         if SEEDS not in study.user_attrs:
-            study.set_user_attr(SEEDS, list(self._terms.seeds))
             for point in self._first:
                 study.enqueue_trial(dict(point), skip_if_exists=True)
+            if self._lessons is not None:
+                study.set_user_attr(LESSONS, self._lessons.model_dump(mode="json"))
+            study.set_user_attr(SEEDS, list(self._terms.seeds))  # last: a study with seeds has what it starts from
         self._terms = self._terms.model_copy(update={"seeds": tuple(study.user_attrs[SEEDS])})
         for number, outcome in self._store.judged_numbers(self.name).items():
             self._remember(number, outcome)
         return study
-
-    def _record(self) -> StudyRecord:
-        return StudyRecord(
-            name=self.name,
-            space_name=self._space.name,
-            space_digest=self._space.digest,
-            space_document=self._space.file.model_copy(
-                update={"path": str(Path(self._space.file.path).resolve())}
-            ).model_dump_json(),
-            problems=self._terms.problems,
-            device=self._device,
-            cache=self._terms.cache,
-            sampler=self._sampler,
-            seed=self._seed,
-        )
 
     def _calibrate(self, lease: Lease) -> list[Calibration]:
         """Of every lane, side by side."""

@@ -19,11 +19,14 @@ from autotuner.executors import Executor
 from autotuner.executors.local import LocalExecutor
 from autotuner.fingerprint import chosen_devices, cpu_device, cuda_device, usable_cpus, version_of
 from autotuner.kernel import Kernel
+from autotuner.lessons import Lessons
 from autotuner.outcome import Artifact, Device
 from autotuner.recipe import built_from
+from autotuner.related import Start, start
 from autotuner.search import Driver, Listener, Point
 from autotuner.space import Space, SpaceFile
-from autotuner.store import Store, queries
+from autotuner.store import Store
+from autotuner.study import study_record
 from autotuner.terms import Terms
 from autotuner.toolchain import AnyToolchain, CudaToolchain, Toolchain, has_cublas
 from autotuner.variant import Variant, digest_of
@@ -35,6 +38,9 @@ takes long in it."""
 
 JOBS_PER_PROCESS = 250
 """So many variants are judged by one device process, which keeps references and baselines, before a fresh one."""
+
+LEARNS = "evolution"
+"""The sampler that learns from other studies."""
 
 
 def find_space_file(name: str) -> Path:
@@ -175,8 +181,10 @@ class Session:
         seed: int = 0,
         listen: Listener = lambda _: None,
         first: Sequence[Point] = (),
+        lessons: Lessons | None = None,
     ) -> Driver:
-        """The driver of this space's study; a new one judges the points `first` that are valid here before others."""
+        """The driver of this space's study; a new one judges the points `first` that are valid here before others, and
+        is told the lessons."""
         return Driver(
             store,
             self.space,
@@ -189,7 +197,21 @@ class Session:
             built_from=self.built_from,
             first=[point for point in first if self.space.index_of(point) is not None],
             environments=[{**self.device.environment, "device": each.uuid} for each in self._devices],
+            lessons=lessons,
         )
+
+    def start(self, store: Store, sampler: str, like: str | None = None, cold: bool = False) -> Start:
+        """What a new study of this space starts from, nothing where it has begun: what the nearest related study can
+        teach a sampler that learns from others, or else what the study `like` has.
+
+        Raises StoreError when there is no such study, and InputError when it has nothing to give.
+        """
+        if like is not None and cold:
+            raise InputError("--from starts from a study and --cold from none; leave one of them out")
+        if cold or (like is None and sampler != LEARNS):
+            return Start()
+        record = study_record(self.space, self.device, self.terms, built_from=self.built_from)
+        return start(store, record, self.space, like)
 
     def make_backend(self) -> Callable[[], Backend]:
         """What makes the backend, in whichever process will use it."""
@@ -242,9 +264,3 @@ def fresh_seeds() -> tuple[int, int, int, int]:
     """Secret seeds for a new study; an old one keeps its own."""
     a, b, c, d = (secrets.randbits(48) for _ in range(4))
     return (a, b, c, d)
-
-
-def best_points(store: Store, wanted: str, count: int = 8) -> list[Point]:
-    """The best points of a study, the best first. Raises StoreError when there is no such study."""
-    entries = queries.leaderboard(store, queries.resolve_study(store, wanted), count)
-    return [entry.variant.point for entry in entries]

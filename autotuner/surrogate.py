@@ -14,21 +14,17 @@ surrogate that is made anew believes the same to the last bit.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
 import scipy.optimize
 import scipy.special
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
+from autotuner.lessons import Lessons
+from autotuner.one_thread import single_threaded
 from autotuner.space import Space
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -46,6 +42,8 @@ BOUNDS = ((-4.0, 5.0), (-12.0, 1.0), (-5.0, 5.0))
 
 FITTED, REMEMBERED = 150, 400
 """So many judged points at most decide the hyperparameters, and so many are conditioned on at each fit."""
+FADE = 2
+"""For each point judged here so many of the other study's are forgotten at the next fit."""
 GROWTH, STEP, LONGEST = 1.3, 3, 256
 """The next fit is after so many times as many points and so many more, but no later than after the last number."""
 SLOW, SQUEEZE = 1.0, 0.2
@@ -53,6 +51,9 @@ SLOW, SQUEEZE = 1.0, 0.2
 it does not matter which is how slow, and they would set the scale."""
 REJECTED_AS = 0.9
 """A reject counts as this quantile of what was measured. The number is used here alone, no store ever has it."""
+DRAWS, LIE = 0, 0.0
+"""What is being judged counts as if it had come out in as many ways as are drawn, and gains are averaged over them.
+Without draws there is one: so many deviations above what is believed."""
 
 
 class Hypers(NamedTuple):
@@ -71,17 +72,25 @@ class Steps:
 
     A value's slot is its place among all values of all d parameters that vary; each parameter has one more, its first,
     for points at which it does not exist. K slots in all.
+
+    The m points `taught` that were judged in another study come after the N of the space. The study is one more
+    parameter then: its length says how much can be learnt from the other one.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, taught: Indices | None = None) -> None:
         rows = space.rows
         self.columns = [column for column in range(rows.shape[1]) if np.ptp(rows[:, column]) > 0]
         """Of the space's rows: the parameters that vary."""
         values = [list(list(space.values.values())[column]) for column in self.columns]
+        places = rows[:, self.columns].astype(np.int64) + 1
+        if taught is not None:
+            study = np.repeat([1, 2], [len(rows), len(taught)])
+            places = np.column_stack([np.concatenate([places, places[taught]]), study])
+            values.append(["here", "there"])
         sizes = [len(each) + 1 for each in values]
         self._first = np.cumsum([0, *sizes])
-        self.slots = rows[:, self.columns].astype(np.int64) + 1 + self._first[:-1]
-        """(N, d)"""
+        self.slots = places + self._first[:-1]
+        """(N + m, d)"""
         self.far = [_far(each) for each in values]
         """How far it is between two values, 0..1; each (k, k)."""
         self.other = [1.0 - np.eye(size) for size in sizes]
@@ -90,7 +99,7 @@ class Steps:
         self.share_prior = np.where(enumerated, ENUMERATED, SHARE)
 
     def __len__(self) -> int:
-        return len(self.columns)
+        return len(self.far)
 
     def places(self, points: Indices) -> Indices:
         """(n, d): the slot of each value, counted from its parameter's first."""
@@ -132,22 +141,6 @@ def _matern(squares: NDArray[Any]) -> NDArray[Any]:
     return covariances
 
 
-def _single_threaded(method: Callable[P, T]) -> Callable[P, T]:
-    """The method with BLAS on one thread: the matrices are small, and more threads make it many times slower."""
-
-    @functools.wraps(method)
-    def limited(*arguments: P.args, **named: P.kwargs) -> T:
-        with _libraries().limit(limits=1):
-            return method(*arguments, **named)
-
-    return limited
-
-
-@functools.cache
-def _libraries() -> Any:
-    return ThreadpoolController().select(user_api="blas")
-
-
 class Surrogate:
     """Beliefs about the points of a space, from those that were judged.
 
@@ -155,8 +148,10 @@ class Surrogate:
     all of them at once, 4 bytes for each pair of a point and a judged one.
     """
 
-    def __init__(self, space: Space, seed: int, whole: bool) -> None:
-        self.steps = Steps(space)
+    def __init__(self, space: Space, seed: int, whole: bool, lessons: Lessons | None = None) -> None:
+        """`lessons`: what another study has measured; at least one of its points has a latency."""
+        self._taught = None if lessons is None else _Taught(space, seed, lessons)
+        self.steps = Steps(space, None if self._taught is None else self._taught.points)
         self._seed, self._whole = seed, whole
         self._all = np.arange(len(space))
         self._marks = self.steps.marks(self._all) if whole else None
@@ -164,12 +159,13 @@ class Surrogate:
         self._objectives: Floats = np.empty(0)
         self._epoch = 0
         """How many points the last fit knew; 0 before the first."""
+        self._known, self._outcomes = self._points, self._objectives  # with those of the other study before them
         self.hypers: Hypers
         self._factor: _Factor
 
     # Learning ---------------------------------------------------------------------------------------------------
 
-    @_single_threaded
+    @single_threaded
     def learn(self, points: Indices, objectives: Floats) -> bool:
         """Takes in the judged points (n,), all of them in the order of their ends, and their objectives, +inf for a
         reject. Whether there is a belief: not before something was measured.
@@ -187,17 +183,34 @@ class Surrogate:
         for point in points[known:]:
             self._factor.add(int(point))
         self._points, self._objectives, self._epoch = points, objectives, epoch
+        self._known, self._outcomes = self._with_taught(points, objectives)
         return True
 
+    def _with_taught(self, points: Indices, objectives: Floats) -> tuple[Indices, Floats]:
+        """What was judged here after what was judged in the other study, if there is one."""
+        if self._taught is None:
+            return points, objectives
+        both = self._taught.levelled(points, objectives), objectives
+        return np.concatenate([self._taught.places, points]), np.concatenate(both)
+
     def _fit(self, points: Indices, objectives: Floats) -> None:
+        own, room = len(points), _next_fit(len(points)) - len(points)
+        points, objectives = self._with_taught(points, objectives)
         targets = _standard(objectives)[0]
-        chosen = self._subset(targets, FITTED)
+        chosen = self._subset(targets, own, FITTED)
         self.hypers = fit(self.steps, points[chosen], targets[chosen])
-        chosen = self._subset(targets, REMEMBERED)
-        room = _next_fit(len(points)) - len(points)
+        chosen = self._subset(targets, own, REMEMBERED)
         self._factor = _Factor(self.steps, self.hypers, points[chosen], room, self._marks)
 
-    def _subset(self, targets: Floats, most: int) -> Indices:
+    def _subset(self, targets: Floats, own: int, most: int) -> Indices:
+        """At most so many of the points, in their order. The last `own` are this study's; of the other's the worst are
+        forgotten first."""
+        taught = len(targets) - own
+        kept = taught + self._halved(targets[taught:], most)
+        room = max(0, min(most - len(kept), taught - FADE * own))
+        return np.concatenate([np.sort(np.argsort(targets[:taught], kind="stable")[:room]), kept])
+
+    def _halved(self, targets: Floats, most: int) -> Indices:
         """Of more points than that the better half of so many, and others by lot; in their order."""
         if len(targets) <= most:
             return np.arange(len(targets))
@@ -207,56 +220,90 @@ class Surrogate:
 
     # Believing --------------------------------------------------------------------------------------------------
 
-    @_single_threaded
+    @single_threaded
     def believe(self, points: Indices) -> tuple[Floats, Floats]:
         """Mean and standard deviation (n,) of the objective at each point, as if all was well there."""
-        mean, deviation, shift, scale = self._standard_belief(points)
+        mean, deviation, _, shift, scale = self._standard_belief(points)
         return shift + scale * mean, scale * deviation
 
-    @_single_threaded
+    @single_threaded
     def gains(self, points: Indices, pending: Indices) -> Floats:
         """The logarithm of the expected improvement over the best so far, at each of the points (n,), in units of the
         objective.
 
         `pending` points are being judged: they count as if they had come out as believed, which leaves less to learn
         near them (the kriging believer of D. Ginsbourger, R. Le Riche and L. Carraro, Kriging Is Well-Suited to
-        Parallelize Optimization, 2010).
+        Parallelize Optimization, 2010), or as DRAWS and LIE say. With many draws the gain is that over the best of
+        what was judged and is being judged.
         """
-        both = np.concatenate([points, pending])
-        mean, deviation, _, scale = self._standard_belief(both)
-        best = self._best()
+        both, n = np.concatenate([points, pending]), len(points)
+        mean, deviation, amplitude, _, scale = self._standard_belief(both)
+        means, best = mean[:n, None], np.array([self._best()])
         if len(pending):
-            deviation, best = self._beside(both, len(points), deviation), min(best, mean[len(points) :].min())
-        mean, deviation = mean[: len(points)], deviation[: len(points)]
-        return np.log(scale * deviation) + _log_improvement((best - mean) / deviation)
+            lower, known, left = self._beside(both, n)
+            surprises = self._surprises(lower, deviation[n:], amplitude)
+            means = means + known.T @ surprises
+            best = np.minimum(best, (mean[n:, None] + lower @ surprises).min(axis=0))
+            deviation = deviation[:n] * np.sqrt(left)
+        deviation = deviation[:, None]
+        gains = np.log(scale * deviation) + _log_improvement((best - means) / deviation)
+        mean_gain: Floats = np.logaddexp.reduce(gains, axis=1) - np.log(gains.shape[1])
+        return mean_gain
 
     def as_measured(self, believed: Floats) -> Floats:
         """Believed objectives (n,) with the squeezing of the slow ones undone."""
-        slow = _slow(self._objectives[np.isfinite(self._objectives)])
+        slow = _slow(self._outcomes[np.isfinite(self._outcomes)])
         stretched: Floats = np.where(believed > slow, slow + (believed - slow) / SQUEEZE, believed)
         return stretched
 
-    def _standard_belief(self, points: Indices) -> tuple[Floats, Floats, float, float]:
-        """Mean and deviation in standard units, with the shift and the scale of these."""
-        targets, shift, scale = _standard(self._objectives)
-        by_point = np.full(len(self._all), np.nan)
-        by_point[self._points] = targets
+    def _standard_belief(self, points: Indices) -> tuple[Floats, Floats, float, float, float]:
+        """Mean, deviation and amplitude in standard units, with the shift and the scale of these."""
+        targets, shift, scale = _standard(self._outcomes)
+        by_point = np.full(len(self.steps.slots), np.nan)
+        by_point[self._known] = targets
         mean, variance, amplitude = self._factor.believe(by_point, points)
-        return mean, np.sqrt(np.maximum(variance, 1e-9) * amplitude), shift, scale
+        return mean, np.sqrt(np.maximum(variance, 1e-9) * amplitude), amplitude, shift, scale
 
     def _best(self) -> float:
-        return float(_standard(self._objectives)[0].min())
+        return float(_standard(self._outcomes)[0][-len(self._points) :].min())
 
-    def _beside(self, both: Indices, n: int, deviation: Floats) -> Floats:
-        """The deviations of n points once those after them are known."""
+    def _beside(self, both: Indices, n: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Of n points and the q after them: the Cholesky factor (q, q) of the covariance of the latter's outcomes, it
+        solved for the covariances (q, n), and the share (n,) of the variances that is left once they are known."""
         shared = self._factor.covariance(both[:n], both[n:])
         among = self._factor.covariance(both[n:], both[n:])
         among[np.diag_indices(len(among))] += self.hypers.noise + JITTER
         lower = np.linalg.cholesky(among)
         known = scipy.linalg.solve_triangular(lower, shared.T, lower=True, check_finite=False)
         left = 1.0 - (known**2).sum(axis=0) / np.maximum(self._factor.variance(both[:n]), 1e-9)
-        beside: Floats = deviation[:n] * np.sqrt(np.maximum(left, 1e-6))
-        return beside
+        return lower, known, np.maximum(left, 1e-6)
+
+    def _surprises(self, lower: Floats, deviation: Floats, amplitude: float) -> Floats:
+        """In how many ways (q, k) the outcomes of q points may differ from what is believed; `lower` makes it so."""
+        q = len(deviation)
+        if DRAWS:
+            draw = np.random.default_rng([self._seed, len(self._points), q])
+            drawn: Floats = amplitude**0.5 * draw.standard_normal((q, DRAWS))
+            return drawn
+        solved: Floats = scipy.linalg.solve_triangular(lower, LIE * deviation[:, None], lower=True, check_finite=False)
+        return solved
+
+
+class _Taught:
+    """What was judged in another study: its m points, their places after the N of the space, and their objectives."""
+
+    def __init__(self, space: Space, seed: int, lessons: Lessons) -> None:
+        self.points = np.array(lessons.points, dtype=np.int64)
+        self.places = len(space) + np.arange(len(self.points))
+        self._objectives = np.array([np.inf if each is None else each for each in lessons.objectives])
+        self._teacher = Surrogate(space, seed, whole=False)
+        self._teacher.learn(self.points, self._objectives)
+
+    def levelled(self, points: Indices, objectives: Floats) -> Floats:
+        """Its objectives (m,), moved by the median difference between what was measured here and what is believed there
+        of the same points: the baseline sets the level, only differences can be learnt."""
+        measured = np.isfinite(objectives)
+        return self._objectives + float(np.median(objectives[measured] - self._teacher.believe(points[measured])[0]))
 
 
 class _Factor:

@@ -18,10 +18,12 @@ from autotuner.backends.fake import FakeBackend, Truth
 from autotuner.evaluate import AnyJob, BuildJob, Result, perform
 from autotuner.outcome import Device
 from autotuner.point_sampler import PointSampler
+from autotuner.related import Start, start
 from autotuner.sampler import SAMPLERS
 from autotuner.search import Budget, Driver
 from autotuner.space import Space
 from autotuner.store import Store
+from autotuner.study import study_record
 from autotuner.terms import Terms
 from autotuner.variant import Variant
 
@@ -104,12 +106,22 @@ class VirtualExecutor:
 
     lanes = 1
 
-    def __init__(self, recorded: Recorded, workers: int, clock: Clock, seconds: float, evaluations: int) -> None:
-        """Once so many seconds of evaluations have ended, and so many evaluations, `wait` raises Spent."""
+    def __init__(
+        self,
+        recorded: Recorded,
+        workers: int,
+        clock: Clock,
+        seconds: float,
+        evaluations: int,
+        goal: frozenset[int] = frozenset(),
+    ) -> None:
+        """Once so many seconds of evaluations have ended, and so many evaluations, `wait` raises Spent; if there is a
+        goal, not before one of these places was evaluated.
+        """
         self._space, self._ms, self._faults = recorded.space, recorded.ms.tolist(), recorded.faults
         self._cost = recorded.cost.tolist()
         self._workers, self._clock = workers, clock
-        self._seconds, self._evaluations = seconds, evaluations
+        self._seconds, self._evaluations, self._goal = seconds, evaluations, goal
         self._places: dict[str, int] = {}
         self._backend = FakeBackend(self._truth, BASELINE_US)
         self._jobs: list[tuple[float, int, float, float, AnyJob]] = []
@@ -135,7 +147,7 @@ class VirtualExecutor:
         return number
 
     def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
-        if len(self._ended) >= self._evaluations and self._recorded_s >= self._seconds:
+        if self._is_spent():
             raise Spent
         if not self._jobs:
             return None
@@ -147,6 +159,10 @@ class VirtualExecutor:
             self._ended.append((place, end, end - free, sampler))
             heapq.heappush(self._free, end)
         return number, perform(job, self._backend, lambda _: None)
+
+    def _is_spent(self) -> bool:
+        reached = not self._goal or any(place in self._goal for place, *_ in self._ended)
+        return len(self._ended) >= self._evaluations and self._recorded_s >= self._seconds and reached
 
     def close(self) -> None:
         self._jobs.clear()
@@ -192,16 +208,38 @@ def replay(
     """
     clock = Clock(charge)
     executor = VirtualExecutor(recorded, workers, clock, yardstick.seconds, yardstick.evaluations)
+    search(recorded, executor, clock, sampler, seed, store)
+    return executor.trace()
+
+
+def search(
+    recorded: Recorded,
+    executor: VirtualExecutor,
+    clock: Clock,
+    sampler: str,
+    seed: int,
+    store: Store,
+    warm: bool = False,
+) -> None:
+    """A new study in `store`, from a random default point until the executor's budget is spent or no point is left.
+
+    A warm one starts from the nearest related study that the store has.
+    """
     space = started_at_random(recorded.space, seed)
     terms = Terms(problems=space.file.problems or (PROBLEM,), seeds=(1, 2, 3, 4), min_blocks=1, max_blocks=1)
     with clock.watching(sampler) as name:
-        study = f"{recorded.name} {name} {workers} {seed}"
-        driver = Driver(store, space, DEVICE, terms, executor, sampler=name, seed=seed, built_from=study)
+        named: dict[str, Any] = {
+            "sampler": name,
+            "seed": seed,
+            "built_from": f"{recorded.name} {name} {executor.width} {seed}",
+        }
+        record = study_record(space, DEVICE, terms, **named)
+        found = start(store, record, space) if warm else Start()
+        driver = Driver(store, space, DEVICE, terms, executor, first=found.first, lessons=found.lessons, **named)
         try:
             driver.run(Budget(trials=len(space)))
         except Spent:
             executor.close()
-    return executor.trace()
 
 
 def save(path: Path, traces: Sequence[Trace]) -> None:

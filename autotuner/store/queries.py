@@ -40,6 +40,12 @@ def studies(store: Store) -> tuple[StudySummary, ...]:
     return tuple(sorted(found, key=lambda each: each.last_activity, reverse=True))
 
 
+def records(store: Store) -> tuple[StudyRecord, ...]:
+    """Every study of the store as it was made, the oldest first."""
+    with store.database.reading() as session:
+        return tuple(rows.study_record(row) for row in session.scalars(select(StudyRow).order_by(StudyRow.id)))
+
+
 def summary(store: Store, study: str) -> StudySummary:
     """One study at a glance. Raises StoreError: no such study."""
     with store.database.reading() as session:

@@ -1,0 +1,463 @@
+"""Where a new study starts: which studies are related, what they give, and what a search makes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pytest
+from typer.testing import CliRunner
+
+from autotuner import related, session
+from autotuner.backends.fake import FakeBackend, Truth
+from autotuner.cli import app
+from autotuner.errors import InputError, StoreError
+from autotuner.executors.inline import InlineExecutor
+from autotuner.lessons import LESSONS, Lessons
+from autotuner.outcome import Device
+from autotuner.problem import Problem
+from autotuner.related import Start, distance, elites, lessons, mapped, start
+from autotuner.search import Budget, Driver
+from autotuner.space import Space, SpaceFile
+from autotuner.store import Store, StudyRecord, queries
+from autotuner.study import study_record
+from autotuner.surrogate import Surrogate
+from autotuner.variant import Value, Variant
+from tests import simulated
+
+SPACE = simulated.space()
+PROBLEM = SPACE.file.problems[0]
+Microseconds = Callable[[dict[str, Value]], float]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
+        yield opened
+
+
+def changed(**changes: object) -> Problem:
+    """The simulated problem with something else."""
+    return Problem.model_validate({**PROBLEM.model_dump(), **changes})
+
+
+def space_of(problem: Problem = PROBLEM, text: str = simulated.TOML, name: str = "simulated") -> Space:
+    file = SpaceFile.parse(text, Path(f"{name}.toml")).model_copy(update={"problems": (problem,)})
+    return Space.enumerate(file, simulated.DEVICE.facts)
+
+
+def record_of(space: Space, device: Device = simulated.DEVICE, built_from: str = "") -> StudyRecord:
+    terms = simulated.terms().model_copy(update={"problems": space.file.problems})
+    return study_record(space, device, terms, built_from=built_from)
+
+
+def backend(microseconds: Microseconds) -> FakeBackend:
+    """As simulated, with other latencies and the same faults."""
+
+    def truth(variant: Variant) -> Truth:
+        known = simulated.truth(variant)
+        return known if known.fault is not None else Truth(us=microseconds(variant.point))
+
+    return FakeBackend(truth)
+
+
+def search(
+    store: Store,
+    space: Space,
+    trials: int,
+    found: Start | None = None,
+    microseconds: Microseconds = simulated.microseconds,
+    seed: int = 0,
+    built_from: str = "",
+) -> list[dict[str, Value]]:
+    """Runs a study, or goes on with it; the points that it has judged, in their order."""
+    terms = simulated.terms().model_copy(update={"problems": space.file.problems})
+    driver = Driver(
+        store,
+        space,
+        simulated.DEVICE,
+        terms,
+        InlineExecutor(backend(microseconds)),
+        seed=seed,
+        built_from=built_from,
+        first=found.first if found else (),
+        lessons=found.lessons if found else None,
+    )
+    driver.run(Budget(trials=trials))
+    return [trial.outcome.variant.point for trial in queries.judged(store, driver.name)]
+
+
+# Which are related --------------------------------------------------------------------------------------------------
+
+
+def far(problem: Problem, device: Device = simulated.DEVICE) -> float:
+    """How far a study of that problem, on that device, is from the simulated one."""
+    return distance(record_of(space_of(problem), device), record_of(SPACE))
+
+
+def test_a_tuner_would_order_them_so() -> None:
+    other_model = simulated.DEVICE.model_copy(update={"name": "another"})
+    more_threads = simulated.DEVICE.model_copy(update={"facts": {"THREADS_ALLOWED": 4}})
+    assert far(PROBLEM) == 0
+    assert far(changed(heads=4)) < far(changed(seq_q=128, seq_k=128)) < far(changed(seq_q=512, seq_k=512))
+    assert far(changed(batch=2, heads=1)) == 0  # as many rows of the same length
+    assert far(changed(seq_q=128, seq_k=128)) < far(changed(head_dim=128))
+    assert far(changed(seq_q=32, seq_k=32)) == far(changed(seq_q=128, seq_k=128))
+    assert 0 < far(PROBLEM, more_threads) < far(changed(head_dim=128)) < far(PROBLEM, other_model)
+    halves = [
+        distance(record_of(space_of(changed(dtype=one))), record_of(space_of(changed(dtype="float16"))))
+        for one in ("bfloat16", "float32")
+    ]
+    assert 0 < halves[0] < halves[1]
+
+
+def test_of_several_problems_the_nearest_count() -> None:
+    one, two = record_of(space_of(changed(seq_q=128, seq_k=128))), record_of(SPACE)
+    both = two.model_copy(update={"problems": (*one.problems, *two.problems)})
+    assert distance(both, one) == distance(both, two) == 0
+    assert 0 < distance(one, both) < distance(one, two)
+
+
+def test_the_nearest_come_first_and_strangers_never(store: Store) -> None:
+    made = {
+        "far": record_of(space_of(changed(seq_q=1024, seq_k=1024))),
+        "near": record_of(space_of(changed(heads=4))),
+        "old sources": record_of(SPACE, built_from="before"),
+        "older sources": record_of(SPACE, built_from="long before"),
+    }
+    new = record_of(SPACE)
+    text = json.loads(new.space_document)
+    strangers = [
+        new.model_copy(update={"name": "family", "space_document": json.dumps({**text, "family": "other"})}),
+        new.model_copy(update={"name": "backend", "device": new.device.model_copy(update={"backend": "cuda"})}),
+    ]
+    for each in (made["far"], made["older sources"], *strangers, made["near"], made["old sources"], new):
+        store.ensure_study(each)
+    found = [each.study.name for each in related.related(store, new)]
+    assert found == [made[name].name for name in ("old sources", "older sources", "near", "far")]
+
+
+# What they give -----------------------------------------------------------------------------------------------------
+
+OTHER = space_of(changed(heads=4))
+
+
+def test_lessons_are_what_was_judged(store: Store) -> None:
+    search(store, OTHER, 30)
+    found = start(store, record_of(SPACE), SPACE)
+    assert found.first == ()
+    assert found.lessons is not None
+    judged = queries.judged(store, record_of(OTHER).name)
+    assert [SPACE.point(place) for place in found.lessons.points] == [each.outcome.variant.point for each in judged]
+    objectives = [each.outcome.objective for each in judged]
+    assert list(found.lessons.objectives) == [each if math.isfinite(each) else None for each in objectives]
+    assert None in found.lessons.objectives
+    assert found == start(store, record_of(SPACE), SPACE)
+
+
+def test_a_revoked_latency_teaches_nothing(store: Store) -> None:
+    search(store, OTHER, 20)
+    name = record_of(OTHER).name
+    before = lessons(store, name, SPACE)
+    best = queries.leaderboard(store, name, 1)[0]
+    store.revoke(name, best.number, "a test")
+    after = lessons(store, name, SPACE)
+    assert before is not None
+    assert after is not None
+    place = before.points.index(SPACE.index_of(best.variant.point))
+    assert before.objectives[place] is not None
+    assert after.objectives[place] is None
+    assert best.variant.point not in list(elites(store, name, SPACE))
+
+
+def test_the_nearest_study_that_has_anything_teaches(store: Store) -> None:
+    nearer = space_of(changed(batch=2, heads=1))
+    assert start(store, record_of(SPACE), SPACE) == Start()
+    store.ensure_study(record_of(nearer))  # nothing measured
+    search(store, OTHER, 20)
+    search(store, space_of(changed(seq_q=1024, seq_k=1024)), 20)
+    found = start(store, record_of(SPACE), SPACE)
+    assert found.lessons is not None
+    assert found.lessons.study == record_of(OTHER).name
+    search(store, nearer, related.LEAST - 1)  # too little
+    assert start(store, record_of(SPACE), SPACE) == found
+    search(store, nearer, 40)
+    found = start(store, record_of(SPACE), SPACE)
+    assert found.lessons is not None
+    assert found.lessons.study == record_of(nearer).name
+
+
+def test_of_many_points_the_better_half_and_some_of_the_rest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    search(store, OTHER, 60)
+    every = lessons(store, record_of(OTHER).name, SPACE)
+    monkeypatch.setattr(related, "MOST", 20)
+    some = lessons(store, record_of(OTHER).name, SPACE)
+    assert every is not None
+    assert some is not None
+    known = dict(zip(every.points, every.objectives, strict=True))
+    best = sorted(each for each in known.values() if each is not None)[:10]
+    assert len(some.points) == 20
+    assert sorted(each for each in some.objectives if each is not None)[:10] == best
+    assert max(each for each in some.objectives if each is not None) > best[-1]
+    assert [place for place in every.points if place in some.points] == list(some.points)
+    assert [known[place] for place in some.points] == list(some.objectives)
+
+
+def test_a_study_that_has_begun_gets_nothing(store: Store) -> None:
+    search(store, OTHER, 20)
+    assert start(store, record_of(SPACE), SPACE).lessons is not None
+    store.ensure_study(record_of(SPACE))  # killed before anything was judged
+    assert start(store, record_of(SPACE), SPACE).lessons is not None
+    search(store, SPACE, 1)
+    assert start(store, record_of(SPACE), SPACE) == Start()
+    assert start(store, record_of(SPACE), SPACE, record_of(OTHER).name) == Start()
+
+
+def test_a_named_study_gives_its_best_points_as_well(store: Store) -> None:
+    search(store, OTHER, 30)
+    search(store, space_of(changed(seq_q=1024, seq_k=1024)), 30)
+    name = record_of(space_of(changed(seq_q=1024, seq_k=1024))).name
+    found = start(store, record_of(SPACE), SPACE, name)
+    entries = queries.leaderboard(store, name, related.ELITES)
+    assert found.first == [entry.variant.point for entry in entries]
+    assert found.lessons is not None
+    assert found.lessons.study == name
+    judged = search(store, SPACE, 12, found)
+    assert judged[: len(found.first)] == list(found.first)
+    with pytest.raises(StoreError, match="nowhere"):
+        start(store, record_of(SPACE), SPACE, "nowhere")
+
+
+def test_a_named_study_without_anything_is_refused(store: Store) -> None:
+    store.ensure_study(record_of(OTHER))
+    with pytest.raises(InputError, match="leave out --from"):
+        start(store, record_of(SPACE), SPACE, record_of(OTHER).name)
+
+
+# Points of another space --------------------------------------------------------------------------------------------
+
+FANCY: dict[str, Value] = {"IMPL": "fancy", "BLOCK": 64, "UNROLL": 4, "STAGES": 2, "WIDTH": 16, "MODE": "b"}
+
+
+def moved(point: Mapping[str, Value], text: str) -> dict[str, Value] | None:
+    space = space_of(text=text)
+    place = mapped(point, space)
+    return None if place is None else space.point(place)
+
+
+def test_a_point_that_is_valid_stays() -> None:
+    assert moved(FANCY, simulated.TOML) == FANCY
+
+
+def test_a_number_that_is_not_there_becomes_the_nearest() -> None:
+    text = simulated.TOML.replace("BLOCK = [8, 16, 32, 64, 128]", "BLOCK = [8, 16, 48, 128]")
+    assert moved(FANCY, text) == {**FANCY, "BLOCK": 48}
+
+
+def test_a_word_that_is_not_there_and_what_is_lacking_are_the_defaults() -> None:
+    text = simulated.TOML.replace("STAGES = [1, 2, 3]", 'STAGES = [1, 2, 3]\nORDER = ["rows", "columns"]')
+    text = text.replace("STAGES = 1\n", 'STAGES = 1\nORDER = "columns"\n')
+    assert moved(FANCY, text) == {**FANCY, "ORDER": "columns"}
+    assert moved({**FANCY, "ORDER": "diagonal"}, text) == {**FANCY, "ORDER": "columns"}
+
+
+def test_what_breaks_a_constraint_is_repaired() -> None:
+    text = simulated.TOML.replace("BLOCK * STAGES <= 256", "BLOCK * STAGES <= 64")
+    found = moved(FANCY, text)
+    assert found in ({**FANCY, "STAGES": 1}, {**FANCY, "BLOCK": 32})
+
+
+def test_what_changes_too_much_is_dropped() -> None:
+    text = simulated.TOML.replace("BLOCK = [8, 16, 32, 64, 128]", "BLOCK = [8]").replace(
+        "UNROLL = [1, 2, 4, 8]", "UNROLL = [1]"
+    )
+    assert moved(FANCY, text) is None
+    assert moved({**FANCY, "IMPL": "other"}, simulated.TOML) is None
+
+
+def test_only_points_that_stay_as_they_are_teach(store: Store) -> None:
+    """What had to be repaired has another latency; what lacks a parameter has the default point's value of it."""
+    search(store, OTHER, 30)
+    text = simulated.TOML.replace("BLOCK * STAGES <= 256", "BLOCK * STAGES <= 64")
+    text = text.replace("STAGES = [1, 2, 3]", "STAGES = [1, 2, 3]\nMORE = [0, 1]")
+    narrow = space_of(text=text.replace("STAGES = 1\n", "STAGES = 1\nMORE = 1\n"), name="narrow")
+    found = lessons(store, record_of(OTHER).name, narrow)
+    assert found is not None
+    judged = [each.outcome.variant.point for each in queries.judged(store, record_of(OTHER).name)]
+    fit = [point for point in judged if int(point["BLOCK"]) * int(point["STAGES"]) <= 64]
+    assert [narrow.point(place) for place in found.points] == [
+        {name: {**point, "MORE": 1}[name] for name in narrow.parameters if name in {*point, "MORE"}} for point in fit
+    ]
+    given = list(elites(store, record_of(OTHER).name, narrow))
+    assert len(given) > 0
+    assert all(narrow.index_of(point) is not None for point in given)
+
+
+# What a search makes of it ------------------------------------------------------------------------------------------
+
+
+def slower(point: dict[str, Value]) -> float:
+    """As simulated, three times slower."""
+    return 3 * simulated.microseconds(point)
+
+
+def contrary(point: dict[str, Value]) -> float:
+    """What is fast where it comes from is slow."""
+    return 2500 / simulated.microseconds(point)
+
+
+def evaluations(store: Store, found: Start, microseconds: Microseconds, seed: int) -> int:
+    """How many points a new study has judged when it has one within 2 % of the best."""
+    name = f"{found.lessons is not None} {microseconds.__name__} {seed}"
+    judged = search(store, SPACE, 60, found, microseconds, seed, name)
+    valid = [point for point in map(SPACE.point, range(len(SPACE))) if right(point)]
+    best = min(map(microseconds, valid))
+    return next((n for n, point in enumerate(judged, 1) if right(point) and microseconds(point) <= 1.02 * best), 60)
+
+
+def right(point: dict[str, Value]) -> bool:
+    return simulated.truth(Variant.of("sdpa", "cpu", point)).fault is None
+
+
+def test_lessons_make_a_search_shorter(store: Store) -> None:
+    search(store, OTHER, 60)
+    found = start(store, record_of(SPACE), SPACE)
+    warm = [evaluations(store, found, slower, seed) for seed in range(6)]
+    cold = [evaluations(store, Start(), slower, seed) for seed in range(6)]
+    assert sum(warm) <= 0.6 * sum(cold)
+
+
+def test_lessons_that_do_not_hold_cost_little(store: Store) -> None:
+    search(store, OTHER, 60, microseconds=contrary)
+    found = start(store, record_of(SPACE), SPACE)
+    warm = [evaluations(store, found, simulated.microseconds, seed) for seed in range(6)]
+    cold = [evaluations(store, Start(), simulated.microseconds, seed) for seed in range(6)]
+    assert sum(warm) <= 1.3 * sum(cold)
+
+
+def test_a_study_that_goes_on_has_the_lessons_it_began_with(store: Store) -> None:
+    """Whatever has become of the other study meanwhile."""
+    search(store, OTHER, 30)
+    found = start(store, record_of(SPACE), SPACE)
+    whole = search(store, SPACE, 24, found)
+    assert found.lessons is not None
+    with closing(Store.open(str(Path(store.label).with_name("again.db")))) as again:
+        search(again, OTHER, 30)
+        search(again, SPACE, 9, start(again, record_of(SPACE), SPACE))
+        search(again, OTHER, 50)
+        rest = search(again, SPACE, 24, start(again, record_of(SPACE), SPACE))
+        study = optuna.load_study(study_name=record_of(SPACE).name, storage=again.optuna_storage())
+        assert Lessons.model_validate(study.user_attrs[LESSONS]) == found.lessons
+    assert rest == whole
+
+
+def taught(seed: int = 0, level: float = 0.0) -> tuple[Lessons, Surrogate]:
+    points = np.random.default_rng(seed).choice(len(SPACE), size=60, replace=False).tolist()
+    times = [simulated.truth(Variant.of("sdpa", "cpu", SPACE.point(place))) for place in points]
+    found = tuple(None if each.fault is not None else math.log(each.us) + level for each in times)
+    made = Lessons(study="other", points=tuple(points), objectives=found)
+    return made, Surrogate(SPACE, 0, whole=True, lessons=made)
+
+
+def own(count: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    points = np.random.default_rng(7).choice(len(SPACE), size=count, replace=False)
+    return points, np.array([math.log(slower(SPACE.point(int(place)))) for place in points])
+
+
+def test_the_level_of_the_other_study_does_not_matter() -> None:
+    points, objectives = own(8)
+    at = np.arange(len(SPACE))
+    beliefs = []
+    for level in (0.0, 5.0):
+        model = taught(level=level)[1]
+        assert model.learn(points, objectives)
+        beliefs.append(model.believe(at))
+    np.testing.assert_allclose(beliefs[0], beliefs[1], rtol=1e-4, atol=1e-4)
+
+
+def test_a_taught_surrogate_believes_the_same_however_it_came_to_know() -> None:
+    points, objectives = own(20)
+    steady, fresh = taught()[1], taught()[1]
+    for count in range(1, 21):
+        assert steady.learn(points[:count], objectives[:count])
+    assert fresh.learn(points, objectives)
+    at = np.arange(len(SPACE))
+    np.testing.assert_allclose(steady.gains(at, at[:2]), fresh.gains(at, at[:2]), rtol=1e-3, atol=1e-3)
+    scarce = Surrogate(SPACE, 0, whole=False, lessons=taught()[0])
+    assert scarce.learn(points, objectives)
+    np.testing.assert_allclose(scarce.believe(at), fresh.believe(at), rtol=1e-3, atol=1e-3)
+
+
+def test_nothing_is_believed_before_something_was_measured_here() -> None:
+    model = taught()[1]
+    assert not model.learn(np.array([3]), np.array([np.inf]))
+    assert not model.learn(np.array([], dtype=np.int64), np.array([]))
+
+
+# The command line ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+    """`autotuner tune` on the simulated device."""
+
+    class Simulated(session.Session):
+        def __init__(self, file: SpaceFile, arch: str | None = None, devices: str | None = None) -> None:
+            self.device, self.built_from, self._devices = simulated.DEVICE, "", ()
+            self.space = Space.enumerate(file, self.device.facts)
+            self.terms = simulated.terms().model_copy(update={"problems": file.problems})
+
+        def executor(self) -> InlineExecutor:  # type: ignore[override]
+            return InlineExecutor(simulated.backend())
+
+    monkeypatch.setattr(session, "Session", Simulated)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.toml").write_text(simulated.TOML)
+    (tmp_path / "two.toml").write_text(simulated.TOML.replace("heads = 2", "heads = 4"))
+
+    def run(space: str, *arguments: str) -> tuple[int, str]:
+        words = ["tune", f"{space}.toml", "--trials", "14", "--no-finals", "--store", "studies.db", *arguments]
+        done = CliRunner().invoke(app, words)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.exit_code, done.output
+
+    return run
+
+
+def test_a_new_sweep_says_what_it_learns_from(tune: Callable[..., tuple[int, str]]) -> None:
+    code, said = tune("one")
+    assert code == 0
+    assert "learns from" not in said
+    code, said = tune("two")
+    assert code == 0
+    assert sum("learns from 14 points of the related study one-" in line for line in said.splitlines()) == 1
+    code, said = tune("two", "--trials", "16")
+    assert code == 0
+    assert "14 judged already" in said
+    assert "learns from" not in said
+
+
+@pytest.mark.parametrize("arguments", [("--cold",), ("--sampler", "random")])
+def test_a_sweep_may_start_cold(tune: Callable[..., tuple[int, str]], arguments: tuple[str, ...]) -> None:
+    tune("one")
+    code, said = tune("two", *arguments)
+    assert code == 0
+    assert "learns from" not in said
+    assert "starts with" not in said
+
+
+def test_a_sweep_may_start_from_one_study(tune: Callable[..., tuple[int, str]]) -> None:
+    tune("one")
+    code, said = tune("two", "--from", "one-", "--sampler", "random")
+    assert code == 0
+    assert "starts with 8 of the best points" in said
+    with pytest.raises(StoreError, match="nowhere"):
+        tune("two", "--from", "nowhere")
+    with pytest.raises(InputError, match="--cold"):
+        tune("two", "--from", "one-", "--cold")
