@@ -16,10 +16,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import choice_pages
 import cuda_pages
 import gate_pages
+import landscape_pages
 import replay_pages
 import throughput_pages
+import transfer_pages
 import trust_pages
 from cuda_pages import table
 
@@ -175,7 +178,7 @@ def throughput_drawn() -> dict[Path, str]:
         "On one GPU": throughput_pages.cuda(loaded(f"{cuda}_first", cuda)),
         "On a CPU": throughput_pages.cpu(*loaded(cpu)),
         "Store and sampler": throughput_pages.store(*loaded(store)),
-        "Several GPUs": throughput_pages.devices(*loaded(devices)),
+        "Several GPUs": throughput_pages.devices(loaded(f"{devices}_first", devices)),
         "Kernel Tuner": throughput_pages.kernel_tuner(
             loaded("throughput_kernel_tuner_first", "throughput_kernel_tuner")
         ),
@@ -183,16 +186,30 @@ def throughput_drawn() -> dict[Path, str]:
     return {RESULTS / "throughput.md": throughput_pages.page(parts)}
 
 
+def if_kept(name: str) -> dict[str, Any] | None:
+    """The result of that name, if there is one."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
 def replay_drawn() -> dict[Path, str]:
     """docs/results/replay.md, a section for each replay*.json, if there is one; the part of docs/search.md."""
     search = ROOT / "docs" / "search.md"
     text = insert(search.read_text(), "proposals", replay_pages.proposals(*loaded("proposals")))
+    text = insert(text, "choice", choice_pages.part(if_kept("choice")))
+    text = insert(text, "transfer", transfer_pages.transfer(if_kept("transfer")))
     sections = {}
     for path in sorted(RESULTS.glob("replay*.json")):
         figure = path.with_suffix(".svg")
         sections[path.stem] = replay_pages.section(loaded(path.stem)[0], figure.name if figure.exists() else None)
     page = {RESULTS / "replay.md": replay_pages.page(sections)} if sections else {}
     return {search: text, **page}
+
+
+def landscapes_drawn() -> dict[Path, str]:
+    """The part of docs/replay.md on the kept landscapes, if there are any."""
+    page, folder = ROOT / "docs" / "replay.md", RESULTS / "landscapes"
+    return {page: insert(page.read_text(), "landscapes", landscape_pages.part(folder, if_kept("landscapes/floors")))}
 
 
 def drawn() -> dict[Path, str]:
@@ -210,6 +227,7 @@ def drawn() -> dict[Path, str]:
         **trust_drawn(),
         **throughput_drawn(),
         **replay_drawn(),
+        **landscapes_drawn(),
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),

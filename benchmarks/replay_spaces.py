@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -98,10 +99,7 @@ class Recorded:
 
 def read(path: Path) -> Recorded:
     """A recorded space from a file, gzipped or not. Raises InputError, one line, when it is none."""
-    try:
-        document = _parsed(path.read_bytes())
-    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path}: not a JSON document, gzipped or not: {error}") from None
+    document = _document(path)
     name = path.name.split(".json")[0]
     try:
         if document.get("format") == FORMAT:
@@ -116,6 +114,13 @@ def read(path: Path) -> Recorded:
     except (KeyError, TypeError, AttributeError, ValidationError) as error:
         raise InputError(f"{path}: not as docs/replay.md says: {type(error).__name__}: {error}") from None
     raise InputError(f"{path}: neither a Kernel Tuner cache, nor T4 results, nor {FORMAT!r}")
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        return _parsed(path.read_bytes())
+    except (OSError, EOFError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: not a JSON document, gzipped or not: {error}") from None
 
 
 def _parsed(content: bytes) -> dict[str, Any]:
@@ -314,6 +319,11 @@ class LandscapePoint(Model):
     point: dict[str, Value]
     verdict: Verdict
     us: float | None = Field(description="microseconds; None where the variant has no latency")
+    half_width: float | None = Field(
+        default=None,
+        description="of the 95 % interval of ln(t_variant / t_baseline), of several problems the widest; None without a"
+        " latency, and after too few blocks",
+    )
     seconds: dict[str, float]
 
     @model_validator(mode="after")
@@ -325,8 +335,19 @@ class LandscapePoint(Model):
     @classmethod
     def of(cls, outcome: Outcome, baseline_us: float) -> LandscapePoint:
         """`baseline_us` is one for the whole landscape: ratios are comparable between blocks, microseconds are not."""
-        us = baseline_us * math.exp(outcome.objective) if outcome.verdict.has_latency else None
-        return cls(point=outcome.variant.point, verdict=outcome.verdict, us=us, seconds=outcome.seconds)
+        seconds = {stage: _rounded(each) for stage, each in outcome.seconds.items()}
+        us = half_width = None
+        if outcome.verdict.has_latency and outcome.measurement is not None:
+            us = _rounded(baseline_us * math.exp(outcome.objective))
+            width = max(timing.log_ratio.high - timing.log_ratio.low for timing in outcome.measurement.timings)
+            half_width = _rounded(width / 2) if math.isfinite(width) else None
+        point = outcome.variant.point
+        return cls(point=point, verdict=outcome.verdict, us=us, half_width=half_width, seconds=seconds)
+
+
+def _rounded(number: float) -> float:
+    """To six significant digits, which no measurement here has."""
+    return float(f"{number:.6g}")
 
 
 class Landscape(Model):
@@ -337,11 +358,29 @@ class Landscape(Model):
     when: str
     space: SpaceFile
     device: Device
+    compiler: str = Field(default="", description="what built the variants")
+    baseline_us: float | None = Field(
+        default=None, description="of SDPA, microseconds: the median over the points; None where it is not known"
+    )
+    tie: float | None = Field(
+        default=None, description="relative: how far two loads of one binary differ, by the A/A races of the sweep"
+    )
     points: tuple[LandscapePoint, ...]
 
+    @classmethod
+    def read(cls, path: Path) -> Landscape:
+        """What `write` wrote. Raises InputError, one line, when it is none."""
+        try:
+            return cls.model_validate(_document(path))
+        except ValidationError as error:
+            said = f"{error.error_count()} errors, the first: {error.errors()[0]['msg']}"
+            raise InputError(f"{path}: no landscape as docs/replay.md says: {said}") from None
+
     def write(self, path: Path) -> None:
-        """Writes it, gzipped if the name ends so."""
-        write_json(self.model_dump(mode="json"), path)
+        """Writes it, gzipped if the name ends so; never half of it."""
+        private = path.with_name(f".{os.getpid()}-{path.name}")
+        write_json(self.model_dump(mode="json"), private)
+        private.replace(path)
 
 
 def _of_landscape(name: str, landscape: Landscape) -> Recorded:

@@ -1,0 +1,55 @@
+"""The part of docs/search.md that shows the kept results of benchmarks/transfer.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cuda_pages import table
+
+Document = dict[str, Any]
+
+HALF, WORSE = 0.5, 1.05
+"""What is hoped for: half of the evaluations, and at no count a mean best so far that is more than 5 % worse."""
+
+
+def _interval(ratio: dict[str, float], digits: int = 2) -> str:
+    return f"{ratio['ratio']:.{digits}f} ({ratio['low']:.{digits}f} to {ratio['high']:.{digits}f})"
+
+
+def _row(each: Document) -> list[str]:
+    median, mean, worst = each["median_evaluations"], each["mean_evaluations"], each["worst_best_so_far"]
+    there = each["optimum_of_source_there"]
+    return [
+        each["source"],
+        each["target"],
+        "-" if there is None else f"{there:.2f}",
+        f"{median['cold']:.0f}, {median['warm']:.0f}",
+        _interval(median["ratio"]),
+        f"{mean['cold']:.1f}, {mean['warm']:.1f}",
+        _interval(mean["ratio"]),
+        ", ".join("yes" if each["ratio"]["ratio"] <= HALF else "**no**" for each in (median, mean)),
+        *(f"{ratio['ratio']:.3f}" for ratio in each["best_so_far"].values()),
+        f"{_interval(worst['ratio'], 3)} after {worst['after']}",
+        "yes" if worst["ratio"]["ratio"] <= WORSE else "**no**",
+    ]
+
+
+def transfer(run: Document | None) -> str:
+    """A line for each ordered pair of spaces, the failures too; a sentence where no result is kept."""
+    if run is None:
+        return "No result is kept yet."
+    counts = [f"best so far after {count}" for count in run["rows"][0]["best_so_far"]]
+    head = ["source", "target", "source's optimum there", "median cold, warm", "ratio", "mean cold, warm", "ratio"]
+    head += ["half (median, mean)", *counts, "worst of all counts", "within 5 %"]
+    halved = {
+        of: sum(each[f"{of}_evaluations"]["ratio"]["ratio"] <= HALF for each in run["rows"])
+        for of in ("median", "mean")
+    }
+    near = sum(each["worst_best_so_far"]["ratio"]["ratio"] <= WORSE for each in run["rows"])
+    median, mean, pairs = halved["median"], halved["mean"], len(run["rows"])
+    said = f"Of {pairs} pairs, half of the evaluations or fewer by the median on {median}, by the mean on {mean};"
+    said += f" never more than 5 % worse on {near}. {run['seeds']} searches a side of each pair, each source searched"
+    said += f" for {run['evaluations_of_a_source']} evaluations; until within {100 * run['within']:g} % of the optimum."
+    versions = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
+    made = f"Made by `{run['command']}` on {run['when'][:10]}; {versions}."
+    return "\n\n".join([table(head, [_row(each) for each in run["rows"]]), said, made])
