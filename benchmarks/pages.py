@@ -192,6 +192,11 @@ def if_kept(name: str) -> dict[str, Any] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
+def replays() -> list[dict[str, Any]]:
+    """The kept results of benchmarks/replay.py."""
+    return [json.loads(path.read_text()) for path in sorted(RESULTS.glob("replay*.json"))]
+
+
 def replay_drawn() -> dict[Path, str]:
     """docs/results/replay.md, a section for each replay*.json, if there is one; the part of docs/search.md."""
     search = ROOT / "docs" / "search.md"
@@ -221,6 +226,7 @@ def drawn() -> dict[Path, str]:
     readme = insert(readme, "make_tune", f"```\n{transcript}\n```")
     cuda = json.loads((RESULTS / "cuda_attention.json").read_text())
     readme = insert(readme, "cuda_attention", cuda_pages.summary(cuda))
+    readme = insert(readme, "replay", replay_pages.summary(replays()))
     smoke = (RESULTS / "cuda_smoke.txt").read_text()
     return {
         **gate_drawn(),

@@ -32,6 +32,12 @@ def scores(run: Document) -> str:
     return table(head, lines)
 
 
+def summary(runs: list[Document]) -> str:
+    """All runs, for the README."""
+    made = "; ".join(f"`{run['command']}`" for run in runs)
+    return "\n\n".join([*map(scores, runs), f"Made by {made}."])
+
+
 def other_axes(run: Document) -> str:
     """What else there is of each row."""
     head = ["space", "sampler", "in flight", "clock", "evaluations", "within 1 %", "ms a proposal"]
