@@ -78,7 +78,7 @@ def test_a_right_implementation_passes(judges: dict[str, LocalExecutor], expecta
 def test_a_right_implementation_passes_under_any_seeds(
     judges: dict[str, LocalExecutor], expectation: Expectation
 ) -> None:
-    for first in range(100, 500, 100):
+    for first in (100, 200):  # four seeds each; benchmarks/mutants.py judges them under many more
         outcome = expectation.judge(judges["right"], (first, first + 1, first + 2, first + 3))
         assert expectation.met_by(outcome), (first, outcome.fault)
 

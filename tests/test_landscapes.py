@@ -369,6 +369,7 @@ def mean_score(recorded: Recorded, sampler: str, seeds: int, folder: Path) -> fl
         return fmean(landscapes.searched(recorded, sampler, seeds, store).each)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
 def test_evolution_reaches_the_floor_of_each_kept_landscape(path: Path, tmp_path: Path) -> None:
     floors = json.loads((landscapes.LANDSCAPES / landscapes.FLOORS).read_text())
@@ -378,6 +379,7 @@ def test_evolution_reaches_the_floor_of_each_kept_landscape(path: Path, tmp_path
     assert mean_score(read(path), "evolution", floors["fixed_seeds"], tmp_path) >= entry["floor"]
 
 
+@pytest.mark.slow
 def test_a_floor_holds_evolution_and_fails_random_search(tmp_path: Path) -> None:
     text = (
         simulated.TOML.replace("[8, 16, 32, 64, 128]", "[8, 32, 64]")

@@ -324,6 +324,7 @@ def right(point: dict[str, Value]) -> bool:
     return simulated.truth(Variant.of("sdpa", "cpu", point)).fault is None
 
 
+@pytest.mark.slow
 def test_lessons_make_a_search_shorter(store: Store) -> None:
     search(store, OTHER, 60)
     found = start(store, record_of(SPACE), SPACE)
@@ -332,6 +333,7 @@ def test_lessons_make_a_search_shorter(store: Store) -> None:
     assert sum(warm) <= 0.6 * sum(cold)
 
 
+@pytest.mark.slow
 def test_lessons_that_do_not_hold_cost_little(store: Store) -> None:
     search(store, OTHER, 60, microseconds=contrary)
     found = start(store, record_of(SPACE), SPACE)

@@ -179,6 +179,7 @@ def test_no_search_begins_when_time_is_up(recorded: Recorded, monkeypatch: pytes
     assert replay_choice.run(Task(Case(AS_IT_IS, 0, 1), range(2), charge=False, until=time.monotonic())) == []
 
 
+@pytest.mark.slow
 def test_the_command_writes_what_the_page_shows(recorded: Recorded, tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("one.json", "two.json")]
     for path in paths:
