@@ -23,7 +23,9 @@ BACKENDS = {
 CPU_BACKENDS = ("flash", "math")
 CUDA_BACKENDS = tuple(BACKENDS)
 ORDERS = 8
-"""In how many orders the float32 emulation sums."""
+"""In how many orders the float32 emulation sums where one may be lucky,"""
+ROWS = 32
+"""which are so many rows of a case."""
 
 
 def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -89,33 +91,49 @@ def _plain_product(a: Tensor, b: Tensor) -> Tensor:
     return total
 
 
-def _in_float32(problem: Problem, q: Tensor, scaled_k: Tensor, v: Tensor, order: int) -> Tensor:
-    """Attention with sums in float32 that add their terms in one of many orders; number 0 is as they come."""
-    dims, keys = torch.arange(q.shape[-1]), torch.arange(v.shape[-2])
-    if order:
-        generator = torch.Generator().manual_seed(order)
-        dims, keys = (torch.randperm(len(terms), generator=generator) for terms in (dims, keys))
-    dims, keys = dims.to(q.device), keys.to(q.device)
-    scores = _plain_product(q[..., dims], scaled_k[..., dims].transpose(-1, -2))
-    return _plain_product(_softmax(problem, scores)[..., keys], v[..., keys, :])
-
-
-def emulations(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Iterator[Tensor]:
-    """P: what the textbook algorithm gives in the problem's dtype, with sums in float32; each in float64.
+def emulation(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """P: what the textbook algorithm gives in the problem's dtype, with sums in float32; returned in float64.
 
     k * scale, the scores, the probabilities and the output are each rounded to the dtype. In a 16-bit dtype those
-    roundings dominate, the sums may be exact, and there is one P. In float32 the sums are what rounds, and whether the
-    one row in which that shows was lucky is a matter of their order: there are ORDERS of them. After FlashAttention's
-    tests, which compare with an implementation in the low precision (Dao et al., 2022).
+    roundings dominate and the sums may be exact; in float32 the sums are what rounds. After FlashAttention's tests,
+    which compare with an implementation in the low precision (Dao et al., 2022).
     """
     dtype = DTYPES[problem.dtype]
     scaled_k = (k.float() * problem.scale).to(dtype)
     if dtype == torch.float32:
-        yield from (_in_float32(problem, q, scaled_k, v, order).double() for order in range(ORDERS))
-        return
+        probabilities = _softmax(problem, _plain_product(q, scaled_k.transpose(-1, -2)))
+        return _plain_product(probabilities, v).double()
     scores = (q.double() @ scaled_k.double().transpose(-1, -2)).to(dtype)
     probabilities = _softmax(problem, scores.double()).to(dtype)
-    yield (probabilities.double() @ v.double()).to(dtype).double()
+    return (probabilities.double() @ v.double()).to(dtype).double()
+
+
+def sensitive_rows(problem: Problem, q: Tensor, k: Tensor, v: Tensor, exact: Tensor) -> Tensor:
+    """The ROWS rows, or all if there are fewer, whose outputs move most when scores are off in their last digit: large
+    scores of which none has all the weight. (rows, 3): batch, head and query of each.
+    """
+    scores = q.double() @ k.double().transpose(-1, -2) * problem.scale
+    weights = _softmax(problem, scores)
+    moves = (weights * (1 - weights) * scores.abs()).sum(-1) * v.abs().amax((-1, -2)).unsqueeze(-1)
+    moves = moves / exact.abs().amax(-1).clamp_min(torch.finfo(torch.float64).tiny)
+    found = moves.flatten().topk(min(ROWS, moves.numel())).indices
+    return torch.stack(torch.unravel_index(found, moves.shape), dim=1)
+
+
+def reordered(problem: Problem, q: Tensor, k: Tensor, v: Tensor, rows: Tensor) -> Iterator[Tensor]:
+    """P in float32 at some rows, (n, 3) as above, with the terms of all sums in other orders: ORDERS - 1 times (n, D),
+    in float64."""
+    batch, head, query = rows.unbind(1)
+    q, v = q[batch, head, query].unsqueeze(1), v[batch, head]
+    scaled_k = k[batch, head] * problem.scale
+    mask = hidden(problem, q.device)
+    for order in range(1, ORDERS):
+        generator = torch.Generator().manual_seed(order)
+        dims, keys = (torch.randperm(size, generator=generator).to(q.device) for size in (q.shape[-1], v.shape[-2]))
+        scores = _plain_product(q[..., dims], scaled_k[..., dims].transpose(-1, -2))
+        if mask is not None:
+            scores = scores.masked_fill(mask[query].unsqueeze(1), -math.inf)
+        yield _plain_product(torch.softmax(scores, -1)[..., keys], v[:, keys])[:, 0].double()
 
 
 def sdpa(problem: Problem, backend: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
