@@ -23,9 +23,9 @@ BACKENDS = {
 CPU_BACKENDS = ("flash", "math")
 CUDA_BACKENDS = tuple(BACKENDS)
 ORDERS = 8
-"""In how many orders the float32 emulation sums where one may be lucky,"""
+"""In so many orders the float32 emulation sums where a single one may be lucky."""
 ROWS = 32
-"""which are so many rows of a case."""
+"""That is tried in so many rows of a case, those where the order decides most."""
 
 
 def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 STEADY = 0.15
 """The share of promotions that come at a steady rate, by a sampler that finds something better again and again. Chosen
-on real sweeps."""
+on real sweeps and on the simulated ones of the tests."""
 
 
 class _Answer(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cuda_pages import table
+from provenance import made
 
 Document = dict[str, Any]
 
@@ -69,15 +70,13 @@ def part(document: Document | None) -> str:
         return "No result is kept yet."
     charged = "charged" if document["sampler_is_charged"] else "free"
     best = "; ".join(f"{group['chosen']} with {_in_flight(group)} in flight" for group in document["choices"])
-    versions = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
     searches = f"{document['seeds']} searches of each candidate on each space, scored on the axis `{document['axis']}`"
     said = f"{searches}; the sampler's own time is {charged}. What spaces choose for one that had no part in it:"
     together = (
         f"By all spaces together would be chosen: {best}. Each candidate's mean over all spaces, less that of the "
     )
     together += "sampler as it is; the best of so many looks better than it is:"
-    made = f"Made by `{document['command']}` on {document['when'][:10]}, {document['jobs']} processes on "
-    made += f"{document['cpus']} CPUs; {versions}."
+    source = made(document)
     if document["not_done"]:
-        made += f" Not done in its time: {', '.join(document['not_done'])}."
-    return "\n\n".join([said, left_out(document), together, candidates(document), made])
+        source += f" Not done in its time: {', '.join(document['not_done'])}."
+    return "\n\n".join([said, left_out(document), together, candidates(document), source])

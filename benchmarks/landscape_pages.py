@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import provenance
 from cuda_pages import table
 from replay_spaces import Landscape, LandscapePoint
 
@@ -114,4 +115,4 @@ def _floors(document: Mapping[str, Any]) -> str:
         for name, each in document["landscapes"].items()
     ]
     said = f"Scores on the evaluations axis, mean and standard deviation over {document['seeds']} single searches each."
-    return f"{table(head, rows)}\n\n{said} Made by `{document['command']}` on {document['when'][:10]}."
+    return f"{table(head, rows)}\n\n{said} {provenance.made(document)}"

@@ -31,11 +31,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from landscape_pages import NEAR, named, summary
+from provenance import provenance
 from replay import SPACES, Case, run_all
 from replay_run import replay
 from replay_score import Axis, Trace, Yardstick
 from replay_spaces import Landscape, LandscapePoint, Recorded, read, write_t4
-from sweep_watch import rounded
+from sweep_watch import Around, rounded
 
 from autotuner import config
 from autotuner.errors import AutotunerError, InputError
@@ -71,7 +72,7 @@ DRAWS = 20_000
 # Measuring ----------------------------------------------------------------------------------------------------------
 
 
-class EqualRaces:
+class EqualRaces(Around):
     """An executor under which each variant races against the baseline alone, so that none is given up.
 
     A race against an incumbent ends early for whatever is slower, which leaves an estimate from few blocks that was
@@ -83,20 +84,12 @@ class EqualRaces:
     """
 
     def __init__(self, executor: Executor) -> None:
-        self._executor = executor
+        super().__init__(executor)
         self._best = math.inf
         self._first: dict[int, tuple[JudgeJob, int]] = {}
         """Of those that are judged for the first time, by the job's number: the job, and its lane."""
         self._told: dict[int, int] = {}
         """By the number of a second job the one that the driver knows."""
-
-    @property
-    def width(self) -> int:
-        return self._executor.width
-
-    @property
-    def lanes(self) -> int:
-        return self._executor.lanes
 
     def submit(self, job: AnyJob, lane: int = 0) -> int:
         if not isinstance(job, JudgeJob):
@@ -120,9 +113,6 @@ class EqualRaces:
                 return self._told.pop(number, number), result
             job, lane = first
             self._told[self._executor.submit(job.model_copy(update={"soak": "promoted"}), lane)] = number
-
-    def close(self) -> None:
-        self._executor.close()
 
 
 class Ear:
@@ -265,8 +255,8 @@ def floors(folder: Path, seeds: int, jobs: int = 1, fixed: int = FIXED_SEEDS) ->
     for case, done in run_all(cases, seeds, charge=False, jobs=jobs):
         found[case.space, case.sampler] = scored(SPACES[case.space][1], done.traces)
     return {
-        "command": _command(),
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        **provenance(),
+        "jobs": jobs,
         "axis": AXIS,
         "seeds": seeds,
         "fixed_seeds": fixed,

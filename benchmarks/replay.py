@@ -15,8 +15,6 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 import argparse
 import json
 import multiprocessing
-import platform
-import shlex
 import sys
 import tempfile
 import time
@@ -24,12 +22,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
-from datetime import UTC, datetime
-from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from provenance import provenance
 from replay_run import load, replay, save
 from replay_score import AXES, END, START, Floats, Score, Trace, Yardstick, mean_score
 from replay_spaces import Recorded, read
@@ -230,7 +227,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     """Run, print, and write what was asked for."""
     args = arguments()
-    when, started = datetime.now(UTC), time.monotonic()
+    started = time.monotonic()
     recorded = [read(path) for path in args.spaces]
     SPACES[:] = [(each, Yardstick(each.ms, each.cost)) for each in recorded]
     cases = [Case(*each) for each in product(range(len(SPACES)), args.sampler, args.in_flight)]
@@ -251,12 +248,8 @@ def main() -> None:
         print(line(rows[-1]), flush=True)
     print(*map(line, means(rows, scored)), sep="\n")
     document = {
-        "command": shlex.join(["python", *(Path(a).name if Path(a) in args.spaces else a for a in sys.argv)]),
-        "when": when.isoformat(timespec="seconds"),
+        **provenance(args.spaces),
         "seconds": time.monotonic() - started,
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("numpy", "optuna", "scipy")},
-        "cpus": os.cpu_count(),
         "jobs": args.jobs,
         "seeds": args.seeds,
         "sampler_is_charged": not args.free_sampler,

@@ -18,22 +18,19 @@ import argparse
 import json
 import math
 import multiprocessing
-import platform
-import shlex
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
-from datetime import UTC, datetime
-from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+from provenance import provenance
 from replay_run import Clock, Spent, VirtualExecutor, search
 from replay_score import AXES, Axis, Floats, Score, Trace, Yardstick
 from replay_spaces import Recorded, read
@@ -338,7 +335,7 @@ def rows(found: Found) -> list[dict[str, Any]]:
 def main() -> None:
     """Run, print, and write what was asked for."""
     args = arguments()
-    when, started = datetime.now(UTC), time.monotonic()
+    started = time.monotonic()
     SPACES[:] = [(each, Yardstick(each.ms, each.cost)) for each in map(read, args.spaces)]
     names = [name for name in CANDIDATES if name == AS_IT_IS or name in (args.candidate or CANDIDATES)]
     tried = settings(names)
@@ -352,12 +349,8 @@ def main() -> None:
     chosen = choices(found, args.axis)
     print(*map(said, chosen), sep="\n")
     document = {
-        "command": shlex.join(["python", *(Path(a).name if Path(a) in args.spaces else a for a in sys.argv)]),
-        "when": when.isoformat(timespec="seconds"),
+        **provenance(args.spaces),
         "seconds": time.monotonic() - started,
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("numpy", "optuna", "scipy")},
-        "cpus": os.cpu_count(),
         "jobs": args.jobs,
         "seeds": args.seeds,
         "sampler_is_charged": not args.free_sampler,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cuda_pages import table
+from provenance import made
 
 Document = dict[str, Any]
 
@@ -34,8 +35,7 @@ def scores(run: Document) -> str:
 
 def summary(runs: list[Document]) -> str:
     """All runs, for the README."""
-    made = "; ".join(f"`{run['command']}`" for run in runs)
-    return "\n\n".join([*map(scores, runs), f"Made by {made}."])
+    return "\n\n".join([*map(scores, runs), *map(made, runs)])
 
 
 def other_axes(run: Document) -> str:
@@ -78,13 +78,9 @@ def spaces(run: Document) -> str:
 def section(run: Document, figure: str | None) -> str:
     """One kept run; `figure` is the name of its drawing, beside the page."""
     charged = "charged" if run["sampler_is_charged"] else "free"
-    versions = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
     said = f"{run['seeds']} searches of each sampler on each space; the sampler's own time is {charged}."
-    made = (
-        f"Made by `{run['command']}` on {run['when'][:10]}, {run['jobs']} processes on {run['cpus']} CPUs; {versions}."
-    )
     drawing = [f"![Best so far against the share of the budget]({figure})"] if figure is not None else []
-    return "\n\n".join([said, scores(run), *drawing, other_axes(run), spaces(run), made])
+    return "\n\n".join([said, scores(run), *drawing, other_axes(run), spaces(run), made(run)])
 
 
 def page(sections: dict[str, str]) -> str:

@@ -92,17 +92,11 @@ class Stopwatch:
                 setattr(owner, name, function)
 
 
-class WatchedExecutor:
-    """An executor that notes when each job was submitted and ended. Waiting for it and submitting are the label
-    "waiting"."""
+class Around:
+    """An executor that does what another does."""
 
-    def __init__(self, executor: Executor, watch: Stopwatch) -> None:
-        self._executor, self._watch = executor, watch
-        self._submitted: dict[int, tuple[AnyJob, int, float]] = {}
-        self.builds: list[tuple[float, float, float]] = []
-        """Submitted, ended, and the wall seconds of the compiler run; in seconds of the monotonic clock."""
-        self.device: dict[int, list[tuple[float, float]]] = defaultdict(list)
-        """By lane, when its device had something to do."""
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
 
     @property
     def width(self) -> int:
@@ -111,6 +105,29 @@ class WatchedExecutor:
     @property
     def lanes(self) -> int:
         return self._executor.lanes
+
+    def submit(self, job: AnyJob, lane: int = 0) -> int:
+        return self._executor.submit(job, lane)
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        return self._executor.wait(timeout)
+
+    def close(self) -> None:
+        self._executor.close()
+
+
+class WatchedExecutor(Around):
+    """An executor that notes when each job was submitted and ended. Waiting for it and submitting are the label
+    "waiting"."""
+
+    def __init__(self, executor: Executor, watch: Stopwatch) -> None:
+        super().__init__(executor)
+        self._watch = watch
+        self._submitted: dict[int, tuple[AnyJob, int, float]] = {}
+        self.builds: list[tuple[float, float, float]] = []
+        """Submitted, ended, and the wall seconds of the compiler run; in seconds of the monotonic clock."""
+        self.device: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        """By lane, when its device had something to do."""
 
     def submit(self, job: AnyJob, lane: int = 0) -> int:
         with self._watch.under("waiting"):
@@ -124,9 +141,6 @@ class WatchedExecutor:
         if done is not None:
             self._note(done[0], done[1], time.monotonic())
         return done
-
-    def close(self) -> None:
-        self._executor.close()
 
     def _note(self, number: int, result: Result, ended: float) -> None:
         job, lane, submitted = self._submitted.pop(number)

@@ -16,8 +16,6 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 import argparse
 import json
 import multiprocessing
-import platform
-import shlex
 import shutil
 import sys
 import tempfile
@@ -25,14 +23,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
-from datetime import UTC, datetime
-from importlib.metadata import version
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from provenance import provenance
 from replay_run import Clock, VirtualExecutor, search
 from replay_score import BOOTSTRAPS
 from replay_spaces import Recorded, read
@@ -232,11 +229,8 @@ def pairs(count: int) -> Iterator[tuple[int, int]]:
 def document(args: argparse.Namespace, rows: Sequence[dict[str, Any]], seconds: float) -> dict[str, Any]:
     """What is kept."""
     return {
-        "command": shlex.join(["python", *(Path(a).name if Path(a) in args.spaces else a for a in sys.argv)]),
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        **provenance(args.spaces),
         "seconds": seconds,
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("numpy", "optuna", "scipy")},
         "sampler": args.sampler,
         "seeds": args.seeds,
         "evaluations_of_a_source": args.evaluations,

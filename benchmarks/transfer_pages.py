@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cuda_pages import table
+from provenance import made
 
 Document = dict[str, Any]
 
@@ -50,6 +51,4 @@ def transfer(run: Document | None) -> str:
     said = f"Of {pairs} pairs, half of the evaluations or fewer by the median on {median}, by the mean on {mean};"
     said += f" never more than 5 % worse on {near}. {run['seeds']} searches a side of each pair, each source searched"
     said += f" for {run['evaluations_of_a_source']} evaluations; until within {100 * run['within']:g} % of the optimum."
-    versions = ", ".join(f"{name} {number}" for name, number in run["versions"].items())
-    made = f"Made by `{run['command']}` on {run['when'][:10]}; {versions}."
-    return "\n\n".join([table(head, [_row(each) for each in run["rows"]]), said, made])
+    return "\n\n".join([table(head, [_row(each) for each in run["rows"]]), said, made(run)])

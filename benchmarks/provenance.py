@@ -1,0 +1,32 @@
+"""Where a kept result comes from: the command, when it ran, and the versions of what it computed with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+
+def provenance(inputs: Sequence[Path] = ()) -> dict[str, Any]:
+    """For the JSON of a program that searches. Of `inputs`, files on the command line, the names alone are kept."""
+    return {
+        "command": shlex.join(["python", *(Path(each).name if Path(each) in inputs else each for each in sys.argv)]),
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version()}
+        | {name: version(name) for name in ("numpy", "optuna", "scipy")},
+        "cpus": os.cpu_count(),
+    }
+
+
+def made(document: Mapping[str, Any]) -> str:
+    """The same as a sentence."""
+    versions = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
+    where = f" on {document['cpus']} CPUs" if "cpus" in document else ""
+    processes = f", {document['jobs']} processes{where}" if "jobs" in document else ""
+    return f"Made by `{document['command']}` on {document['when'][:10]}{processes}; {versions}."
