@@ -41,10 +41,10 @@ SHORTLIST = 512
 class EvolutionarySampler(PointSampler):
     """Evolution over the enumerated valid points, no point asked for twice; a surrogate chooses among the offspring.
 
-    First the points that are farthest from each other, then the offspring with the greatest expected improvement. With
-    several points in flight each counts as judged, as the surrogate believes it. Rejects teach the surrogate that the
-    region is bad; no latency is made up for them. The proposals depend on the space, the seed and the order in which
-    what was asked for came to its end.
+    First points that are far from each other, among them the elite of a related study if there is one; then the
+    offspring with the greatest expected improvement. With several points in flight each counts as judged, as the
+    surrogate believes it. Rejects teach the surrogate that the region is bad; no latency is made up for them. The
+    proposals depend on the space, the seed and the order in which what was asked for came to its end.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
@@ -63,7 +63,7 @@ class EvolutionarySampler(PointSampler):
         points, objectives = seen.indices[done], seen.objectives[done]
         if len(done) < starts or not self._surrogate.learn(points, objectives):
             self.promise = None
-            return self._spread(rng, seen, asked)
+            return self._first(rng, seen, asked)
         candidates = np.flatnonzero(~asked) if self._small else self._offspring(rng, points, objectives, asked)
         chosen, gain = self._screened(candidates, np.delete(seen.indices, done))
         self.promise = gain
@@ -88,7 +88,15 @@ class EvolutionarySampler(PointSampler):
         best = int(np.argmax(gains))
         return int(candidates[best]), float(np.exp(gains[best]))
 
-    # Space-filling ----------------------------------------------------------------------------------------------
+    # Before there is a belief -----------------------------------------------------------------------------------
+
+    def _first(self, rng: Rng, seen: Seen, asked: Mask) -> int:
+        """After the default point the one that another study's surrogate believes the best, if there is one; then
+        points that are far from each other."""
+        taught = self._surrogate.taught
+        if taught is not None and len(seen.indices) == 1:
+            return int(np.argmin(np.where(asked, np.inf, taught.belief)))
+        return self._spread(rng, seen, asked)
 
     def _spread(self, rng: Rng, seen: Seen, asked: Mask) -> int:
         """Of some random points the one farthest from everything asked for: in how many parameters, and how far."""

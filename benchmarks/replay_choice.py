@@ -36,7 +36,7 @@ from replay_score import AXES, Axis, Floats, Score, Trace, Yardstick
 from replay_spaces import Recorded, read
 from sweep_watch import rounded
 
-from autotuner import evolution, surrogate
+from autotuner import covariance, evolution, surrogate
 from autotuner.errors import InputError
 from autotuner.evaluate import Result
 from autotuner.store import Store
@@ -52,7 +52,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "3 starts": {"STARTS": 3},
     "lengths: narrower prior": {"LENGTH_SPREAD": 0.6},
     "lengths: wider prior": {"LENGTH_SPREAD": 2.4},
-    "no number is a name": {"ENUMERATED": surrogate.SHARE},
+    "no number is a name": {"ENUMERATED": covariance.SHARE},
     "slow ones not squeezed": {"SQUEEZE": 1.0},
     "rejects as the slowest": {"REJECTED_AS": 1.0},
     "more fits": {"GROWTH": 1.1},
@@ -62,7 +62,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
 }
 """By name, the constants of the sampler that are different; first those that are more likely to matter."""
 
-MODULES: tuple[ModuleType, ...] = (evolution, surrogate)
+MODULES: tuple[ModuleType, ...] = (evolution, surrogate, covariance)
 """Where the constants are."""
 CHUNK = 5
 """So many searches share a store, and are what a process does at a time."""

@@ -9,9 +9,12 @@ import pytest
 import scipy.optimize
 import scipy.stats
 
+from autotuner import covariance as covariances
 from autotuner import surrogate
+from autotuner.covariance import Floats, Hypers, Indices, Likelihood, Steps
+from autotuner.lessons import Lessons
 from autotuner.space import Space
-from autotuner.surrogate import Floats, Hypers, Indices, Steps, Surrogate
+from autotuner.surrogate import Surrogate
 from autotuner.variant import Variant
 from tests import simulated
 
@@ -49,21 +52,33 @@ def covariance(hypers: Hypers, one: Indices, other: Indices) -> float:
 def textbook(model: Surrogate, points: Indices, objectives: Floats, at: Indices) -> tuple[Floats, Floats]:
     """Mean and deviation by the formulas of Rasmussen and Williams, 2.25 and 2.26, in double precision."""
     targets, shift, scale = surrogate._standard(objectives)
-    rows = SPACE.rows
-    among = np.array([[covariance(model.hypers, rows[a], rows[b]) for b in points] for a in points])
-    across = np.array([[covariance(model.hypers, rows[a], rows[b]) for b in points] for a in at])
-    inverse = np.linalg.inv(among + (model.hypers.noise + surrogate.JITTER) * np.eye(len(points)))
+    trend = np.zeros(len(SPACE)) if model.taught is None else model.hypers.slope**0.5 * model.taught.belief
+
+    def between(a: int, b: int) -> float:
+        return covariance(model.hypers, SPACE.rows[a], SPACE.rows[b]) + float(trend[a] * trend[b])
+
+    among = np.array([[between(a, b) for b in points] for a in points])
+    across = np.array([[between(a, b) for b in points] for a in at])
+    inverse = np.linalg.inv(among + (model.hypers.noise + covariances.JITTER) * np.eye(len(points)))
     amplitude = targets @ inverse @ targets / len(points)
     mean = across @ inverse @ targets
-    variance = amplitude * (1 - np.einsum("ij,jk,ik->i", across, inverse, across))
+    variance = amplitude * (1 + trend[at] ** 2 - np.einsum("ij,jk,ik->i", across, inverse, across))
     return shift + scale * mean, scale * np.sqrt(np.maximum(variance, 0))
 
 
+def lessons() -> Lessons:
+    """Of a study in which what is fast here is fast as well."""
+    points, objectives = judged(60, seed=11)
+    told = [each if math.isfinite(each) else None for each in objectives.tolist()]
+    return Lessons(study="other", points=tuple(points.tolist()), objectives=tuple(told))
+
+
+@pytest.mark.parametrize("told", [None, lessons()], ids=["cold", "taught"])
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("n", [6, 40])
-def test_it_believes_what_the_textbook_says(whole: bool, n: int) -> None:
+def test_it_believes_what_the_textbook_says(whole: bool, n: int, told: Lessons | None) -> None:
     points, objectives = judged(n)
-    model = Surrogate(SPACE, 0, whole)
+    model = Surrogate(SPACE, 0, whole, told)
     assert model.learn(points, objectives)
     at = ALL[::17]
     mean, deviation = model.believe(at)
@@ -94,13 +109,15 @@ def test_the_far_tail_of_the_improvement_is_ordered_and_finite() -> None:
     assert surrogate._log_improvement(near) == pytest.approx(exact, abs=1e-6)
 
 
-def test_the_gradient_of_the_likelihood() -> None:
+@pytest.mark.parametrize("told", [None, lessons()], ids=["cold", "taught"])
+def test_the_gradient_of_the_likelihood(told: Lessons | None) -> None:
     points, objectives = judged(25)
     steps = Steps(SPACE)
-    likelihood = surrogate._Likelihood(steps, points, surrogate._standard(objectives)[0])
+    taught = Surrogate(SPACE, 0, whole=False, lessons=told).taught
+    likelihood = Likelihood(steps, points, surrogate._standard(objectives)[0], taught)
     draw = np.random.default_rng(1)
     d = len(steps)
-    theta = np.concatenate([draw.normal(0, 0.5, d), [-4.0], draw.normal(-1, 0.5, d)])
+    theta = np.concatenate([draw.normal(0, 0.5, d), [-4.0], draw.normal(-1, 0.5, d), [] if told is None else [-0.5]])
 
     def value(at: Floats) -> float:
         return likelihood(at)[0]
@@ -114,9 +131,32 @@ def test_a_fit_finds_out_what_matters() -> None:
     points = np.random.default_rng(3).choice(len(SPACE), size=60, replace=False)
     places = SPACE.rows[points, list(SPACE.values).index("BLOCK")]
     steps = Steps(SPACE)
-    hypers = surrogate.fit(steps, points, surrogate._standard(np.sin(places * 1.3))[0])
+    hypers = covariances.fit(steps, points, surrogate._standard(np.sin(places * 1.3))[0])
     lengths = dict(zip([list(SPACE.values)[column] for column in steps.columns], hypers.lengths, strict=True))
     assert lengths["BLOCK"] < min(lengths["MODE"], lengths["UNROLL"]) / 2
+
+
+def test_what_another_study_believes_counts_as_far_as_it_holds_here() -> None:
+    points, objectives = judged(30)
+    shuffled = np.random.default_rng(5).permutation(objectives)
+    slopes = []
+    for told in (objectives, shuffled):
+        model = Surrogate(SPACE, 0, whole=True, lessons=lessons())
+        model.learn(points, told)
+        slopes.append(model.hypers.slope)
+    assert slopes[0] > 2 * slopes[1]
+
+
+def test_another_study_helps_where_little_was_judged_here() -> None:
+    right = [place for place in ALL.tolist() if math.isfinite(objective(SPACE, place))]
+    truth = np.array([objective(SPACE, place) for place in right])
+    points, objectives = judged(8)
+    errors = []
+    for told in (None, lessons()):
+        model = Surrogate(SPACE, 0, whole=True, lessons=told)
+        model.learn(points, objectives)
+        errors.append(float(np.corrcoef(model.believe(np.array(right))[0], truth)[0, 1]))
+    assert errors[1] > errors[0] + 0.1
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -1,0 +1,214 @@
+"""How alike two points of a space are taken to be: the covariance of a Gaussian process, and how it is fitted.
+
+A point is what its parameters' places in their lists of values are. Between two values of a parameter there is a step:
+for numbers it grows with the places between them, for strings any two values are one step apart, and a parameter that
+does not exist at a point is one step from all its values. The covariance of two points is a Matern 5/2 function of the
+root of the squared steps added up, each in units of its parameter's length (automatic relevance determination);
+lengths, noise and the kind of steps maximise the marginal likelihood with weak priors: C. E. Rasmussen and
+C. K. I. Williams, Gaussian Processes for Machine Learning, 2006, chapters 2, 4 and 5.
+
+What another study teaches are its surrogate's lengths, around which those here are looked for, and its belief of every
+point, a multiple of which is added to the process: M. C. Kennedy and A. O'Hagan, Predicting the Output from a Complex
+Computer Code When Fast Approximations Are Available, 2000. How great a multiple, what was judged here decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+import scipy.special
+from numpy.typing import NDArray
+
+from autotuner.space import Space
+
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Indices = NDArray[np.int64]
+
+LENGTH, LENGTH_SPREAD = np.log(0.7), 1.2
+NOISE, NOISE_SPREAD = np.log(1e-2), 1.5
+"""The noise's variance; the whole variance is 1."""
+SHARE, ENUMERATED, SHARE_SPREAD = -1.4, 2.0, 1.0
+"""Logits of the share of a number's step that is the same between any two values. The second is for numbers that count
+up from 0 through at least three values: more often they name a method than an amount."""
+TAUGHT_SPREAD = 0.5
+"""Of a length around the one that another study taught."""
+SLOPE, SLOPE_SPREAD = 0.0, 1.0
+"""The variance of what the other study's belief is multiplied by, where the belief's own variance is 1."""
+JITTER = 1e-6
+BOUNDS = ((-4.0, 5.0), (-12.0, 1.0), (-5.0, 5.0), (-8.0, 4.0))
+"""Of the logarithms of lengths and noise, of the logits of shares, and of the logarithm of the slope's variance."""
+
+
+class Hypers(NamedTuple):
+    """What is fitted, for d parameters that vary."""
+
+    lengths: Floats
+    """(d,): a parameter with a great length matters little."""
+    noise: float
+    """The variance of a measurement, where 1 is the variance of all."""
+    shares: Floats
+    """(d,), 0..1: how much of a step does not depend on how far it goes."""
+    slope: float = 0.0
+    """The variance of what the other study's belief is multiplied by; without such a study 0."""
+
+
+class Taught(NamedTuple):
+    """What another study teaches the surrogate of a space of N points."""
+
+    belief: Floats
+    """(N,): in units of what was judged there, of mean 0 and deviation 1."""
+    hypers: Hypers
+
+
+class Steps:
+    """The steps between the values of each parameter of a space, and points as the values they have.
+
+    A value's slot is its place among all values of all d parameters that vary; each parameter has one more, its first,
+    for points at which it does not exist. K slots in all.
+    """
+
+    def __init__(self, space: Space) -> None:
+        rows = space.rows
+        self.columns = [column for column in range(rows.shape[1]) if np.ptp(rows[:, column]) > 0]
+        """Of the space's rows: the parameters that vary."""
+        values = [list(list(space.values.values())[column]) for column in self.columns]
+        sizes = [len(each) + 1 for each in values]
+        self._first = np.cumsum([0, *sizes])
+        self.slots = rows[:, self.columns].astype(np.int64) + 1 + self._first[:-1]
+        """(N, d)"""
+        self.far = [_far(each) for each in values]
+        """How far it is between two values, 0..1; each (k, k)."""
+        self.other = [1.0 - np.eye(size) for size in sizes]
+        """Whether they differ."""
+        enumerated = [each == list(range(len(each))) and len(each) > 2 for each in values]
+        self.share_prior = np.where(enumerated, ENUMERATED, SHARE)
+
+    def __len__(self) -> int:
+        return len(self.far)
+
+    def places(self, points: Indices) -> Indices:
+        """(n, d): the slot of each value, counted from its parameter's first."""
+        found: Indices = self.slots[points] - self._first[:-1]
+        return found
+
+    def squares(self, hypers: Hypers) -> list[Floats]:
+        """The squared steps of each parameter in units of its length."""
+        pairs = zip(self.far, self.other, hypers.lengths, hypers.shares, strict=True)
+        return [(((1 - share) * far + share * 0.5 * other) / length) ** 2 for far, other, length, share in pairs]
+
+    def marks(self, points: Indices) -> Singles:
+        """(K, n): 1 at the slots that each point has."""
+        marked = np.zeros((self._first[-1], len(points)), dtype=np.float32)
+        marked[self.slots[points].T, np.arange(len(points))] = 1
+        return marked
+
+    def spread_out(self, squares: list[Floats], points: Indices) -> Singles:
+        """(n, K): the squared step from each point to every slot; its product with marks adds the steps up."""
+        places = self.places(points)
+        return np.concatenate([table[places[:, j]] for j, table in enumerate(squares)], axis=1, dtype=np.float32)
+
+
+def _far(values: list[Any]) -> Floats:
+    """How far it is between two values of a parameter, the first for its absence."""
+    size = len(values) + 1
+    if isinstance(values[0], str) or size <= 2:
+        return 1.0 - np.eye(size)
+    places = np.arange(size)
+    far: Floats = np.abs(places[:, None] - places[None]) / (size - 2)
+    far[0, 1:] = far[1:, 0] = 1.0
+    return far
+
+
+def matern(squares: NDArray[Any]) -> NDArray[Any]:
+    """Matern 5/2 of squared distances."""
+    r = np.sqrt(np.maximum(squares, 0) * 5)
+    covariances: NDArray[Any] = (1 + r + r * r / 3) * np.exp(-r)
+    return covariances
+
+
+# Hyperparameters -------------------------------------------------------------------------------------------------
+
+
+def fit(steps: Steps, points: Indices, targets: Floats, taught: Taught | None = None) -> Hypers:
+    """The hyperparameters of the highest posterior density, by L-BFGS from the priors' centres.
+
+    `points` (n,) and their standardised targets. The amplitude is profiled out.
+    """
+    d = len(steps)
+    bounds = [BOUNDS[0]] * d + [BOUNDS[1]] + [BOUNDS[2]] * d + ([] if taught is None else [BOUNDS[3]])
+    likelihood = Likelihood(steps, points, targets, taught)
+    found = scipy.optimize.minimize(
+        likelihood, likelihood.centre, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 25}
+    )
+    return _hypers(found.x, d)
+
+
+def _prior(steps: Steps, taught: Taught | None) -> tuple[Floats, Floats]:
+    """Centre and deviation of each hyperparameter's logarithm or logit."""
+    d = len(steps)
+    centre = np.concatenate([np.full(d, LENGTH), [NOISE], steps.share_prior])
+    spread = np.concatenate([np.full(d, LENGTH_SPREAD), [NOISE_SPREAD], np.full(d, SHARE_SPREAD)])
+    if taught is None:
+        return centre, spread
+    centre[:d], centre[d + 1 :] = np.log(taught.hypers.lengths), scipy.special.logit(taught.hypers.shares)
+    spread[:d] = TAUGHT_SPREAD
+    return np.append(centre, SLOPE), np.append(spread, SLOPE_SPREAD)
+
+
+def _hypers(theta: Floats, d: int) -> Hypers:
+    lengths, noise, shares, slope = np.split(theta, [d, d + 1, 2 * d + 1])
+    return Hypers(np.exp(lengths), float(np.exp(noise[0])), scipy.special.expit(shares), float(np.exp(slope).sum()))
+
+
+class Likelihood:
+    """Minus the logarithm of the posterior density of the hyperparameters, and its gradient."""
+
+    def __init__(self, steps: Steps, points: Indices, targets: Floats, taught: Taught | None = None) -> None:
+        places = steps.places(points)
+        self._far = _pairs(steps.far, places)
+        self._other = 0.5 * _pairs(steps.other, places)
+        self._along = None if taught is None else np.outer(taught.belief[points], taught.belief[points])
+        self._targets = targets
+        self.centre, self._spread = _prior(steps, taught)
+        self._d, self._m = len(steps), len(points)
+
+    def __call__(self, theta: Floats) -> tuple[float, Floats]:
+        d, m = self._d, self._m
+        hypers = _hypers(theta, d)
+        lengths, shares = hypers.lengths[:, None, None], hypers.shares[:, None, None]
+        steps = ((1 - shares) * self._far + shares * self._other) / lengths
+        r = np.sqrt(5 * (steps**2).sum(axis=0))
+        fall = np.exp(-r)
+        covariance = (1 + r + r * r / 3) * fall
+        if self._along is not None:
+            covariance += hypers.slope * self._along
+        covariance[np.diag_indices(m)] += hypers.noise + JITTER
+        try:
+            factor = scipy.linalg.cho_factor(covariance, lower=True, check_finite=False)
+        except scipy.linalg.LinAlgError:
+            return 1e9, np.zeros_like(theta)
+        weights = scipy.linalg.cho_solve(factor, self._targets, check_finite=False)
+        misfit = max(float(self._targets @ weights), 1e-9)
+        value = 0.5 * m * np.log(misfit / m) + np.log(np.diag(factor[0])).sum()
+        inverse = scipy.linalg.cho_solve(factor, np.eye(m), check_finite=False)
+        slope = 0.5 * (inverse - (m / misfit) * np.outer(weights, weights))
+        # of the value by each squared distance; that of the Matern function is -5/6 (1 + r) exp(-r)
+        by_square = (slope * (-5 / 6) * (1 + r) * fall)[None] * steps
+        gradient = np.empty_like(theta)
+        gradient[:d] = -2 * (by_square * steps).sum(axis=(1, 2))
+        gradient[d] = np.trace(slope) * hypers.noise
+        by_share = 2 * (by_square * (self._other - self._far) / lengths).sum(axis=(1, 2))
+        gradient[d + 1 : 2 * d + 1] = by_share * hypers.shares * (1 - hypers.shares)
+        if self._along is not None:
+            gradient[-1] = (slope * self._along).sum() * hypers.slope
+        off = (theta - self.centre) / self._spread
+        return float(value + 0.5 * (off**2).sum()), gradient + off / self._spread
+
+
+def _pairs(tables: list[Floats], places: Indices) -> Floats:
+    """(d, n, n): what the table of each parameter has for the values of each two points."""
+    return np.stack([table[np.ix_(column, column)] for table, column in zip(tables, places.T, strict=True)])
