@@ -78,6 +78,8 @@ class Steps:
         values = [list(list(space.values.values())[column]) for column in self.columns]
         sizes = [len(each) + 1 for each in values]
         self._first = np.cumsum([0, *sizes])
+        self.size = int(self._first[-1])
+        """K"""
         self.slots = rows[:, self.columns].astype(np.int64) + 1 + self._first[:-1]
         """(N, d)"""
         self.far = [_far(each) for each in values]
@@ -102,7 +104,7 @@ class Steps:
 
     def marks(self, points: Indices) -> Singles:
         """(K, n): 1 at the slots that each point has."""
-        marked = np.zeros((self._first[-1], len(points)), dtype=np.float32)
+        marked = np.zeros((self.size, len(points)), dtype=np.float32)
         marked[self.slots[points].T, np.arange(len(points))] = 1
         return marked
 

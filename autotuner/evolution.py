@@ -31,9 +31,9 @@ WHOLE = 25_000
 ELITES = 8
 MUTATED = 4
 """So many elites, by lot, have their neighbours among the offspring."""
-CROSSED = 256
+CROSSED = 64
 """So many crossovers are tried; those that are no valid point are dropped, one is repaired."""
-IMMIGRANTS = 512
+IMMIGRANTS = 128
 SHORTLIST = 512
 """So many of the most promising points are weighed against what is being judged."""
 
@@ -81,10 +81,10 @@ class EvolutionarySampler(PointSampler):
 
     def _screened(self, candidates: Indices, pending: Indices) -> tuple[int, float]:
         """The candidate of the greatest expected improvement, and that improvement in units of the objective."""
-        gains = self._surrogate.gains(candidates, pending[:0])
-        if len(pending):
-            candidates = candidates[np.argsort(-gains, kind="stable")[:SHORTLIST]]
-            gains = self._surrogate.gains(candidates, pending)
+        if len(pending) and len(candidates) > SHORTLIST:
+            alone = self._surrogate.gains(candidates, pending[:0])
+            candidates = candidates[np.argsort(-alone, kind="stable")[:SHORTLIST]]
+        gains = self._surrogate.gains(candidates, pending)
         best = int(np.argmax(gains))
         return int(candidates[best]), float(np.exp(gains[best]))
 

@@ -19,8 +19,9 @@ from autotuner.lessons import Lessons
 from autotuner.one_thread import single_threaded
 from autotuner.space import Space
 
-FITTED, REMEMBERED = 150, 400
-"""So many judged points at most decide the hyperparameters, and so many are conditioned on at each fit."""
+FITTED, REMEMBERED, REMEMBERED_OF_MANY = 150, 400, 200
+"""So many judged points at most decide the hyperparameters, and so many are conditioned on at each fit; the third where
+covariances are not kept, and each proposal takes as long as the square of the number."""
 GROWTH, STEP, LONGEST = 1.3, 3, 256
 """The next fit is after so many times as many points and so many more, but no later than after the last number."""
 SLOW, SQUEEZE = 1.0, 0.2
@@ -55,6 +56,10 @@ class Surrogate:
         self._epoch = 0
         """How many points the last fit knew; 0 before the first."""
         self.hypers: Hypers
+        self._targets: Floats
+        """The objectives in standard units, whose shift and scale these are."""
+        self._shift: float
+        self._scale: float
         self._factor: _Factor
 
     # Learning ---------------------------------------------------------------------------------------------------
@@ -77,6 +82,7 @@ class Surrogate:
         for point in points[known:]:
             self._factor.add(int(point))
         self._points, self._objectives, self._epoch = points, objectives, epoch
+        self._targets, self._shift, self._scale = _standard(objectives)
         return True
 
     def _fit(self, points: Indices, objectives: Floats) -> None:
@@ -84,7 +90,7 @@ class Surrogate:
         targets = _standard(objectives)[0]
         chosen = self._halved(targets, FITTED)
         self.hypers = fit(self.steps, points[chosen], targets[chosen], self.taught)
-        chosen = self._halved(targets, REMEMBERED)
+        chosen = self._halved(targets, REMEMBERED if self._whole else REMEMBERED_OF_MANY)
         belief = None if self.taught is None else self.taught.belief
         self._factor = _Factor(self.steps, self.hypers, points[chosen], room, self._marks, belief)
 
@@ -101,8 +107,8 @@ class Surrogate:
     @single_threaded
     def believe(self, points: Indices) -> tuple[Floats, Floats]:
         """Mean and standard deviation (n,) of the objective at each point, as if all was well there."""
-        mean, deviation, _, shift, scale = self._standard_belief(points)
-        return shift + scale * mean, scale * deviation
+        mean, deviation, _ = self._standard_belief(points)
+        return self._shift + self._scale * mean, self._scale * deviation
 
     @single_threaded
     def gains(self, points: Indices, pending: Indices) -> Floats:
@@ -115,10 +121,11 @@ class Surrogate:
         what was judged and is being judged.
         """
         both, n = np.concatenate([points, pending]), len(points)
-        mean, deviation, amplitude, _, scale = self._standard_belief(both)
-        means, best = mean[:n, None], np.array([self._best()])
+        reduced = None if self._whole else self._factor.reduced(both)
+        mean, deviation, amplitude = self._standard_belief(both, reduced)
+        means, best, scale = mean[:n, None], np.array([self._targets.min()]), self._scale
         if len(pending):
-            lower, known, left = self._beside(both, n)
+            lower, known, left = self._beside(both, n, reduced)
             surprises = self._surprises(lower, deviation[n:], amplitude)
             means = means + known.T @ surprises
             best = np.minimum(best, (mean[n:, None] + lower @ surprises).min(axis=0))
@@ -134,13 +141,12 @@ class Surrogate:
         stretched: Floats = np.where(believed > slow, slow + (believed - slow) / SQUEEZE, believed)
         return stretched
 
-    def _standard_belief(self, points: Indices) -> tuple[Floats, Floats, float, float, float]:
-        """Mean, deviation and amplitude in standard units, with the shift and the scale of these."""
-        targets, shift, scale = _standard(self._objectives)
+    def _standard_belief(self, points: Indices, reduced: NDArray[Any] | None = None) -> tuple[Floats, Floats, float]:
+        """Mean, deviation and amplitude in standard units. `reduced` of the points, if it is known."""
         by_point = np.full(len(self.steps.slots), np.nan)
-        by_point[self._points] = targets
-        mean, variance, amplitude = self._factor.believe(by_point, points)
-        return mean, np.sqrt(np.maximum(variance, 1e-9) * amplitude), amplitude, shift, scale
+        by_point[self._points] = self._targets
+        mean, variance, amplitude = self._factor.believe(by_point, points, reduced)
+        return mean, np.sqrt(np.maximum(variance, 1e-9) * amplitude), amplitude
 
     @single_threaded
     def standard_means(self) -> Floats:
@@ -148,18 +154,21 @@ class Surrogate:
         parts = np.array_split(self._all, 1 + len(self._all) // AT_ONCE)
         return np.concatenate([self._standard_belief(part)[0] for part in parts])
 
-    def _best(self) -> float:
-        return float(_standard(self._objectives)[0].min())
-
-    def _beside(self, both: Indices, n: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _beside(
+        self, both: Indices, n: int, reduced: NDArray[Any] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Of n points and the q after them: the Cholesky factor (q, q) of the covariance of the latter's outcomes, it
-        solved for the covariances (q, n), and the share (n,) of the variances that is left once they are known."""
-        shared = self._factor.covariance(both[:n], both[n:])
-        among = self._factor.covariance(both[n:], both[n:])
+        solved for the covariances (q, n), and the share (n,) of the variances that is left once they are known.
+        `reduced` of both, if it is known."""
+        points, pending = both[:n], both[n:]
+        of_points = self._factor.reduced(points) if reduced is None else reduced[:, :n]
+        of_pending = self._factor.reduced(pending) if reduced is None else reduced[:, n:]
+        shared = self._factor.covariance(points, pending, of_points, of_pending)
+        among = self._factor.covariance(pending, pending, of_pending, of_pending)
         among[np.diag_indices(len(among))] += self.hypers.noise + JITTER
         lower = np.linalg.cholesky(among)
         known = scipy.linalg.solve_triangular(lower, shared.T, lower=True, check_finite=False)
-        left = 1.0 - (known**2).sum(axis=0) / np.maximum(self._factor.variance(both[:n]), 1e-9)
+        left = 1.0 - (known**2).sum(axis=0) / np.maximum(self._factor.variance(points, of_points), 1e-9)
         return lower, known, np.maximum(left, 1e-6)
 
     def _surprises(self, lower: Floats, deviation: Floats, amplitude: float) -> Floats:
@@ -202,6 +211,8 @@ class _Factor:
         self._trend = None if belief is None else (np.sqrt(hypers.slope) * belief).astype(np.float32)
         self._points = points
         m = len(points)
+        self._known_steps = np.empty((m + room, steps.size), dtype=np.float32)
+        self._known_steps[:m] = self._spread(points)
         covariance = self._kernel(points, points).astype(np.float64)
         covariance[np.diag_indices(m)] += hypers.noise + JITTER
         self._lower = np.zeros((m + room, m + room))
@@ -217,17 +228,21 @@ class _Factor:
         if m == len(self._lower):
             raise AssertionError("no room: a fit was due")
         one = np.array([point])
-        row = self._reduce(self._kernel(self._points, one))[:, 0]
+        row = self._reduce(self._to_known(one))[:, 0]
         last = np.sqrt(max(float(self._before(point)) + self._hypers.noise + JITTER - float(row @ row), JITTER))
         self._lower[m, :m], self._lower[m, m] = row, last
         if self._marks is not None:
             fresh = self._kernel_to_all(one, self._marks)[0] - row.astype(np.float32) @ self._reduced[:m]
             self._reduced[m] = fresh / np.float32(last)
             self._variance -= self._reduced[m] ** 2
+        self._known_steps[m] = self._spread(one)[0]
         self._points = np.append(self._points, point)
 
-    def believe(self, targets: Floats, points: Indices) -> tuple[Floats, Floats, float]:
-        """Mean and variance at the points, without the amplitude, and the amplitude. `targets` (N,) are by point."""
+    def believe(
+        self, targets: Floats, points: Indices, reduced: NDArray[Any] | None = None
+    ) -> tuple[Floats, Floats, float]:
+        """Mean and variance at the points, without the amplitude, and the amplitude. `targets` (N,) are by point;
+        `reduced` is of the points, if it is known."""
         m = len(self._points)
         weights = scipy.linalg.solve_triangular(
             self._lower[:m, :m], targets[self._points], lower=True, check_finite=False
@@ -236,25 +251,29 @@ class _Factor:
         if self._marks is not None:
             mean = weights.astype(np.float32) @ self._reduced[:m]
             return mean[points].astype(np.float64), self._variance[points].astype(np.float64), amplitude
-        reduced = self.reduced(points)
+        reduced = self.reduced(points) if reduced is None else reduced
         return weights @ reduced, self._before(points) - np.einsum("ij,ij->j", reduced, reduced), amplitude
 
     def reduced(self, points: Indices) -> NDArray[Any]:
         """(m, n): the inverse of the factor times the covariances with the points."""
         if self._marks is not None:
             return self._reduced[: len(self._points), points]
-        return self._reduce(self._kernel(self._points, points))
+        return self._reduce(self._to_known(points))
 
-    def variance(self, points: Indices) -> Floats:
+    def variance(self, points: Indices, reduced: NDArray[Any]) -> Floats:
         """(n,): what is left of the variance when the judged points are known."""
-        reduced = self.reduced(points).astype(np.float64)
+        reduced = reduced.astype(np.float64)
         left: Floats = self._before(points) - np.einsum("ij,ij->j", reduced, reduced)
         return left
 
-    def covariance(self, some: Indices, others: Indices) -> Floats:
-        """(a, b): what is left of their covariances when the judged points are known."""
-        left: Floats = (self._kernel(some, others) - self.reduced(some).T @ self.reduced(others)).astype(np.float64)
+    def covariance(self, some: Indices, others: Indices, of_some: NDArray[Any], of_others: NDArray[Any]) -> Floats:
+        """(a, b): what is left of their covariances when the judged points are known, from the `reduced` of both."""
+        left: Floats = (self._kernel(some, others) - of_some.T @ of_others).astype(np.float64)
         return left
+
+    def _to_known(self, points: Indices) -> Singles:
+        known = self._known_steps[: len(self._points)] @ self._steps.marks(points)
+        return self._along(self._points, points, matern(known))
 
     def _before(self, points: Any) -> Any:
         """The variance before anything is judged, of these points."""

@@ -14,7 +14,7 @@ from autotuner.model import Model
 from autotuner.outcome import Calibration, Device, Measurement, Outcome, Timing
 from autotuner.problem import Problem
 from autotuner.store.records import SessionRecord, StudyRecord
-from autotuner.store.tables import BlockRow, SessionRow, StudyRow, TrialRow
+from autotuner.store.tables import SessionRow, StudyRow, TrialRow
 from autotuner.verdict import Fault, Verdict
 
 REVOKED = "store.revoked"
@@ -160,7 +160,7 @@ def _fill(row: TrialRow, measurement: Measurement) -> None:
         setattr(row, name, value)
 
 
-def block_rows(trial_id: int, outcome: Outcome) -> Iterator[BlockRow]:
+def blocks(trial_id: int, outcome: Outcome) -> Iterator[dict[str, float | None]]:
     """The raw blocks of a trial's own measurement; a deduplicated trial has none, its original's are the only ones."""
     if outcome.measurement is None or outcome.verdict == Verdict.DEDUPLICATED:
         return
@@ -168,14 +168,14 @@ def block_rows(trial_id: int, outcome: Outcome) -> Iterator[BlockRow]:
         incumbent_us = timing.incumbent_us or (None,) * len(timing.variant_us)
         times = zip(timing.variant_us, timing.baseline_us, incumbent_us, strict=True)
         for block, (variant, baseline, incumbent) in enumerate(times):
-            yield BlockRow(
-                trial_id=trial_id,
-                problem=problem,
-                block=block,
-                variant_us=variant,
-                baseline_us=baseline,
-                incumbent_us=incumbent,
-            )
+            yield {
+                "trial_id": trial_id,
+                "problem": problem,
+                "block": block,
+                "variant_us": variant,
+                "baseline_us": baseline,
+                "incumbent_us": incumbent,
+            }
 
 
 def outcome_of(row: TrialRow) -> Outcome:

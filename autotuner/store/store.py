@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
-from sqlalchemy import ColumnElement, and_, or_, select, text
+from sqlalchemy import ColumnElement, and_, bindparam, insert, or_, select, text
 from sqlalchemy.orm import Session
 
 from autotuner.errors import StoreError
@@ -20,7 +20,7 @@ from autotuner.store import lease, rows
 from autotuner.store.database import Database, connect_args, parse
 from autotuner.store.lease import Lease
 from autotuner.store.records import HeatKind, Lineup, StudyRecord
-from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow
+from autotuner.store.tables import BlockRow, FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow
 from autotuner.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -221,13 +221,14 @@ class Store:
             _share_revocation(session, row)
             session.add(row)
             session.flush()
-            session.add_all(rows.block_rows(row.id, outcome))
+            blocks = list(rows.blocks(row.id, outcome))
+            if blocks:
+                session.execute(insert(BlockRow), blocks)
 
     def _is_recorded(self, session: Session, owner: int, study: str, number: int, outcome: Outcome) -> bool:
         digest = outcome.variant.digest
-        numbered = and_(TrialRow.study_id == owner, TrialRow.number == number)
-        query = select(TrialRow.number, TrialRow.variant_digest).where(or_(numbered, _judged(owner, digest)))
-        there: dict[int, str] = dict(session.execute(query).all())
+        known = session.execute(_ALIKE, {"study": owner, "number": number, "digest": digest})
+        there: dict[int, str] = dict(known.all())
         if number in there:
             if there[number] == digest:
                 return True
@@ -263,6 +264,17 @@ class Store:
             return tuple(each.number for each in standing)
 
 
+_ALIKE = select(TrialRow.number, TrialRow.variant_digest).where(
+    TrialRow.study_id == bindparam("study"),
+    or_(
+        TrialRow.number == bindparam("number"),
+        # In the words of the index: `TrialRow.judged` would be `judged = 1` in SQLite, which then reads every trial.
+        and_(TrialRow.variant_digest == bindparam("digest"), text(f"{TrialRow.__tablename__}.judged")),
+    ),
+)
+"""The trials of a study with a number or, judged, with a variant. Made once: it is asked for every trial."""
+
+
 def _optuna_url(url: str) -> str:
     """Optuna fills `{SCHEMA_VERSION}` in a URL by str.format, so that braces of a path must be doubled."""
     return url.replace("{", "{{").replace("}", "}}")
@@ -280,12 +292,6 @@ def study_id(session: Session, store: Store, name: str) -> int:
             raise StoreError(f"{store.label} has no study {name!r}: list the studies for their names")
         store.study_ids[name] = found
     return store.study_ids[name]
-
-
-def _judged(owner: int, variant_digest: str) -> ColumnElement[bool]:
-    # In the words of the index: as `TrialRow.judged` it would be `judged = 1` in SQLite, which then reads every trial.
-    judged = text(f"{TrialRow.__tablename__}.judged")
-    return and_(TrialRow.study_id == owner, TrialRow.variant_digest == variant_digest, judged)
 
 
 def _same_program(row: TrialRow) -> ColumnElement[bool]:
