@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -26,6 +28,8 @@ ORDERS = 8
 """In so many orders the float32 emulation sums where a single one may be lucky."""
 ROWS = 32
 """That is tried in so many rows of a case, those where the order decides most."""
+CACHED = 1 << 18
+"""A plain product on the CPU takes so many elements of its result at a time, which stay in the cache."""
 
 
 def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -83,12 +87,35 @@ def reference(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return _softmax(problem, scores) @ v.double()
 
 
-def _plain_product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b in float32, term after term: the textbook order of summation, the same on every machine and library."""
-    total = torch.zeros(*a.shape[:-1], b.shape[-1], device=a.device)
-    for index in range(a.shape[-1]):
-        total.addcmul_(a[..., index : index + 1], b[..., index : index + 1, :])
-    return total
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """torch computes on one CPU. Steps as small as those of a plain product take it longer to share out than to do, and
+    many times as long when another program uses one of the CPUs."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _plain_product(a: Tensor, b: Tensor, order: Sequence[int] | None = None) -> Tensor:
+    """a @ b in float32, term after term: the textbook order of summation, or `order`; the same on every machine and
+    library."""
+    shape = (*a.shape[:-1], b.shape[-1])
+    a, b = a.flatten(0, -3), b.flatten(0, -3).contiguous()
+    total = torch.zeros(a.shape[0], a.shape[1], b.shape[2], device=a.device)
+    on_cpu = total.device.type == "cpu"
+    rows = max(1, CACHED // b.shape[2] if on_cpu else total.numel())
+    matrices = max(1, rows // a.shape[1])
+    with _one_thread() if on_cpu else nullcontext():
+        for first, row in product(range(0, a.shape[0], matrices), range(0, a.shape[1], rows)):
+            some = slice(first, first + matrices)
+            part, terms = total[some, row : row + rows], a[some, row : row + rows].split(1, 2)
+            factors = b[some].split(1, 1)
+            for index in range(len(terms)) if order is None else order:
+                part.addcmul_(terms[index], factors[index])
+    return total.view(shape)
 
 
 def emulation(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -117,7 +144,8 @@ def sensitive_rows(problem: Problem, q: Tensor, k: Tensor, v: Tensor, exact: Ten
     moves = (weights * (1 - weights) * scores.abs()).sum(-1) * v.abs().amax((-1, -2)).unsqueeze(-1)
     moves = moves / exact.abs().amax(-1).clamp_min(torch.finfo(torch.float64).tiny)
     found = moves.flatten().topk(min(ROWS, moves.numel())).indices
-    return torch.stack(torch.unravel_index(found, moves.shape), dim=1)
+    heads, queries = moves.shape[1:]  # torch.unravel_index imports 500 modules first, in every process
+    return torch.stack((found // (heads * queries), found // queries % heads, found % queries), dim=1)
 
 
 def reordered(problem: Problem, q: Tensor, k: Tensor, v: Tensor, rows: Tensor) -> Iterator[Tensor]:
@@ -125,15 +153,15 @@ def reordered(problem: Problem, q: Tensor, k: Tensor, v: Tensor, rows: Tensor) -
     in float64."""
     batch, head, query = rows.unbind(1)
     q, v = q[batch, head, query].unsqueeze(1), v[batch, head]
-    scaled_k = k[batch, head] * problem.scale
+    scaled_k = (k * problem.scale).transpose(-1, -2)[batch, head].contiguous()
     mask = hidden(problem, q.device)
     for order in range(1, ORDERS):
         generator = torch.Generator().manual_seed(order)
-        dims, keys = (torch.randperm(size, generator=generator).to(q.device) for size in (q.shape[-1], v.shape[-2]))
-        scores = _plain_product(q[..., dims], scaled_k[..., dims].transpose(-1, -2))
+        dims, keys = (torch.randperm(size, generator=generator).tolist() for size in (q.shape[-1], v.shape[-2]))
+        scores = _plain_product(q, scaled_k, dims)
         if mask is not None:
             scores = scores.masked_fill(mask[query].unsqueeze(1), -math.inf)
-        yield _plain_product(torch.softmax(scores, -1)[..., keys], v[:, keys])[:, 0].double()
+        yield _plain_product(torch.softmax(scores, -1), v, keys)[:, 0].double()
 
 
 def sdpa(problem: Problem, backend: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:

@@ -1,12 +1,18 @@
-"""Everything a command needs to work on one space on this machine: device, valid points, terms, executor."""
+"""Everything a command needs to work on one space on this machine: device, valid points, terms, executor.
+
+What searches, and what speaks to the store, is imported where a search begins: most commands need neither, and it takes
+longer than all else they import.
+"""
 
 from __future__ import annotations
 
 import secrets
+import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autotuner import config
 from autotuner.architecture import architecture
@@ -22,19 +28,20 @@ from autotuner.kernel import Kernel
 from autotuner.lessons import Lessons
 from autotuner.outcome import Artifact, Device
 from autotuner.recipe import built_from
-from autotuner.related import Start, start
-from autotuner.search import Driver, Listener, Point
 from autotuner.space import Space, SpaceFile
-from autotuner.store import Store
-from autotuner.study import study_record
 from autotuner.terms import Terms
 from autotuner.toolchain import AnyToolchain, CudaToolchain, Toolchain, has_cublas
 from autotuner.variant import Variant, digest_of
 from autotuner.verdict import Fault
 
+if TYPE_CHECKING:
+    from autotuner.related import Start
+    from autotuner.search import Driver, Listener, Point
+    from autotuner.store import Store
+
 PROGRAM = ("autotuner.cli", "autotuner.session", "autotuner.search")
-"""Imported by the zygote as well: each process begins by importing the main program, whatever it is, and that is what
-takes long in it."""
+"""What of this is imported here the zygote imports as well: each process begins by importing the main program, whatever
+it is, and that is what takes long in it."""
 
 JOBS_PER_PROCESS = 250
 """So many variants are judged by one device process, which keeps references and baselines, before a fresh one."""
@@ -185,6 +192,8 @@ class Session:
     ) -> Driver:
         """The driver of this space's study; a new one judges the points `first` that are valid here before others, and
         is told the lessons."""
+        from autotuner.search import Driver
+
         return Driver(
             store,
             self.space,
@@ -206,6 +215,9 @@ class Session:
 
         Raises StoreError when there is no such study, and InputError when it has nothing to give.
         """
+        from autotuner.related import Start, start
+        from autotuner.study import study_record
+
         if like is not None and cold:
             raise InputError("--from starts from a study and --cold from none; leave one of them out")
         if cold or (like is None and sampler != LEARNS):
@@ -241,12 +253,13 @@ def executor_for(device: Device, make: Callable[[], Backend], devices: Sequence[
     Beside GPUs builds run on all CPUs but one for each lane, which launches and times. On the CPU they have all, in
     turns with the judging, however few threads a variant may have.
     """
+    program = tuple(name for name in PROGRAM if name in sys.modules)
     if device.backend == "cpu":
-        return LocalExecutor(make, preload=("autotuner.backends.cpu", *PROGRAM), builders=usable_cpus())
+        return LocalExecutor(make, preload=("autotuner.backends.cpu", *program), builders=usable_cpus())
     lanes = tuple(each.uuid for each in devices) or (None,)
     return LocalExecutor(
         make,
-        preload=("autotuner.backends.cuda", *PROGRAM),
+        preload=("autotuner.backends.cuda", *program),
         builders=builders_beside(device, len(lanes)),
         overlap=True,
         jobs_per_process=JOBS_PER_PROCESS,

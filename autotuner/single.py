@@ -20,6 +20,7 @@ from autotuner.session import (
     Session,
     backend_factory,
     default_space,
+    device_for,
     device_of,
     executor_for,
     fresh_seeds,
@@ -27,7 +28,6 @@ from autotuner.session import (
     toolchain_for,
 )
 from autotuner.space import SpaceFile
-from autotuner.store import Store, queries
 from autotuner.terms import Terms
 from autotuner.toolchain import AnyToolchain
 from autotuner.trial_report import TrialReport, trial_report
@@ -164,7 +164,8 @@ def _described(artifact: Artifact, space: str | None) -> Subject:
         | {"dtype": artifact.dtype, "causal": artifact.causal}
     )
     here = [problem for problem in (file.problems if file else ()) if _compiled_for(artifact, problem)]
-    device = device_of(artifact.variant.backend)
+    backend = artifact.variant.backend
+    device = device_for(file) if file is not None and file.backend == backend else device_of(backend)
     kernel = Kernel.find(artifact.variant.family, near=near.parent if file else near)
     return Subject(artifact, kernel, tuple(here) or (usual,), device, toolchain_for(device))
 
@@ -176,6 +177,8 @@ def _compiled_for(artifact: Artifact, problem: Problem) -> bool:
 
 def _by_trial(number: int, store: str, study: str | None) -> Subject:
     """The variant of a trial, built again from today's sources if it is no longer in the cache."""
+    from autotuner.store import Store, queries  # takes long to import, and only a trial is in a store
+
     with closing(Store.open(store, create=False)) as opened:
         name = queries.resolve_study(opened, study)
         record = queries.trial(opened, name, number)

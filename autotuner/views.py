@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from autotuner.doctor import Knob
 from autotuner.meanings import MEANINGS
 from autotuner.measure.confirm import Confirmed, Standing
 from autotuner.outcome import Calibration, Device, Interval, MeanInterval
 from autotuner.report import ReferenceCheck
-from autotuner.space import Space
-from autotuner.store import Entry, Finalist, FinalsRecord, FinalsSummary, StudySummary
 from autotuner.terms import TIE
 from autotuner.trial_report import TrialReport
+
+if TYPE_CHECKING:  # numpy and sqlalchemy take longer to import than a table to print, and few tables need both
+    from autotuner.doctor import Knob
+    from autotuner.space import Space
+    from autotuner.store import Entry, Finalist, FinalsRecord, FinalsSummary, StudySummary
 
 
 def _table(*columns: str, right: tuple[int, ...] = ()) -> Table:

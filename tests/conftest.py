@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(config.CACHE, str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """torch on one thread where the tests themselves compute: where something else uses a CPU too, a small step on
+    several threads takes many times as long. What judges and measures says for itself how many it has."""
+    if "torch" in sys.modules:  # tests that need it not do not wait for it
+        sys.modules["torch"].set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

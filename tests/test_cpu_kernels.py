@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from autotuner import config
+from autotuner.evaluate import BuildJob, Built, JudgeJob
+from autotuner.executors import Executor
 from autotuner.fingerprint import cpu_facts
 from autotuner.outcome import Outcome
 from autotuner.session import Session, load_space
 from autotuner.toolchain import COMMON_FLAGS, Toolchain
 from autotuner.verdict import Verdict
-from tests.conformance.judging import judged
 
 SPACES = sorted(path.stem for path in config.spaces_dir().glob("sdpa_cpu*.toml"))
 QUICK, THOROUGH = 2, 14
@@ -39,8 +40,22 @@ def outcomes(session: Session, indices: list[int]) -> Iterator[Outcome]:
         update={"baselines": ("flash",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": (5, 6, 7, 8)}
     )
     with closing(session.executor()) as executor:
-        for index in indices:
-            yield judged(executor, session.variant(index), terms, soak="never")
+        jobs = [executor.submit(BuildJob(variant=session.variant(index), terms=terms)) for index in indices]
+        built = dict(ended(executor) for _ in jobs)  # all first: several are built side by side
+        for job in jobs:
+            made = built[job]
+            if isinstance(made, Built):
+                executor.submit(JudgeJob(built=made, terms=terms, soak="never"))
+                made = ended(executor)[1]
+            assert isinstance(made, Outcome)
+            yield made
+
+
+def ended(executor: Executor) -> tuple[int, object]:
+    """The next job to end, and its result."""
+    done = executor.wait(300)
+    assert done is not None
+    return done
 
 
 def drawn(session: Session, seed: int, count: int) -> list[int]:

@@ -4,12 +4,15 @@ expected_cuda.toml expects, and the emulator sees the systemic ones that it can 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 import torch
 from torch import Tensor
 
 from autotuner import config
+from autotuner.fingerprint import usable_cpus
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import judge, truth
 from tests.emulator.emulator import EmulationError, cuda_include, emulate
@@ -49,12 +52,17 @@ def first_failure(expectation: Expectation) -> str:
     q, k, v, *_ = truth(smoke, SEEDS[0])
     if not torch.isfinite(output(expectation, smoke, (q, k, v))).all():
         return "G1.unwritten"
-    for level, case, index in cases(expectation):
+
+    def failed(wanted: tuple[str, Case, int]) -> str | None:
+        level, case, index = wanted
         expected = truth(case, SEEDS[index % 4])
         rule = judge(output(expectation, case, expected[:3]), expected).failed_rule
-        if rule is not None:
-            return f"{level}.{rule}"
-    return "pass"
+        return rule and f"{level}.{rule}"
+
+    with ExitStack() as stack:  # a launch is a process of its own, so that several run side by side
+        pool = ThreadPoolExecutor(usable_cpus())
+        stack.callback(pool.shutdown, cancel_futures=True)
+        return next((code for code in pool.map(failed, cases(expectation)) if code), "pass")
 
 
 def some_of(table: str) -> list[object]:

@@ -6,6 +6,7 @@ import random
 import shutil
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from autotuner import config
 from autotuner.architecture import architecture
 from autotuner.build import build
 from autotuner.cuda_probe import CudaFacts, probe
+from autotuner.fingerprint import usable_cpus
 from autotuner.gate import sanitizer_report
 from autotuner.gate.sanitizer import sanitized, small_cases
 from autotuner.kernel import Kernel
@@ -65,6 +67,21 @@ def require_pass(found: Found) -> None:
     assert [(check.code, check.status, check.note) for check in checks] == [(code, "pass", None) for code in CODES]
 
 
+def require_all_pass(session: Session, variants: Sequence[Variant], like: Problem, toolchain: Toolchain) -> None:
+    """They pass on cases around their own tiles; several side by side, as each compiles and runs in processes."""
+
+    def found(variant: Variant) -> Found:
+        artifact = build(session.kernel, variant, like, toolchain)
+        assert isinstance(artifact, Artifact), artifact
+        block_m, block_n = (int(variant.parameters.get(name, 64)) for name in ("BLOCK_M", "BLOCK_N"))
+        cases = small_cases(like, None, (block_m, block_n))
+        return sanitized(session.kernel, artifact, toolchain, cases, lambda _: None)
+
+    with ThreadPoolExecutor(usable_cpus()) as pool:
+        for each in pool.map(found, variants):
+            require_pass(each)
+
+
 def fault_of(found: Found) -> Fault:
     checks, fault = found
     assert fault is not None
@@ -92,24 +109,15 @@ def test_the_shipped_cpu_kernels_pass(toolchain: Toolchain) -> None:
     default = session.variant(session.space.default_index)
     threaded = default.model_copy(update={"parameters": {**default.parameters, "THREADS": 2, "SYNC_POLICY": 1}})
     scalar = session.variant(first_of(session.space, "scalar"))
-    for variant in (default, threaded, scalar):
-        artifact = build(session.kernel, variant, LIKE, toolchain)
-        assert isinstance(artifact, Artifact), artifact
-        require_pass(sanitized(session.kernel, artifact, toolchain, CASES, lambda _: None))
+    require_all_pass(session, (default, threaded, scalar), LIKE, toolchain)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("space", ["sdpa_cpu", "sdpa_cpu_bf16", "sdpa_cpu_causal"])
 def test_random_points_of_the_shipped_cpu_kernels_pass(space: str, toolchain: Toolchain) -> None:
     session = Session(load_space(space))
-    like = session.terms.compiled_for
-    for point in random.Random(3).sample(range(len(session.space)), 6):
-        variant = session.variant(point)
-        artifact = build(session.kernel, variant, like, toolchain)
-        assert isinstance(artifact, Artifact), artifact
-        block_m, block_n = (int(variant.parameters.get(name, 64)) for name in ("BLOCK_M", "BLOCK_N"))
-        cases = small_cases(like, None, (block_m, block_n))
-        require_pass(sanitized(session.kernel, artifact, toolchain, cases, lambda _: None))
+    points = random.Random(3).sample(range(len(session.space)), 6)
+    require_all_pass(session, [session.variant(point) for point in points], session.terms.compiled_for, toolchain)
 
 
 @pytest.mark.slow

@@ -84,7 +84,7 @@ class LocalExecutor:
         self._builders, self._overlap = builders, overlap
         self._deadlines = deadlines or Deadlines()
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["autotuner.executors.process", *preload])
+        self._context.set_forkserver_preload(["autotuner.executors.process", *preload, "autotuner.executors.zygote"])
         self._waiting: dict[int, Submitted] = {}
         """What no process has been given, by number, in the order in which it is due."""
         self._running: list[Worker] = []

@@ -1,4 +1,7 @@
-"""Statistics of block ratios: distribution-free for the median, Student's for the mean."""
+"""Statistics of block ratios: distribution-free for the median, Student's for the mean.
+
+scipy is imported where it is used: it takes longer than all else that a question about the store imports.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,6 @@ import math
 from collections.abc import Sequence
 from functools import cache
 from statistics import fmean, median
-
-from scipy.special import stdtr, stdtrit
 
 from autotuner.outcome import Interval, MeanInterval
 
@@ -42,6 +43,8 @@ def median_interval(values: Sequence[float], level: float = 0.95) -> Interval:
 @cache
 def student(probability: float, freedom: float) -> float:
     """The quantile of Student's distribution."""
+    from scipy.special import stdtrit
+
     return float(stdtrit(freedom, probability))
 
 
@@ -100,6 +103,8 @@ def p_above(values: Sequence[float], bound: float) -> float:
     excess, error = fmean(values) - bound, standard_error(values)
     if error == 0:  # all alike
         return 0.0 if excess > 0 else 1.0
+    from scipy.special import stdtr
+
     return float(stdtr(len(values) - 1, -excess / error))
 
 
