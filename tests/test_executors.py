@@ -257,6 +257,12 @@ def driver(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
 
 
+def test_only_the_zygote_forgets_its_exit_code() -> None:
+    """It leaves without tearing down what it imported; no other process that imports all of this may do so."""
+    ended = subprocess.run([sys.executable, "-c", "import autotuner.executors.zygote; raise SystemExit(3)"])
+    assert ended.returncode == 3
+
+
 def test_the_zygote_imports_once_for_all_jobs(tmp_path: Path) -> None:
     """torch is there before the fork; no job adds to the driver's standard output."""
     process = driver(tmp_path, "tests.conformance.zygote")

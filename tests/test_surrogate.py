@@ -183,8 +183,9 @@ def test_an_order_that_changes_afterwards_is_learnt_anew() -> None:
     assert np.array_equal(fresh.gains(ALL, NOBODY), model.gains(ALL, NOBODY))
 
 
-def test_more_points_than_it_remembers() -> None:
+def test_more_points_than_it_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What decides is the better half; the rest is drawn, the same each time."""
+    monkeypatch.setattr(surrogate, "REMEMBERED_OF_MANY", surrogate.REMEMBERED)
     points, objectives = judged(450)
     one, two = Surrogate(SPACE, 1, whole=True), Surrogate(SPACE, 1, whole=False)
     one.learn(points, objectives)

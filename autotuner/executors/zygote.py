@@ -1,4 +1,4 @@
-"""Only the zygote imports this, after all else: at its end it leaves at once.
+"""Preloaded by the zygote, after all else: at its end it leaves at once.
 
 Python would first tear down all of torch, and whoever reads the driver's output through a pipe would wait for that, as
 the zygote holds the pipe too. It has nothing to tidy up; those forked from it leave by themselves.
@@ -8,5 +8,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 
-atexit.register(os._exit, 0)
+if any("multiprocessing.forkserver" in each for each in sys.orig_argv):  # any other process has an exit code to give
+    atexit.register(os._exit, 0)
