@@ -113,7 +113,7 @@ class EvolutionarySampler(PointSampler):
         """What is worth a look in a space that is too large to look at all of it; sorted, never empty."""
         measured = np.isfinite(objectives)
         points, objectives = points[measured], objectives[measured]
-        elites = points[np.lexsort((points, objectives))[:ELITES]]
+        elites = _best(points, objectives)
         children = [self._immigrants(rng, asked), *(self._neighbours(int(elite)) for elite in _parents(rng, elites))]
         if len(elites) > 1:
             children.append(self._crossed(rng, elites, asked))
@@ -140,6 +140,14 @@ class EvolutionarySampler(PointSampler):
         found = self._space.indices_of(children)
         fresh = (found >= 0) & ~asked[found]
         return found[fresh] if fresh.any() else np.array([self._space.nearest(children[0], exclude=asked)])
+
+
+def _best(points: Indices, objectives: NDArray[np.float64]) -> Indices:
+    """ELITES of the points, or all of fewer; the best first, of equal ones the first of the space."""
+    if len(points) > ELITES:
+        among = objectives <= np.partition(objectives, ELITES - 1)[ELITES - 1]
+        points, objectives = points[among], objectives[among]
+    return points[np.lexsort((points, objectives))[:ELITES]]
 
 
 def _parents(rng: Rng, elites: Indices) -> Indices:

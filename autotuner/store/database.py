@@ -123,6 +123,12 @@ class Database:
             yield session
 
     @contextmanager
+    def inserting(self) -> Iterator[Connection]:
+        """As `writing`, for statements that need no session, which takes longer to make than they take."""
+        with self.errors(), self._writer.begin() as connection:
+            yield connection
+
+    @contextmanager
     def errors(self) -> Iterator[None]:
         """Turns the database's errors, Optuna's wrappings of them included, into StoreError or DiskFullError."""
         try:

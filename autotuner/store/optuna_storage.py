@@ -18,8 +18,7 @@ from optuna.storages._rdb.models import TrialModel, TrialParamModel, TrialSystem
 from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import Engine, func, insert, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, Engine, func, insert, select, update
 
 from autotuner.store.database import Database
 
@@ -84,15 +83,15 @@ class DriverStorage(BaseStorage):
     def flush(self) -> None:
         """Writes the parameters and attributes that are in memory only."""
         if self._params or self._attributes:
-            with self._database.writing() as session:
-                self._write_pending(session)
+            with self._database.inserting() as connection:
+                self._write_pending(connection)
             self._params, self._attributes = [], []
 
-    def _write_pending(self, session: Session) -> None:
+    def _write_pending(self, connection: Connection) -> None:
         if self._params:
-            session.execute(insert(_PARAMS), self._params)
+            connection.execute(insert(_PARAMS), self._params)
         if self._attributes:
-            session.execute(insert(_ATTRIBUTES), self._attributes)
+            connection.execute(insert(_ATTRIBUTES), self._attributes)
 
     # Memory -----------------------------------------------------------------------------------------------------
 
@@ -147,10 +146,10 @@ class DriverStorage(BaseStorage):
             return trial_id
         self._study(study_id)
         now = datetime.now(UTC)
-        with self._database.writing() as session:
-            number = session.scalar(select(func.count()).select_from(_TRIALS).where(_TRIALS.c.study_id == study_id))
+        with self._database.inserting() as connection:
+            number = connection.scalar(select(func.count()).select_from(_TRIALS).where(_TRIALS.c.study_id == study_id))
             row = {"number": number, "study_id": study_id, "state": TrialState.RUNNING, "datetime_start": _naive(now)}
-            trial_id = session.execute(insert(_TRIALS).returning(_TRIALS.c.trial_id), row).scalar_one()
+            trial_id = connection.execute(insert(_TRIALS).returning(_TRIALS.c.trial_id), row).scalar_one()
         self._keep(
             study_id,
             FrozenTrial(
@@ -210,12 +209,12 @@ class DriverStorage(BaseStorage):
             self._refresh(trial_id)
             return changed
         now = datetime.now(UTC)
-        with self._database.writing() as session:
-            self._write_pending(session)
+        with self._database.inserting() as connection:
+            self._write_pending(connection)
             if values is not None:
-                session.execute(insert(_VALUES), [_value_row(trial_id, place, v) for place, v in enumerate(values)])
+                connection.execute(insert(_VALUES), [_value_row(trial_id, place, v) for place, v in enumerate(values)])
             row = {"state": state, "datetime_complete": _naive(now)}
-            session.execute(update(_TRIALS).where(_TRIALS.c.trial_id == trial_id).values(row))
+            connection.execute(update(_TRIALS).where(_TRIALS.c.trial_id == trial_id).values(row))
         self._params, self._attributes = [], []
         trial.state, trial.datetime_complete = state, _local(now)
         trial.values = list(values) if values is not None else None
