@@ -79,6 +79,7 @@ def test_a_sweep_ends_with_a_leaderboard_and_best_json(tuned: subprocess.Complet
     assert best["parameters"] == {"IMPL": "mutant", "MUTANT": "none"}
 
 
+@pytest.mark.slow
 def test_the_same_command_again_judges_nothing_twice(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert tuned.returncode == 0
     again = autotuner(folder, "tune", "space.toml", "--trials", "4")
@@ -114,6 +115,7 @@ def test_a_sweep_may_begin_with_the_best_of_another(tuned: subprocess.CompletedP
     one_line(autotuner(folder, "tune", "other.toml", "--from", "nowhere", "--store", "other.db"), "nowhere")
 
 
+@pytest.mark.slow
 def test_show_says_why_in_words(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert tuned.returncode == 0
     texts = {}
@@ -156,6 +158,7 @@ def test_finals_can_be_run_again(tuned: subprocess.CompletedProcess[str], folder
     assert after["speedup"] == before["speedup"]
 
 
+@pytest.mark.slow
 def test_the_a_a_test_runs_on_the_best(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     """One binary against itself, for real; that no winner is named is shown on a quiet machine by benchmarks/."""
     assert tuned.returncode == 0

@@ -341,6 +341,7 @@ def test_the_command_says_the_same_in_words_json_and_a_figure(told: Insight, fol
     assert "<dc:date>" not in drawn
 
 
+@pytest.mark.slow
 def test_the_command_fails_in_one_line(told: Insight, folder: Path) -> None:
     for arguments, said in (
         (("nothing-like-it",), told.study),

@@ -434,6 +434,7 @@ def test_four_in_flight_overlap_and_come_out_the_same_again(
     assert 3 < in_flight <= 4
 
 
+@pytest.mark.slow
 def test_the_command_keeps_what_it_can_score_again(tmp_path: Path) -> None:
     def command(*more: str) -> subprocess.CompletedProcess[str]:
         line = [sys.executable, "benchmarks/replay.py", str(MADE_UP), "--sampler", "random", "--seeds", "2", *more]

@@ -43,6 +43,7 @@ def test_what_is_2_percent_better_is_found(tmp_path: Path) -> None:
     assert tally.share("better lost") == 0
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_when_processes_differ_most(tmp_path: Path) -> None:
     tally = sweeps(tmp_path, "uneven processes", better=False)
     assert tally.share("covered") >= 0.93

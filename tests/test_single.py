@@ -183,6 +183,7 @@ def test_a_wrong_variant_is_rejected_with_place_values_and_cause(folder: Path) -
         assert words in done.stdout
 
 
+@pytest.mark.slow
 def test_another_library_under_the_name_of_one_is_found(folder: Path, toolchain: Toolchain, right: Artifact) -> None:
     """A stale binary: the file that should be one variant is the build of another, and has not even its name."""
     other = mutant(folder, toolchain, "k_and_v_swapped")
