@@ -88,9 +88,8 @@ def reference(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """torch computes on one CPU. Steps as small as those of a plain product take it longer to share out than to do, and
-    many times as long when another program uses one of the CPUs."""
+def on_one_thread() -> Iterator[None]:
+    """torch computes on one CPU in the block."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -101,14 +100,18 @@ def _one_thread() -> Iterator[None]:
 
 def _plain_product(a: Tensor, b: Tensor, order: Sequence[int] | None = None) -> Tensor:
     """a @ b in float32, term after term: the textbook order of summation, or `order`; the same on every machine and
-    library."""
+    library.
+
+    On one CPU: steps this small take longer to share out than to do, and many times as long when another program uses
+    one of the CPUs.
+    """
     shape = (*a.shape[:-1], b.shape[-1])
     a, b = a.flatten(0, -3), b.flatten(0, -3).contiguous()
     total = torch.zeros(a.shape[0], a.shape[1], b.shape[2], device=a.device)
     on_cpu = total.device.type == "cpu"
     rows = max(1, CACHED // b.shape[2] if on_cpu else total.numel())
     matrices = max(1, rows // a.shape[1])
-    with _one_thread() if on_cpu else nullcontext():
+    with on_one_thread() if on_cpu else nullcontext():
         for first, row in product(range(0, a.shape[0], matrices), range(0, a.shape[1], rows)):
             some = slice(first, first + matrices)
             part, terms = total[some, row : row + rows], a[some, row : row + rows].split(1, 2)

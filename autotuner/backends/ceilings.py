@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from autotuner.attention import DTYPES
+from autotuner.attention import DTYPES, on_one_thread
 from autotuner.backends.cuda_arms import elapsed
 from autotuner.backends.instruments import PeakInstrument
 from autotuner.outcome import Ceilings
@@ -44,13 +44,10 @@ def cpu_ceilings(dtype: str, peak: PeakInstrument) -> Ceilings:
     can beat it: a library need not use the widest registers. Of a 16-bit type there may be twice as many.
     """
     threads, wide = torch.get_num_threads(), 1 if dtype == "float32" else 2
-    torch.set_num_threads(1)
-    try:
+    with on_one_thread():
         plain = wide * peak.flops / _least(lambda: _cpu_seconds(peak))
         rate = max(plain, _rate(DTYPES[dtype], CPU_SIZE, "cpu", _cpu_seconds))
         bandwidth = _bandwidth(CPU_COPY_BYTES, "cpu", _cpu_seconds)
-    finally:
-        torch.set_num_threads(threads)
     return Ceilings(flops=threads * rate, bytes=threads * bandwidth)
 
 

@@ -123,8 +123,8 @@ class Database:
             yield session
 
     @contextmanager
-    def inserting(self) -> Iterator[Connection]:
-        """As `writing`, for statements that need no session, which takes longer to make than they take."""
+    def writing_plainly(self) -> Iterator[Connection]:
+        """As `writing`, without a session: that takes longer to make than a plain statement takes."""
         with self.errors(), self._writer.begin() as connection:
             yield connection
 

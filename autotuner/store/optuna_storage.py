@@ -83,7 +83,7 @@ class DriverStorage(BaseStorage):
     def flush(self) -> None:
         """Writes the parameters and attributes that are in memory only."""
         if self._params or self._attributes:
-            with self._database.inserting() as connection:
+            with self._database.writing_plainly() as connection:
                 self._write_pending(connection)
             self._params, self._attributes = [], []
 
@@ -146,7 +146,7 @@ class DriverStorage(BaseStorage):
             return trial_id
         self._study(study_id)
         now = datetime.now(UTC)
-        with self._database.inserting() as connection:
+        with self._database.writing_plainly() as connection:
             number = connection.scalar(select(func.count()).select_from(_TRIALS).where(_TRIALS.c.study_id == study_id))
             row = {"number": number, "study_id": study_id, "state": TrialState.RUNNING, "datetime_start": _naive(now)}
             trial_id = connection.execute(insert(_TRIALS).returning(_TRIALS.c.trial_id), row).scalar_one()
@@ -209,7 +209,7 @@ class DriverStorage(BaseStorage):
             self._refresh(trial_id)
             return changed
         now = datetime.now(UTC)
-        with self._database.inserting() as connection:
+        with self._database.writing_plainly() as connection:
             self._write_pending(connection)
             if values is not None:
                 connection.execute(insert(_VALUES), [_value_row(trial_id, place, v) for place, v in enumerate(values)])

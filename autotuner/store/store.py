@@ -26,6 +26,16 @@ from autotuner.verdict import Verdict
 if TYPE_CHECKING:
     from autotuner.store.optuna_storage import DriverStorage
 
+_ALIKE = select(TrialRow.number, TrialRow.variant_digest).where(
+    TrialRow.study_id == bindparam("study"),
+    or_(
+        TrialRow.number == bindparam("number"),
+        # In the words of the index: `TrialRow.judged` would be `judged = 1` in SQLite, which then reads every trial.
+        and_(TrialRow.variant_digest == bindparam("digest"), text(f"{TrialRow.__tablename__}.judged")),
+    ),
+)
+"""The trials of a study with a number or, judged, with a variant. Made once: it is asked for every trial."""
+
 
 class Store:
     """An open study store. Close it, or use it in a `with`.
@@ -262,17 +272,6 @@ class Store:
                 each.revoked_at = datetime.now(UTC)
                 each.revoked_reason = reason if each is row else f"same program as trial {number}: {reason}"
             return tuple(each.number for each in standing)
-
-
-_ALIKE = select(TrialRow.number, TrialRow.variant_digest).where(
-    TrialRow.study_id == bindparam("study"),
-    or_(
-        TrialRow.number == bindparam("number"),
-        # In the words of the index: `TrialRow.judged` would be `judged = 1` in SQLite, which then reads every trial.
-        and_(TrialRow.variant_digest == bindparam("digest"), text(f"{TrialRow.__tablename__}.judged")),
-    ),
-)
-"""The trials of a study with a number or, judged, with a variant. Made once: it is asked for every trial."""
 
 
 def _optuna_url(url: str) -> str:
