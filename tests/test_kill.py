@@ -57,16 +57,12 @@ def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
     space = SPACE.split("MUTANT = [")[0] + f'MUTANT = [{quoted}]\n\n[default]\nIMPL = "mutant"\nMUTANT = "none"\n'
     (tmp_path / "space.toml").write_text(space)
     command = [str(Path(sys.executable).parent / "autotuner"), "tune", "space.toml", "--trials", str(TRIALS)]
+    command += ["--no-finals"]  # no kill would meet them
     draw = random.Random(20)
     before: dict[int, tuple[str, str, str]] = {}
     for turn in range(KILLS):
-        process = subprocess.Popen(  # no kill would meet the finals
-            [*command, "--no-finals"],
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            text=True,
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True, text=True
         )
         assert process.stdout is not None
         if turn % 2:  # at any moment of the start
