@@ -91,7 +91,7 @@ class LocalExecutor:
         self._idle: dict[int | None, Worker] = {}
         """By lane: the device's process, between two jobs. Builders have one job each."""
         self._ending: list[Worker] = []
-        """Killed, but not gone yet: on a GPU that may take seconds, which other lanes do not wait for."""
+        """Killed, but not known to have gone: on a GPU that may take seconds, which other lanes do not wait for."""
         self._done: deque[tuple[int, Result]] = deque()
         self._building = True
         """Whose turn it is, without overlap."""
@@ -227,8 +227,7 @@ class LocalExecutor:
 
     def _end(self, worker: Worker) -> None:
         worker.end()
-        if not worker.has_gone:
-            self._ending.append(worker)
+        self._ending.append(worker)
 
     # How a job ends ---------------------------------------------------------------------------------------------
 
