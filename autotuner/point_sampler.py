@@ -110,7 +110,7 @@ class PointSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         if "fixed_params" in trial.system_attrs:  # enqueued: the point is known already
-            return {}
+            return dict(trial.system_attrs["fixed_params"])
         seen = self._seen
         seen.read(study.get_trials(deepcopy=False), besides=trial.number)
         asked = np.zeros(len(self._space), dtype=bool)

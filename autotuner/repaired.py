@@ -155,7 +155,8 @@ class RepairedSampler(PointSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        self._ask(study, trial)
+        if "fixed_params" not in trial.system_attrs:
+            self._ask(study, trial)
         return super().sample_relative(study, trial, search_space)
 
     def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: NDArray[np.bool_]) -> int:

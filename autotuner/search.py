@@ -15,7 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import optuna
 from optuna.study import Study
@@ -28,10 +28,10 @@ from autotuner.executors import Executor
 from autotuner.incumbent import takes_over
 from autotuner.lane import Lane
 from autotuner.lessons import LESSONS, Lessons
-from autotuner.measure.tie import tie_band
+from autotuner.measure.tie import aa_ratio, band
 from autotuner.model import Model
 from autotuner.outcome import Calibration, Device, Heat, Outcome
-from autotuner.point_sampler import PointSampler
+from autotuner.point_sampler import PointSampler, distributions
 from autotuner.sampler import SAMPLERS
 from autotuner.space import Space
 from autotuner.store import Lease, Store
@@ -172,12 +172,14 @@ class Driver:
         self._incumbent: Outcome | None = None
         self._lost_in_a_row, self._drifts = 0, 0
         self._proposer: PointSampler
+        self._distributions = distributions(space)
         self._calm = 0
         """So many proposals in a row promised less than a tie."""
         self._lanes = [Lane(number) for number in range(executor.lanes)]
         self._environments = [*environments, *([device.environment] * executor.lanes)][: executor.lanes]
-        self._aa: list[Heat] = []
-        self._tie = tie_band([])
+        self._aa: list[float] = []
+        """What each race of an incumbent against itself came to."""
+        self._tie = band([])
         """How wide a tie is, relative, by all of them."""
         self._beaten = time.monotonic()
         """When the lease was renewed."""
@@ -285,7 +287,9 @@ class Driver:
             variant = self._variant_of(trial)
             self._note_promise()
             self._beat(lease)  # some samplers take seconds a proposal
-            if variant.digest in self._judged:
+            if variant is None:  # another program enqueued what is no point of the space
+                study.tell(trial, state=TrialState.FAIL)
+            elif variant.digest in self._judged:
                 self._announce(study, trial, self._judged[variant.digest])
             elif variant in self._variants():  # enqueued twice: it is told under the other number
                 study.tell(trial, state=TrialState.FAIL)
@@ -368,8 +372,8 @@ class Driver:
         lane.racing = None
         if isinstance(result, Heat) and not result.faults:
             self._store.record_heat(self.name, "aa", result, session_id=lane.session)
-            self._aa.append(result)
-            self._tie = tie_band(self._aa, self._terms.objective)
+            self._aa.append(aa_ratio(result, self._terms.objective))
+            self._tie = band(self._aa)
             self._listen(TieFound(tie=self._tie))
 
     def _conclude(self, study: Study, trial: Trial, outcome: Outcome, lane: Lane) -> None:
@@ -409,14 +413,18 @@ class Driver:
                 left.append(trial)
         return left
 
-    def _variant_of(self, trial: Trial) -> Variant:
-        """The variant of a trial; parameters are suggested in the order in which they decide each other's existence."""
-        file, point = self._space.file, dict[str, Value]()
-        facts = {**self._space.facts, **file.shared_facts}
-        for name in file.order:
-            if file.exists(name, point, facts):
-                point[name] = cast(Value, trial.suggest_categorical(name, self._space.values[name]))
-        return Variant.of(file.family, file.backend, point)
+    def _variant_of(self, trial: Trial) -> Variant | None:
+        """The variant of a trial, whose parameters are noted down if they are not yet; None if it has no valid point.
+
+        Optuna would ask for each parameter by itself and check it several times; a sampler here proposes whole points.
+        """
+        point = trial.params
+        if not point:
+            point = trial.relative_params
+            if self._space.index_of(point) is None:
+                return None
+            self._store.optuna_storage().set_trial_params(trial._trial_id, point, self._distributions)
+        return Variant.of(self._space.file.family, self._space.file.backend, point)
 
     def _remember(self, number: int, outcome: Outcome) -> None:
         self._outcomes[number] = outcome
@@ -453,7 +461,7 @@ class Driver:
         answered from the store; the other way round the point would be lost.
         """
         if self._losses[outcome.variant.digest] <= RETRIES:
-            study.enqueue_trial(trial.params)
+            study.enqueue_trial(outcome.variant.point)
         study.tell(trial, state=TrialState.FAIL)
         self._lost_in_a_row += 1
         if self._lost_in_a_row >= BROKEN:

@@ -237,10 +237,13 @@ class Space:
 
     def _keys_of(self, rows: Array) -> NDArray[np.int64]:
         """Mixed-radix numbers (m,) of rows (m, d); they sort as the rows do."""
-        keys = np.zeros(len(rows), dtype=np.int64)
-        for column, (offset, radix) in enumerate(zip(self._offsets, self._radices, strict=True)):
-            keys = keys * radix + (rows[:, column] + offset)
+        keys: NDArray[np.int64] = (rows + self._offsets) @ self._weights
         return keys
+
+    @cached_property
+    def _weights(self) -> NDArray[np.int64]:
+        """(d,): what one more of each digit adds."""
+        return np.append(np.cumprod(self._radices[:0:-1])[::-1], 1)
 
     @cached_property
     def _keys(self) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ from autotuner.pace import Pace
 from autotuner.point_sampler import PointSampler
 from autotuner.search import Event, Judged, Started
 from autotuner.store import Lease, Store
+from autotuner.store.optuna_storage import DriverStorage
 from autotuner.verdict import Verdict
 
 ON_DEVICE = ("check", "measure", "soak")
@@ -35,8 +36,9 @@ PARTS: tuple[tuple[str, type, tuple[str, ...]], ...] = (
     ),
     ("store", Lease, ("beat",)),
     ("optuna", optuna.Study, ("ask", "tell", "get_trials", "enqueue_trial")),
-    ("optuna", optuna.Trial, ("suggest_categorical", "set_constraint")),
-    ("sampler", PointSampler, ("sample_relative",)),
+    ("optuna", optuna.Trial, ("set_constraint",)),
+    ("optuna", DriverStorage, ("set_trial_params",)),
+    ("sampler", PointSampler, ("infer_relative_search_space", "sample_relative")),
 )
 """What is timed of the driver: label, class, methods. Optuna's part is its bookkeeping with its work on the tables."""
 

@@ -125,6 +125,33 @@ def test_what_was_handed_out_does_not_change(study: optuna.Study) -> None:
     assert study.get_trials(deepcopy=False)[0].state == TrialState.COMPLETE
 
 
+def test_a_copy_is_its_owners(study: optuna.Study) -> None:
+    trial = ask(study, 8)
+    trial.set_constraint("gate", 0.0)
+    told = study.tell(trial, 1.0)
+    before = study.trials[0]
+    assert told == before
+    told.params["TILE"] = 16
+    told.distributions.clear()
+    told.system_attrs["constraints:gate"] = 1.0
+    assert study.trials[0] == before != told
+
+
+def test_several_parameters_are_noted_at_once(study: optuna.Study, store: Store, path: Path) -> None:
+    trial = study.ask()
+    key, storage = trial._trial_id, store.optuna_storage()
+    kinds = {"TILE": CategoricalDistribution((8, 16)), "MODE": CategoricalDistribution(("a", "b"))}
+    storage.set_trial_params(key, {"TILE": 16, "MODE": "b"}, kinds)
+    store.flush()
+    assert as_optuna_reads(path)[0] == study.trials[0]
+    assert study.trials[0].params == {"TILE": 16, "MODE": "b"}
+    with pytest.raises(ValueError, match="32"):
+        storage.set_trial_params(study.ask()._trial_id, {"MODE": "a", "TILE": 32}, kinds)
+    with pytest.raises(ValueError, match="does not support dynamic value space"):
+        storage.set_trial_params(study.ask()._trial_id, {"TILE": 8}, {"TILE": CategoricalDistribution((8,))})
+    assert not any(trial.params for trial in study.trials[1:])
+
+
 def test_a_trial_is_three_short_transactions(study: optuna.Study, store: Store, path: Path) -> None:
     """It begins, its parameters are noted, it ends: as the file counts them."""
     watching = sqlite3.connect(path)

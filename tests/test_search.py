@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -28,8 +28,9 @@ from autotuner.report import GateReport
 from autotuner.sampler import SAMPLERS, RandomPointSampler
 from autotuner.search import BEAT_S, OPTUNA_STATE, Budget, Driver, Event, Judged, Told
 from autotuner.store import Lease, Store, queries
+from autotuner.store.optuna_storage import DriverStorage
 from autotuner.terms import Terms
-from autotuner.variant import Value, Variant
+from autotuner.variant import Variant
 from autotuner.verdict import Fault, Verdict
 from tests import simulated
 
@@ -68,10 +69,14 @@ class Shuffled(InlineExecutor):
 
 
 def driver(
-    store: Store, backend: FakeBackend, listen: Callable[[Event], None] = lambda _: None, width: int = 1
+    store: Store,
+    backend: FakeBackend,
+    listen: Callable[[Event], None] = lambda _: None,
+    width: int = 1,
+    sampler: str = "evolution",
 ) -> Driver:
     executor = Shuffled(backend, width)
-    return Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, listen=listen)
+    return Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, sampler, listen=listen)
 
 
 def trials_of(store: Store, name: str) -> list[optuna.trial.FrozenTrial]:
@@ -295,21 +300,13 @@ def test_a_kill_before_the_judging_judges_the_same_trials(store: Store, width: i
     assert len(backend.built) == 14 - len(before)
 
 
-def test_a_kill_between_two_suggestions_drops_the_half_made_trial(
+def test_a_kill_before_the_parameters_are_noted_drops_the_half_made_trial(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    suggest = optuna.Trial.suggest_categorical
-    calls = [0]
-
-    def dies_at_the_third(trial: optuna.Trial, name: str, choices: Sequence[Value]) -> object:
-        calls[0] += 1
-        if calls[0] == 3:
-            raise Killed
-        return suggest(trial, name, choices)
-
-    monkeypatch.setattr(optuna.Trial, "suggest_categorical", dies_at_the_third)
-    with pytest.raises(Killed):
-        driver(store, simulated.backend()).run(Budget(trials=5))
+    with monkeypatch.context() as dying:
+        dying.setattr(DriverStorage, "set_trial_params", killed)
+        with pytest.raises(Killed):
+            driver(store, simulated.backend()).run(Budget(trials=5))
     backend = simulated.backend()
     sweep = driver(store, backend)
     sweep.run(Budget(trials=5))
@@ -395,6 +392,21 @@ def test_a_point_that_is_enqueued_twice_is_judged_once(store: Store) -> None:
     states = [trial.state for trial in trials_of(store, sweep.name)]
     assert states[:3] == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.FAIL]
     assert len(states) == 7
+
+
+@pytest.mark.parametrize("sampler", ["evolution", "tpe"])
+def test_what_another_program_enqueues_and_is_no_point_fails(store: Store, sampler: str) -> None:
+    sweep = driver(store, simulated.backend(), sampler=sampler)
+    sweep.run(Budget(trials=1))
+    study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
+    whole = dict(SPACE.point(100))
+    for point in ({"IMPL": "nonsense"}, {"IMPL": whole["IMPL"]}, {**whole, "MORE": 1}, whole):
+        study.enqueue_trial(point)
+    driver(store, simulated.backend(), sampler=sampler).run(Budget(trials=3))
+    done, *odd, right, last = trials_of(store, sweep.name)
+    assert [trial.state for trial in odd] == [TrialState.FAIL] * 3
+    assert right.params == whole
+    assert {trial.state for trial in (done, right, last)} == {TrialState.COMPLETE}
 
 
 def test_what_was_judged_is_told_under_another_number_without_a_job(store: Store) -> None:

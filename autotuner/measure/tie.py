@@ -27,13 +27,18 @@ def logs(heat: Heat, place: int) -> list[list[float]]:
     ]
 
 
-def tie_band(heats: Sequence[Heat], objective: Literal["mean", "max"] = "mean") -> float:
-    """The tie band, relative: TIE, or two standard deviations of A/A races if that is more.
+def aa_ratio(heat: Heat, objective: Literal["mean", "max"] = "mean") -> float:
+    """The mean log-ratio of an A/A race: of one binary loaded twice it should be 0. It is trimmed, as a few disturbed
+    blocks would make a tie of everything."""
+    return trimmed(ratios_between(heat, 0, 1, objective))[0]
 
-    Each heat is a race of one binary loaded twice; the mean of its log-ratios should be 0, so their root mean square
-    over the heats is the deviation. The means are trimmed: a few disturbed blocks would make a tie of everything.
-    """
-    if not heats:
-        return TIE
-    means = [trimmed(ratios_between(heat, 0, 1, objective))[0] for heat in heats]
-    return max(TIE, 2 * math.sqrt(fmean(mean**2 for mean in means)))
+
+def band(aa_ratios: Sequence[float]) -> float:
+    """The tie band, relative: TIE, or two standard deviations of A/A races if that is more. As each of their ratios
+    should be 0, the root of their mean square is the deviation."""
+    return max(TIE, 2 * math.sqrt(fmean(each**2 for each in aa_ratios))) if aa_ratios else TIE
+
+
+def tie_band(heats: Sequence[Heat], objective: Literal["mean", "max"] = "mean") -> float:
+    """The tie band by all these A/A races."""
+    return band([aa_ratio(heat, objective) for heat in heats])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +27,17 @@ _TRIALS, _PARAMS, _ATTRIBUTES, _VALUES = (
 )
 
 
+class _Kept(FrozenTrial):
+    """A trial whose deep copy shares its distributions, which nobody changes: Optuna copies each trial that it is told
+    of, and its distributions would take most of that time."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FrozenTrial:
+        others = {key: value for key, value in vars(self).items() if key != "_distributions"}
+        made = copy.copy(self)
+        vars(made).update(copy.deepcopy(others, memo), _distributions=dict(self.distributions))
+        return made
+
+
 class _Study:
     """What memory holds of a study. A trial in it is never changed, but replaced, as others may hold it."""
 
@@ -34,9 +45,21 @@ class _Study:
         self.trials = trials
         """By number."""
         self.unfinished = {trial.number for trial in trials if not trial.state.is_finished()}
-        self.distributions: dict[str, BaseDistribution] = {}
+        self._distributions: dict[str, tuple[BaseDistribution, str]] = {}
+        """By the parameter's name, with their JSON."""
         for trial in trials:
-            self.distributions.update(trial.distributions)
+            for name, distribution in trial.distributions.items():
+                self.text_of(name, distribution)
+
+    def text_of(self, name: str, distribution: BaseDistribution) -> str:
+        """The JSON of a parameter's distribution. Raises ValueError where the parameter had another kind before."""
+        known, text = self._distributions.get(name, (None, ""))
+        if known is not distribution:
+            if known is not None:
+                check_distribution_compatibility(known, distribution)
+            text = distribution_to_json(distribution)
+            self._distributions[name] = distribution, text
+        return text
 
     def keep(self, trial: FrozenTrial) -> None:
         """A new trial, or a newer state of one."""
@@ -144,16 +167,16 @@ class DriverStorage(BaseStorage):
             trial_id = self._plain.create_new_trial(study_id, template_trial)
             self._keep(study_id, self._plain.get_trial(trial_id))
             return trial_id
-        self._study(study_id)
+        known = self._study(study_id).trials
         now = datetime.now(UTC)
         with self._database.writing_plainly() as connection:
-            number = connection.scalar(select(func.count()).select_from(_TRIALS).where(_TRIALS.c.study_id == study_id))
+            number = len(known) + _count_after(connection, study_id, known[-1]._trial_id if known else 0)
             row = {"number": number, "study_id": study_id, "state": TrialState.RUNNING, "datetime_start": _naive(now)}
             trial_id = connection.execute(insert(_TRIALS).returning(_TRIALS.c.trial_id), row).scalar_one()
         self._keep(
             study_id,
-            FrozenTrial(
-                number=number or 0,
+            _Kept(
+                number=number,
                 state=TrialState.RUNNING,
                 value=None,
                 values=None,
@@ -172,22 +195,28 @@ class DriverStorage(BaseStorage):
     def set_trial_param(
         self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
     ) -> None:
-        study, trial = self._changing(trial_id)
-        if param_name in study.distributions:
-            check_distribution_compatibility(study.distributions[param_name], distribution)
         value = distribution.to_external_repr(param_value_internal)
-        trial.params = {**trial.params, param_name: value}
-        trial.distributions = {**trial.distributions, param_name: distribution}
-        study.distributions[param_name] = distribution
-        study.keep(trial)
-        self._params.append(
+        self.set_trial_params(trial_id, {param_name: value}, {param_name: distribution})
+
+    def set_trial_params(
+        self, trial_id: int, params: Mapping[str, Any], distributions: Mapping[str, BaseDistribution]
+    ) -> None:
+        """Several parameters of a trial at once, each with its distribution, which may hold others as well. Raises
+        ValueError where a value or a distribution is not one that the parameter may have."""
+        study, trial = self._changing(trial_id)
+        rows = [
             {
                 "trial_id": trial_id,
-                "param_name": param_name,
-                "param_value": param_value_internal,
-                "distribution_json": distribution_to_json(distribution),
+                "param_name": name,
+                "param_value": distributions[name].to_internal_repr(value),
+                "distribution_json": study.text_of(name, distributions[name]),
             }
-        )
+            for name, value in params.items()
+        ]
+        trial.params = {**trial.params, **params}
+        trial.distributions = {**trial.distributions, **{name: distributions[name] for name in params}}
+        study.keep(trial)
+        self._params += rows
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
         study, trial = self._changing(trial_id)
@@ -290,6 +319,12 @@ class DriverStorage(BaseStorage):
 
     def remove_session(self) -> None:
         self._plain.remove_session()
+
+
+def _count_after(connection: Connection, study_id: int, trial_id: int) -> int:
+    """How many trials of the study are newer than that one."""
+    newer = _TRIALS.c.study_id == study_id, _TRIALS.c.trial_id > trial_id
+    return connection.scalar(select(func.count()).select_from(_TRIALS).where(*newer)) or 0
 
 
 def _naive(moment: datetime) -> datetime:

@@ -7,6 +7,7 @@ import math
 import statistics
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -126,38 +127,30 @@ def session_record(row: SessionRow, study: str) -> SessionRecord:
     )
 
 
-def trial_row(study_id: int, session_id: int, number: int, outcome: Outcome, now: datetime) -> TrialRow:
-    """A new row. The outcome has passed `check`."""
-    artifact, fault = outcome.artifact, outcome.fault
-    row = TrialRow(
-        study_id=study_id,
-        session_id=session_id,
-        number=number,
-        judged=outcome.verdict.judges,
-        variant_digest=outcome.variant.digest,
-        artifact_digest=artifact.digest if artifact else None,
-        program_hash=(artifact.program_hash or None) if artifact else None,
-        extension_name=artifact.name if artifact else None,
-        original=outcome.original,
-        verdict=outcome.verdict.value,
-        censored=False,
-        fault_code=fault.code if fault else None,
-        fault_case=fault.case if fault else None,
-        fault_detail=fault.detail if fault else None,
-        outcome=outcome.model_dump_json(),
-        seconds=math.fsum(outcome.seconds.values()),
-        recorded_at=now,
-    )
-    if outcome.measurement is not None:
-        _fill(row, outcome.measurement)
-    return row
-
-
-def _fill(row: TrialRow, measurement: Measurement) -> None:
-    row.objective = measurement.objective
-    row.censored = measurement.censored or row.verdict == Verdict.RACED_OUT
-    for name, value in Figures.of(measurement).model_dump().items():
-        setattr(row, name, value)
+def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, now: datetime) -> dict[str, Any]:
+    """The columns of a new TrialRow but its key. The outcome has passed `check`."""
+    artifact, fault, measurement = outcome.artifact, outcome.fault, outcome.measurement
+    values = {
+        "study_id": study_id,
+        "session_id": session_id,
+        "number": number,
+        "judged": outcome.verdict.judges,
+        "variant_digest": outcome.variant.digest,
+        "artifact_digest": artifact.digest if artifact else None,
+        "program_hash": (artifact.program_hash or None) if artifact else None,
+        "extension_name": artifact.name if artifact else None,
+        "original": outcome.original,
+        "verdict": outcome.verdict.value,
+        "objective": measurement.objective if measurement else None,
+        "censored": measurement is not None and (measurement.censored or outcome.verdict == Verdict.RACED_OUT),
+        "fault_code": fault.code if fault else None,
+        "fault_case": fault.case if fault else None,
+        "fault_detail": fault.detail if fault else None,
+        "outcome": outcome.model_dump_json(),
+        "seconds": math.fsum(outcome.seconds.values()),
+        "recorded_at": now,
+    }
+    return values if measurement is None else {**values, **Figures.of(measurement).model_dump()}
 
 
 def blocks(trial_id: int, outcome: Outcome) -> Iterator[dict[str, float | None]]:

@@ -8,9 +8,9 @@ import socket
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from sqlalchemy import ColumnElement, and_, bindparam, insert, or_, select, text
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, or_, select, text
 from sqlalchemy.orm import Session
 
 from autotuner.errors import StoreError
@@ -35,6 +35,7 @@ _ALIKE = select(TrialRow.number, TrialRow.variant_digest).where(
     ),
 )
 """The trials of a study with a number or, judged, with a variant. Made once: it is asked for every trial."""
+_ADD_TRIAL, _ADD_BLOCKS = insert(TrialRow).returning(TrialRow.id), insert(BlockRow)
 
 
 class Store:
@@ -223,22 +224,21 @@ class Store:
         """
         rows.check(outcome)
         self.flush()
-        with self.database.writing() as session:
-            owner = study_id(session, self, study)
-            if self._is_recorded(session, owner, study, number, outcome):
+        with self.database.writing_plainly() as connection:
+            owner = study_id(connection, self, study)
+            if self._is_recorded(connection, owner, study, number, outcome):
                 return
-            row = rows.trial_row(owner, session_id, number, outcome, datetime.now(UTC))
-            _share_revocation(session, row)
-            session.add(row)
-            session.flush()
-            blocks = list(rows.blocks(row.id, outcome))
+            row = rows.trial_values(owner, session_id, number, outcome, datetime.now(UTC))
+            row |= _shared_revocation(connection, owner, outcome)
+            trial_id = connection.execute(_ADD_TRIAL, row).scalar_one()
+            blocks = list(rows.blocks(trial_id, outcome))
             if blocks:
-                session.execute(insert(BlockRow), blocks)
+                connection.execute(_ADD_BLOCKS, blocks)
 
-    def _is_recorded(self, session: Session, owner: int, study: str, number: int, outcome: Outcome) -> bool:
+    def _is_recorded(self, connection: Connection, owner: int, study: str, number: int, outcome: Outcome) -> bool:
         digest = outcome.variant.digest
-        known = session.execute(_ALIKE, {"study": owner, "number": number, "digest": digest})
-        there: dict[int, str] = dict(known.all())
+        known = connection.execute(_ALIKE, {"study": owner, "number": number, "digest": digest})
+        there: dict[int, str] = {row.number: row.variant_digest for row in known}
         if number in there:
             if there[number] == digest:
                 return True
@@ -283,7 +283,7 @@ def _identity(study: StudyRecord) -> tuple[object, ...]:
     return (study.space_digest, study.problems, study.device.backend, study.device.name, study.cache)
 
 
-def study_id(session: Session, store: Store, name: str) -> int:
+def study_id(session: Session | Connection, store: Store, name: str) -> int:
     """The study's key. Raises StoreError: no such study."""
     if name not in store.study_ids:
         found = session.scalar(select(StudyRow.id).where(StudyRow.name == name))
@@ -303,13 +303,11 @@ def _same_program(row: TrialRow) -> ColumnElement[bool]:
     return and_(TrialRow.study_id == row.study_id, TrialRow.judged, or_(*same))
 
 
-def _share_revocation(session: Session, row: TrialRow) -> None:
+def _shared_revocation(connection: Connection, study: int, outcome: Outcome) -> dict[str, Any]:
     """An original that was revoked between the look-up and the record takes its duplicate along."""
-    if row.verdict != Verdict.DEDUPLICATED:
-        return
-    query = select(TrialRow).where(
-        TrialRow.study_id == row.study_id, TrialRow.artifact_digest == row.original, TrialRow.revoked_at.is_not(None)
-    )
-    original = session.scalars(query.limit(1)).first()
-    if original is not None:
-        row.revoked_at, row.revoked_reason = original.revoked_at, original.revoked_reason
+    if outcome.verdict != Verdict.DEDUPLICATED:
+        return {}
+    columns = TrialRow.revoked_at, TrialRow.revoked_reason
+    mine = TrialRow.study_id == study, TrialRow.artifact_digest == outcome.original
+    found = connection.execute(select(*columns).where(*mine, TrialRow.revoked_at.is_not(None)).limit(1)).first()
+    return {} if found is None else dict(found._mapping)
