@@ -167,12 +167,17 @@ def _hypers(theta: Floats, d: int) -> Hypers:
 
 
 class Likelihood:
-    """Minus the logarithm of the posterior density of the hyperparameters, and its gradient."""
+    """Minus the logarithm of the posterior density of the hyperparameters, and its gradient.
+
+    Sums over pairs of points are taken over pairs of slots, of which there are far fewer: as matrices (K, K) that have
+    a block for each parameter.
+    """
 
     def __init__(self, steps: Steps, points: Indices, targets: Floats, taught: Taught | None = None) -> None:
-        places = steps.places(points)
-        self._far = _pairs(steps.far, places)
-        self._other = 0.5 * _pairs(steps.other, places)
+        self._far: Floats = scipy.linalg.block_diag(*steps.far)
+        self._differ: Floats = 0.5 * scipy.linalg.block_diag(*steps.other)
+        self._sizes = [len(each) for each in steps.far]
+        self._marks = steps.marks(points).astype(np.float64)
         self._along = None if taught is None else np.outer(taught.belief[points], taught.belief[points])
         self._targets = targets
         self.centre, self._spread = _prior(steps, taught)
@@ -181,9 +186,9 @@ class Likelihood:
     def __call__(self, theta: Floats) -> tuple[float, Floats]:
         d, m = self._d, self._m
         hypers = _hypers(theta, d)
-        lengths, shares = hypers.lengths[:, None, None], hypers.shares[:, None, None]
-        steps = ((1 - shares) * self._far + shares * self._other) / lengths
-        r = np.sqrt(5 * (steps**2).sum(axis=0))
+        lengths, shares = (np.repeat(each, self._sizes)[:, None] for each in (hypers.lengths, hypers.shares))
+        steps = ((1 - shares) * self._far + shares * self._differ) / lengths
+        r = np.sqrt(5 * (self._marks.T @ steps**2 @ self._marks))
         fall = np.exp(-r)
         covariance = (1 + r + r * r / 3) * fall
         if self._along is not None:
@@ -199,18 +204,18 @@ class Likelihood:
         inverse = scipy.linalg.cho_solve(factor, np.eye(m), check_finite=False)
         slope = 0.5 * (inverse - (m / misfit) * np.outer(weights, weights))
         # of the value by each squared distance; that of the Matern function is -5/6 (1 + r) exp(-r)
-        by_square = (slope * (-5 / 6) * (1 + r) * fall)[None] * steps
+        by_square = self._marks @ (slope * (-5 / 6) * (1 + r) * fall) @ self._marks.T
         gradient = np.empty_like(theta)
-        gradient[:d] = -2 * (by_square * steps).sum(axis=(1, 2))
+        gradient[:d] = -2 * self._by_parameter(by_square * steps**2)
         gradient[d] = np.trace(slope) * hypers.noise
-        by_share = 2 * (by_square * (self._other - self._far) / lengths).sum(axis=(1, 2))
+        by_share = 2 * self._by_parameter(by_square * steps * (self._differ - self._far) / lengths)
         gradient[d + 1 : 2 * d + 1] = by_share * hypers.shares * (1 - hypers.shares)
         if self._along is not None:
             gradient[-1] = (slope * self._along).sum() * hypers.slope
         off = (theta - self.centre) / self._spread
         return float(value + 0.5 * (off**2).sum()), gradient + off / self._spread
 
-
-def _pairs(tables: list[Floats], places: Indices) -> Floats:
-    """(d, n, n): what the table of each parameter has for the values of each two points."""
-    return np.stack([table[np.ix_(column, column)] for table, column in zip(tables, places.T, strict=True)])
+    def _by_parameter(self, slots: Floats) -> Floats:
+        """(d,): the sum of each parameter's block."""
+        sums: Floats = np.add.reduceat(slots.sum(axis=1), np.cumsum([0, *self._sizes[:-1]]))
+        return sums

@@ -31,6 +31,8 @@ REJECTED_AS = 0.9
 """A reject counts as this quantile of what was measured. The number is used here alone, no store ever has it."""
 AT_ONCE = 10_000
 """So many points are believed of at a time where a belief of all is wanted and their covariances are not kept."""
+ROWS = 64
+"""So many rows of a triangular matrix are multiplied at a time; more would multiply more zeros."""
 DRAWS, LIE = 0, 0.0
 """What is being judged counts as if it had come out in as many ways as are drawn, and gains are averaged over them.
 Without draws there is one: so many deviations above what is believed."""
@@ -191,8 +193,8 @@ def _taught(space: Space, seed: int, lessons: Lessons) -> Taught:
 
 
 class _Factor:
-    """The Cholesky factor of the judged points' covariance, a row longer with each that comes, and what it makes of the
-    others'.
+    """The inverse of the Cholesky factor of the judged points' covariance, a row longer with each that comes, and what
+    it makes of the others'. To multiply by it takes some processors half as long as to solve with the factor.
     """
 
     def __init__(
@@ -215,8 +217,10 @@ class _Factor:
         self._known_steps[:m] = self._spread(points)
         covariance = self._kernel(points, points).astype(np.float64)
         covariance[np.diag_indices(m)] += hypers.noise + JITTER
-        self._lower = np.zeros((m + room, m + room))
-        self._lower[:m, :m] = np.linalg.cholesky(covariance)
+        lower = np.linalg.cholesky(covariance)
+        self._inverse = np.zeros((m + room, m + room))
+        self._inverse[:m, :m] = scipy.linalg.solve_triangular(lower, np.eye(m), lower=True, check_finite=False)
+        self._rounded = self._inverse.astype(np.float32)
         if marks is not None:
             self._reduced = np.empty((m + room, marks.shape[1]), dtype=np.float32)
             self._reduced[:m] = self._reduce(self._kernel_to_all(points, marks))
@@ -225,12 +229,13 @@ class _Factor:
     def add(self, point: int) -> None:
         """Conditions on one more."""
         m = len(self._points)
-        if m == len(self._lower):
+        if m == len(self._inverse):
             raise AssertionError("no room: a fit was due")
         one = np.array([point])
-        row = self._reduce(self._to_known(one))[:, 0]
+        row = self._inverse[:m, :m] @ self._to_known(one)[:, 0]
         last = np.sqrt(max(float(self._before(point)) + self._hypers.noise + JITTER - float(row @ row), JITTER))
-        self._lower[m, :m], self._lower[m, m] = row, last
+        self._inverse[m, :m], self._inverse[m, m] = -(row @ self._inverse[:m, :m]) / last, 1 / last
+        self._rounded[m] = self._inverse[m]
         if self._marks is not None:
             fresh = self._kernel_to_all(one, self._marks)[0] - row.astype(np.float32) @ self._reduced[:m]
             self._reduced[m] = fresh / np.float32(last)
@@ -244,9 +249,7 @@ class _Factor:
         """Mean and variance at the points, without the amplitude, and the amplitude. `targets` (N,) are by point;
         `reduced` is of the points, if it is known."""
         m = len(self._points)
-        weights = scipy.linalg.solve_triangular(
-            self._lower[:m, :m], targets[self._points], lower=True, check_finite=False
-        )
+        weights = self._inverse[:m, :m] @ targets[self._points]
         amplitude = max(float(weights @ weights) / m, 1e-3)
         if self._marks is not None:
             mean = weights.astype(np.float32) @ self._reduced[:m]
@@ -294,10 +297,13 @@ class _Factor:
     def _spread(self, points: Indices) -> Singles:
         return self._steps.spread_out(self._squares, points)
 
-    def _reduce(self, covariances: NDArray[Any]) -> NDArray[Any]:
-        m = len(covariances)
-        lower = self._lower[:m, :m].astype(np.float32) if m > 1 else self._lower[:m, :m]
-        return scipy.linalg.solve_triangular(lower, covariances, lower=True, check_finite=False)
+    def _reduce(self, covariances: Singles) -> Singles:
+        """(m, n): the inverse of the factor times covariances (m, n); above its diagonal there is nothing."""
+        reduced = np.empty_like(covariances)
+        for first in range(0, len(covariances), ROWS):
+            last = min(first + ROWS, len(covariances))
+            np.matmul(self._rounded[first:last, :last], covariances[:last], out=reduced[first:last])
+        return reduced
 
 
 # Numbers ---------------------------------------------------------------------------------------------------------
