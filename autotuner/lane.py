@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from statistics import median
 
 from autotuner.outcome import Measurement
@@ -18,7 +19,8 @@ class Lane:
         self.on_device: dict[int, str] = {}
         """The program of each judging job, by the job's number."""
         self.calm_us: list[list[float]] = []
-        """What the baseline took on each problem: at calibration, and in every race since."""
+        """What the baseline took on each problem, at calibration and in every race since; sorted, as a median is taken
+        of it for every variant."""
         self.since_aa = 0
         self.racing: int | None = None
         """The number of the A/A race under way."""
@@ -27,7 +29,7 @@ class Lane:
         """Takes in what the baseline took beside a variant."""
         timings = measurement.timings if measurement is not None else ()
         for problem, timing in zip(self.calm_us, timings, strict=False):
-            problem.append(median(timing.baseline_us))
+            insort(problem, median(timing.baseline_us))
 
     def terms_with(self, tie: float) -> Terms:
         """With the tie band and the thermometer as they are by now.

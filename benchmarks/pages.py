@@ -173,12 +173,14 @@ def trust_drawn() -> dict[Path, str]:
 
 def throughput_drawn() -> dict[Path, str]:
     """docs/results/throughput.md."""
-    cuda, cpu, store, devices = (f"throughput_{name}" for name in ("cuda", "cpu", "store", "devices_2"))
+    cuda, cpu, store, devices = (f"throughput_{name}" for name in ("cuda", "cpu", "store", "devices"))
     parts = {
         "On one GPU": throughput_pages.cuda(loaded(f"{cuda}_first", cuda)),
         "On a CPU": throughput_pages.cpu(*loaded(cpu)),
         "Store and sampler": throughput_pages.store(*loaded(store)),
-        "Several GPUs": throughput_pages.devices(loaded(f"{devices}_first", devices)),
+        "Several GPUs": throughput_pages.devices(
+            loaded(*(f"{devices}_{count}{run}" for count in (2, 4) for run in ("_first", "")))
+        ),
         "Kernel Tuner": throughput_pages.kernel_tuner(
             loaded("throughput_kernel_tuner_first", "throughput_kernel_tuner")
         ),
