@@ -2,7 +2,8 @@
 
 A point is what its parameters' places in their lists of values are. Between two values of a parameter there is a step:
 for numbers it grows with the places between them, for strings any two values are one step apart, and a parameter that
-does not exist at a point is one step from all its values. The covariance of two points is a Matern 5/2 function of the
+does not exist at a point is one step from all its values. Derived quantities (derived.py) are further numbers, which
+are as far apart as they differ in doublings. The covariance of two points is a Matern 5/2 function of the
 root of the squared steps added up, each in units of its parameter's length (automatic relevance determination);
 lengths, noise and the kind of steps maximise the marginal likelihood with weak priors: C. E. Rasmussen and
 C. K. I. Williams, Gaussian Processes for Machine Learning, 2006, chapters 2, 4 and 5.
@@ -44,10 +45,10 @@ BOUNDS = ((-4.0, 5.0), (-12.0, 1.0), (-5.0, 5.0), (-8.0, 4.0))
 
 
 class Hypers(NamedTuple):
-    """What is fitted, for d parameters that vary."""
+    """What is fitted, for the d dimensions of the steps."""
 
     lengths: Floats
-    """(d,): a parameter with a great length matters little."""
+    """(d,): what has a great length matters little."""
     noise: float
     """The variance of a measurement, where 1 is the variance of all."""
     shares: Floats
@@ -65,29 +66,56 @@ class Taught(NamedTuple):
 
 
 class Steps:
-    """The steps between the values of each parameter of a space, and points as the values they have.
+    """The steps between the values of each dimension of a space, and points as the values they have. Its d dimensions
+    are the parameters that vary and the derived quantities that do.
 
-    A value's slot is its place among all values of all d parameters that vary; each parameter has one more, its first,
-    for points at which it does not exist. K slots in all.
+    A value's slot is its place among all values of all dimensions; each has one more, its first, for points at which it
+    does not exist. K slots in all.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, elsewhere: Floats | None = None) -> None:
+        """`elsewhere` (n, q): derived quantities that points have on other problems."""
         rows = space.rows
-        self.columns = [column for column in range(rows.shape[1]) if np.ptp(rows[:, column]) > 0]
-        """Of the space's rows: the parameters that vary."""
-        values = [list(list(space.values.values())[column]) for column in self.columns]
-        sizes = [len(each) + 1 for each in values]
+        columns = [column for column in range(rows.shape[1]) if np.ptp(rows[:, column]) > 0]
+        values = [list(list(space.values.values())[column]) for column in columns]
+        both = space.derived if elsewhere is None else np.concatenate([space.derived, elsewhere])
+        levels = [np.unique(each[np.isfinite(each)]) for each in both.T]
+        self._amounts = [(place, each) for place, each in enumerate(levels) if len(each) > 1]
+        """Of the derived quantities that vary: their place among all, and what they come to."""
+        self.names = [space.parameters[column] for column in columns]
+        self.names += [list(space.file.derived)[place] for place, _ in self._amounts]
+        sizes = [len(each) + 1 for each in values] + [len(each) + 1 for _, each in self._amounts]
         self._first = np.cumsum([0, *sizes])
         self.size = int(self._first[-1])
         """K"""
-        self.slots = rows[:, self.columns].astype(np.int64) + 1 + self._first[:-1]
+        places = np.concatenate([rows[:, columns].astype(np.int64) + 1, self._places_of(space.derived)], axis=1)
+        self.slots = places + self._first[:-1]
         """(N, d)"""
         self.far = [_far(each) for each in values]
         """How far it is between two values, 0..1; each (k, k)."""
-        self.other = [1.0 - np.eye(size) for size in sizes]
-        """Whether they differ."""
+        self.other = [1.0 - np.eye(len(far)) for far in self.far]
+        """Whether they differ; of a derived quantity, whose steps have a length and nothing else, twice how far."""
         enumerated = [each == list(range(len(each))) and len(each) > 2 for each in values]
-        self.share_prior = np.where(enumerated, ENUMERATED, SHARE)
+        self.share_prior = np.where([*enumerated, *(False for _ in self._amounts)], ENUMERATED, SHARE)
+        for _, amounts in self._amounts:
+            self.far.append(_far_amounts(amounts))
+            self.other.append(2 * self.far[-1])
+
+    def _places_of(self, derived: Floats) -> Indices:
+        """(n, .): the place of each derived quantity (n, q) that varies among what it comes to."""
+        places = np.zeros((len(derived), len(self._amounts)), dtype=np.int64)
+        for column, (place, amounts) in enumerate(self._amounts):
+            there = np.isfinite(derived[:, place])
+            places[there, column] = np.searchsorted(amounts, derived[there, place]) + 1
+        return places
+
+    def moved(self, points: Indices, elsewhere: Floats) -> Indices:
+        """(N, d): the slots, but those of these points as they are where they have the derived quantities `elsewhere`
+        (n, q)."""
+        slots: Indices = self.slots.copy()
+        first = len(self) - len(self._amounts)
+        slots[points, first:] = self._places_of(elsewhere) + self._first[first:-1]
+        return slots
 
     def __len__(self) -> int:
         return len(self.far)
@@ -122,6 +150,14 @@ def _far(values: list[Any]) -> Floats:
     places = np.arange(size)
     far: Floats = np.abs(places[:, None] - places[None]) / (size - 2)
     far[0, 1:] = far[1:, 0] = 1.0
+    return far
+
+
+def _far_amounts(amounts: Floats) -> Floats:
+    """How far it is between two amounts of a derived quantity, the first for its absence; sorted, in doublings."""
+    far = np.ones((len(amounts) + 1, len(amounts) + 1))
+    far[0, 0] = 0
+    far[1:, 1:] = np.abs(amounts[:, None] - amounts) / np.ptp(amounts)
     return far
 
 

@@ -16,3 +16,8 @@ class Lessons(Model):
     study: str
     points: tuple[int, ...] = Field(description="their places in the space of the study that learns")
     objectives: tuple[float | None, ...] = Field(description="ln(t_variant / t_baseline) there; None for a reject")
+    derived: tuple[tuple[float | None, ...], ...] = Field(
+        default=(),
+        description="the derived quantities of each point there, in doublings, in the order of the space file; none "
+        "where they are not known",
+    )

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from autotuner.derived import doublings
 from autotuner.errors import InputError
+from autotuner.expression import ExpressionError
 from autotuner.lessons import Lessons
 from autotuner.outcome import Device
 from autotuner.problem import ITEM_BYTES, Problem
@@ -138,7 +140,18 @@ def lessons(store: Store, study: str, space: Space) -> Lessons | None:
         return None
     points = _thinned(found)
     objectives = tuple(found[place] if math.isfinite(found[place]) else None for place in points)
-    return Lessons(study=study, points=points, objectives=objectives)
+    derived = _derived(queries.study(store, study), points, space)
+    return Lessons(study=study, points=points, objectives=objectives, derived=derived)
+
+
+def _derived(study: StudyRecord, points: Sequence[int], space: Space) -> tuple[tuple[float | None, ...], ...]:
+    """What the points amount to on the study's problems and device, by what the new space says is to be derived; empty
+    where that cannot be told of them."""
+    try:
+        found = doublings(space.file, study.device.facts, study.problems, space.rows[list(points)])
+    except (KeyError, ExpressionError):
+        return ()
+    return tuple(tuple(None if math.isnan(each) else each for each in row) for row in found.tolist())
 
 
 def _thinned(found: Mapping[int, float]) -> tuple[int, ...]:

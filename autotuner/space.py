@@ -17,9 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import PydanticCustomError
 
+from autotuner.derived import doublings
 from autotuner.enumeration import Enumeration
 from autotuner.errors import SpaceError
-from autotuner.space_file import Facts, SpaceFile, refuse
+from autotuner.expression import ExpressionError
+from autotuner.space_file import Facts, SpaceFile, refuse, show
 from autotuner.variant import Value, digest_of
 
 __all__ = ["Space", "SpaceFile"]
@@ -72,6 +74,7 @@ class Space:
         rows[:] = rows[order]
         rows.flags.writeable = False
         space._check_default(work)
+        space._check_derived()
         return space
 
     def _check_default(self, work: Enumeration) -> None:
@@ -84,6 +87,20 @@ class Space:
                 message = f"not valid on this device: constraints[{i}] {constraint.expression!r} ({constraint.reason})"
                 raise refuse(message, "default")
         raise AssertionError("the default point satisfies every constraint but was not enumerated")
+
+    def _check_derived(self) -> None:
+        try:
+            nowhere = [bool(np.isnan(each).all()) for each in self.derived.T]
+        except ExpressionError as error:
+            raise refuse(f"{show(error.text)}: {error.reason}", "derived") from None
+        for name, never in zip(self.file.derived, nowhere, strict=True):
+            if never:
+                raise refuse("positive at no valid point; expected an amount of something", f"derived.{name}")
+
+    @cached_property
+    def derived(self) -> NDArray[np.float64]:
+        """(N, q): the derived quantities of the points, in doublings; NaN where there is none."""
+        return doublings(self.file, self.facts, self.file.problems, self.rows)
 
     @property
     def name(self) -> str:

@@ -161,6 +161,7 @@ class SpaceFile(Model):
     problems: Annotated[tuple[Problem, ...], BeforeValidator(_tuple)] = Field(min_length=1)
     parameters: dict[str, Parameter]
     constraints: Annotated[tuple[Constraint, ...], BeforeValidator(_tuple)] = ()
+    derived: dict[str, ExpressionText] = Field(default_factory=dict)
     default: dict[str, ParameterValue]
 
     @classmethod
@@ -228,6 +229,7 @@ class SpaceFile(Model):
         whens = {f"parameters.{name}.when": item.condition for name, item in self.parameters.items()}
         result = {key: condition for key, condition in whens.items() if condition is not None}
         result |= {f"constraints[{i}].expression": item.parsed for i, item in enumerate(self.constraints)}
+        result |= {f"derived.{name}": Expression.parse(text) for name, text in self.derived.items()}
         return result
 
     @cached_property
@@ -275,6 +277,11 @@ class SpaceFile(Model):
                 raise refuse("expected a name of capitals, digits and _, a capital first", f"parameters.{name}")
             if name in self.problems[0].facts():
                 raise refuse("the problem already has a fact of this name; expected another", f"parameters.{name}")
+        for name in self.derived:
+            if not _NAME.fullmatch(name):
+                raise refuse("expected a name of capitals, digits and _, a capital first", f"derived.{name}")
+            if name in self.parameters or name in self.problems[0].facts():
+                raise refuse("a parameter or a fact has this name; expected another", f"derived.{name}")
         if "IMPL" not in self.parameters:
             raise refuse("missing; expected the list of implementations", "parameters.IMPL")
         impl = self.parameters["IMPL"]

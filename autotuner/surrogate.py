@@ -47,9 +47,10 @@ class Surrogate:
 
     def __init__(self, space: Space, seed: int, whole: bool, lessons: Lessons | None = None) -> None:
         """`lessons`: what another study has measured; at least one of its points has a latency."""
-        self.taught = None if lessons is None else _taught(space, seed, lessons)
+        elsewhere = None if lessons is None else _elsewhere(space, lessons)
+        self.steps = Steps(space, elsewhere)
+        self.taught = None if lessons is None else _taught(space, seed, lessons, elsewhere)
         """What it was told of another study."""
-        self.steps = Steps(space)
         self._seed, self._whole = seed, whole
         self._all = np.arange(len(space))
         self._marks = self.steps.marks(self._all) if whole else None
@@ -184,12 +185,23 @@ class Surrogate:
         return solved
 
 
-def _taught(space: Space, seed: int, lessons: Lessons) -> Taught:
-    """What a surrogate believes that has learnt what the other study judged."""
+def _taught(space: Space, seed: int, lessons: Lessons, elsewhere: Floats | None) -> Taught:
+    """What a surrogate believes here that has learnt what the other study judged, as the points are there."""
     teacher = Surrogate(space, seed, whole=False)
+    points = np.array(lessons.points, dtype=np.int64)
     objectives = np.array([np.inf if each is None else each for each in lessons.objectives])
-    teacher.learn(np.array(lessons.points, dtype=np.int64), objectives)
+    teacher.steps = steps = Steps(space, elsewhere)
+    here = steps.slots
+    steps.slots = here if elsewhere is None else steps.moved(points, elsewhere)
+    teacher.learn(points, objectives)
+    steps.slots = here
     return Taught(teacher.standard_means(), teacher.hypers)
+
+
+def _elsewhere(space: Space, lessons: Lessons) -> Floats | None:
+    """(n, q): the derived quantities of the lessons' points where they were learnt; None where they are not known."""
+    found = np.array(lessons.derived, dtype=np.float64)
+    return found if found.shape == (len(lessons.points), space.derived.shape[1]) else None
 
 
 class _Factor:

@@ -46,7 +46,7 @@ from autotuner.measure.tie import tie_band
 from autotuner.outcome import Device, Measurement, Outcome
 from autotuner.search import Budget, Driver, Event, Judged
 from autotuner.session import Session, load_space
-from autotuner.space import Space
+from autotuner.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.variant import digest_of
 from autotuner.verdict import Verdict
@@ -179,6 +179,15 @@ def landscape(outcomes: Sequence[Outcome], space: Space, device: Device, command
     )
 
 
+def with_derived(measured: Landscape, file: SpaceFile) -> Landscape:
+    """The landscape with the derived quantities of the file, which change nothing of what was measured. Raises
+    InputError where anything else of the file differs."""
+    space = measured.space.model_copy(update={"derived": file.derived})
+    if space != file.model_copy(update={"path": space.path}):
+        raise InputError(f"{file.path}: not the file that was measured, but for derived quantities: measure it")
+    return measured.model_copy(update={"space": space})
+
+
 def _baseline_us(measurement: Measurement) -> float:
     """What the baseline took beside a variant; over several problems the geometric mean."""
     return math.exp(fmean(math.log(median(timing.baseline_us)) for timing in measurement.timings))
@@ -304,6 +313,9 @@ def arguments(line: Sequence[str] | None = None) -> argparse.Namespace:
     step.add_argument("--minutes", type=float, default=math.inf, help="start no more variants after so many")
     step = steps.add_parser("summary", help="what landscapes are, in a table")
     step.add_argument("files", type=Path, nargs="+")
+    step = steps.add_parser("derive", help="give a landscape the derived quantities that its space file has by now")
+    step.add_argument("space", help="the space file")
+    step.add_argument("landscape", type=Path)
     step = steps.add_parser("t4", help="a recorded space as T4 results")
     step.add_argument("source", type=Path)
     step.add_argument("out", type=Path)
@@ -319,7 +331,9 @@ def perform(options: argparse.Namespace) -> int:
     """The step that was asked for; the exit code."""
     if options.step == "measure":
         return measure_here(options)
-    if options.step == "t4":
+    if options.step == "derive":
+        with_derived(Landscape.read(options.landscape), load_space(options.space)).write(options.landscape)
+    elif options.step == "t4":
         write_t4(read(options.source), options.out)
     elif options.step == "summary":
         print(summary(named(options.files)))

@@ -148,6 +148,28 @@ def test_the_kernel_takes_the_points_of_a_space(path: Path) -> None:
     assert session.space.point(session.space.default_index) == dict(session.space.file.default)
 
 
+def test_each_kept_landscape_has_the_space_file_that_is_here() -> None:
+    assert [path.name.removesuffix(".json.gz") for path in KEPT] == [path.stem for path in SPACES]
+    for kept, path in zip(KEPT, SPACES, strict=True):
+        assert Landscape.read(kept).space == load_space(str(path)).model_copy(update={"path": path.name})
+
+
+def test_a_landscape_takes_over_derived_quantities_and_nothing_else(tmp_path: Path) -> None:
+    assert measure(tmp_path) == 0
+    path, file = tmp_path / "small.json.gz", tmp_path / "small.toml"
+    before = Landscape.read(path)
+    with pytest.raises(InputError, match="not the file that was measured"):
+        landscapes.perform(landscapes.arguments(["derive", str(SPACES[0]), str(path)]))
+    derived = '[derived]\nBLOCKS = "ceil_div(SEQ_Q, BLOCK)"\n\n[default]'
+    text = simulated.TOML.replace("BLOCK = [8, 16, 32, 64, 128]", "BLOCK = [8]").replace("[1, 2, 4, 8]", "[1]")
+    file.write_text(text.replace("[default]", derived))
+    assert landscapes.perform(landscapes.arguments(["derive", str(file), str(path)])) == 0
+    after = Landscape.read(path)
+    assert after.space.derived == {"BLOCKS": "ceil_div(SEQ_Q, BLOCK)"}
+    assert after == before.model_copy(update={"space": after.space})
+    assert read(path).space.derived.shape[1] == 1
+
+
 # Measuring ----------------------------------------------------------------------------------------------------------
 
 

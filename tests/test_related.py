@@ -160,6 +160,26 @@ def test_lessons_are_what_was_judged(store: Store) -> None:
     assert found == start(store, record_of(SPACE), SPACE)
 
 
+def test_lessons_have_the_derived_quantities_of_the_other_problem(store: Store) -> None:
+    """As the new space file says, which the other study need not have known."""
+    search(store, OTHER, 20)
+    derived = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\nVECTORS = "BLOCK // WIDTH"\n\n[default]'
+    space = space_of(text=simulated.TOML.replace("[default]", derived))
+    found = lessons(store, record_of(OTHER).name, space)
+    assert found is not None
+    for place, (blocks, vectors) in zip(found.points, found.derived, strict=True):
+        point = space.point(place)
+        assert blocks == math.log2(4 * math.ceil(64 / int(point["BLOCK"])))
+        assert (vectors is None) == ("WIDTH" not in point)
+        assert space.derived[place, 0] == blocks - 1
+    device = simulated.DEVICE.model_copy(update={"facts": {**simulated.DEVICE.facts, "LANES": 8}})
+    text = simulated.TOML.replace("[default]", '[derived]\nWAVES = "ceil_div(BLOCK, LANES)"\n\n[default]')
+    newer = Space.enumerate(SpaceFile.parse(text, Path("simulated.toml")), device.facts)
+    unknown = lessons(store, record_of(OTHER).name, newer)  # a fact that was not known of devices then
+    assert unknown is not None
+    assert unknown.derived == ()
+
+
 def test_a_revoked_latency_teaches_nothing(store: Store) -> None:
     search(store, OTHER, 20)
     name = record_of(OTHER).name

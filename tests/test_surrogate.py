@@ -132,7 +132,7 @@ def test_a_fit_finds_out_what_matters() -> None:
     places = SPACE.rows[points, list(SPACE.values).index("BLOCK")]
     steps = Steps(SPACE)
     hypers = covariances.fit(steps, points, surrogate._standard(np.sin(places * 1.3))[0])
-    lengths = dict(zip([list(SPACE.values)[column] for column in steps.columns], hypers.lengths, strict=True))
+    lengths = dict(zip(steps.names, hypers.lengths, strict=True))
     assert lengths["BLOCK"] < min(lengths["MODE"], lengths["UNROLL"]) / 2
 
 
@@ -244,7 +244,7 @@ def test_what_is_being_judged_leaves_less_to_learn_there(whole: bool) -> None:
 
 def test_a_step_to_where_a_parameter_does_not_exist_and_between_strings() -> None:
     steps = Steps(SPACE)
-    names = [list(SPACE.values)[column] for column in steps.columns]
+    names = steps.names
     width, mode, block = (steps.far[names.index(name)] for name in ("WIDTH", "MODE", "BLOCK"))
     assert width[0, 1:].tolist() == [1, 1, 1]
     assert width[1, 1:].tolist() == [0, 0.5, 1]
