@@ -37,7 +37,7 @@ SHARE, ENUMERATED, SHARE_SPREAD = -1.4, 2.0, 1.0
 up from 0 through at least three values: more often they name a method than an amount."""
 TAUGHT_SPREAD = 0.5
 """Of a length around the one that another study taught."""
-SLOPE, SLOPE_SPREAD = 0.0, 1.0
+SLOPE, SLOPE_SPREAD = 1.0, 1.0
 """The variance of what the other study's belief is multiplied by, where the belief's own variance is 1."""
 JITTER = 1e-6
 BOUNDS = ((-4.0, 5.0), (-12.0, 1.0), (-5.0, 5.0), (-8.0, 4.0))

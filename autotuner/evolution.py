@@ -22,8 +22,8 @@ Mask = NDArray[np.bool_]
 
 STARTS = 5
 """So many points are judged before the surrogate is believed."""
-STARTS_TAUGHT = 3
-"""So many where it knows what another study has measured: enough to see whether that holds here."""
+STARTS_TAUGHT = 2
+"""So many where it knows what another study has measured: the default point, and what is believed to be the best."""
 SPREAD = 32
 """Of so many points by lot the one that is farthest from all others is judged before that; 1 is any point."""
 WHOLE = 25_000

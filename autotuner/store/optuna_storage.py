@@ -18,13 +18,23 @@ from optuna.storages._rdb.models import TrialModel, TrialParamModel, TrialSystem
 from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import Connection, Engine, func, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, func, insert, select, update
 
 from autotuner.store.database import Database
 
 _TRIALS, _PARAMS, _ATTRIBUTES, _VALUES = (
     model.__table__ for model in (TrialModel, TrialParamModel, TrialSystemAttributeModel, TrialValueModel)
 )
+
+
+# Made once: to make a statement takes as long as to run it.
+_NEWER = select(func.count()).select_from(_TRIALS)
+_NEWER = _NEWER.where(_TRIALS.c.study_id == bindparam("study"), _TRIALS.c.trial_id > bindparam("known"))
+"""How many trials a study has after one with that key."""
+_BEGIN = insert(_TRIALS).returning(_TRIALS.c.trial_id)
+_END = update(_TRIALS).where(_TRIALS.c.trial_id == bindparam("trial"))
+_END = _END.values(state=bindparam("ended"), datetime_complete=bindparam("at"))
+_ADD_PARAMS, _ADD_ATTRIBUTES, _ADD_VALUES = insert(_PARAMS), insert(_ATTRIBUTES), insert(_VALUES)
 
 
 class _Kept(FrozenTrial):
@@ -112,9 +122,9 @@ class DriverStorage(BaseStorage):
 
     def _write_pending(self, connection: Connection) -> None:
         if self._params:
-            connection.execute(insert(_PARAMS), self._params)
+            connection.execute(_ADD_PARAMS, self._params)
         if self._attributes:
-            connection.execute(insert(_ATTRIBUTES), self._attributes)
+            connection.execute(_ADD_ATTRIBUTES, self._attributes)
 
     # Memory -----------------------------------------------------------------------------------------------------
 
@@ -170,9 +180,10 @@ class DriverStorage(BaseStorage):
         known = self._study(study_id).trials
         now = datetime.now(UTC)
         with self._database.writing_plainly() as connection:
-            number = len(known) + _count_after(connection, study_id, known[-1]._trial_id if known else 0)
+            last = known[-1]._trial_id if known else 0
+            number = len(known) + (connection.scalar(_NEWER, {"study": study_id, "known": last}) or 0)
             row = {"number": number, "study_id": study_id, "state": TrialState.RUNNING, "datetime_start": _naive(now)}
-            trial_id = connection.execute(insert(_TRIALS).returning(_TRIALS.c.trial_id), row).scalar_one()
+            trial_id = connection.execute(_BEGIN, row).scalar_one()
         self._keep(
             study_id,
             _Kept(
@@ -241,9 +252,8 @@ class DriverStorage(BaseStorage):
         with self._database.writing_plainly() as connection:
             self._write_pending(connection)
             if values is not None:
-                connection.execute(insert(_VALUES), [_value_row(trial_id, place, v) for place, v in enumerate(values)])
-            row = {"state": state, "datetime_complete": _naive(now)}
-            connection.execute(update(_TRIALS).where(_TRIALS.c.trial_id == trial_id).values(row))
+                connection.execute(_ADD_VALUES, [_value_row(trial_id, place, v) for place, v in enumerate(values)])
+            connection.execute(_END, {"trial": trial_id, "ended": state, "at": _naive(now)})
         self._params, self._attributes = [], []
         trial.state, trial.datetime_complete = state, _local(now)
         trial.values = list(values) if values is not None else None
@@ -319,12 +329,6 @@ class DriverStorage(BaseStorage):
 
     def remove_session(self) -> None:
         self._plain.remove_session()
-
-
-def _count_after(connection: Connection, study_id: int, trial_id: int) -> int:
-    """How many trials of the study are newer than that one."""
-    newer = _TRIALS.c.study_id == study_id, _TRIALS.c.trial_id > trial_id
-    return connection.scalar(select(func.count()).select_from(_TRIALS).where(*newer)) or 0
 
 
 def _naive(moment: datetime) -> datetime:
