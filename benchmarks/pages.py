@@ -175,7 +175,7 @@ def throughput_drawn() -> dict[Path, str]:
     """docs/results/throughput.md."""
     cuda, cpu, store, devices = (f"throughput_{name}" for name in ("cuda", "cpu", "store", "devices"))
     parts = {
-        "On one GPU": throughput_pages.cuda(loaded(f"{cuda}_first", cuda)),
+        "On one GPU": throughput_pages.cuda(loaded(f"{cuda}_first", f"{cuda}_second", cuda)),
         "On a CPU": throughput_pages.cpu(*loaded(cpu)),
         "Store and sampler": throughput_pages.store(*loaded(store)),
         "Several GPUs": throughput_pages.devices(
