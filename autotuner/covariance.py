@@ -206,7 +206,7 @@ class Likelihood:
     """Minus the logarithm of the posterior density of the hyperparameters, and its gradient.
 
     Sums over pairs of points are taken over pairs of slots, of which there are far fewer: as matrices (K, K) that have
-    a block for each parameter.
+    a block for each dimension.
     """
 
     def __init__(self, steps: Steps, points: Indices, targets: Floats, taught: Taught | None = None) -> None:
@@ -242,16 +242,16 @@ class Likelihood:
         # of the value by each squared distance; that of the Matern function is -5/6 (1 + r) exp(-r)
         by_square = self._marks @ (slope * (-5 / 6) * (1 + r) * fall) @ self._marks.T
         gradient = np.empty_like(theta)
-        gradient[:d] = -2 * self._by_parameter(by_square * steps**2)
+        gradient[:d] = -2 * self._by_dimension(by_square * steps**2)
         gradient[d] = np.trace(slope) * hypers.noise
-        by_share = 2 * self._by_parameter(by_square * steps * (self._differ - self._far) / lengths)
+        by_share = 2 * self._by_dimension(by_square * steps * (self._differ - self._far) / lengths)
         gradient[d + 1 : 2 * d + 1] = by_share * hypers.shares * (1 - hypers.shares)
         if self._along is not None:
             gradient[-1] = (slope * self._along).sum() * hypers.slope
         off = (theta - self.centre) / self._spread
         return float(value + 0.5 * (off**2).sum()), gradient + off / self._spread
 
-    def _by_parameter(self, slots: Floats) -> Floats:
-        """(d,): the sum of each parameter's block."""
+    def _by_dimension(self, slots: Floats) -> Floats:
+        """(d,): the sum of each dimension's block."""
         sums: Floats = np.add.reduceat(slots.sum(axis=1), np.cumsum([0, *self._sizes[:-1]]))
         return sums

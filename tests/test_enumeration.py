@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotuner import enumeration
+from autotuner import space as spaces
 from autotuner.errors import SpaceError
 from autotuner.expression import Expression
 from autotuner.space import Space
@@ -204,3 +205,11 @@ def test_switching_takes_the_default_or_the_nearest() -> None:
     # FUSE appears beside VEC_WIDTH 8; the default has none, so it takes its first value
     assert {"IMPL": "simd", "BLOCK_N": 32, "VEC_WIDTH": 8, "FUSE": 0} in found
     assert {"IMPL": "scalar", "BLOCK_N": 32} in found
+
+
+def test_places_are_found_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = made()
+    monkeypatch.setattr(spaces, "_AT_ONCE", 7)
+    parts = made()
+    assert parts.digest == whole.digest
+    assert parts.indices_of(parts.rows).tolist() == list(range(len(whole)))
