@@ -105,6 +105,12 @@ class Space:
         return doublings(self.file, self.facts, self.file.problems, self.rows)
 
     @property
+    def amounts(self) -> dict[str, tuple[float, float]]:
+        """The least and the greatest that each derived quantity comes to."""
+        ranges = [(2 ** float(np.nanmin(each)), 2 ** float(np.nanmax(each))) for each in self.derived.T]
+        return dict(zip(self.file.derived, ranges, strict=True))
+
+    @property
     def name(self) -> str:
         """The name of the space file, without folder and suffix."""
         return self.file.name

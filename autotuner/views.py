@@ -308,6 +308,10 @@ def space_document(space: Space) -> dict[str, Any]:
             {"expression": constraint.expression, "reason": constraint.reason, "removed": removed, "alone": alone}
             for constraint, removed, alone in zip(file.constraints, space.removed, space.alone, strict=True)
         ],
+        "derived": [
+            {"name": name, "expression": text, "least": space.amounts[name][0], "greatest": space.amounts[name][1]}
+            for name, text in file.derived.items()
+        ],
         "default": dict(file.default),
         "facts": space.facts,
         "digest": space.digest,
@@ -325,7 +329,10 @@ def space_view(space: Space) -> RenderableType:
     for constraint, removed, alone in zip(file.constraints, space.removed, space.alone, strict=True):
         by_itself = f"{alone:,}" if alone is not None else "?"
         constraints.add_row(f"{removed:,}", by_itself, constraint.expression, constraint.reason)
+    derived = _table("derived", "expression", "least", "greatest", right=(2, 3))
+    for name, text in file.derived.items():
+        derived.add_row(name, text, *(f"{amount:,.4g}" for amount in space.amounts[name]))
     head = f"{space.name}: {file.title}\n" + "\n".join(str(problem) for problem in file.problems)
     counts = f"{space.raw_count:,} raw points, {len(space):,} valid here ({len(space) / space.raw_count:.1%})"
-    shown: list[RenderableType] = [Text(head), parameters, *([constraints] if file.constraints else []), Text(counts)]
-    return Group(*shown)
+    tables = [parameters, *([derived] if file.derived else []), *([constraints] if file.constraints else [])]
+    return Group(Text(head), *tables, Text(counts))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
+from autotuner import views
 from autotuner.covariance import Hypers, Steps
 from autotuner.derived import doublings
 from autotuner.errors import SpaceError
@@ -101,6 +104,21 @@ def test_the_absence_of_a_quantity_is_a_whole_step() -> None:
     assert far[0, 0] == 0
     assert set(far[0, 1:]) == {1.0}
     assert far.max() == 1
+
+
+def test_a_space_shows_its_quantities() -> None:
+    assert SPACE.amounts == {"BLOCKS": (2.0, 16.0), "VECTORS": (1.0, 32.0)}
+    document = views.space_document(SPACE)
+    assert document["derived"][0] == {
+        "name": "BLOCKS",
+        "expression": "HEADS * ceil_div(SEQ_Q, BLOCK)",
+        "least": 2.0,
+        "greatest": 16.0,
+    }
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(views.space_view(SPACE))
+    assert re.search(r"BLOCKS +HEADS \* ceil_div\(SEQ_Q, BLOCK\) +2 +16", captured.get())
 
 
 # Another shape ------------------------------------------------------------------------------------------------------
