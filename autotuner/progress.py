@@ -23,6 +23,11 @@ from autotuner.space import Space
 from autotuner.terms import Terms
 from autotuner.verdict import Verdict
 
+DISTURBED = (
+    "SDPA is not what it was: something else keeps this machine busy. Calibrated again; stop what else runs here, "
+    "or go on with this sweep later"
+)
+
 
 class Progress:
     """A live line on a terminal; elsewhere one plain line a judged variant."""
@@ -78,6 +83,8 @@ class Progress:
             now, beside = time.monotonic(), builders_beside(self._device, event.lanes)
             self._pace = Pace(self._trials, now, event.judged, event.lanes, beside)
             self._until = now + self._seconds
+        else:
+            self._say(DISTURBED)
         self._judged = event.judged
         self._say(f"study {event.study}: {event.judged} judged already" if event.judged else f"study {event.study}")
         for problem, name in zip(self._terms.problems, event.calibration.baselines, strict=True):
@@ -144,4 +151,6 @@ def _line(outcome: Outcome) -> str:
         micros = statistics.median(outcome.measurement.timings[0].variant_us)
         return f"{outcome.measurement.speedup:.3f}x SDPA, {micros:.1f} us{note}  {outcome.variant}"
     why = f" {outcome.fault.code}" if outcome.fault else ""
+    if outcome.fault is not None and outcome.verdict == Verdict.INFRA_ERROR:  # not the variant's: a person can help
+        why += f" ({outcome.fault.detail.partition(chr(10))[0]})"
     return f"{outcome.verdict}{why}  {outcome.variant}"

@@ -230,6 +230,10 @@ class Heard:
             self._shown.hear(Judged(number=number, outcome=outcome, judged=self._judged, best=None))
 
     @property
+    def said(self) -> str:
+        return self._written.getvalue()
+
+    @property
     def left(self) -> str:
         """What is said of the time left."""
         lines = [line for line in self._written.getvalue().splitlines() if "time left" in line]
@@ -271,3 +275,24 @@ def test_what_a_variant_cost_is_split(outcome: Outcome, promoted: bool) -> None:
     found = outcome.model_copy(update={"seconds": {"build": 3.0, "check": 0.5, "measure": 1.0, "soak": 0.25}})
     assert costs(found) == (1.75, 3.0, promoted)
     assert costs(outcome.model_copy(update={"seconds": {}}))[:2] == (0, 0.0)
+
+
+def test_a_busy_machine_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = Heard(monkeypatch, trials=40)
+    assert "busy" not in sweep.said
+    sweep.judge(3, seconds=2.0, verdict=Verdict.INFRA_ERROR)
+    assert "something else" not in sweep.said
+    sweep.start()
+    assert sweep.said.count("something else keeps this machine busy") == 1
+    assert "stop what else runs here" in sweep.said
+
+
+def test_what_the_machine_did_wrong_is_told_and_what_the_variant_did_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = Heard(monkeypatch, trials=40)
+    for verdict in (Verdict.INFRA_ERROR, Verdict.INCORRECT):
+        sweep.judge(1, seconds=2.0, verdict=verdict)
+    fault = rejected(64, Verdict.INFRA_ERROR).fault
+    assert fault is not None
+    infra, incorrect = (line for line in sweep.said.splitlines() if fault.code in line)
+    assert fault.detail.splitlines()[0] in infra
+    assert fault.detail.splitlines()[0] not in incorrect
