@@ -33,7 +33,6 @@ from tests.recorded import (
     measured,
     measurement,
     raced,
-    raced_out,
     record_all,
     rejected,
     study_record,
@@ -448,32 +447,3 @@ def fill_with_optuna_studies(store: Store) -> None:
     with store.errors():
         for name in range(100):
             optuna.create_study(storage=store.optuna_storage(), study_name=f"{name:0500}")
-
-
-def test_a_postgresql_store_works() -> None:
-    url = os.environ.get("AUTOTUNER_TEST_POSTGRESQL")
-    if not url:
-        pytest.skip("set AUTOTUNER_TEST_POSTGRESQL to the URL of an empty database")
-    with Store.open(url) as store:
-        store.ensure_study(study_record())
-        with store.lease() as held:
-            number = store.start_session("scalar-abc", CALIBRATION, {})
-            original = measured(16, 50.0, program="p")
-            record_all(store, number, [original, deduplicated(32, original), rejected(64), raced_out(8, 300.0)])
-            held.beat()
-            with pytest.raises(StoreError, match="is being driven"), store.lease():
-                pass
-        assert queries.summary(store, "scalar-abc").best_number == 0
-        assert store.revoke("scalar-abc", 0, "wrong") == (0, 1)
-        assert [entry.number for entry in queries.leaderboard(store, "scalar-abc")] == [3]
-        store.record_heat("scalar-abc", "aa", heat({16: 50.0}), session_id=number)
-        hold_finals(store, {8: 300.0}, {8: 3})
-        assert queries.aa_heats(store, "scalar-abc", number) == (heat({16: 50.0}),)
-        best = queries.best(store, "scalar-abc")
-        assert best is not None
-        assert best.confirmed is not None
-        assert best.entry.difference == pytest.approx(0.0, abs=0.01)
-        optuna.create_study(storage=store.optuna_storage(), study_name="scalar-abc")
-        with store.database._engine.connect() as connection:
-            opts = {"include_name": lambda n, k, _: k != "table" or (n in Base.metadata.tables), "compare_type": True}
-            assert compare_metadata(MigrationContext.configure(connection, opts=opts), Base.metadata) == []
