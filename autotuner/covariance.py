@@ -10,7 +10,8 @@ C. K. I. Williams, Gaussian Processes for Machine Learning, 2006, chapters 2, 4 
 
 What another study teaches are its surrogate's lengths, around which those here are looked for, and its belief of every
 point, a multiple of which is added to the process: M. C. Kennedy and A. O'Hagan, Predicting the Output from a Complex
-Computer Code When Fast Approximations Are Available, 2000. How great a multiple, what was judged here decides.
+Computer Code When Fast Approximations Are Available, 2000. The multiple is taken to be 1, give or take about as much,
+until what is judged here says otherwise.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ SHARE, ENUMERATED, SHARE_SPREAD = -1.4, 2.0, 1.0
 up from 0 through at least three values: more often they name a method than an amount."""
 TAUGHT_SPREAD = 0.5
 """Of a length around the one that another study taught."""
-SLOPE, SLOPE_SPREAD = 1.0, 1.0
-"""The variance of what the other study's belief is multiplied by, where the belief's own variance is 1."""
+SLOPE, SLOPE_SPREAD = 0.0, 1.0
+"""The variance around 1 of what the other study's belief is multiplied by, where the belief's own variance is 1."""
 JITTER = 1e-6
 BOUNDS = ((-4.0, 5.0), (-12.0, 1.0), (-5.0, 5.0), (-8.0, 4.0))
 """Of the logarithms of lengths and noise, of the logits of shares, and of the logarithm of the slope's variance."""
@@ -54,7 +55,7 @@ class Hypers(NamedTuple):
     shares: Floats
     """(d,), 0..1: how much of a step does not depend on how far it goes."""
     slope: float = 0.0
-    """The variance of what the other study's belief is multiplied by; without such a study 0."""
+    """The variance around 1 of what the other study's belief is multiplied by; without such a study 0."""
 
 
 class Taught(NamedTuple):
@@ -62,6 +63,8 @@ class Taught(NamedTuple):
 
     belief: Floats
     """(N,): in units of what was judged there, of mean 0 and deviation 1."""
+    scale: float
+    """Such a unit, in those of the objective."""
     hypers: Hypers
 
 

@@ -63,6 +63,8 @@ class Surrogate:
         """The objectives in standard units, whose shift and scale these are."""
         self._shift: float
         self._scale: float
+        self._expected = np.zeros(len(space))
+        """In standard units: what another study leads to expect of each point; 0 without one."""
         self._factor: _Factor
 
     # Learning ---------------------------------------------------------------------------------------------------
@@ -86,16 +88,29 @@ class Surrogate:
             self._factor.add(int(point))
         self._points, self._objectives, self._epoch = points, objectives, epoch
         self._targets, self._shift, self._scale = _standard(objectives)
+        self._expected = self._expectation(points, self._targets, self._scale)
         return True
 
     def _fit(self, points: Indices, objectives: Floats) -> None:
         room = _next_fit(len(points)) - len(points)
-        targets = _standard(objectives)[0]
+        targets, _, scale = _standard(objectives)
         chosen = self._halved(targets, FITTED)
-        self.hypers = fit(self.steps, points[chosen], targets[chosen], self.taught)
+        beyond = targets - self._expectation(points, targets, scale)[points]
+        self.hypers = fit(self.steps, points[chosen], beyond[chosen], self.taught)
         chosen = self._halved(targets, REMEMBERED if self._whole else REMEMBERED_OF_MANY)
         belief = None if self.taught is None else self.taught.belief
         self._factor = _Factor(self.steps, self.hypers, points[chosen], room, self._marks, belief)
+
+    def _expectation(self, points: Indices, targets: Floats, scale: float) -> Floats:
+        """(N,): the other study's belief in units of this scale, at the points as high in the mean as the targets.
+
+        0 where there is no such study.
+        """
+        if self.taught is None:
+            return self._expected
+        expected = self.taught.belief * (self.taught.scale / scale)
+        shifted: Floats = expected + (targets - expected[points]).mean()
+        return shifted
 
     def _halved(self, targets: Floats, most: int) -> Indices:
         """Of more points than that the better half of so many, and others by lot; in their order."""
@@ -147,9 +162,9 @@ class Surrogate:
     def _standard_belief(self, points: Indices, reduced: NDArray[Any] | None = None) -> tuple[Floats, Floats, float]:
         """Mean, deviation and amplitude in standard units. `reduced` of the points, if it is known."""
         by_point = np.full(len(self.steps.slots), np.nan)
-        by_point[self._points] = self._targets
+        by_point[self._points] = self._targets - self._expected[self._points]
         mean, variance, amplitude = self._factor.believe(by_point, points, reduced)
-        return mean, np.sqrt(np.maximum(variance, 1e-9) * amplitude), amplitude
+        return mean + self._expected[points], np.sqrt(np.maximum(variance, 1e-9) * amplitude), amplitude
 
     @single_threaded
     def standard_means(self) -> Floats:
@@ -192,10 +207,11 @@ def _taught(space: Space, seed: int, lessons: Lessons, elsewhere: Floats | None)
     objectives = np.array([np.inf if each is None else each for each in lessons.objectives])
     teacher.steps = steps = Steps(space, elsewhere)
     here = steps.slots
+    # what was judged there is learnt as it is there; every point is asked about as it is here
     steps.slots = here if elsewhere is None else steps.moved(points, elsewhere)
     teacher.learn(points, objectives)
     steps.slots = here
-    return Taught(teacher.standard_means(), teacher.hypers)
+    return Taught(teacher.standard_means(), teacher._scale, teacher.hypers)
 
 
 def _elsewhere(space: Space, lessons: Lessons) -> Floats | None:

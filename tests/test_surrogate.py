@@ -52,7 +52,11 @@ def covariance(hypers: Hypers, one: Indices, other: Indices) -> float:
 def textbook(model: Surrogate, points: Indices, objectives: Floats, at: Indices) -> tuple[Floats, Floats]:
     """Mean and deviation by the formulas of Rasmussen and Williams, 2.25 and 2.26, in double precision."""
     targets, shift, scale = surrogate._standard(objectives)
-    trend = np.zeros(len(SPACE)) if model.taught is None else model.hypers.slope**0.5 * model.taught.belief
+    belief, unit = (np.zeros(len(SPACE)), 1.0) if model.taught is None else (model.taught.belief, model.taught.scale)
+    trend = model.hypers.slope**0.5 * belief
+    expected = belief * unit / scale
+    level = 0.0 if model.taught is None else (targets - expected[points]).mean()
+    beyond = targets - expected[points] - level
 
     def between(a: int, b: int) -> float:
         return covariance(model.hypers, SPACE.rows[a], SPACE.rows[b]) + float(trend[a] * trend[b])
@@ -60,8 +64,8 @@ def textbook(model: Surrogate, points: Indices, objectives: Floats, at: Indices)
     among = np.array([[between(a, b) for b in points] for a in points])
     across = np.array([[between(a, b) for b in points] for a in at])
     inverse = np.linalg.inv(among + (model.hypers.noise + covariances.JITTER) * np.eye(len(points)))
-    amplitude = targets @ inverse @ targets / len(points)
-    mean = across @ inverse @ targets
+    amplitude = beyond @ inverse @ beyond / len(points)
+    mean = level + expected[at] + across @ inverse @ beyond
     variance = amplitude * (1 + trend[at] ** 2 - np.einsum("ij,jk,ik->i", across, inverse, across))
     return shift + scale * mean, scale * np.sqrt(np.maximum(variance, 0))
 
@@ -139,12 +143,26 @@ def test_a_fit_finds_out_what_matters() -> None:
 def test_what_another_study_believes_counts_as_far_as_it_holds_here() -> None:
     points, objectives = judged(30)
     shuffled = np.random.default_rng(5).permutation(objectives)
-    slopes = []
+    multiples = []
     for told in (objectives, shuffled):
         model = Surrogate(SPACE, 0, whole=True, lessons=lessons())
         model.learn(points, told)
-        slopes.append(model.hypers.slope)
-    assert slopes[0] > 2 * slopes[1]
+        assert model.taught is not None
+        belief = model.taught.belief * model.taught.scale
+        multiples.append(np.cov(model.believe(ALL)[0], belief)[0, 1] / belief.var())
+    assert 0.7 < multiples[0] < 1.3
+    assert abs(multiples[1]) < 0.5
+
+
+def test_before_much_was_judged_it_believes_what_another_study_does() -> None:
+    points, objectives = judged(2)
+    for told in (objectives, np.full(2, objectives[0]), np.array([objectives[0], math.inf])):
+        model = Surrogate(SPACE, 0, whole=True, lessons=lessons())
+        assert model.learn(points, told)
+        assert model.taught is not None
+        mean, deviation = model.believe(ALL)
+        assert np.corrcoef(mean, model.taught.belief)[0, 1] > 0.9
+        assert (np.isfinite(deviation) & (deviation > 0)).all()
 
 
 def test_another_study_helps_where_little_was_judged_here() -> None:
