@@ -1,6 +1,7 @@
 """What a block may use on each NVIDIA architecture, without a device to ask.
 
-Source: CUDA C++ Programming Guide, "Compute Capabilities", table of technical specifications.
+Source: CUDA C++ Programming Guide, "Compute Capabilities", table of technical specifications. Multiprocessors are those
+of A100, A40, L4 and H100 SXM, from NVIDIA's papers on these architectures.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ class Architecture(Model):
     """Bytes of shared memory, static and dynamic, that a block may have."""
     shared_sm: int
     """Bytes of shared memory of one multiprocessor."""
+    multiprocessors: int
+    """Of the usual device; a device that is there is asked."""
     cluster: int = 1
     """Blocks of a thread-block cluster, at most."""
 
@@ -39,6 +42,7 @@ class Architecture(Model):
             "SHARED_LIMIT": self.shared_limit,
             "SHARED_SM": self.shared_sm,
             "REGISTERS_SM": REGISTERS,
+            "MULTIPROCESSORS": self.multiprocessors,
         }
 
     def refuse(self, resources: dict[str, int]) -> Fault | None:
@@ -62,10 +66,10 @@ _KIB = 1024
 ARCHITECTURES = {
     each.name: each
     for each in (
-        Architecture(sm=80, shared_limit=163 * _KIB, shared_sm=164 * _KIB),
-        Architecture(sm=86, shared_limit=99 * _KIB, shared_sm=100 * _KIB),
-        Architecture(sm=89, shared_limit=99 * _KIB, shared_sm=100 * _KIB),
-        Architecture(sm=90, shared_limit=227 * _KIB, shared_sm=228 * _KIB, cluster=16),
+        Architecture(sm=80, shared_limit=163 * _KIB, shared_sm=164 * _KIB, multiprocessors=108),
+        Architecture(sm=86, shared_limit=99 * _KIB, shared_sm=100 * _KIB, multiprocessors=84),
+        Architecture(sm=89, shared_limit=99 * _KIB, shared_sm=100 * _KIB, multiprocessors=58),
+        Architecture(sm=90, shared_limit=227 * _KIB, shared_sm=228 * _KIB, multiprocessors=132, cluster=16),
     )
 }
 

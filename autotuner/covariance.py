@@ -8,14 +8,15 @@ root of the squared steps added up, each in units of its parameter's length (aut
 lengths, noise and the kind of steps maximise the marginal likelihood with weak priors: C. E. Rasmussen and
 C. K. I. Williams, Gaussian Processes for Machine Learning, 2006, chapters 2, 4 and 5.
 
-What another study teaches are its surrogate's lengths, around which those here are looked for, and its belief of every
-point, a multiple of which is added to the process: M. C. Kennedy and A. O'Hagan, Predicting the Output from a Complex
-Computer Code When Fast Approximations Are Available, 2000. The multiple is taken to be 1, give or take about as much,
-until what is judged here says otherwise.
+What is believed of every point before anything is judged, by another study's surrogate or by the space file, is added
+to the process with a multiple: M. C. Kennedy and A. O'Hagan, Predicting the Output from a Complex Computer Code When
+Fast Approximations Are Available, 2000. The multiple is taken to be 1, give or take about as much, until what is judged
+here says otherwise. Another study teaches its surrogate's lengths as well, around which those here are looked for.
 """
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ up from 0 through at least three values: more often they name a method than an a
 TAUGHT_SPREAD = 0.5
 """Of a length around the one that another study taught."""
 SLOPE, SLOPE_SPREAD = 0.0, 1.0
-"""The variance around 1 of what the other study's belief is multiplied by, where the belief's own variance is 1."""
+"""The variance around 1 of what the belief before is multiplied by, where the belief's own variance is 1."""
 JITTER = 1e-6
 BOUNDS = ((-4.0, 5.0), (-12.0, 1.0), (-5.0, 5.0), (-8.0, 4.0))
 """Of the logarithms of lengths and noise, of the logits of shares, and of the logarithm of the slope's variance."""
@@ -55,17 +56,18 @@ class Hypers(NamedTuple):
     shares: Floats
     """(d,), 0..1: how much of a step does not depend on how far it goes."""
     slope: float = 0.0
-    """The variance around 1 of what the other study's belief is multiplied by; without such a study 0."""
+    """The variance around 1 of what the belief before is multiplied by; without such a belief 0."""
 
 
 class Taught(NamedTuple):
-    """What another study teaches the surrogate of a space of N points."""
+    """What the surrogate of N points is taught before anything is judged."""
 
     belief: Floats
-    """(N,): in units of what was judged there, of mean 0 and deviation 1."""
+    """(N,): in units of which its variance is about 1, and its mean about 0."""
     scale: float
     """Such a unit, in those of the objective."""
-    hypers: Hypers
+    hypers: Hypers | None = None
+    """Those of another study's surrogate."""
 
 
 class Steps:
@@ -112,13 +114,16 @@ class Steps:
             places[there, column] = np.searchsorted(amounts, derived[there, place]) + 1
         return places
 
-    def moved(self, points: Indices, elsewhere: Floats) -> Indices:
-        """(N, d): the slots, but those of these points as they are where they have the derived quantities `elsewhere`
-        (n, q)."""
-        slots: Indices = self.slots.copy()
-        first = len(self) - len(self._amounts)
-        slots[points, first:] = self._places_of(elsewhere) + self._first[first:-1]
-        return slots
+    def beside(self, points: Indices, elsewhere: Floats | None) -> Steps:
+        """The same with n points more, those after the N: these again, where they have the derived quantities
+        `elsewhere` (n, q)."""
+        more = self.slots[points]
+        if elsewhere is not None:
+            first = len(self) - len(self._amounts)
+            more[:, first:] = self._places_of(elsewhere) + self._first[first:-1]
+        both = copy.copy(self)
+        both.slots = np.concatenate([self.slots, more])
+        return both
 
     def __len__(self) -> int:
         return len(self.far)
@@ -195,8 +200,9 @@ def _prior(steps: Steps, taught: Taught | None) -> tuple[Floats, Floats]:
     spread = np.concatenate([np.full(d, LENGTH_SPREAD), [NOISE_SPREAD], np.full(d, SHARE_SPREAD)])
     if taught is None:
         return centre, spread
-    centre[:d], centre[d + 1 :] = np.log(taught.hypers.lengths), scipy.special.logit(taught.hypers.shares)
-    spread[:d] = TAUGHT_SPREAD
+    if taught.hypers is not None:
+        centre[:d], centre[d + 1 :] = np.log(taught.hypers.lengths), scipy.special.logit(taught.hypers.shares)
+        spread[:d] = TAUGHT_SPREAD
     return np.append(centre, SLOPE), np.append(spread, SLOPE_SPREAD)
 
 

@@ -41,8 +41,9 @@ class Enumeration:
                 raise TypeError(f"the fact {name} is {value!r}, not an integer, a string or a truth value")
         known = {*self.values, *self.facts[0]}
         for key, expression in self.file.expressions.items():
-            for name in sorted(expression.names - known):
-                hint = suggestion(name, known)
+            above = self.file.steps_before(key)
+            for name in sorted(expression.names - known - above):
+                hint = suggestion(name, known | above)
                 raise refuse(f"{name} is no parameter and no fact of this device or the problem{hint}", key)
 
     def holds(self, key: str, columns: Columns, absent: bool) -> Array:

@@ -41,16 +41,16 @@ SHORTLIST = 512
 class EvolutionarySampler(PointSampler):
     """Evolution over the enumerated valid points, no point asked for twice; a surrogate chooses among the offspring.
 
-    First points that are far from each other, among them the elite of a related study if there is one; then the
-    offspring with the greatest expected improvement. With several points in flight each counts as judged, as the
-    surrogate believes it. Rejects teach the surrogate that the region is bad; no latency is made up for them. The
+    First what a related study or the space file leads to expect the most of, and points that are far from each other;
+    then the offspring with the greatest expected improvement. With several points in flight each counts as judged, as
+    the surrogate believes it. Rejects teach the surrogate that the region is bad; no latency is made up for them. The
     proposals depend on the space, the seed and the order in which what was asked for came to its end.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
         super().__init__(space, seed)
         self._small = len(space) <= WHOLE
-        self._surrogate = Surrogate(space, seed, whole=self._small)
+        self._surrogate = Surrogate.of(space, seed, whole=self._small)
         self._begun: int | None = None
         """How many points are judged before the surrogate is believed; None before the study was seen."""
         self._near: dict[int, Indices] = {}
@@ -76,7 +76,7 @@ class EvolutionarySampler(PointSampler):
             self._begun = STARTS if found is None else STARTS_TAUGHT
             if found is not None:
                 lessons = Lessons.model_validate(found)
-                self._surrogate = Surrogate(self._space, self._seed, whole=self._small, lessons=lessons)
+                self._surrogate = Surrogate.of(self._space, self._seed, whole=self._small, lessons=lessons)
         return self._begun
 
     def _screened(self, candidates: Indices, pending: Indices) -> tuple[int, float]:
@@ -91,8 +91,8 @@ class EvolutionarySampler(PointSampler):
     # Before there is a belief -----------------------------------------------------------------------------------
 
     def _first(self, rng: Rng, seen: Seen, asked: Mask) -> int:
-        """After the default point the one that another study's surrogate believes the best, if there is one; then
-        points that are far from each other."""
+        """After the default point the one that is believed to be the best by another study's surrogate or the space
+        file, if either believes anything; then points that are far from each other."""
         taught = self._surrogate.taught
         if taught is not None and len(seen.indices) == 1:
             return int(np.argmin(np.where(asked, np.inf, taught.belief)))

@@ -156,7 +156,7 @@ def cuda_device(target: str | None = None, found: CudaFacts | None = None) -> De
         facts = architecture(target).facts()
         return Device(backend="cuda", name=target, facts=facts, environment=_environment())
     found = found or chosen_devices(None)[0]
-    facts = architecture(f"sm_{found.sm}").facts()
+    facts = {**architecture(f"sm_{found.sm}").facts(), "MULTIPROCESSORS": found.multiprocessors}
     environment = {
         **_environment(),
         "driver": found.driver,

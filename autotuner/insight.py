@@ -265,7 +265,7 @@ def _knob(space: Space, impl: str, column: int, programs: dict[int, str]) -> Bui
 
 
 def _beliefs(space: Space, trials: _Trials, seed: int, tie: float) -> Beliefs | None:
-    surrogate = Surrogate(space, seed, whole=len(space) <= WHOLE)
+    surrogate = Surrogate.of(space, seed, whole=len(space) <= WHOLE)
     if not surrogate.learn(trials.points, trials.objectives):
         return None
     points = _looked_at(space, seed)
@@ -363,7 +363,7 @@ def _candidates(
 def _trust(space: Space, trials: _Trials, seed: int) -> Trust | None:
     learned = int(LEARNED * len(trials.points))
     rest = np.flatnonzero(trials.measured[learned:]) + learned
-    surrogate = Surrogate(space, seed, whole=False)
+    surrogate = Surrogate.of(space, seed, whole=False)
     if len(rest) < CHECKED or not surrogate.learn(trials.points[:learned], trials.objectives[:learned]):
         return None
     mean, deviation = surrogate.believe(trials.points[rest])

@@ -21,3 +21,8 @@ class Lessons(Model):
         description="the derived quantities of each point there, in doublings, in the order of the space file; none "
         "where they are not known",
     )
+    expected: tuple[float | None, ...] = Field(
+        default=(),
+        description="the logarithm of the latency that the space file expects of each point there; none where it "
+        "is not known",
+    )

@@ -10,10 +10,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
-from autotuner.derived import doublings
+import numpy as np
+from numpy.typing import NDArray
+
+from autotuner.derived import doublings, expected_latency
 from autotuner.errors import InputError
 from autotuner.expression import ExpressionError
 from autotuner.lessons import Lessons
@@ -38,6 +42,9 @@ head dimension, which changes what fits into registers and on-chip memory; of th
 DTYPE, DTYPE_BYTES, MASK, MODEL, CACHE = 0.5, 2.0, 1.0, 3.0, 0.5
 """What a change counts: of the element type; and each doubling of its size, on top; of the mask; of the device's model;
 of the cache policy."""
+
+Expected = tuple[float | None, ...]
+Derived = tuple[Expected, ...]
 
 
 class Related(NamedTuple):
@@ -140,18 +147,26 @@ def lessons(store: Store, study: str, space: Space) -> Lessons | None:
         return None
     points = _thinned(found)
     objectives = tuple(found[place] if math.isfinite(found[place]) else None for place in points)
-    derived = _derived(queries.study(store, study), points, space)
-    return Lessons(study=study, points=points, objectives=objectives, derived=derived)
+    derived, expected = _there(queries.study(store, study), points, space)
+    return Lessons(study=study, points=points, objectives=objectives, derived=derived, expected=expected)
 
 
-def _derived(study: StudyRecord, points: Sequence[int], space: Space) -> tuple[tuple[float | None, ...], ...]:
-    """What the points amount to on the study's problems and device, by what the new space says is to be derived; empty
-    where that cannot be told of them."""
-    try:
-        found = doublings(space.file, study.device.facts, study.problems, space.rows[list(points)])
-    except (KeyError, ExpressionError):
-        return ()
-    return tuple(tuple(None if math.isnan(each) else each for each in row) for row in found.tolist())
+def _there(study: StudyRecord, points: Sequence[int], space: Space) -> tuple[Derived, Expected]:
+    """What the points amount to on the study's problems and device, and the latency to expect of them there, by what
+    the new space says of both; empty what cannot be told."""
+    of = space.file, study.device.facts, study.problems, space.rows[list(points)]
+    derived: Derived = ()
+    expected: Expected = ()
+    with suppress(KeyError, ExpressionError):
+        derived = tuple(map(_told, doublings(*of)))
+    with suppress(KeyError, ExpressionError):
+        latency = expected_latency(*of)
+        expected = () if latency is None else _told(latency)
+    return derived, expected
+
+
+def _told(numbers: NDArray[np.float64]) -> Expected:
+    return tuple(None if math.isnan(each) else each for each in numbers.tolist())
 
 
 def _thinned(found: Mapping[int, float]) -> tuple[int, ...]:

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import PydanticCustomError
 
-from autotuner.derived import doublings
+from autotuner.derived import doublings, expected_latency
 from autotuner.enumeration import Enumeration
 from autotuner.errors import SpaceError
 from autotuner.expression import ExpressionError
-from autotuner.space_file import Facts, SpaceFile, refuse, show
+from autotuner.space_file import EXPECTED, Facts, SpaceFile, refuse, show
 from autotuner.variant import Value, digest_of
 
 __all__ = ["Space", "SpaceFile"]
@@ -98,11 +98,28 @@ class Space:
         for name, never in zip(self.file.derived, nowhere, strict=True):
             if never:
                 raise refuse("positive at no valid point; expected an amount of something", f"derived.{name}")
+        try:
+            if self.expected is not None and np.isnan(self.expected).all():
+                raise refuse("positive at no valid point; expected a time", EXPECTED)
+        except ExpressionError as error:
+            raise refuse(f"{show(error.text)}: {error.reason}", EXPECTED) from None
 
     @cached_property
     def derived(self) -> NDArray[np.float64]:
         """(N, q): the derived quantities of the points, in doublings; NaN where there is none."""
         return doublings(self.file, self.facts, self.file.problems, self.rows)
+
+    @cached_property
+    def expected(self) -> NDArray[np.float64] | None:
+        """(N,): the logarithm of the latency that the file expects of the points, in a unit of its own; NaN where it
+        expects none."""
+        return expected_latency(self.file, self.facts, self.file.problems, self.rows)
+
+    @property
+    def expected_spread(self) -> float | None:
+        """How many times as long as the fastest point the slowest one is expected to take; None where the file expects
+        nothing."""
+        return None if self.expected is None else float(np.exp(np.nanmax(self.expected) - np.nanmin(self.expected)))
 
     @property
     def amounts(self) -> dict[str, tuple[float, float]]:

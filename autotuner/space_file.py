@@ -39,6 +39,7 @@ _WORDS = {
     "a integer": "an integer",
     "a boolean": "true or false",
 }
+EXPECTED = "expected_latency"
 _COMPILE_TIME = ("op", "dtype", "head_dim", "causal")
 
 
@@ -162,6 +163,7 @@ class SpaceFile(Model):
     parameters: dict[str, Parameter]
     constraints: Annotated[tuple[Constraint, ...], BeforeValidator(_tuple)] = ()
     derived: dict[str, ExpressionText] = Field(default_factory=dict)
+    expected_latency: dict[str, ExpressionText] = Field(default_factory=dict)
     default: dict[str, ParameterValue]
 
     @classmethod
@@ -230,7 +232,17 @@ class SpaceFile(Model):
         result = {key: condition for key, condition in whens.items() if condition is not None}
         result |= {f"constraints[{i}].expression": item.parsed for i, item in enumerate(self.constraints)}
         result |= {f"derived.{name}": Expression.parse(text) for name, text in self.derived.items()}
+        result |= {f"{EXPECTED}.{name}": Expression.parse(text) for name, text in self.expected_latency.items()}
         return result
+
+    def steps_before(self, key: str) -> set[str]:
+        """The names that the expression of that key may use beside parameters and facts: of a step towards the expected
+        latency the derived quantities and the steps above it."""
+        table, _, step = key.partition(".")
+        if table != EXPECTED:
+            return set()
+        steps = list(self.expected_latency)
+        return {*self.derived, *steps[: steps.index(step)]}
 
     @cached_property
     def shared_facts(self) -> dict[str, Value | bool]:
@@ -277,11 +289,14 @@ class SpaceFile(Model):
                 raise refuse("expected a name of capitals, digits and _, a capital first", f"parameters.{name}")
             if name in self.problems[0].facts():
                 raise refuse("the problem already has a fact of this name; expected another", f"parameters.{name}")
-        for name in self.derived:
-            if not _NAME.fullmatch(name):
-                raise refuse("expected a name of capitals, digits and _, a capital first", f"derived.{name}")
-            if name in self.parameters or name in self.problems[0].facts():
-                raise refuse("a parameter or a fact has this name; expected another", f"derived.{name}")
+        for table, names in (("derived", self.derived), (EXPECTED, self.expected_latency)):
+            for name in names:
+                if not _NAME.fullmatch(name):
+                    raise refuse("expected a name of capitals, digits and _, a capital first", f"{table}.{name}")
+                if name in self.parameters or name in self.problems[0].facts():
+                    raise refuse("a parameter or a fact has this name; expected another", f"{table}.{name}")
+                if table == EXPECTED and name in self.derived:
+                    raise refuse("a derived quantity has this name; expected another", f"{table}.{name}")
         if "IMPL" not in self.parameters:
             raise refuse("missing; expected the list of implementations", "parameters.IMPL")
         impl = self.parameters["IMPL"]

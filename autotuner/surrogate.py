@@ -33,6 +33,8 @@ AT_ONCE = 10_000
 """So many points are believed of at a time where a belief of all is wanted and their covariances are not kept."""
 ROWS = 64
 """So many rows of a triangular matrix are multiplied at a time; more would multiply more zeros."""
+TOLD_APART = 1e-6
+"""Expected latencies that all are as close to each other as this, relative, expect nothing."""
 DRAWS, LIE = 0, 0.0
 """What is being judged counts as if it had come out in as many ways as are drawn, and gains are averaged over them.
 Without draws there is one: so many deviations above what is believed."""
@@ -45,15 +47,11 @@ class Surrogate:
     all of them at once, 4 bytes for each pair of a point and a judged one.
     """
 
-    def __init__(self, space: Space, seed: int, whole: bool, lessons: Lessons | None = None) -> None:
-        """`lessons`: what another study has measured; at least one of its points has a latency."""
-        elsewhere = None if lessons is None else _elsewhere(space, lessons)
-        self.steps = Steps(space, elsewhere)
-        self.taught = None if lessons is None else _taught(space, seed, lessons, elsewhere)
-        """What it was told of another study."""
+    def __init__(self, steps: Steps, seed: int, whole: bool, taught: Taught | None = None) -> None:
+        """`taught`: of all points of the steps."""
+        self.steps, self.taught = steps, taught
         self._seed, self._whole = seed, whole
-        self._all = np.arange(len(space))
-        self._marks = self.steps.marks(self._all) if whole else None
+        self._marks = steps.marks(np.arange(len(steps.slots))) if whole else None
         self._points: Indices = np.empty(0, dtype=np.int64)
         self._objectives: Floats = np.empty(0)
         self._epoch = 0
@@ -63,9 +61,19 @@ class Surrogate:
         """The objectives in standard units, whose shift and scale these are."""
         self._shift: float
         self._scale: float
-        self._expected = np.zeros(len(space))
-        """In standard units: what another study leads to expect of each point; 0 without one."""
+        self._expected = np.zeros(len(steps.slots))
+        """In standard units: what to expect of each point by what was taught; 0 where nothing was."""
         self._factor: _Factor
+
+    @classmethod
+    def of(cls, space: Space, seed: int, whole: bool, lessons: Lessons | None = None) -> Surrogate:
+        """That of a space, taught what its file expects. `lessons`: what another study has measured, by which it is
+        taught instead; at least one of their points has a latency."""
+        if lessons is None:
+            return cls(Steps(space), seed, whole, _foretold(space))
+        elsewhere = _elsewhere(space, lessons)
+        steps = Steps(space, elsewhere)
+        return cls(steps, seed, whole, _taught(space, seed, lessons, steps.beside(np.array(lessons.points), elsewhere)))
 
     # Learning ---------------------------------------------------------------------------------------------------
 
@@ -102,10 +110,8 @@ class Surrogate:
         self._factor = _Factor(self.steps, self.hypers, points[chosen], room, self._marks, belief)
 
     def _expectation(self, points: Indices, targets: Floats, scale: float) -> Floats:
-        """(N,): the other study's belief in units of this scale, at the points as high in the mean as the targets.
-
-        0 where there is no such study.
-        """
+        """(N,): the belief taught, in units of this scale, at the points as high in the mean as the targets; 0 where
+        none was."""
         if self.taught is None:
             return self._expected
         expected = self.taught.belief * (self.taught.scale / scale)
@@ -167,10 +173,11 @@ class Surrogate:
         return mean + self._expected[points], np.sqrt(np.maximum(variance, 1e-9) * amplitude), amplitude
 
     @single_threaded
-    def standard_means(self) -> Floats:
-        """(N,): what is believed of every point, in units of what was judged, of mean 0 and deviation 1."""
-        parts = np.array_split(self._all, 1 + len(self._all) // AT_ONCE)
-        return np.concatenate([self._standard_belief(part)[0] for part in parts])
+    def lesson(self, count: int) -> Taught:
+        """What it has to teach of the first so many points, in units of what was judged."""
+        parts = np.array_split(np.arange(count), 1 + count // AT_ONCE)
+        belief = np.concatenate([self._standard_belief(part)[0] for part in parts])
+        return Taught(belief, self._scale, self.hypers)
 
     def _beside(
         self, both: Indices, n: int, reduced: NDArray[Any] | None
@@ -200,18 +207,27 @@ class Surrogate:
         return solved
 
 
-def _taught(space: Space, seed: int, lessons: Lessons, elsewhere: Floats | None) -> Taught:
-    """What a surrogate believes here that has learnt what the other study judged, as the points are there."""
-    teacher = Surrogate(space, seed, whole=False)
-    points = np.array(lessons.points, dtype=np.int64)
+def _taught(space: Space, seed: int, lessons: Lessons, steps: Steps) -> Taught:
+    """What a surrogate believes here that has learnt what the other study judged, as the points are there: those after
+    the space's in `steps`."""
+    teacher = Surrogate(steps, seed, whole=False, taught=_foretold(space, lessons))
     objectives = np.array([np.inf if each is None else each for each in lessons.objectives])
-    teacher.steps = steps = Steps(space, elsewhere)
-    here = steps.slots
-    # what was judged there is learnt as it is there; every point is asked about as it is here
-    steps.slots = here if elsewhere is None else steps.moved(points, elsewhere)
-    teacher.learn(points, objectives)
-    steps.slots = here
-    return Taught(teacher.standard_means(), teacher._scale, teacher.hypers)
+    teacher.learn(np.arange(len(space), len(steps.slots)), objectives)
+    return teacher.lesson(len(space))
+
+
+def _foretold(space: Space, lessons: Lessons | None = None) -> Taught | None:
+    """What the space file expects of the space's points, and of those of lessons after them, as they are there; as much
+    as in the mean where it expects nothing. None where it tells no two points apart."""
+    if space.expected is None or (lessons is not None and len(lessons.expected) != len(lessons.points)):
+        return None
+    there = space.expected if lessons is None else np.array(lessons.expected, dtype=np.float64)
+    known = there[np.isfinite(there)]
+    if not len(known) or np.ptp(known) < TOLD_APART:
+        return None
+    both = space.expected if lessons is None else np.concatenate([space.expected, there])
+    level, unit = known.mean(), known.std()
+    return Taught(np.where(np.isfinite(both), (both - level) / unit, 0.0), float(unit))
 
 
 def _elsewhere(space: Space, lessons: Lessons) -> Floats | None:
@@ -223,6 +239,9 @@ def _elsewhere(space: Space, lessons: Lessons) -> Floats | None:
 class _Factor:
     """The inverse of the Cholesky factor of the judged points' covariance, a row longer with each that comes, and what
     it makes of the others'. To multiply by it takes some processors half as long as to solve with the factor.
+
+    The multiple of the belief taught is no part of that covariance but is worked out beside it, as in Rasmussen and
+    Williams 2.7: a great one would leave the process nothing of single precision.
     """
 
     def __init__(
@@ -234,11 +253,11 @@ class _Factor:
         marks: Singles | None,
         belief: Floats | None = None,
     ) -> None:
-        """`belief` (N,) is the other study's, if there is one."""
+        """`belief` (N,) is that before anything was judged, if there is one."""
         self._steps, self._hypers = steps, hypers
         self._squares = steps.squares(hypers)
         self._marks = marks
-        self._trend = None if belief is None else (np.sqrt(hypers.slope) * belief).astype(np.float32)
+        self._belief = belief
         self._points = points
         m = len(points)
         self._known_steps = np.empty((m + room, steps.size), dtype=np.float32)
@@ -251,8 +270,13 @@ class _Factor:
         self._rounded = self._inverse.astype(np.float32)
         if marks is not None:
             self._reduced = np.empty((m + room, marks.shape[1]), dtype=np.float32)
-            self._reduced[:m] = self._reduce(self._kernel_to_all(points, marks))
-            self._variance = self._before(slice(None)) - np.einsum("ij,ij->j", self._reduced[:m], self._reduced[:m])
+            self._reduced[:m] = self._reduce(self._kernel_to_marked(points, marks))
+            self._variance = 1.0 - np.einsum("ij,ij->j", self._reduced[:m], self._reduced[:m])
+        if belief is not None:
+            self._trend = np.zeros(m + room)
+            self._trend[:m] = self._inverse[:m, :m] @ belief[points]
+            if marks is not None:
+                self._beyond = belief - self._trend[:m] @ self._reduced[:m]
 
     def add(self, point: int) -> None:
         """Conditions on one more."""
@@ -261,15 +285,19 @@ class _Factor:
             raise AssertionError("no room: a fit was due")
         one = np.array([point])
         row = self._inverse[:m, :m] @ self._to_known(one)[:, 0]
-        last = np.sqrt(max(float(self._before(point)) + self._hypers.noise + JITTER - float(row @ row), JITTER))
+        last = np.sqrt(max(1.0 + self._hypers.noise + JITTER - float(row @ row), JITTER))
         self._inverse[m, :m], self._inverse[m, m] = -(row @ self._inverse[:m, :m]) / last, 1 / last
         self._rounded[m] = self._inverse[m]
         if self._marks is not None:
-            fresh = self._kernel_to_all(one, self._marks)[0] - row.astype(np.float32) @ self._reduced[:m]
+            fresh = self._kernel_to_marked(one, self._marks)[0] - row.astype(np.float32) @ self._reduced[:m]
             self._reduced[m] = fresh / np.float32(last)
             self._variance -= self._reduced[m] ** 2
         self._known_steps[m] = self._spread(one)[0]
         self._points = np.append(self._points, point)
+        if self._belief is not None:
+            self._trend[m] = self._inverse[m, : m + 1] @ self._belief[self._points]
+            if self._marks is not None:
+                self._beyond -= self._trend[m] * self._reduced[m]
 
     def believe(
         self, targets: Floats, points: Indices, reduced: NDArray[Any] | None = None
@@ -278,12 +306,20 @@ class _Factor:
         `reduced` is of the points, if it is known."""
         m = len(self._points)
         weights = self._inverse[:m, :m] @ targets[self._points]
-        amplitude = max(float(weights @ weights) / m, 1e-3)
+        mean: Floats
+        variance: Floats
         if self._marks is not None:
-            mean = weights.astype(np.float32) @ self._reduced[:m]
-            return mean[points].astype(np.float64), self._variance[points].astype(np.float64), amplitude
-        reduced = self.reduced(points) if reduced is None else reduced
-        return weights @ reduced, self._before(points) - np.einsum("ij,ij->j", reduced, reduced), amplitude
+            mean = (weights.astype(np.float32) @ self._reduced[:m])[points].astype(np.float64)
+            variance = self._variance[points].astype(np.float64)
+        else:
+            reduced = self.reduced(points) if reduced is None else reduced
+            mean, variance = weights @ reduced, 1.0 - np.einsum("ij,ij->j", reduced, reduced)
+        misfit = float(weights @ weights)
+        if self._belief is not None:
+            along, beyond = float(self._trend[:m] @ weights), self._beyond_process(points, reduced)
+            misfit -= along**2 / self._precision
+            mean, variance = mean + along / self._precision * beyond, variance + beyond**2 / self._precision
+        return mean, variance, max(misfit / m, 1e-3)
 
     def reduced(self, points: Indices) -> NDArray[Any]:
         """(m, n): the inverse of the factor times the covariances with the points."""
@@ -294,32 +330,45 @@ class _Factor:
     def variance(self, points: Indices, reduced: NDArray[Any]) -> Floats:
         """(n,): what is left of the variance when the judged points are known."""
         reduced = reduced.astype(np.float64)
-        left: Floats = self._before(points) - np.einsum("ij,ij->j", reduced, reduced)
+        left: Floats = 1.0 - np.einsum("ij,ij->j", reduced, reduced)
+        if self._belief is not None:
+            left += self._beyond_process(points, reduced) ** 2 / self._precision
         return left
 
     def covariance(self, some: Indices, others: Indices, of_some: NDArray[Any], of_others: NDArray[Any]) -> Floats:
         """(a, b): what is left of their covariances when the judged points are known, from the `reduced` of both."""
         left: Floats = (self._kernel(some, others) - of_some.T @ of_others).astype(np.float64)
+        if self._belief is not None:
+            beyond = self._beyond_process(some, of_some), self._beyond_process(others, of_others)
+            left += np.outer(*beyond) / self._precision
         return left
+
+    @property
+    def _precision(self) -> float:
+        """Of the multiple, when the judged points are known."""
+        trend = self._trend[: len(self._points)]
+        return 1 / self._hypers.slope + float(trend @ trend)
+
+    def _beyond_process(self, points: Indices, reduced: NDArray[Any] | None) -> Floats:
+        """(n,): what the belief has at the points that the process does not have from the judged ones."""
+        assert self._belief is not None
+        if self._marks is not None:
+            beyond: Floats = self._beyond[points]
+            return beyond
+        assert reduced is not None
+        rest: Floats = self._belief[points] - self._trend[: len(self._points)] @ reduced
+        return rest
 
     def _to_known(self, points: Indices) -> Singles:
         known = self._known_steps[: len(self._points)] @ self._steps.marks(points)
-        return self._along(self._points, points, matern(known))
-
-    def _before(self, points: Any) -> Any:
-        """The variance before anything is judged, of these points."""
-        return 1.0 if self._trend is None else 1.0 + self._trend[points] ** 2
+        covariances: Singles = matern(known)
+        return covariances
 
     def _kernel(self, some: Indices, others: Indices) -> Singles:
-        return self._along(some, others, matern(self._spread(some) @ self._steps.marks(others)))
+        return self._kernel_to_marked(some, self._steps.marks(others))
 
-    def _kernel_to_all(self, some: Indices, marks: Singles) -> Singles:
-        return self._along(some, slice(None), matern(self._spread(some) @ marks))
-
-    def _along(self, some: Indices, others: Indices | slice, covariances: Singles) -> Singles:
-        """With what the other study's belief adds."""
-        if self._trend is not None:
-            covariances += np.outer(self._trend[some], self._trend[others])
+    def _kernel_to_marked(self, some: Indices, marks: Singles) -> Singles:
+        covariances: Singles = matern(self._spread(some) @ marks)
         return covariances
 
     def _spread(self, points: Indices) -> Singles:

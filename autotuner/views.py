@@ -312,6 +312,7 @@ def space_document(space: Space) -> dict[str, Any]:
             {"name": name, "expression": text, "least": space.amounts[name][0], "greatest": space.amounts[name][1]}
             for name, text in file.derived.items()
         ],
+        "expected_latency": {"steps": dict(file.expected_latency), "spread": space.expected_spread},
         "default": dict(file.default),
         "facts": space.facts,
         "digest": space.digest,
@@ -335,4 +336,6 @@ def space_view(space: Space) -> RenderableType:
     head = f"{space.name}: {file.title}\n" + "\n".join(str(problem) for problem in file.problems)
     counts = f"{space.raw_count:,} raw points, {len(space):,} valid here ({len(space) / space.raw_count:.1%})"
     tables = [parameters, *([derived] if file.derived else []), *([constraints] if file.constraints else [])]
+    if space.expected_spread is not None:
+        counts += f"; expected to differ by {space.expected_spread:.3g}x from the fastest to the slowest"
     return Group(Text(head), *tables, Text(counts))

@@ -180,12 +180,17 @@ def landscape(outcomes: Sequence[Outcome], space: Space, device: Device, command
 
 
 def with_derived(measured: Landscape, file: SpaceFile) -> Landscape:
-    """The landscape with the derived quantities of the file, which change nothing of what was measured. Raises
-    InputError where anything else of the file differs."""
-    space = measured.space.model_copy(update={"derived": file.derived})
+    """The landscape with what the file derives and expects, which changes nothing of what was measured, and with the
+    facts of its device that there have been since. Raises InputError where anything else of the file differs."""
+    later = {"derived": file.derived, "expected_latency": file.expected_latency}
+    space = measured.space.model_copy(update=later)
     if space != file.model_copy(update={"path": space.path}):
-        raise InputError(f"{file.path}: not the file that was measured, but for derived quantities: measure it")
-    return measured.model_copy(update={"space": space})
+        raise InputError(f"{file.path}: not the file that was measured, but for what it derives: measure it")
+    device = measured.device
+    if "multiprocessors" in device.environment:
+        facts = {**device.facts, "MULTIPROCESSORS": int(device.environment["multiprocessors"])}
+        device = device.model_copy(update={"facts": facts})
+    return measured.model_copy(update={"space": space, "device": device})
 
 
 def _baseline_us(measurement: Measurement) -> float:
@@ -313,7 +318,7 @@ def arguments(line: Sequence[str] | None = None) -> argparse.Namespace:
     step.add_argument("--minutes", type=float, default=math.inf, help="start no more variants after so many")
     step = steps.add_parser("summary", help="what landscapes are, in a table")
     step.add_argument("files", type=Path, nargs="+")
-    step = steps.add_parser("derive", help="give a landscape the derived quantities that its space file has by now")
+    step = steps.add_parser("derive", help="give a landscape what its space file derives and expects by now")
     step.add_argument("space", help="the space file")
     step.add_argument("landscape", type=Path)
     step = steps.add_parser("t4", help="a recorded space as T4 results")

@@ -30,7 +30,6 @@ from autotuner.variant import Variant
 BASELINE_US = 1000.0
 """What stands for the baseline: the objective is the logarithm of milliseconds."""
 
-DEVICE = Device(backend="cuda", name=RECORDED, facts={}, environment={})
 SAMPLER_CALLS = ("infer_relative_search_space", "before_trial", "sample_relative", "sample_independent", "after_trial")
 """What Optuna asks of a sampler in a trial's life."""
 
@@ -233,9 +232,10 @@ def search(
             "seed": seed,
             "built_from": f"{recorded.name} {name} {executor.width} {seed}",
         }
-        record = study_record(space, DEVICE, terms, **named)
+        device = Device(backend="cuda", name=RECORDED, facts=space.facts, environment={})
+        record = study_record(space, device, terms, **named)
         found = start(store, record, space) if warm else Start()
-        driver = Driver(store, space, DEVICE, terms, executor, first=found.first, lessons=found.lessons, **named)
+        driver = Driver(store, space, device, terms, executor, first=found.first, lessons=found.lessons, **named)
         try:
             driver.run(Budget(trials=len(space)))
         except Spent:

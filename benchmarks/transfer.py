@@ -3,8 +3,9 @@
     python benchmarks/transfer.py SPACE.json.gz SPACE.json.gz ... [--seeds 100] [--evaluations 100] [--jobs 2]
         [--sampler evolution] [--json PATH]
 
-For each seed the source is searched cold, with a budget, and the target twice: cold, and from what the store has of the
-source. Axis: evaluations; the sampler's own time counts nothing, so that the figures are the same on every machine.
+For each seed the source is searched cold, with a budget, and the target thrice: cold, from what the store has of the
+source, and cold as if its space file expected no latency ("unaided"). Axis: evaluations; the sampler's own time counts
+nothing, so that the figures are the same on every machine.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -52,7 +54,7 @@ CHUNK = 5
 """So many seeds are what a process does at a time."""
 
 SPACES: list[Recorded] = []
-"""Read before the processes are forked, which have them for nothing."""
+"""Read before the processes are forked, which have them for nothing. After them come the same, unaided."""
 
 
 class Task(NamedTuple):
@@ -72,6 +74,12 @@ class Found(NamedTuple):
     """(SHOWN[-1],): the best milliseconds so far; the space's slowest before anything was measured."""
     until: int
     """So many evaluations until it was within WITHIN of the optimum."""
+
+
+def unaided(recorded: Recorded) -> Recorded:
+    """The same space, whose file expects no latency."""
+    file = recorded.space.file.model_copy(update={"expected_latency": {}})
+    return replace(recorded, space=replace(recorded.space, file=file))
 
 
 def near_optimal(recorded: Recorded) -> frozenset[int]:
@@ -116,16 +124,16 @@ def _search_source(recorded: Recorded, task: Task, seed: int, path: Path) -> Non
 
 
 Results = dict[tuple[int | None, int], list[Found]]
-"""By source, None for a cold search, and target: a search a seed."""
+"""By source, None for a cold search, and target, by its place in SPACES: a search a seed."""
 
 
 def run_all(spaces: int, seeds: int, sampler: str, evaluations: int, jobs: int) -> Results:
-    """Every cold search, and every pair."""
+    """Every cold search, also unaided, and every pair of so many spaces."""
     chunks = [range(first, min(first + CHUNK, seeds)) for first in range(0, seeds, CHUNK)]
     todo = [
-        Task(source, tuple(each for each in range(spaces) if each != source), chunk, sampler, evaluations)
+        Task(source, tuple(each for each in targets if each != source), chunk, sampler, evaluations)
         for chunk in chunks
-        for source in (None, *range(spaces))
+        for source, targets in ((None, range(2 * spaces)), *((each, range(spaces)) for each in range(spaces)))
     ]
     results: Results = {}
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("fork")) as pool:
@@ -140,9 +148,9 @@ def run_all(spaces: int, seeds: int, sampler: str, evaluations: int, jobs: int) 
 
 def row(source: int, target: int, results: Results) -> dict[str, Any]:
     """What the JSON has of a pair. Searches of one seed begin at the same default point, so they are drawn together."""
-    cold, warm = results[None, target], results[source, target]
+    cold, warm, bare = results[None, target], results[source, target], results[None, target + len(SPACES) // 2]
     draws = np.random.default_rng(0).integers(0, len(cold), (BOOTSTRAPS, len(cold)))
-    before, after = (np.array([each.until for each in side], dtype=np.float64) for side in (cold, warm))
+    before, after, alone = (np.array([each.until for each in side], dtype=np.float64) for side in (cold, warm, bare))
     best_cold, best_warm = (np.stack([each.best for each in side]) for side in (cold, warm))
 
     def best(count: int) -> dict[str, float]:
@@ -158,6 +166,8 @@ def row(source: int, target: int, results: Results) -> dict[str, Any]:
                 "cold": float(of(before)),
                 "warm": float(of(after)),
                 "ratio": _ratio(before, after, draws, of),
+                "unaided": float(of(alone)),
+                "ratio_to_unaided": _ratio(alone, after, draws, of),
             }
             for name, of in (("median", np.median), ("mean", np.mean))
         },
@@ -202,6 +212,7 @@ def line(each: dict[str, Any]) -> str:
         f"{each['source']:>16} -> {each['target']:<16} optimum there {there:<6} "
         f"median {median['cold']:.0f} -> {median['warm']:.0f}  mean {mean['cold']:.1f} -> {mean['warm']:.1f}  "
         f"ratio {mean['ratio']['ratio']:.2f} ({mean['ratio']['low']:.2f} to {mean['ratio']['high']:.2f})  "
+        f"unaided {mean['unaided']:.1f}, {mean['ratio_to_unaided']['ratio']:.2f}  "
         f"best so far {shown}  worst {worst['ratio']['ratio']:.3f} after {worst['after']}"
     )
 
@@ -236,7 +247,7 @@ def document(args: argparse.Namespace, rows: Sequence[dict[str, Any]], seconds: 
         "evaluations_of_a_source": args.evaluations,
         "within": WITHIN,
         "compared_until": SHOWN[-1],
-        "spaces": {recorded.name: facts(recorded) for recorded in SPACES},
+        "spaces": {recorded.name: facts(recorded) for recorded in SPACES[: len(SPACES) // 2]},
         "rows": list(rows),
     }
 
@@ -244,9 +255,10 @@ def document(args: argparse.Namespace, rows: Sequence[dict[str, Any]], seconds: 
 def main() -> None:
     """Run, print, and write what was asked for."""
     args, started = arguments(), time.monotonic()
-    SPACES[:] = [read(path) for path in args.spaces]
-    results = run_all(len(SPACES), args.seeds, args.sampler, args.evaluations, args.jobs)
-    rows = [row(source, target, results) for source, target in pairs(len(SPACES))]
+    spaces = [read(path) for path in args.spaces]
+    SPACES[:] = [*spaces, *map(unaided, spaces)]
+    results = run_all(len(spaces), args.seeds, args.sampler, args.evaluations, args.jobs)
+    rows = [row(source, target, results) for source, target in pairs(len(spaces))]
     print(*map(line, rows), sep="\n")
     if args.json is not None:
         found = document(args, rows, time.monotonic() - started)

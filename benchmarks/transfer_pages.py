@@ -30,6 +30,8 @@ def _row(each: Document) -> list[str]:
         f"{mean['cold']:.1f}, {mean['warm']:.1f}",
         _interval(mean["ratio"]),
         ", ".join("yes" if each["ratio"]["ratio"] <= HALF else "**no**" for each in (median, mean)),
+        f"{mean['unaided']:.1f}",
+        _interval(mean["ratio_to_unaided"]),
         *(f"{ratio['ratio']:.3f}" for ratio in each["best_so_far"].values()),
         f"{_interval(worst['ratio'], 3)} after {worst['after']}",
         ", ".join("yes" if each["ratio"]["ratio"] <= WORSE else "**no**" for each in (mean, worst)),
@@ -42,7 +44,14 @@ def transfer(run: Document | None) -> str:
         return "No result is kept yet."
     counts = [f"best so far after {count}" for count in run["rows"][0]["best_so_far"]]
     head = ["source", "target", "source's optimum there", "median cold, warm", "ratio", "mean cold, warm", "ratio"]
-    head += ["half (median, mean)", *counts, "worst of all counts", "within 5 % (mean, worst)"]
+    head += [
+        "half (median, mean)",
+        "mean unaided",
+        "ratio to it",
+        *counts,
+        "worst of all counts",
+        "within 5 % (mean, worst)",
+    ]
     halved = {
         of: sum(each[f"{of}_evaluations"]["ratio"]["ratio"] <= HALF for each in run["rows"])
         for of in ("median", "mean")

@@ -138,7 +138,7 @@ def taught(derived: bool) -> Surrogate:
     objectives = tuple(cost(row[0]) for row in there.tolist())
     places = tuple(points.tolist())
     lessons = Lessons(study="longer", points=places, objectives=objectives, derived=known if derived else ())
-    return Surrogate(SPACE, 0, whole=True, lessons=Lessons.model_validate_json(lessons.model_dump_json()))
+    return Surrogate.of(SPACE, 0, whole=True, lessons=Lessons.model_validate_json(lessons.model_dump_json()))
 
 
 def test_what_was_learnt_of_a_quantity_holds_for_another_shape() -> None:
@@ -155,22 +155,24 @@ def test_what_was_learnt_of_a_quantity_holds_for_another_shape() -> None:
 def test_lessons_without_the_quantities_are_taken_as_they_were() -> None:
     """A study may have begun before its space file had any, or had others."""
     short = Lessons(study="old", points=(1, 2, 3), objectives=(0.1, 0.2, 0.3), derived=((1.0,), (2.0,), (3.0,)))
-    other = Surrogate(SPACE, 0, whole=True, lessons=short).taught
-    none = Surrogate(SPACE, 0, whole=True, lessons=short.model_copy(update={"derived": ()})).taught
+    other = Surrogate.of(SPACE, 0, whole=True, lessons=short).taught
+    none = Surrogate.of(SPACE, 0, whole=True, lessons=short.model_copy(update={"derived": ()})).taught
     assert other is not None
     assert none is not None
     np.testing.assert_array_equal(other.belief, none.belief)
 
 
-def test_moved_points_have_the_slots_of_the_other_problem() -> None:
+def test_points_beside_have_the_slots_of_the_other_problem() -> None:
     longer = SPACE.file.problems[0].model_copy(update={"seq_q": 4096})
     points = np.array([3, 100, 400])
     there = doublings(SPACE.file, SPACE.facts, [longer], SPACE.rows[points])
     steps = Steps(SPACE, there)
-    moved = steps.moved(points, there)
-    changed = np.flatnonzero((moved != steps.slots).any(axis=1))
-    assert changed.tolist() == points.tolist()
-    assert (moved[points, :-2] == steps.slots[points, :-2]).all()
+    both = steps.beside(points, there)
+    assert len(both.slots) == len(SPACE) + 3
+    assert (both.slots[: len(SPACE)] == steps.slots).all()
+    more = both.slots[len(SPACE) :]
+    assert (more[:, :-2] == steps.slots[points, :-2]).all()
     levels = np.unique(np.concatenate([SPACE.derived[:, 0], there[:, 0]]))
     wanted = np.searchsorted(levels, there[:, 0]) - np.searchsorted(levels, SPACE.derived[points, 0])
-    assert (moved - steps.slots)[points, -2].tolist() == wanted.tolist()
+    assert (more - steps.slots[points])[:, -2].tolist() == wanted.tolist()
+    assert (steps.beside(points, None).slots[len(SPACE) :] == steps.slots[points]).all()

@@ -180,6 +180,23 @@ def test_lessons_have_the_derived_quantities_of_the_other_problem(store: Store) 
     assert unknown.derived == ()
 
 
+def test_lessons_have_the_latency_to_expect_on_the_other_problem(store: Store) -> None:
+    search(store, OTHER, 20)
+    derived = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\n\n'
+    steps = '[expected_latency]\nWORK = "BLOCKS * (BLOCK + 7)"\n\n[default]'
+    space = space_of(text=simulated.TOML.replace("[default]", derived + steps))
+    found = lessons(store, record_of(OTHER).name, space)
+    assert found is not None
+    blocks = [int(space.point(place)["BLOCK"]) for place in found.points]
+    assert found.expected == tuple(math.log(4 * math.ceil(64 / each) * (each + 7)) for each in blocks)
+    text = simulated.TOML.replace("[default]", derived + steps.replace("+ 7", "+ LANES"))
+    facts = {**simulated.DEVICE.facts, "LANES": 8}
+    newer = Space.enumerate(SpaceFile.parse(text, Path("simulated.toml")), facts)
+    unknown = lessons(store, record_of(OTHER).name, newer)  # a fact that was not known of devices then
+    assert unknown is not None
+    assert (unknown.expected, unknown.derived) == ((), found.derived)
+
+
 def test_a_revoked_latency_teaches_nothing(store: Store) -> None:
     search(store, OTHER, 20)
     name = record_of(OTHER).name
@@ -394,7 +411,7 @@ def taught(seed: int = 0, level: float = 0.0) -> tuple[Lessons, Surrogate]:
     times = [simulated.truth(Variant.of("sdpa", "cpu", SPACE.point(place))) for place in points]
     found = tuple(None if each.fault is not None else math.log(each.us) + level for each in times)
     made = Lessons(study="other", points=tuple(points), objectives=found)
-    return made, Surrogate(SPACE, 0, whole=True, lessons=made)
+    return made, Surrogate.of(SPACE, 0, whole=True, lessons=made)
 
 
 def own(count: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.int64]], np.ndarray[tuple[int], np.dtype[np.float64]]]:
@@ -421,7 +438,7 @@ def test_a_taught_surrogate_believes_the_same_however_it_came_to_know() -> None:
     assert fresh.learn(points, objectives)
     at = np.arange(len(SPACE))
     np.testing.assert_allclose(steady.gains(at, at[:2]), fresh.gains(at, at[:2]), rtol=1e-3, atol=1e-3)
-    scarce = Surrogate(SPACE, 0, whole=False, lessons=taught()[0])
+    scarce = Surrogate.of(SPACE, 0, whole=False, lessons=taught()[0])
     assert scarce.learn(points, objectives)
     np.testing.assert_allclose(scarce.believe(at), fresh.believe(at), rtol=1e-3, atol=1e-3)
 

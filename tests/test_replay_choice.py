@@ -127,7 +127,7 @@ def test_an_unknown_constant_is_refused_and_nothing_is_changed(constant: str) ->
 def test_drawn_outcomes_give_the_gain_of_both_points_together() -> None:
     """What two points promise together does not depend on which of them is being judged; as believed it does."""
     points, objectives = judged(40)
-    model = Surrogate(SPACE, 0, whole=True)
+    model = Surrogate.of(SPACE, 0, whole=True)
     model.learn(points, objectives)
     fresh = np.setdiff1d(ALL, points)
     promising = fresh[np.argsort(-model.gains(fresh, NOBODY))[:6]]
@@ -144,7 +144,7 @@ def test_drawn_outcomes_give_the_gain_of_both_points_together() -> None:
 
 def test_an_optimist_has_more_to_gain_near_what_is_judged_than_a_pessimist() -> None:
     points, objectives = judged(40)
-    model = Surrogate(SPACE, 0, whole=True)
+    model = Surrogate.of(SPACE, 0, whole=True)
     model.learn(points, objectives)
     pending = np.setdiff1d(ALL, points)[:1]
     differ = (SPACE.rows != SPACE.rows[pending]).sum(axis=1)

@@ -82,7 +82,7 @@ def lessons() -> Lessons:
 @pytest.mark.parametrize("n", [6, 40])
 def test_it_believes_what_the_textbook_says(whole: bool, n: int, told: Lessons | None) -> None:
     points, objectives = judged(n)
-    model = Surrogate(SPACE, 0, whole, told)
+    model = Surrogate.of(SPACE, 0, whole, told)
     assert model.learn(points, objectives)
     at = ALL[::17]
     mean, deviation = model.believe(at)
@@ -93,7 +93,7 @@ def test_it_believes_what_the_textbook_says(whole: bool, n: int, told: Lessons |
 
 def test_expected_improvement_is_an_expectation() -> None:
     points, objectives = judged(40)
-    model = Surrogate(SPACE, 0, whole=True)
+    model = Surrogate.of(SPACE, 0, whole=True)
     model.learn(points, objectives)
     at = ALL[::50]
     mean, deviation = model.believe(at)
@@ -117,7 +117,7 @@ def test_the_far_tail_of_the_improvement_is_ordered_and_finite() -> None:
 def test_the_gradient_of_the_likelihood(told: Lessons | None) -> None:
     points, objectives = judged(25)
     steps = Steps(SPACE)
-    taught = Surrogate(SPACE, 0, whole=False, lessons=told).taught
+    taught = Surrogate.of(SPACE, 0, whole=False, lessons=told).taught
     likelihood = Likelihood(steps, points, surrogate._standard(objectives)[0], taught)
     draw = np.random.default_rng(1)
     d = len(steps)
@@ -145,7 +145,7 @@ def test_what_another_study_believes_counts_as_far_as_it_holds_here() -> None:
     shuffled = np.random.default_rng(5).permutation(objectives)
     multiples = []
     for told in (objectives, shuffled):
-        model = Surrogate(SPACE, 0, whole=True, lessons=lessons())
+        model = Surrogate.of(SPACE, 0, whole=True, lessons=lessons())
         model.learn(points, told)
         assert model.taught is not None
         belief = model.taught.belief * model.taught.scale
@@ -157,7 +157,7 @@ def test_what_another_study_believes_counts_as_far_as_it_holds_here() -> None:
 def test_before_much_was_judged_it_believes_what_another_study_does() -> None:
     points, objectives = judged(2)
     for told in (objectives, np.full(2, objectives[0]), np.array([objectives[0], math.inf])):
-        model = Surrogate(SPACE, 0, whole=True, lessons=lessons())
+        model = Surrogate.of(SPACE, 0, whole=True, lessons=lessons())
         assert model.learn(points, told)
         assert model.taught is not None
         mean, deviation = model.believe(ALL)
@@ -171,7 +171,7 @@ def test_another_study_helps_where_little_was_judged_here() -> None:
     points, objectives = judged(8)
     errors = []
     for told in (None, lessons()):
-        model = Surrogate(SPACE, 0, whole=True, lessons=told)
+        model = Surrogate.of(SPACE, 0, whole=True, lessons=told)
         model.learn(points, objectives)
         errors.append(float(np.corrcoef(model.believe(np.array(right))[0], truth)[0, 1]))
     assert errors[1] > errors[0] + 0.1
@@ -180,11 +180,11 @@ def test_another_study_helps_where_little_was_judged_here() -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_learning_one_by_one_and_at_once_are_the_same_to_the_last_bit(whole: bool) -> None:
     points, objectives = judged(70)
-    steady = Surrogate(SPACE, 5, whole)
+    steady = Surrogate.of(SPACE, 5, whole)
     for n in range(1, 71):
         known = steady.learn(points[:n], objectives[:n])
         if n % 9 == 0:
-            fresh = Surrogate(SPACE, 5, whole)
+            fresh = Surrogate.of(SPACE, 5, whole)
             assert fresh.learn(points[:n], objectives[:n]) == known
             assert np.array_equal(fresh.gains(ALL, points[:3]), steady.gains(ALL, points[:3]))
 
@@ -192,11 +192,11 @@ def test_learning_one_by_one_and_at_once_are_the_same_to_the_last_bit(whole: boo
 def test_an_order_that_changes_afterwards_is_learnt_anew() -> None:
     """A clock that is set back puts a later end before an earlier one."""
     points, objectives = judged(30)
-    model = Surrogate(SPACE, 5, whole=True)
+    model = Surrogate.of(SPACE, 5, whole=True)
     model.learn(points[:29], objectives[:29])
     order = np.r_[29, 0:29]
     model.learn(points[order], objectives[order])
-    fresh = Surrogate(SPACE, 5, whole=True)
+    fresh = Surrogate.of(SPACE, 5, whole=True)
     fresh.learn(points[order], objectives[order])
     assert np.array_equal(fresh.gains(ALL, NOBODY), model.gains(ALL, NOBODY))
 
@@ -205,7 +205,7 @@ def test_more_points_than_it_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What decides is the better half; the rest is drawn, the same each time."""
     monkeypatch.setattr(surrogate, "REMEMBERED_OF_MANY", surrogate.REMEMBERED)
     points, objectives = judged(450)
-    one, two = Surrogate(SPACE, 1, whole=True), Surrogate(SPACE, 1, whole=False)
+    one, two = Surrogate.of(SPACE, 1, whole=True), Surrogate.of(SPACE, 1, whole=False)
     one.learn(points, objectives)
     two.learn(points, objectives)
     assert np.corrcoef(one.believe(ALL)[0], two.believe(ALL)[0])[0, 1] > 0.9999
@@ -229,7 +229,7 @@ def test_rejects_teach_that_the_region_is_bad_and_have_no_latency() -> None:
     worse = objectives.copy()
     near = SPACE.rows[points, list(SPACE.values).index("BLOCK")] == 3
     worse[near] = math.inf
-    plain, taught = Surrogate(SPACE, 0, whole=True), Surrogate(SPACE, 0, whole=True)
+    plain, taught = Surrogate.of(SPACE, 0, whole=True), Surrogate.of(SPACE, 0, whole=True)
     plain.learn(points, objectives)
     taught.learn(points, worse)
     there = ALL[SPACE.rows[:, list(SPACE.values).index("BLOCK")] == 3]
@@ -238,7 +238,7 @@ def test_rejects_teach_that_the_region_is_bad_and_have_no_latency() -> None:
 
 
 def test_without_a_measurement_there_is_no_belief() -> None:
-    model = Surrogate(SPACE, 0, whole=True)
+    model = Surrogate.of(SPACE, 0, whole=True)
     assert not model.learn(ALL[:6], np.full(6, math.inf))
     assert not model.learn(NOBODY, np.empty(0))
     assert model.learn(ALL[:8], np.r_[np.full(2, math.inf), 1.0, 2.0, np.full(4, math.inf)])
@@ -248,7 +248,7 @@ def test_without_a_measurement_there_is_no_belief() -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_what_is_being_judged_leaves_less_to_learn_there(whole: bool) -> None:
     points, objectives = judged(30)
-    model = Surrogate(SPACE, 0, whole)
+    model = Surrogate.of(SPACE, 0, whole)
     model.learn(points, objectives)
     unjudged = np.setdiff1d(ALL, points)
     before = model.gains(unjudged, NOBODY)

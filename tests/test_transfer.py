@@ -25,8 +25,9 @@ KEPT = sorted((ROOT / "docs" / "results" / "landscapes").glob("*.json.gz"))
 
 @pytest.fixture
 def spaces() -> Iterator[list[Recorded]]:
-    transfer.SPACES[:] = [read(path) for path in KEPT]
-    yield transfer.SPACES
+    found = [read(path) for path in KEPT]
+    transfer.SPACES[:] = [*found, *map(transfer.unaided, found)]
+    yield found
     transfer.SPACES.clear()
 
 
@@ -42,10 +43,12 @@ def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def test_a_pair_is_compared_by_evaluations_and_by_the_best_so_far(spaces: list[Recorded]) -> None:
     cold, warm = [found(20), found(40), found(90)], [found(10, 1.1), found(10, 1.1), found(40, 1.1)]
-    made = transfer.row(0, 1, {(None, 1): cold, (0, 1): warm})
+    made = transfer.row(0, 1, {(None, 1): cold, (0, 1): warm, (None, 4): [found(100)] * 3})
     assert made["median_evaluations"]["ratio"]["ratio"] == 10 / 40
     assert made["mean_evaluations"]["cold"] == 50
     assert made["mean_evaluations"]["warm"] == 20
+    assert made["mean_evaluations"]["unaided"] == 100
+    assert made["mean_evaluations"]["ratio_to_unaided"]["ratio"] == 0.2
     assert made["mean_evaluations"]["ratio"]["low"] <= 0.4 <= made["mean_evaluations"]["ratio"]["high"]
     assert [made["best_so_far"][str(count)]["ratio"] for count in SHOWN] == pytest.approx([1.1] * len(SHOWN))
     assert made["worst_best_so_far"]["after"] == 10
@@ -54,6 +57,16 @@ def test_a_pair_is_compared_by_evaluations_and_by_the_best_so_far(spaces: list[R
     said = transfer_pages.transfer(document)
     assert "by the median on 1, by the mean on 1" in said
     assert "never more than 5 % worse on 0" in said
+
+
+def test_unaided_is_the_same_space_but_for_what_it_expects(spaces: list[Recorded]) -> None:
+    for recorded in spaces:
+        bare = transfer.unaided(recorded)
+        assert recorded.space.expected is not None
+        assert bare.space.expected is None
+        assert bare.space.digest == recorded.space.digest
+        assert (bare.space.derived == recorded.space.derived).all()
+        assert bare.ms is recorded.ms
 
 
 def test_near_the_optimum_is_within_two_per_cent(spaces: list[Recorded]) -> None:
