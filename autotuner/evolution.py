@@ -34,6 +34,8 @@ MUTATED = 4
 CROSSED = 64
 """So many crossovers are tried; those that are no valid point are dropped, one is repaired."""
 IMMIGRANTS = 128
+TOURNAMENT = 8
+"""Where anything is believed beforehand, half of the immigrants are the best by it of so many random points each."""
 SHORTLIST = 512
 """So many of the most promising points are weighed against what is being judged."""
 
@@ -122,7 +124,13 @@ class EvolutionarySampler(PointSampler):
         return fresh
 
     def _immigrants(self, rng: Rng, asked: Mask) -> Indices:
+        """Random points; and those that another study or the space file leads to expect the most of, among some."""
         drawn = rng.integers(len(asked), size=IMMIGRANTS)
+        taught = self._surrogate.taught
+        if taught is not None:
+            half = IMMIGRANTS // 2
+            rivals = rng.integers(len(asked), size=(half, TOURNAMENT))
+            drawn[:half] = rivals[np.arange(half), taught.belief[rivals].argmin(axis=1)]
         fresh = drawn[~asked[drawn]]
         return fresh if len(fresh) else rng.choice(np.flatnonzero(~asked), size=1)
 

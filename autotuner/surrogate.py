@@ -7,7 +7,7 @@ and on nothing else: a surrogate that is made anew believes the same to the last
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -40,6 +40,17 @@ DRAWS, LIE = 0, 0.0
 Without draws there is one: so many deviations above what is believed."""
 
 
+class Expected(NamedTuple):
+    """What to expect of points by what was believed of them beforehand, in a surrogate's own units."""
+
+    belief: Floats
+    slope: float
+    level: float
+
+    def at(self, points: Indices) -> Floats:
+        return self.slope * self.belief[points] + self.level
+
+
 class Surrogate:
     """Beliefs about the points of a space, from those that were judged.
 
@@ -61,8 +72,8 @@ class Surrogate:
         """The objectives in standard units, whose shift and scale these are."""
         self._shift: float
         self._scale: float
-        self._expected = np.zeros(len(steps.slots))
-        """In standard units: what to expect of each point by what was taught; 0 where nothing was."""
+        self._expected: Expected | None = None
+        """In standard units; None where nothing was taught."""
         self._factor: _Factor
 
     @classmethod
@@ -103,20 +114,19 @@ class Surrogate:
         room = _next_fit(len(points)) - len(points)
         targets, _, scale = _standard(objectives)
         chosen = self._halved(targets, FITTED)
-        beyond = targets - self._expectation(points, targets, scale)[points]
+        beyond = _beyond(targets, points, self._expectation(points, targets, scale))
         self.hypers = fit(self.steps, points[chosen], beyond[chosen], self.taught)
         chosen = self._halved(targets, REMEMBERED if self._whole else REMEMBERED_OF_MANY)
         belief = None if self.taught is None else self.taught.belief
         self._factor = _Factor(self.steps, self.hypers, points[chosen], room, self._marks, belief)
 
-    def _expectation(self, points: Indices, targets: Floats, scale: float) -> Floats:
-        """(N,): the belief taught, in units of this scale, at the points as high in the mean as the targets; 0 where
-        none was."""
+    def _expectation(self, points: Indices, targets: Floats, scale: float) -> Expected | None:
+        """In units of this scale, and at the points as high in the mean as the targets."""
         if self.taught is None:
-            return self._expected
-        expected = self.taught.belief * (self.taught.scale / scale)
-        shifted: Floats = expected + (targets - expected[points]).mean()
-        return shifted
+            return None
+        slope = self.taught.scale / scale
+        level = float((targets - slope * self.taught.belief[points]).mean())
+        return Expected(self.taught.belief, slope, level)
 
     def _halved(self, targets: Floats, most: int) -> Indices:
         """Of more points than that the better half of so many, and others by lot; in their order."""
@@ -168,9 +178,11 @@ class Surrogate:
     def _standard_belief(self, points: Indices, reduced: NDArray[Any] | None = None) -> tuple[Floats, Floats, float]:
         """Mean, deviation and amplitude in standard units. `reduced` of the points, if it is known."""
         by_point = np.full(len(self.steps.slots), np.nan)
-        by_point[self._points] = self._targets - self._expected[self._points]
+        by_point[self._points] = _beyond(self._targets, self._points, self._expected)
         mean, variance, amplitude = self._factor.believe(by_point, points, reduced)
-        return mean + self._expected[points], np.sqrt(np.maximum(variance, 1e-9) * amplitude), amplitude
+        if self._expected is not None:
+            mean = mean + self._expected.at(points)
+        return mean, np.sqrt(np.maximum(variance, 1e-9) * amplitude), amplitude
 
     @single_threaded
     def lesson(self, count: int) -> Taught:
@@ -409,6 +421,11 @@ def _standard(objectives: Floats) -> tuple[Floats, float, float]:
     targets = np.where(targets > slow, slow + SQUEEZE * (targets - slow), targets)
     shift, scale = float(targets.mean()), float(targets.std()) + 1e-9
     return (targets - shift) / scale, shift, scale
+
+
+def _beyond(targets: Floats, points: Indices, expected: Expected | None) -> Floats:
+    """The targets (n,) without what is expected of their points."""
+    return targets if expected is None else targets - expected.at(points)
 
 
 def _slow(found: Floats) -> float:

@@ -17,6 +17,7 @@ from autotuner.covariance import Floats, Hypers, Indices
 from autotuner.cuda_probe import CudaFacts
 from autotuner.derived import doublings, expected_latency
 from autotuner.errors import SpaceError
+from autotuner.evolution import EvolutionarySampler
 from autotuner.executors.inline import InlineExecutor
 from autotuner.fingerprint import cuda_device
 from autotuner.lessons import Lessons
@@ -265,3 +266,14 @@ def test_a_search_begins_with_what_is_expected_to_be_the_fastest(tmp_path: Path)
     assert aided[1] <= 2.0
     assert min(aided[:7]) == pytest.approx(1.0)
     assert min(bare[:7]) > 1.01
+
+
+def test_immigrants_into_a_large_space_are_better_than_chance_by_what_is_expected() -> None:
+    asked = written_out(SPACE) == written_out(SPACE).min()
+    rng = np.random.default_rng(0)
+    aided, bare = (EvolutionarySampler(space, 0)._immigrants(rng, asked) for space in (SPACE, BARE))
+    assert not asked[aided].any()
+    assert abs(len(aided) - len(bare)) < 20
+    quarter = np.quantile(written_out(SPACE)[~asked], 0.25)
+    assert np.mean(written_out(SPACE)[bare] < quarter) < 0.35
+    assert np.mean(written_out(SPACE)[aided] < quarter) > 0.45
