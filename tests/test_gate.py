@@ -70,7 +70,7 @@ def test_a_systemic_mutant_costs_its_own_trial_only(judges: dict[str, LocalExecu
     assert expectation.met_by(outcome), outcome.fault
 
 
-@pytest.mark.parametrize("expectation", settings("cpu", "right", every=5))
+@pytest.mark.parametrize("expectation", settings("cpu", "right", every=8))
 def test_a_right_implementation_passes(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
     outcome = expectation.judge(judges["right"])
     assert expectation.met_by(outcome), outcome.fault
