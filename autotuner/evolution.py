@@ -130,7 +130,8 @@ class EvolutionarySampler(PointSampler):
         if taught is not None:
             half = IMMIGRANTS // 2
             rivals = rng.integers(len(asked), size=(half, TOURNAMENT))
-            drawn[:half] = rivals[np.arange(half), taught.belief[rivals].argmin(axis=1)]
+            best = np.where(asked[rivals], np.inf, taught.belief[rivals]).argmin(axis=1)
+            drawn[:half] = rivals[np.arange(half), best]
         fresh = drawn[~asked[drawn]]
         return fresh if len(fresh) else rng.choice(np.flatnonzero(~asked), size=1)
 

@@ -43,8 +43,8 @@ DTYPE, DTYPE_BYTES, MASK, MODEL, CACHE = 0.5, 2.0, 1.0, 3.0, 0.5
 """What a change counts: of the element type; and each doubling of its size, on top; of the mask; of the device's model;
 of the cache policy."""
 
-Expected = tuple[float | None, ...]
-Derived = tuple[Expected, ...]
+Numbers = tuple[float | None, ...]
+Derived = tuple[Numbers, ...]
 
 
 class Related(NamedTuple):
@@ -151,12 +151,12 @@ def lessons(store: Store, study: str, space: Space) -> Lessons | None:
     return Lessons(study=study, points=points, objectives=objectives, derived=derived, expected=expected)
 
 
-def _there(study: StudyRecord, points: Sequence[int], space: Space) -> tuple[Derived, Expected]:
+def _there(study: StudyRecord, points: Sequence[int], space: Space) -> tuple[Derived, Numbers]:
     """What the points amount to on the study's problems and device, and the latency to expect of them there, by what
     the new space says of both; empty what cannot be told."""
     of = space.file, study.device.facts, study.problems, space.rows[list(points)]
     derived: Derived = ()
-    expected: Expected = ()
+    expected: Numbers = ()
     with suppress(KeyError, ExpressionError):
         derived = tuple(map(_told, doublings(*of)))
     with suppress(KeyError, ExpressionError):
@@ -165,7 +165,7 @@ def _there(study: StudyRecord, points: Sequence[int], space: Space) -> tuple[Der
     return derived, expected
 
 
-def _told(numbers: NDArray[np.float64]) -> Expected:
+def _told(numbers: NDArray[np.float64]) -> Numbers:
     return tuple(None if math.isnan(each) else each for each in numbers.tolist())
 
 
