@@ -11,7 +11,7 @@ C. K. I. Williams, Gaussian Processes for Machine Learning, 2006, chapters 2, 4 
 What is believed of every point before anything is judged, by another study's surrogate or by the space file, is added
 to the process with a multiple: M. C. Kennedy and A. O'Hagan, Predicting the Output from a Complex Computer Code When
 Fast Approximations Are Available, 2000. The multiple is taken to be 1, give or take about as much, until what is judged
-here says otherwise. Another study teaches its surrogate's lengths as well, around which those here are looked for.
+here says otherwise.
 """
 
 from __future__ import annotations
@@ -37,8 +37,6 @@ NOISE, NOISE_SPREAD = np.log(1e-2), 1.5
 SHARE, ENUMERATED, SHARE_SPREAD = -1.4, 2.0, 1.0
 """Logits of the share of a number's step that is the same between any two values. The second is for numbers that count
 up from 0 through at least three values: more often they name a method than an amount."""
-TAUGHT_SPREAD = 0.5
-"""Of a length around the one that another study taught."""
 SLOPE, SLOPE_SPREAD = 0.0, 1.0
 """The variance around 1 of what the belief before is multiplied by, where the belief's own variance is 1."""
 JITTER = 1e-6
@@ -66,8 +64,6 @@ class Taught(NamedTuple):
     """(N,): in units of which its variance is about 1, and its mean about 0."""
     scale: float
     """Such a unit, in those of the objective."""
-    hypers: Hypers | None = None
-    """Those of another study's surrogate."""
 
 
 class Steps:
@@ -200,9 +196,6 @@ def _prior(steps: Steps, taught: Taught | None) -> tuple[Floats, Floats]:
     spread = np.concatenate([np.full(d, LENGTH_SPREAD), [NOISE_SPREAD], np.full(d, SHARE_SPREAD)])
     if taught is None:
         return centre, spread
-    if taught.hypers is not None:
-        centre[:d], centre[d + 1 :] = np.log(taught.hypers.lengths), scipy.special.logit(taught.hypers.shares)
-        spread[:d] = TAUGHT_SPREAD
     return np.append(centre, SLOPE), np.append(spread, SLOPE_SPREAD)
 
 

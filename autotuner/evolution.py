@@ -22,8 +22,8 @@ Mask = NDArray[np.bool_]
 
 STARTS = 5
 """So many points are judged before the surrogate is believed."""
-STARTS_TAUGHT = 2
-"""So many where it knows what another study has measured: the default point, and what is believed to be the best."""
+STARTS_WARM = 2
+"""So many where it knows what another study has measured: those that are believed to be the best by it."""
 SPREAD = 32
 """Of so many points by lot the one that is farthest from all others is judged before that; 1 is any point."""
 WHOLE = 25_000
@@ -43,8 +43,8 @@ SHORTLIST = 512
 class EvolutionarySampler(PointSampler):
     """Evolution over the enumerated valid points, no point asked for twice; a surrogate chooses among the offspring.
 
-    First what a related study or the space file leads to expect the most of, and points that are far from each other;
-    then the offspring with the greatest expected improvement. With several points in flight each counts as judged, as
+    First what a related study leads to expect the most of; without one the default point, what the space file leads to
+    expect the most of, and points that are far from each other. Then the offspring with the greatest expected improvement. With several points in flight each counts as judged, as
     the surrogate believes it. Rejects teach the surrogate that the region is bad; no latency is made up for them. The
     proposals depend on the space, the seed and the order in which what was asked for came to its end.
     """
@@ -53,14 +53,17 @@ class EvolutionarySampler(PointSampler):
         super().__init__(space, seed)
         self._small = len(space) <= WHOLE
         self._surrogate = Surrogate.of(space, seed, whole=self._small)
-        self._begun: int | None = None
-        """How many points are judged before the surrogate is believed; None before the study was seen."""
+        self._warm: bool | None = None
+        """Whether the study knows what another one has measured; None before it was seen."""
         self._near: dict[int, Indices] = {}
         """The neighbours of a point: it is an elite for long."""
 
+    def opened(self, study: Study, asked: Mask) -> bool:
+        return self._is_warm(study) or super().opened(study, asked)
+
     def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: Mask) -> int:
         rng = self.generator(trial.number)
-        starts = self._starts(study)
+        starts = STARTS_WARM if self._is_warm(study) else STARTS
         done = seen.completed
         points, objectives = seen.indices[done], seen.objectives[done]
         if len(done) < starts or not self._surrogate.learn(points, objectives):
@@ -71,15 +74,15 @@ class EvolutionarySampler(PointSampler):
         self.promise = gain
         return chosen
 
-    def _starts(self, study: Study) -> int:
-        """How many points are judged first. The surrogate is told the lessons of the study, if there are any."""
-        if self._begun is None:
+    def _is_warm(self, study: Study) -> bool:
+        """The surrogate is told the lessons of the study, if there are any."""
+        if self._warm is None:
             found = study.user_attrs.get(LESSONS)
-            self._begun = STARTS if found is None else STARTS_TAUGHT
+            self._warm = found is not None
             if found is not None:
                 lessons = Lessons.model_validate(found)
                 self._surrogate = Surrogate.of(self._space, self._seed, whole=self._small, lessons=lessons)
-        return self._begun
+        return self._warm
 
     def _screened(self, candidates: Indices, pending: Indices) -> tuple[int, float]:
         """The candidate of the greatest expected improvement, and that improvement in units of the objective."""
@@ -93,12 +96,13 @@ class EvolutionarySampler(PointSampler):
     # Before there is a belief -----------------------------------------------------------------------------------
 
     def _first(self, rng: Rng, seen: Seen, asked: Mask) -> int:
-        """After the default point the one that is believed to be the best by another study's surrogate or the space
-        file, if either believes anything; then points that are far from each other."""
-        taught = self._surrogate.taught
-        if taught is not None and len(seen.indices) == 1:
+        """The points that are believed to be the best by another study's surrogate, and should these fail the default
+        point; without that study, after the default point, the one that the space file expects to be the fastest. Then
+        points that are far from each other."""
+        taught, default = self._surrogate.taught, self._space.default_index
+        if taught is not None and len(seen.indices) < STARTS_WARM:
             return int(np.argmin(np.where(asked, np.inf, taught.belief)))
-        return self._spread(rng, seen, asked)
+        return default if not asked[default] else self._spread(rng, seen, asked)
 
     def _spread(self, rng: Rng, seen: Seen, asked: Mask) -> int:
         """Of some random points the one farthest from everything asked for: in how many parameters, and how far."""

@@ -82,8 +82,8 @@ class Seen:
 class PointSampler(BaseSampler):
     """Base of all samplers here: proposes the index of one valid, unseen point.
 
-    The first proposal of a study is the space's default point. Randomness depends on the seed and the trial's number
-    alone, so a study that is stopped and resumed goes on as it would have.
+    The first proposal of a study is the space's default point, unless the sampler knows better. Randomness depends on
+    the seed and the trial's number alone, so a study that is stopped and resumed goes on as it would have.
     """
 
     promise: float | None = None
@@ -96,6 +96,10 @@ class PointSampler(BaseSampler):
     @abc.abstractmethod
     def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: NDArray[np.bool_]) -> int:
         """Index of the point to judge next. `asked` (N,) marks the points that were asked for; never all of them."""
+
+    def opened(self, study: Study, asked: NDArray[np.bool_]) -> bool:
+        """Whether `propose` is to choose: once the default point was asked for."""
+        return bool(asked[self._space.default_index])
 
     def generator(self, number: int) -> np.random.Generator:
         """The randomness of one trial."""
@@ -117,8 +121,7 @@ class PointSampler(BaseSampler):
         asked[seen.indices] = True
         if asked.all():
             raise ValueError("every point of the space has been asked for")
-        start = self._space.default_index
-        index = start if not asked[start] else self.propose(study, trial, seen, asked)
+        index = self.propose(study, trial, seen, asked) if self.opened(study, asked) else self._space.default_index
         return dict(self._space.point(index))
 
     def sample_independent(

@@ -189,7 +189,7 @@ class Surrogate:
         """What it has to teach of the first so many points, in units of what was judged."""
         parts = np.array_split(np.arange(count), 1 + count // AT_ONCE)
         belief = np.concatenate([self._standard_belief(part)[0] for part in parts])
-        return Taught(belief, self._scale, self.hypers)
+        return Taught(belief, self._scale)
 
     def _beside(
         self, both: Indices, n: int, reduced: NDArray[Any] | None
