@@ -35,7 +35,8 @@ CROSSED = 64
 """So many crossovers are tried; those that are no valid point are dropped, one is repaired."""
 IMMIGRANTS = 128
 TOURNAMENT = 8
-"""Where anything is believed beforehand, half of the immigrants are the best by it of so many random points each."""
+"""Where anything is believed beforehand, half of the immigrants are the best by it of so many random points each; so are
+the points that are judged before anything is known, where many are in flight."""
 SHORTLIST = 512
 """So many of the most promising points are weighed against what is being judged."""
 
@@ -98,15 +99,21 @@ class EvolutionarySampler(PointSampler):
     def _first(self, rng: Rng, seen: Seen, asked: Mask) -> int:
         """The points that are believed to be the best by another study's surrogate, and should these fail the default
         point; without that study, after the default point, the one that the space file expects to be the fastest. Then
-        points that are far from each other."""
-        taught, default = self._surrogate.taught, self._space.default_index
-        if taught is not None and len(seen.indices) < STARTS_WARM:
+        points that are far from each other: those of a start anywhere, more of them among what is believed to be good.
+        """
+        taught, default, count = self._surrogate.taught, self._space.default_index, len(seen.indices)
+        if taught is not None and count < STARTS_WARM:
             return int(np.argmin(np.where(asked, np.inf, taught.belief)))
-        return default if not asked[default] else self._spread(rng, seen, asked)
+        if not asked[default]:
+            return default
+        fresh = np.flatnonzero(~asked)
+        if taught is not None and (self._warm or count >= STARTS):
+            rivals = rng.choice(fresh, size=(SPREAD, TOURNAMENT))
+            return self._farthest(_winners(rivals, taught.belief[rivals]), seen)
+        return self._farthest(rng.choice(fresh, size=SPREAD), seen)
 
-    def _spread(self, rng: Rng, seen: Seen, asked: Mask) -> int:
-        """Of some random points the one farthest from everything asked for: in how many parameters, and how far."""
-        candidates = rng.choice(np.flatnonzero(~asked), size=SPREAD)
+    def _farthest(self, candidates: Indices, seen: Seen) -> int:
+        """The one farthest from everything asked for: in how many parameters, and how far."""
         rows = self._space.rows
         differ = rows[candidates][:, None, :] - rows[seen.indices][None, :, :]
         widest = np.maximum(rows.max(axis=0), 1)
@@ -132,10 +139,8 @@ class EvolutionarySampler(PointSampler):
         drawn = rng.integers(len(asked), size=IMMIGRANTS)
         taught = self._surrogate.taught
         if taught is not None:
-            half = IMMIGRANTS // 2
-            rivals = rng.integers(len(asked), size=(half, TOURNAMENT))
-            best = np.where(asked[rivals], np.inf, taught.belief[rivals]).argmin(axis=1)
-            drawn[:half] = rivals[np.arange(half), best]
+            rivals = rng.integers(len(asked), size=(IMMIGRANTS // 2, TOURNAMENT))
+            drawn[: IMMIGRANTS // 2] = _winners(rivals, np.where(asked[rivals], np.inf, taught.belief[rivals]))
         fresh = drawn[~asked[drawn]]
         return fresh if len(fresh) else rng.choice(np.flatnonzero(~asked), size=1)
 
@@ -161,6 +166,12 @@ def _best(points: Indices, objectives: NDArray[np.float64]) -> Indices:
         among = objectives <= np.partition(objectives, ELITES - 1)[ELITES - 1]
         points, objectives = points[among], objectives[among]
     return points[np.lexsort((points, objectives))[:ELITES]]
+
+
+def _winners(rivals: Indices, belief: NDArray[np.float64]) -> Indices:
+    """(n,): of each row of rivals (n, k) the point that is believed to be the best. `belief` is theirs."""
+    winners: Indices = np.take_along_axis(rivals, belief.argmin(axis=1)[:, None], axis=1)[:, 0]
+    return winners
 
 
 def _parents(rng: Rng, elites: Indices) -> Indices:
