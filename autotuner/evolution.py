@@ -35,8 +35,8 @@ CROSSED = 64
 """So many crossovers are tried; those that are no valid point are dropped, one is repaired."""
 IMMIGRANTS = 128
 TOURNAMENT = 8
-"""Where anything is believed beforehand, half of the immigrants are the best by it of so many random points each; so are
-the points that are judged before anything is known, where many are in flight."""
+"""Where anything is believed beforehand, half of the immigrants are the best by it of so many random points each; so
+are, with many in flight, the points that are asked for before anything is known."""
 SHORTLIST = 512
 """So many of the most promising points are weighed against what is being judged."""
 
@@ -45,9 +45,10 @@ class EvolutionarySampler(PointSampler):
     """Evolution over the enumerated valid points, no point asked for twice; a surrogate chooses among the offspring.
 
     First what a related study leads to expect the most of; without one the default point, what the space file leads to
-    expect the most of, and points that are far from each other. Then the offspring with the greatest expected improvement. With several points in flight each counts as judged, as
-    the surrogate believes it. Rejects teach the surrogate that the region is bad; no latency is made up for them. The
-    proposals depend on the space, the seed and the order in which what was asked for came to its end.
+    expect the most of, and points that are far from each other. Then the offspring with the greatest expected
+    improvement. With several points in flight each counts as judged, as the surrogate believes it. Rejects teach the
+    surrogate that the region is bad; no latency is made up for them. The proposals depend on the space, the seed and
+    the order in which what was asked for came to its end.
     """
 
     def __init__(self, space: Space, seed: int) -> None:

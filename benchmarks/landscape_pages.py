@@ -87,7 +87,7 @@ def _known_to(points: list[LandscapePoint]) -> str:
 
 def part(folder: Path, floors: Mapping[str, Any] | None) -> str:
     """The part of docs/replay.md: the table, the floors, and where the figures come from."""
-    found = named(sorted(folder.glob("*.json.gz")))
+    found = named([*sorted(folder.glob("*.json.gz")), *sorted(folder.glob("others/*.json.gz"))])
     if not found:
         return "None is kept yet."
     said = [summary(found), *([_floors(floors)] if floors is not None else []), *map(made, found.values())]

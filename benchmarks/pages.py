@@ -205,6 +205,7 @@ def replay_drawn() -> dict[Path, str]:
     text = insert(search.read_text(), "proposals", replay_pages.proposals(*loaded("proposals")))
     text = insert(text, "choice", choice_pages.part(if_kept("choice")))
     text = insert(text, "transfer", transfer_pages.transfer(if_kept("transfer")))
+    text = insert(text, "transfer_others", transfer_pages.others(if_kept("transfer_others"), if_kept("transfer")))
     sections = {}
     for path in sorted(RESULTS.glob("replay*.json")):
         figure = path.with_suffix(".svg")

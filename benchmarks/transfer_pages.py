@@ -38,6 +38,47 @@ def _row(each: Document) -> list[str]:
     ]
 
 
+def _said(run: Document) -> str:
+    """What the table comes to."""
+    halved = {
+        of: sum(each[f"{of}_evaluations"]["ratio"]["ratio"] <= HALF for each in run["rows"])
+        for of in ("median", "mean")
+    }
+    near = sum(each["worst_best_so_far"]["ratio"]["ratio"] <= WORSE for each in run["rows"])
+    never = sum(each["mean_evaluations"]["ratio"]["ratio"] <= WORSE for each in run["rows"])
+    median, mean, pairs = halved["median"], halved["mean"], len(run["rows"])
+    said = f"Of {pairs} pairs, half of the evaluations or fewer by the median on {median}, by the mean on {mean};"
+    said += f" by the mean at most 5 % more than cold on {never}; a best so far never more than 5 % worse on {near}."
+    said += f" {run['seeds']} searches a side of each pair, each source searched"
+    said += f" for {run['evaluations_of_a_source']} evaluations; until within {100 * run['within']:g} % of the optimum."
+    return said
+
+
+def _brief(each: Document) -> list[str]:
+    mean, worst = each["mean_evaluations"], each["worst_best_so_far"]
+    return [
+        each["source"],
+        each["target"],
+        f"{mean['cold']:.1f}, {mean['warm']:.1f}",
+        _interval(mean["ratio"]),
+        "yes" if mean["ratio"]["ratio"] <= HALF else "**no**",
+        f"{each['best_so_far']['10']['ratio']:.3f}",
+        f"{_interval(worst['ratio'], 3)} after {worst['after']}",
+        ", ".join("yes" if of["ratio"]["ratio"] <= WORSE else "**no**" for of in (mean, worst)),
+    ]
+
+
+def others(run: Document | None, shown: Document | None) -> str:
+    """The same, shorter, for the pairs of a run that are not among those `shown` already."""
+    if run is None:
+        return "No result is kept yet."
+    known = set() if shown is None else {(each["source"], each["target"]) for each in shown["rows"]}
+    rows = [each for each in run["rows"] if (each["source"], each["target"]) not in known]
+    head = ["source", "target", "mean cold, warm", "ratio", "half", "best so far after 10", "worst of all counts"]
+    head.append("within 5 % (mean, worst)")
+    return "\n\n".join([table(head, list(map(_brief, rows))), _said({**run, "rows": rows}), made(run)])
+
+
 def transfer(run: Document | None) -> str:
     """A line for each ordered pair of spaces, the failures too; a sentence where no result is kept."""
     if run is None:
@@ -52,15 +93,4 @@ def transfer(run: Document | None) -> str:
         "worst of all counts",
         "within 5 % (mean, worst)",
     ]
-    halved = {
-        of: sum(each[f"{of}_evaluations"]["ratio"]["ratio"] <= HALF for each in run["rows"])
-        for of in ("median", "mean")
-    }
-    near = sum(each["worst_best_so_far"]["ratio"]["ratio"] <= WORSE for each in run["rows"])
-    never = sum(each["mean_evaluations"]["ratio"]["ratio"] <= WORSE for each in run["rows"])
-    median, mean, pairs = halved["median"], halved["mean"], len(run["rows"])
-    said = f"Of {pairs} pairs, half of the evaluations or fewer by the median on {median}, by the mean on {mean};"
-    said += f" by the mean at most 5 % more than cold on {never}; a best so far never more than 5 % worse on {near}."
-    said += f" {run['seeds']} searches a side of each pair, each source searched"
-    said += f" for {run['evaluations_of_a_source']} evaluations; until within {100 * run['within']:g} % of the optimum."
-    return "\n\n".join([table(head, [_row(each) for each in run["rows"]]), said, made(run)])
+    return "\n\n".join([table(head, [_row(each) for each in run["rows"]]), _said(run), made(run)])

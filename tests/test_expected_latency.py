@@ -18,7 +18,7 @@ from autotuner.covariance import Floats, Hypers, Indices
 from autotuner.cuda_probe import CudaFacts
 from autotuner.derived import doublings, expected_latency
 from autotuner.errors import SpaceError
-from autotuner.evolution import EvolutionarySampler
+from autotuner.evolution import STARTS, EvolutionarySampler
 from autotuner.executors.inline import InlineExecutor
 from autotuner.fingerprint import cuda_device
 from autotuner.lessons import Lessons
@@ -30,6 +30,8 @@ from autotuner.store import Store, queries
 from autotuner.surrogate import Surrogate, _Factor
 from autotuner.variant import Variant
 from tests import simulated
+from tests.test_evolution import study_of
+from tests.test_samplers import ask
 
 DERIVED = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\n'
 STEPS = 'WAVES = "ceil_div(BLOCKS, 4)"\nNANOSECONDS = "1000 * WAVES * (BLOCK + 16) // UNROLL"\n'
@@ -227,7 +229,6 @@ def test_by_how_much_a_study_was_off_what_was_expected_holds_here() -> None:
     plain = Surrogate.of(BARE, 0, whole=True, lessons=found.model_copy(update={"derived": ()})).taught
     assert taught is not None
     assert plain is not None
-    assert taught.hypers is not None
     assert np.corrcoef(taught.belief, truth)[0, 1] > 0.95 > np.corrcoef(plain.belief, truth)[0, 1]
     assert truth[np.argmin(taught.belief)] == truth.min() < truth[np.argmin(plain.belief)]
 
@@ -270,6 +271,14 @@ def test_a_search_begins_with_what_is_expected_to_be_the_fastest(tmp_path: Path)
     assert aided[1] <= 2.0
     assert min(aided[:7]) == pytest.approx(1.0)
     assert min(bare[:7]) > 1.01
+
+
+def test_many_in_flight_fill_the_space_first_and_then_what_is_expected_to_be_fast() -> None:
+    study, _ = study_of(0, SPACE)
+    places = [SPACE.index_of(ask(study, SPACE)[1]) for _ in range(STARTS + 20)]
+    assert len({*places}) == len(places)
+    expected = written_out(SPACE)[np.array(places[STARTS:], dtype=np.int64)]
+    assert np.median(expected) < np.quantile(written_out(SPACE), 0.3)
 
 
 def test_immigrants_into_a_large_space_are_better_than_chance_by_what_is_expected() -> None:

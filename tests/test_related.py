@@ -359,17 +359,6 @@ def right(point: dict[str, Value]) -> bool:
     return simulated.truth(Variant.of("sdpa", "cpu", point)).fault is None
 
 
-def test_what_is_believed_the_best_there_is_judged_after_the_default_point(store: Store) -> None:
-    search(store, OTHER, 60)
-    found = start(store, record_of(SPACE), SPACE)
-    first, second, *_ = search(store, SPACE, 3, found, slower)
-    assert first == SPACE.point(SPACE.default_index)
-    known = sorted(
-        simulated.microseconds(SPACE.point(place)) for place in range(len(SPACE)) if right(SPACE.point(place))
-    )
-    assert simulated.microseconds(second) <= known[len(known) // 50]
-
-
 @pytest.mark.slow
 def test_lessons_make_a_search_shorter(store: Store) -> None:
     search(store, OTHER, 60)

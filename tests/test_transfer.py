@@ -57,6 +57,11 @@ def test_a_pair_is_compared_by_evaluations_and_by_the_best_so_far(spaces: list[R
     said = transfer_pages.transfer(document)
     assert "by the median on 1, by the mean on 1" in said
     assert "never more than 5 % worse on 0" in said
+    also = {**made, "target": "elsewhere"}
+    brief = transfer_pages.others({**document, "rows": [made, also]}, document)
+    assert brief.count("elsewhere") == 1
+    assert made["target"] not in brief
+    assert "Of 1 pairs" in brief
 
 
 def test_unaided_is_the_same_space_but_for_what_it_expects(spaces: list[Recorded]) -> None:
