@@ -55,3 +55,14 @@ def test_nothing_is_believed_before_something_was_measured_here() -> None:
     model = taught()[1]
     assert not model.learn(np.array([3]), np.array([np.inf]))
     assert not model.learn(np.array([], dtype=np.int64), np.array([]))
+
+
+def test_what_the_other_study_knows_nothing_of_is_hoped_to_be_good() -> None:
+    """Its points of one implementation were all about as fast; the other one may be better here."""
+    plain = np.array([SPACE.point(place)["IMPL"] == "plain" for place in range(len(SPACE))])
+    points = np.random.default_rng(0).permutation(np.flatnonzero(plain))[:50]
+    noise = np.random.default_rng(1).normal(scale=0.01, size=len(points))
+    made = Lessons(study="other", points=tuple(points.tolist()), objectives=tuple(noise.tolist()))
+    lesson = Surrogate.of(SPACE, 0, whole=True, lessons=made).taught
+    assert lesson is not None
+    assert lesson.belief[~plain].mean() < lesson.belief[plain].mean() - 0.2
