@@ -34,7 +34,7 @@ AT_ONCE = 10_000
 ROWS = 64
 """So many rows of a triangular matrix are multiplied at a time; more would multiply more zeros."""
 OPTIMISM = 1.0
-"""A lesson is what is believed less so many deviations: a point of which the other study knows little may be good here."""
+"""A lesson is what is believed, less so many deviations: of what the other study knows little, good is expected."""
 TOLD_APART = 1e-6
 """Expected latencies that all are as close to each other as this, relative, expect nothing."""
 DRAWS, LIE = 0, 0.0
