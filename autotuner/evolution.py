@@ -24,6 +24,9 @@ STARTS = 5
 """So many points are judged before the surrogate is believed."""
 STARTS_WARM = 2
 """So many where it knows what another study has measured: those that are believed to be the best by it."""
+TRUSTED = 20
+"""Where another study taught, what is left promises nothing before so many results: those that come first were believed
+to be alike, and tell little of how far the lesson is off."""
 SPREAD = 32
 """Of so many points by lot the one that is farthest from all others is judged before that; 1 is any point."""
 WHOLE = 25_000
@@ -65,7 +68,8 @@ class EvolutionarySampler(PointSampler):
 
     def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: Mask) -> int:
         rng = self.generator(trial.number)
-        starts = STARTS_WARM if self._is_warm(study) else STARTS
+        warm = self._is_warm(study)
+        starts = STARTS_WARM if warm else STARTS
         done = seen.completed
         points, objectives = seen.indices[done], seen.objectives[done]
         if len(done) < starts or not self._surrogate.learn(points, objectives):
@@ -73,7 +77,7 @@ class EvolutionarySampler(PointSampler):
             return self._first(rng, seen, asked)
         candidates = np.flatnonzero(~asked) if self._small else self._offspring(rng, points, objectives, asked)
         chosen, gain = self._screened(candidates, np.delete(seen.indices, done))
-        self.promise = gain
+        self.promise = None if warm and len(done) < TRUSTED else gain
         return chosen
 
     def _is_warm(self, study: Study) -> bool:
