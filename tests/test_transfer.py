@@ -100,9 +100,7 @@ def test_a_related_study_shortens_a_search(tmp_path: Path) -> None:
     cold, unaided = (
         {pair: each[name]["ratio"] for pair, each in pairs.items()} for name in ("ratio", "ratio_to_unaided")
     )
-    assert unaided["sdpa_small", "sdpa_mission"] < 0.2
-    assert unaided["sdpa_mission", "sdpa_small"] < 0.4
-    assert unaided["sdpa_mission", "sdpa_causal_long"] < 0.6
-    assert max(unaided.values()) < 0.9
-    assert np.exp(np.mean(np.log(list(unaided.values())))) < 0.4
-    assert np.exp(np.mean(np.log(list(cold.values())))) < 0.65
+    assert max(cold.values()) < 0.6
+    assert np.exp(np.mean(np.log(list(cold.values())))) < 0.4
+    assert max(unaided.values()) < 0.4
+    assert np.exp(np.mean(np.log(list(unaided.values())))) < 0.2

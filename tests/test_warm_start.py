@@ -8,7 +8,7 @@ import numpy as np
 import optuna
 import pytest
 
-from autotuner.evolution import STARTS_WARM, TRUSTED
+from autotuner.evolution import STARTS_WARM, TRUSTED, EvolutionarySampler
 from autotuner.lessons import LESSONS, Lessons
 from tests import simulated
 from tests.test_evolution import SPACE, study_of
@@ -65,12 +65,12 @@ def test_the_default_point_is_not_judged_where_others_are_known_to_be_better() -
 
 def test_nothing_is_said_to_be_promised_while_a_lesson_has_hardly_been_tried() -> None:
     """The first results are those of points that were believed to be alike: they would promise next to nothing."""
-    study, sampler = study_of(0)
-    study.set_user_attr(LESSONS, LEARNT.model_dump(mode="json"))
+    study = warm(0)
+    assert isinstance(study.sampler, EvolutionarySampler)
     promises = []
     for _ in range(TRUSTED + 5):
         trial, point = ask(study, SPACE)
-        promises.append(sampler.promise)
+        promises.append(study.sampler.promise)
         place = SPACE.index_of(point)
         assert place is not None
         study.tell(trial, float(TRUTH[place]))
