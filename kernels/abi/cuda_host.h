@@ -49,6 +49,7 @@ struct Driver {
   decltype(&::cuLibraryGetKernel) cuLibraryGetKernel;
   decltype(&::cuKernelSetAttribute) cuKernelSetAttribute;
   decltype(&::cuCtxGetDevice) cuCtxGetDevice;
+  decltype(&::cuDeviceGetAttribute) cuDeviceGetAttribute;
   decltype(&::cuLaunchKernelEx) cuLaunchKernelEx;
   decltype(&::cuStreamQuery) cuStreamQuery;
   decltype(&::cuTensorMapEncodeTiled) cuTensorMapEncodeTiled;
@@ -69,12 +70,14 @@ struct Driver {
     AT_FIND(cuLibraryGetKernel);
     AT_FIND(cuKernelSetAttribute);
     AT_FIND(cuCtxGetDevice);
+    AT_FIND(cuDeviceGetAttribute);
     AT_FIND(cuLaunchKernelEx);
     AT_FIND(cuStreamQuery);
     AT_FIND(cuTensorMapEncodeTiled); /* absent from drivers without bulk tensor copies */
 #undef AT_FIND
     driver.found = driver.cuLibraryLoadData && driver.cuLibraryGetKernel && driver.cuKernelSetAttribute &&
-                   driver.cuCtxGetDevice && driver.cuLaunchKernelEx && driver.cuStreamQuery;
+                   driver.cuCtxGetDevice && driver.cuDeviceGetAttribute && driver.cuLaunchKernelEx &&
+                   driver.cuStreamQuery;
     return driver;
   }
 };

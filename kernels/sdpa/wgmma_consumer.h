@@ -1,0 +1,314 @@
+// A consumer warpgroup: 64 query rows of each work item, all keys that they see, from the last tile to the first.
+//
+// The scores of the next tile are issued together with P V of this one, so the tensor cores are busy while the softmax
+// is computed; with OVERLAP the softmax begins as soon as the scores are there. What is in flight is not touched:
+// probabilities are rounded into their registers only when the product that reads those has ended.
+#ifndef WGMMA_CONSUMER_H
+#define WGMMA_CONSUMER_H
+
+#include "wgmma_schedule.h"
+#include "wgmma_softmax.h"
+
+// Named barriers: a consumer's turn, and the meeting of its four warps.
+static constexpr int TURN_BARRIER = 1, GROUP_BARRIER = TURN_BARRIER + 4;
+
+struct Consumer {
+  const wgmma_args &args;
+  unsigned char *shared;
+  int group, warp, lane;
+  Cursor<STAGES> keys, values;
+  Cursor<Q_BUFFERS> query;
+  int stored = -1;  // the barrier of the Q buffer that a store of O still reads
+  int slice, row, tiles;  // of the item at hand: this consumer's first row, and the tiles that it sees
+  float output[HEAD_DIM / 2];
+  Scores scores;
+  uint32_t probabilities[BLOCK_N / 4];
+  uint32_t queries[QUERY_IN_REGISTERS ? HEAD_DIM / 4 : 1];
+  Softmax softmax;
+
+  __device__ __forceinline__ Consumer(const wgmma_args &arguments, unsigned char *memory, int number)
+      : args(arguments), shared(memory), group(number) {
+    warp = __shfl_sync(~0u, threadIdx.x / 32, 0) % GROUP_WARPS;
+    lane = threadIdx.x % 32;
+    if (PING_PONG && group == 0) named_barrier_arrive(TURN_BARRIER, 2 * WARPGROUP);  // the first turn
+  }
+
+  __device__ __forceinline__ int query_buffer() const { return query.slot * CONSUMERS + group; }
+  __device__ __forceinline__ unsigned char *query_tile() const {
+    return shared + QUERY_OFFSET + query_buffer() * GROUP_BYTES;
+  }
+  __device__ __forceinline__ unsigned char *key_tile() const { return shared + KEYS_OFFSET + keys.slot * TILE_BYTES; }
+  __device__ __forceinline__ bool elected() const { return warp == 0 && lane == 0; }
+
+  // Waiting and telling ------------------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ void wait_keys() { mbarrier_wait(barrier(shared, KEYS_FULL + keys.slot), keys.parity); }
+  __device__ __forceinline__ void wait_values() {
+    mbarrier_wait(barrier(shared, VALUES_FULL + values.slot), values.parity);
+  }
+
+  __device__ __forceinline__ void release_keys() {
+    if (lane == 0) mbarrier_arrive(barrier(shared, KEYS_FREE + keys.slot));
+    keys.next();
+  }
+
+  __device__ __forceinline__ void release_values() {
+    if (lane == 0) mbarrier_arrive(barrier(shared, VALUES_FREE + values.slot));
+    values.next();
+  }
+
+  // Consumers take turns at issuing products, so that one's softmax falls into another's products. All take as many
+  // turns for an item, whatever they see of it.
+  __device__ __forceinline__ void await_turn() {
+    if (PING_PONG) named_barrier_sync(TURN_BARRIER + group, 2 * WARPGROUP);
+  }
+  __device__ __forceinline__ void pass_turn() {
+    if (PING_PONG) named_barrier_arrive(TURN_BARRIER + (group + 1) % CONSUMERS, 2 * WARPGROUP);
+  }
+
+  // Products -----------------------------------------------------------------------------------------------------------
+
+  __device__ __forceinline__ void issue_scores() {
+    const uint64_t q = matrix_descriptor(query_tile()), k = matrix_descriptor(key_tile());
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+      const uint64_t columns = k + (i / 4 * TILE_PANEL + i % 4 * 32) / 16;
+      if constexpr (QUERY_IN_REGISTERS)
+        wgmma<0>(scores, queries + 4 * i, columns, i > 0, element());
+      else
+        wgmma(scores, q + (i / 4 * GROUP_PANEL + i % 4 * 32) / 16, columns, i > 0, element());
+    }
+    wgmma_commit();
+  }
+
+  __device__ __forceinline__ void issue_output(bool add) {
+    const uint64_t v = matrix_descriptor(shared + VALUES_OFFSET + values.slot * TILE_BYTES, TILE_PANEL);
+#pragma unroll
+    for (int i = 0; i < KEYS; i++)
+      wgmma<1>(output, probabilities + 4 * i, v + i * 16 * ROW_BYTES / 16, i > 0 || add, element());
+    wgmma_commit();
+  }
+
+  // The scores of this warp's rows again, by products of one warp: the others have no need of them.
+  __device__ __forceinline__ void rescore(int tile) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++) scores[i] = 0.0f;
+#pragma unroll 1
+    for (int i = 0; i < COLUMNS; i++) {
+      uint32_t q[4], k[4];
+      ldmatrix_x4(q, query_tile() + swizzled(GROUP_PANEL, warp * 16 + lane % 16, 2 * i + lane / 16));
+#pragma unroll
+      for (int j = 0; j < KEYS; j++) {
+        ldmatrix_x4(k, key_tile() + swizzled(TILE_PANEL, j * 16 + lane / 16 * 8 + lane % 8, 2 * i + lane / 8 % 2));
+        mma_m16n8k16((float(&)[4])scores[8 * j], q, k[0], k[1], element());
+        mma_m16n8k16((float(&)[4])scores[8 * j + 4], q, k[2], k[3], element());
+      }
+    }
+    copy_engine_fence();  // an arrival would overtake these reads
+    __syncwarp();
+    mask(tile);
+  }
+
+  // An item --------------------------------------------------------------------------------------------------------------
+
+  // Gives back the tiles above the diagonal and issues the scores of the first tile that is seen.
+  __device__ __forceinline__ void begin(const Item &item) {
+    slice = item.slice;
+    row = item.row + group * GROUP_ROWS;
+    tiles = own_tiles(item, row);
+    for (int hidden = item.tiles - tiles; CAUSAL && hidden > 0; hidden--) {
+      wait_keys();
+      release_keys();
+      wait_values();
+      release_values();
+      await_turn();
+      pass_turn();
+    }
+    mbarrier_wait(barrier(shared, QUERY_FULL + query_buffer()), query.parity);
+    if (QUERY_IN_REGISTERS) load_queries_to_registers();
+    wait_keys();
+    if (!OVERLAP) await_turn();
+    hold(scores);
+    wgmma_fence();
+    issue_scores();
+    if (!OVERLAP) pass_turn();
+  }
+
+  __device__ __forceinline__ void load_queries_to_registers() {
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++)
+      ldmatrix_x4((uint32_t(&)[4])queries[4 * i],
+                  query_tile() + swizzled(GROUP_PANEL, warp * 16 + lane % 16, 2 * i + lane / 16));
+    hold(queries);
+  }
+
+  // Keys past the end, and those that a causal row does not see.
+  __device__ __forceinline__ void mask(int tile) {
+    const int key = tile * BLOCK_N;
+    if (key + BLOCK_N <= (CAUSAL ? least(args.seq_k, row + 1) : args.seq_k)) return;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      const int my_row = row + warp * 16 + lane / 4 + half * 8;
+      const int end = (CAUSAL ? least(args.seq_k, my_row + 1) : args.seq_k) - key - lane % 4 * 2;
+#pragma unroll
+      for (int i = 0; i < HALF; i++)
+        if (i / 2 * 8 + i % 2 >= end) scores[place(half, i)] = -INFINITY;
+    }
+  }
+
+  __device__ __forceinline__ void round_probabilities() {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 4; i++) probabilities[i] = pack(scores[2 * i], scores[2 * i + 1]);
+  }
+
+  __device__ __forceinline__ void rescale(const float (&factor)[2]) {
+#pragma unroll
+    for (int i = 0; i < HEAD_DIM / 2; i++) output[i] *= factor[i / 2 % 2];
+  }
+
+  // The first tile, whose scores have come: exact, whatever follows.
+  __device__ __forceinline__ void first_tile() {
+    release_keys();
+    mask(tiles - 1);
+    softmax_exact<true>(softmax, scores, args.scale_log2);
+    round_probabilities();
+    if (stored >= 0 && elected()) {
+      tma_store_wait();
+      mbarrier_arrive(barrier(shared, stored));
+    }
+  }
+
+  // Issues the scores of the next tile and the output of the last, in the order in which they are waited for.
+  __device__ __forceinline__ void issue_both(bool add) {
+    if (OVERLAP) wait_keys(); else wait_values();
+    await_turn();
+    hold(scores);
+    hold(output);
+    hold(probabilities);
+    wgmma_fence();
+    if (OVERLAP) issue_scores(); else issue_output(add);
+    if (OVERLAP) wait_values(); else wait_keys();
+    wgmma_fence();
+    if (OVERLAP) issue_output(add); else issue_scores();
+    pass_turn();
+  }
+
+  // True when what was summed before must be multiplied by softmax.decay.
+  __device__ __forceinline__ bool soften(int tile) {
+    if constexpr (SPECULATE) {
+      return softmax_speculative(softmax, scores, args.scale_log2, [&](Scores &) { rescore(tile); });
+    } else {
+      softmax_exact<false>(softmax, scores, args.scale_log2);
+      return true;
+    }
+  }
+
+  __device__ __forceinline__ void next_tile(int tile) {
+    issue_both(tile < tiles - 2);
+    wgmma_wait<OVERLAP ? 1 : 0>();
+    hold(scores);
+    if (!SPECULATE) release_keys();
+    mask(tile);
+    const bool decays = soften(tile);
+    if (SPECULATE) release_keys();  // the way back reads them
+    wgmma_wait<0>();
+    hold(output);
+    hold(probabilities);
+    release_values();
+    round_probabilities();
+    if (decays) rescale(softmax.decay);
+  }
+
+  __device__ __forceinline__ void issue_last_output() {
+    wait_values();
+    if (!OVERLAP) await_turn();
+    hold(output);
+    hold(probabilities);
+    wgmma_fence();
+    issue_output(tiles > 1);
+    if (!OVERLAP) pass_turn();
+  }
+
+  // The end of an item ---------------------------------------------------------------------------------------------------
+
+  // Q is read for the last time. Where O takes its place it is freed when O has been stored.
+  __device__ __forceinline__ void release_query() {
+    if (!OUTPUT_APART) return;
+    if (QUERY_IN_REGISTERS || SPECULATE) copy_engine_fence();
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(barrier(shared, QUERY_FREE + query_buffer()));
+  }
+
+  __device__ __forceinline__ void normalize() {
+    float factor[2];
+#pragma unroll
+    for (int half = 0; half < 2; half++) factor[half] = 1.0f / quad_sum(softmax.sum[half]);
+    rescale(factor);
+  }
+
+  // O goes through shared memory: to where its Q was, in `buffer`, or to its own place.
+  __device__ __forceinline__ void store(int to_slice, int to_row, int buffer) {
+    unsigned char *const tile = shared + (OUTPUT_APART ? OUTPUT_OFFSET + group * GROUP_BYTES : buffer * GROUP_BYTES);
+    if (OUTPUT_APART && elected()) tma_store_wait();  // the item before has left
+    named_barrier_sync(GROUP_BARRIER + group, WARPGROUP);
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+      const float *const o = output + 8 * i;
+      stmatrix_x4(tile + swizzled(GROUP_PANEL, warp * 16 + lane % 16, 2 * i + lane / 16), pack(o[0], o[1]),
+                  pack(o[2], o[3]), pack(o[4], o[5]), pack(o[6], o[7]));
+    }
+    copy_engine_fence();
+    named_barrier_sync(GROUP_BARRIER + group, WARPGROUP);
+    if (elected()) {
+#pragma unroll
+      for (int panel = 0; panel < PANELS; panel++)
+        tma_store(&args.o_map, tile + panel * GROUP_PANEL, panel * 64, to_row, to_slice);
+      tma_store_commit();
+      if (!OUTPUT_APART && Q_BUFFERS == 1) {
+        tma_store_wait();
+        mbarrier_arrive(barrier(shared, QUERY_FREE + buffer));
+      }
+    }
+    __syncwarp();
+    if (!OUTPUT_APART && Q_BUFFERS == 2) stored = QUERY_FREE + buffer;
+  }
+};
+
+AT_DEVICE void consume(const wgmma_args &args, unsigned char *shared, int group) {
+  Consumer at(args, shared, group);
+  Schedule schedule(args, shared);
+  at.begin(item(args, schedule.number));
+  while (true) {
+    wgmma_wait<0>();
+    hold(at.scores);
+    at.first_tile();
+#pragma unroll 1
+    for (int tile = at.tiles - 2; tile >= 0; tile--) at.next_tile(tile);
+    at.release_query();
+    schedule.next(false, false);
+    const int slice = at.slice, row = at.row, buffer = at.query_buffer();
+    at.query.next();
+    // The last product is issued in both branches: it must not be in flight where they part.
+    if (EARLY_START && !schedule.done()) {
+      at.issue_last_output();
+      at.begin(item(args, schedule.number));
+      wgmma_wait<1>();
+      hold(at.output);
+      at.release_values();
+      at.normalize();
+      at.store(slice, row, buffer);
+    } else {
+      at.issue_last_output();
+      wgmma_wait<0>();
+      hold(at.output);
+      at.release_values();
+      at.normalize();
+      at.store(slice, row, buffer);
+      if (schedule.done()) break;
+      at.begin(item(args, schedule.number));
+    }
+  }
+  if (at.elected()) tma_store_wait();
+}
+
+#endif

@@ -1,0 +1,93 @@
+// The host side of IMPL = wgmma: tensor maps of Q, K, V and O, and a grid that may be smaller than the work.
+#include "cuda_host.h"
+#include "wgmma_plan.h"
+
+namespace {
+
+at::Kernel kernel("variant_kernel");
+
+constexpr uint64_t ELEMENT_BYTES = 2;
+
+struct Matrix {
+  const void *base;
+  uint64_t length, slices;
+  uint32_t box_rows;
+};
+
+int encode(sdpa_tensor_map *map, const Matrix &matrix) {
+  const at::Driver &driver = at::Driver::get();
+  if (!driver.cuTensorMapEncodeTiled) return CUDA_ERROR_NOT_SUPPORTED;
+  const uint64_t row = (uint64_t)at::geometry().head_dim * ELEMENT_BYTES;
+  const cuuint64_t sizes[3] = {(uint64_t)at::geometry().head_dim, matrix.length, matrix.slices};
+  const cuuint64_t strides[2] = {row, row * matrix.length};
+  const cuuint32_t box[3] = {64, matrix.box_rows, 1}, steps[3] = {1, 1, 1};
+  return driver.cuTensorMapEncodeTiled((CUtensorMap *)map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3,
+                                       const_cast<void *>(matrix.base), sizes, strides, box, steps,
+                                       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+int encode_all(wgmma_args &args, const at_call *call) {
+  const uint64_t slices = (uint64_t)args.slices, seq_q = (uint64_t)args.seq_q, seq_k = (uint64_t)args.seq_k;
+  const uint32_t keys = (uint32_t)at::geometry().tma_rows;
+  if (const int error = encode(&args.q_map, {call->in[SDPA_Q], seq_q, slices, WGMMA_GROUP_ROWS})) return error;
+  if (const int error = encode(&args.k_map, {call->in[SDPA_K], seq_k, slices, keys})) return error;
+  if (const int error = encode(&args.v_map, {call->in[SDPA_V], seq_k, slices, keys})) return error;
+  return encode(&args.o_map, {call->out[SDPA_O], seq_q, slices, WGMMA_GROUP_ROWS});
+}
+
+bool draws_tickets() { return at::geometry().host[WGMMA_SCHEDULE] == WGMMA_DYNAMIC; }
+
+// A number that the workspace's garbage hardly holds by chance: what launch before the last left there, least of all.
+uint32_t launch_number() {
+  static uint32_t number = 0x9e3779b9u;
+  number = number * 1664525u + 1013904223u;
+  return number ? number : launch_number();
+}
+
+// Slices whose K and V fill half of the second-level cache.
+int32_t slices_at_once(const wgmma_args &args, int cache_bytes) {
+  const int64_t bytes = 2 * (int64_t)args.seq_k * at::geometry().head_dim * (int64_t)ELEMENT_BYTES;
+  const int64_t fit = cache_bytes / 2 / bytes;
+  return fit < 1 ? 1 : fit < args.slices ? (int32_t)fit : args.slices;
+}
+
+int attribute(int *value, CUdevice_attribute which) {
+  CUdevice device;
+  if (const int error = at::Driver::get().cuCtxGetDevice(&device)) return error;
+  return at::Driver::get().cuDeviceGetAttribute(value, which, device);
+}
+
+}  // namespace
+
+extern "C" int64_t variant_workspace(const at_call *) { return draws_tickets() ? 64 : 0; }
+
+extern "C" int variant_run(const at_call *call) {
+  const at_geometry &shape = at::geometry();
+  const int64_t *dim = call->dim;
+  const int64_t slices = dim[SDPA_BATCH] * dim[SDPA_HEADS];
+  const int64_t row_blocks = (dim[SDPA_SEQ_Q] + shape.rows - 1) / shape.rows;
+  if (shape.args_bytes != (int32_t)sizeof(wgmma_args) || slices * row_blocks > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;
+  if (dim[SDPA_SEQ_Q] > INT32_MAX / 2 || dim[SDPA_SEQ_K] > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;
+  if (draws_tickets() && (!call->workspace || call->workspace_bytes < 64)) return AT_NO_WORKSPACE;
+  if (!at::Driver::get().found) return at::status(CUDA_ERROR_NO_DEVICE);
+  wgmma_args args = {};
+  args.tickets = (unsigned long long *)call->workspace;
+  args.launch = launch_number();
+  args.slices = (int32_t)slices;
+  args.row_blocks = (int32_t)row_blocks;
+  args.items = (int32_t)(slices * row_blocks);
+  args.seq_q = (int32_t)dim[SDPA_SEQ_Q];
+  args.seq_k = (int32_t)dim[SDPA_SEQ_K];
+  args.scale_log2 = (float)(call->scalar[SDPA_SCALE] * 1.4426950408889634);
+  int processors, cache_bytes;
+  if (const int error = attribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)) return at::status(error);
+  if (const int error = attribute(&cache_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)) return at::status(error);
+  args.slices_at_once = slices_at_once(args, cache_bytes);
+  if (const int error = encode_all(args, call)) return at::status(error);
+  const int resident = processors * shape.host[WGMMA_BLOCKS_SM];
+  const bool all = shape.host[WGMMA_SCHEDULE] == WGMMA_TILE || args.items < resident;
+  return at::status(kernel.launch((unsigned)(all ? args.items : resident), &args, (CUstream)call->stream));
+}
+
+AT_CUDA_IDENTITY

@@ -1,0 +1,87 @@
+// The producer warpgroup: one thread loads K and V and draws the tickets, one of another warp loads Q. K and V go ahead as
+// far as the rings reach, Q by one item with two buffers; so neither waits for the other.
+#ifndef WGMMA_PRODUCER_H
+#define WGMMA_PRODUCER_H
+
+#include "wgmma_schedule.h"
+
+// One of the rings of K and V, as the producer sees it.
+struct Loads {
+  const sdpa_tensor_map *map;
+  unsigned char *shared;
+  int offset, full, free;
+  Cursor<STAGES> cursor;
+
+  __device__ __forceinline__ void load(int slice, int tile) {
+    uint64_t *const arrived = barrier(shared, full + cursor.slot);
+    unsigned char *const target = shared + offset + cursor.slot * TILE_BYTES;
+    mbarrier_wait(barrier(shared, free + cursor.slot), cursor.parity ^ 1);
+    mbarrier_expect(arrived, TILE_BYTES);
+#pragma unroll
+    for (int panel = 0; panel < PANELS; panel++)
+      tma_load(target + panel * TILE_PANEL, map, panel * 64, tile * BLOCK_N, slice, arrived);
+    cursor.next();
+  }
+};
+
+// Tiles come last to first, in the order in which consumers ask for them: with OVERLAP the keys of a tile before the
+// values of the tile after it.
+AT_DEVICE void load_keys_and_values(const wgmma_args &args, unsigned char *shared) {
+  Loads keys = {&args.k_map, shared, KEYS_OFFSET, KEYS_FULL, KEYS_FREE, {}};
+  Loads values = {&args.v_map, shared, VALUES_OFFSET, VALUES_FULL, VALUES_FREE, {}};
+  for (Schedule schedule(args, shared); !schedule.done(); schedule.next(true, true)) {
+    const Item now = item(args, schedule.number);
+    keys.load(now.slice, now.tiles - 1);
+    for (int tile = now.tiles - 1; tile >= 0; tile--) {
+      if (OVERLAP && tile > 0) keys.load(now.slice, tile - 1);
+      values.load(now.slice, tile);
+      if (!OVERLAP && tile > 0) keys.load(now.slice, tile - 1);
+    }
+  }
+}
+
+AT_DEVICE void load_queries(const wgmma_args &args, unsigned char *shared) {
+  Cursor<Q_BUFFERS> cursor;
+  for (Schedule schedule(args, shared); !schedule.done(); schedule.next(false, true)) {
+    const Item now = item(args, schedule.number);
+    for (int consumer = 0; consumer < CONSUMERS; consumer++) {
+      const int buffer = cursor.slot * CONSUMERS + consumer;
+      uint64_t *const arrived = barrier(shared, QUERY_FULL + buffer);
+      unsigned char *const target = shared + QUERY_OFFSET + buffer * GROUP_BYTES;
+      mbarrier_wait(barrier(shared, QUERY_FREE + buffer), cursor.parity ^ 1);
+      mbarrier_expect(arrived, GROUP_BYTES);
+#pragma unroll
+      for (int panel = 0; panel < PANELS; panel++)
+        tma_load(target + panel * GROUP_PANEL, &args.q_map, panel * 64, now.row + consumer * GROUP_ROWS, now.slice,
+                 arrived);
+    }
+    cursor.next();
+  }
+}
+
+// One thread, before the block's barrier.
+AT_DEVICE void prepare_barriers(const wgmma_args &args, unsigned char *shared) {
+  for (const sdpa_tensor_map *map : {&args.q_map, &args.k_map, &args.v_map, &args.o_map}) tma_prefetch(map);
+  for (int slot = 0; slot < STAGES; slot++) {
+    mbarrier_init(barrier(shared, KEYS_FULL + slot), 1);
+    mbarrier_init(barrier(shared, KEYS_FREE + slot), GROUP_WARPS * CONSUMERS);
+    mbarrier_init(barrier(shared, VALUES_FULL + slot), 1);
+    mbarrier_init(barrier(shared, VALUES_FREE + slot), GROUP_WARPS * CONSUMERS);
+  }
+  for (int buffer = 0; buffer < Q_BUFFERS * CONSUMERS; buffer++) {
+    mbarrier_init(barrier(shared, QUERY_FULL + buffer), 1);
+    mbarrier_init(barrier(shared, QUERY_FREE + buffer), OUTPUT_APART ? GROUP_WARPS : 1);
+  }
+  for (int slot = 0; slot < TICKET_SLOTS; slot++) {
+    mbarrier_init(barrier(shared, TICKET_FULL + slot), 1);
+    mbarrier_init(barrier(shared, TICKET_FREE + slot), TICKET_READERS);
+  }
+  mbarrier_init_fence();
+}
+
+AT_DEVICE void produce(const wgmma_args &args, unsigned char *shared) {
+  if (threadIdx.x == 0) load_keys_and_values(args, shared);
+  if (threadIdx.x == 32) load_queries(args, shared);
+}
+
+#endif

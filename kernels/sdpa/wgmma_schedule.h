@@ -1,0 +1,112 @@
+// Which work items a block takes, one after the other, and what an item is: BLOCK_ROWS query rows of a slice.
+#ifndef WGMMA_SCHEDULE_H
+#define WGMMA_SCHEDULE_H
+
+#include "wgmma_shape.h"
+
+struct Item {
+  int slice, row;  // the first of its rows
+  int tiles;       // of keys that any of its rows sees
+};
+
+// Causal items are unequal, so the longest come first: all last row blocks, then those before, for as many slices as the
+// second-level cache holds.
+AT_DEVICE Item item(const wgmma_args &args, int number) {
+  Item found;
+  int row_block;
+  if (CAUSAL) {
+    const int whole = args.slices_at_once * args.row_blocks, batch = number / whole, within = number - batch * whole;
+    const int first = batch * args.slices_at_once, count = least(args.slices_at_once, args.slices - first);
+    const int turn = within / count;
+    row_block = args.row_blocks - 1 - turn;
+    found.slice = first + within - turn * count;
+  } else {
+    found.slice = number / args.row_blocks;
+    row_block = number - found.slice * args.row_blocks;
+  }
+  found.row = row_block * BLOCK_ROWS;
+  const int keys = CAUSAL ? least(args.seq_k, least(args.seq_q, found.row + BLOCK_ROWS)) : args.seq_k;
+  found.tiles = (keys + BLOCK_N - 1) / BLOCK_N;
+  return found;
+}
+
+// Tiles that a consumer with these rows sees: those above the diagonal it leaves out.
+AT_DEVICE int own_tiles(const Item &all, int row) {
+  return CAUSAL ? least(all.tiles, (row + GROUP_ROWS + BLOCK_N - 1) / BLOCK_N) : all.tiles;
+}
+
+// Draws the number of an item that nobody has begun. The word holds (launch, next number). A launch finds garbage there:
+// the first to draw replaces it and takes the item after those that the blocks begin with. The last to draw leaves 0,
+// which is no launch's number, since a graph launches with the same one again and again.
+AT_DEVICE int draw_ticket(const wgmma_args &args) {
+  typedef unsigned long long Word;
+  const Word launch = (Word)args.launch << 32;
+  Word found = atomicAdd(args.tickets, 1ull);
+  if (found >> 32 != args.launch) {
+    Word garbage = found + 1;
+    while ((found = atomicCAS(args.tickets, garbage, launch | (gridDim.x + 1))) >> 32 != args.launch) {
+      if (found == garbage) return (int)gridDim.x;
+      garbage = found;
+    }
+    found = atomicAdd(args.tickets, 1ull);
+  }
+  const int number = (int)(uint32_t)found;
+  if (number == args.items - 1 + (int)gridDim.x) atomicExch(args.tickets, 0ull);
+  return number;
+}
+
+// A block's items, as each of its roles reads them; args.items ends the list.
+struct Schedule {
+  const wgmma_args &args;
+  unsigned char *shared;
+  int number, round = 0;
+  Cursor<TICKET_SLOTS> slot;
+
+  __device__ __forceinline__ Schedule(const wgmma_args &arguments, unsigned char *memory)
+      : args(arguments), shared(memory), number(blockIdx.x) {}
+
+  __device__ __forceinline__ bool done() const { return number >= args.items; }
+
+  // There and back again: whoever begins with the longest items goes on with the shortest of the next round.
+  __device__ __forceinline__ void next_static() {
+    round++;
+    number = round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+  }
+
+  // For the one thread that draws for the block: also tells the others.
+  __device__ __forceinline__ void next_drawn() {
+    mbarrier_wait(barrier(shared, TICKET_FREE + slot.slot), slot.parity ^ 1);
+    number = draw_ticket(args);
+    tickets()[slot.slot] = number;
+    mbarrier_arrive(barrier(shared, TICKET_FULL + slot.slot));
+    slot.next();
+  }
+
+  // For a warp that is told, or with `alone` for one thread of it.
+  __device__ __forceinline__ void next_told(bool alone) {
+    mbarrier_wait(barrier(shared, TICKET_FULL + slot.slot), slot.parity);
+    number = tickets()[slot.slot];
+    if (!alone) __syncwarp();
+    if (alone || threadIdx.x % 32 == 0) mbarrier_arrive(barrier(shared, TICKET_FREE + slot.slot));
+    slot.next();
+  }
+
+  __device__ __forceinline__ void next(bool draws, bool alone) {
+    if (SCHEDULE == WGMMA_TILE)
+      number = args.items;
+    else if (SCHEDULE == WGMMA_STATIC)
+      next_static();
+    else if (draws)
+      next_drawn();
+    else
+      next_told(alone);
+  }
+
+ private:
+  __device__ __forceinline__ volatile int *tickets() const { return (volatile int *)(shared + TICKET_OFFSET); }
+};
+
+// Arrivals that free a ticket's slot: every consumer warp, and the thread that loads Q.
+static constexpr int TICKET_READERS = GROUP_WARPS * CONSUMERS + 1;
+
+#endif

@@ -1,0 +1,121 @@
+// The softmax of a warpgroup's tile of scores, in registers: those of lane 4 g + t of a warp are columns 8 i + 2 t and
+// 8 i + 2 t + 1 of row g (half 0), then of row g + 8 (half 1), of the warp's 16 rows.
+#ifndef WGMMA_SOFTMAX_H
+#define WGMMA_SOFTMAX_H
+
+#include "wgmma_shape.h"
+
+typedef float Scores[BLOCK_N / 2];
+
+// The numbers of a half, in the order of the columns.
+AT_DEVICE constexpr int place(int half, int i) { return i / 2 * 4 + half * 2 + i % 2; }
+static constexpr int HALF = BLOCK_N / 4;
+
+// The softmax of the keys so far. `max` is the largest scaled score seen or, with SPECULATE, some number that is not far
+// below: the results are divided by a sum that is relative to the same number. `sum` covers the lane's own columns only.
+struct Softmax {
+  float max[2], sum[2];
+  float decay[2];  // what sums and outputs so far are to be multiplied by, where the last tile says so
+};
+
+AT_DEVICE float quad_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+AT_DEVICE float quad_sum(float x) {
+  x += __shfl_xor_sync(~0u, x, 1);
+  return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// Four running maxima, so that they do not wait for each other.
+AT_DEVICE float row_max(const Scores &scores, int half) {
+  float max[4];
+#pragma unroll
+  for (int i = 0; i < HALF; i++) {
+    const float score = scores[place(half, i)];
+    max[i % 4] = i < 4 ? score : fmaxf(max[i % 4], score);
+  }
+  return quad_max(fmaxf(fmaxf(max[0], max[1]), fmaxf(max[2], max[3])));
+}
+
+// Scores to probabilities, in place: 2^(score * scale - shift). `sum` is that of the lane's columns.
+AT_DEVICE void exponentiate(Scores &scores, const float (&shift)[2], float scale, float (&sum)[2]) {
+#pragma unroll
+  for (int i = 0; i < HALF; i += 2)
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+      float &even = scores[place(half, i)], &odd = scores[place(half, i + 1)];
+      even = exp2_approx(fmaf(even, scale, -shift[half]));
+      odd = exp2_approx(fmaf(odd, scale, -shift[half]));
+      if (ROUND_SUMS) {
+        const float2 rounded = unpack(pack(even, odd));
+        even = rounded.x;
+        odd = rounded.y;
+      }
+      sum[half] = i == 0 ? even + odd : sum[half] + (even + odd);
+    }
+}
+
+// The maximum first. A row that has seen no key yet subtracts 0, not -inf.
+template <bool FIRST>
+AT_DEVICE void softmax_exact(Softmax &state, Scores &scores, float scale) {
+  float shift[2], sum[2];
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    float max = row_max(scores, half) * scale;
+    if (!FIRST) max = fmaxf(max, state.max[half]);
+    shift[half] = CAUSAL && max == -INFINITY ? 0.0f : max;
+    if (!FIRST) state.decay[half] = exp2_approx(state.max[half] - shift[half]);
+    state.max[half] = max;
+  }
+  exponentiate(scores, shift, scale, sum);
+#pragma unroll
+  for (int half = 0; half < 2; half++)
+    state.sum[half] = FIRST ? sum[half] : fmaf(state.sum[half], state.decay[half], sum[half]);
+}
+
+// A sum of probabilities up to LARGEST_SUM leaves each of them, and their products with a finite sum of V, well inside
+// float16. Up to OVERFLOWN they are finite floats and can still be divided by a power of two.
+static constexpr float LARGEST_SUM = 4096.0f, OVERFLOWN = 1e30f;
+
+// Brings a tile whose probabilities have grown too large, and what was summed before, to a larger maximum: by the power
+// of two in the largest of them.
+AT_DEVICE void shrink(Softmax &state, Scores &scores, const float (&sum)[2]) {
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const int exponent = (int)(__float_as_uint(row_max(scores, half)) >> 23) - 127;
+    const int bits = exponent > 0 ? exponent : 0;
+    state.decay[half] = __int_as_float((127 - bits) << 23);
+    state.max[half] += (float)bits;
+    state.sum[half] = (state.sum[half] + sum[half]) * state.decay[half];
+#pragma unroll
+    for (int i = 0; i < HALF; i++) scores[place(half, i)] *= state.decay[half];
+  }
+}
+
+// With the maximum of earlier tiles, which is almost always good enough: no maximum is looked for, nothing is rescaled,
+// and the sum, which is wanted anyway, tells whether it was. Otherwise the warp goes back: `rescore` brings the scores
+// again where they were lost. True when `decay` is to be applied. A maximum of -inf (no key seen) makes the sum
+// infinite or NaN, so such a row goes back by itself.
+template <class Rescore>
+AT_DEVICE bool softmax_speculative(Softmax &state, Scores &scores, float scale, const Rescore &rescore) {
+  float sum[2];
+  exponentiate(scores, state.max, scale, sum);
+  const float worst = fmaxf(sum[0], sum[1]);
+  const bool finite = sum[0] < OVERFLOWN && sum[1] < OVERFLOWN;
+  if (__builtin_expect(!__any_sync(~0u, !finite || worst > LARGEST_SUM), 1)) {
+    state.sum[0] += sum[0];
+    state.sum[1] += sum[1];
+    return false;
+  }
+  if (__any_sync(~0u, !finite)) {
+    rescore(scores);
+    softmax_exact<false>(state, scores, scale);
+  } else {
+    shrink(state, scores, sum);
+  }
+  return true;
+}
+
+#endif
