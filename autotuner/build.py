@@ -42,6 +42,9 @@ ABANDONED_S = 24 * 3600.0
 SASS = "variant.sass"
 ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
 """What the line of a compiler's or linker's first error contains."""
+SERIALISED = re.compile(r"\(C75\d\d\) Potential Performance Loss: (wgmma.*)")
+"""What ptxas says when it waits after each product of a warpgroup: the variant is slow for a reason that is no merit
+or fault of its parameters, and nothing to learn from."""
 
 
 def build(kernel: Kernel, variant: Variant, problem: Problem, toolchain: AnyToolchain) -> Artifact | Fault:
@@ -246,6 +249,8 @@ def _made(recipe: Recipe, private: Path, report: str) -> _Made | Fault:
         stack = [int(line.split("\t")[1]) for line in (private / "unit.su").read_text().splitlines()]
         used = {"text_bytes": objectfile.text_bytes(unit), "stack_bytes": max(stack, default=0)}
         return _Made(objectfile.program_hash(unit), used)
+    if (serialised := SERIALISED.search(report)) is not None:
+        return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=f"ptxas: {serialised[1]}")
     code = private / "variant.cubin"
     assembly = cubin.disassemble(code, recipe.toolchain.nvcc if isinstance(recipe.toolchain, CudaToolchain) else None)
     if assembly is not None:  # once a build, beside other builds, rather than on the way to the device

@@ -43,6 +43,9 @@ class Implementation(Model):
 
     source: str
     host: str | None = Field(default=None, description="CUDA: the host side, where it is more than one launch")
+    arch: str | None = Field(
+        default=None, pattern=r"^sm_\d+a$", description="CUDA: the one architecture whose own instructions it uses"
+    )
     fixed_lengths: str | None = Field(default=None, description="parameter that, set to 1, compiles SEQ_Q and SEQ_K in")
     domain: str = Field(default="True", description="expression over parameters and the problem: what is served")
     parameters: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from autotuner import config
+from autotuner.errors import KernelError
 from autotuner.kernel import Implementation, Kernel
 from autotuner.model import Model
 from autotuner.problem import Problem
@@ -48,8 +49,7 @@ class Recipe(Model):
         implementation = kernel.implementation(variant.backend, variant.impl)
         source, host = kernel.folder / implementation.source, host_source(kernel, variant.backend, implementation)
         include_dirs = (abi_dir(), kernel.folder)
-        common = toolchain.device_flags if isinstance(toolchain, CudaToolchain) else COMMON_FLAGS
-        flags = (*common, *implementation.flags)
+        flags = (*_common_flags(implementation, toolchain), *implementation.flags)
         fixed = implementation.fixed_lengths is not None and variant.parameters[implementation.fixed_lengths] == 1
         lengths = (problem.seq_q, problem.seq_k) if fixed else None
         sources = [source, abi_dir() / "binding.cpp", *([host] if host else [])]
@@ -93,6 +93,16 @@ class Recipe(Model):
         """Name and value, as text, of every macro the binary must report."""
         problem = {"DTYPE": self.dtype, **{name: str(value) for name, value in self.compiled_in.items()}}
         return {**{name: str(value) for name, value in self.variant.parameters.items()}, **problem}
+
+
+def _common_flags(implementation: Implementation, toolchain: AnyToolchain) -> tuple[str, ...]:
+    """The flags before the implementation's own. Raises KernelError when it is for another architecture."""
+    if not isinstance(toolchain, CudaToolchain):
+        return COMMON_FLAGS
+    exact = implementation.arch
+    if exact is not None and exact.rstrip("a") != toolchain.architecture:
+        raise KernelError(f"{implementation.source} is for {exact}; it does not run on {toolchain.architecture}")
+    return toolchain.device_flags(exact)
 
 
 def host_source(kernel: Kernel, backend: str, implementation: Implementation) -> Path | None:

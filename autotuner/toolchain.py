@@ -83,10 +83,12 @@ class CudaToolchain(Model):
             include_dirs=_include_dirs(nvcc),
         )
 
-    @property
-    def device_flags(self) -> tuple[str, ...]:
-        """The flags of every device compile."""
-        return (*DEVICE_FLAGS, f"-arch={self.architecture}", f"-ccbin={self.compiler}")
+    def device_flags(self, exact: str | None = None) -> tuple[str, ...]:
+        """The flags of a device compile; `exact` names the architecture with its own instructions, such as sm_90a."""
+        target = f"-arch={self.architecture}"
+        if exact is not None:  # the short form would compile for plain sm_90 as well
+            target = f"-gencode=arch={exact.replace('sm', 'compute')},code={exact}"
+        return (*DEVICE_FLAGS, target, f"-ccbin={self.compiler}")
 
 
 AnyToolchain = Toolchain | CudaToolchain

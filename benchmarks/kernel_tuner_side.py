@@ -178,7 +178,7 @@ def compile_all(
             unit.write_text(source)
             # The host's stdint.h and math.h are there for nvcc.
             flags = [flag for flag in compiler_options[2:] if not (Path(flag[2:]) / "stdint.h").is_file()]
-            done = run([toolchain.nvcc, *toolchain.device_flags, *flags, str(unit), "-o", str(binary)], 300)
+            done = run([toolchain.nvcc, *toolchain.device_flags(), *flags, str(unit), "-o", str(binary)], 300)
             if done is None or done.returncode:
                 return done.stdout if done is not None else "no end after 300 s"
             shape = Geometry.read(binary)

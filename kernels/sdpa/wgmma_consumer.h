@@ -2,7 +2,8 @@
 //
 // The scores of the next tile are issued together with P V of this one, so the tensor cores are busy while the softmax
 // is computed; with OVERLAP the softmax begins as soon as the scores are there. What is in flight is not touched:
-// probabilities are rounded into their registers only when the product that reads those has ended.
+// probabilities are rounded into their registers only when the product that reads those has ended. (Rounded before, and
+// only moved then, they make ptxas serialise the products: it sees through the move.)
 #ifndef WGMMA_CONSUMER_H
 #define WGMMA_CONSUMER_H
 

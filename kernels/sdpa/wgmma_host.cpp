@@ -45,11 +45,13 @@ uint32_t launch_number() {
   return number ? number : launch_number();
 }
 
-// Slices whose K and V fill half of the second-level cache.
+// As many slices as share the second-level cache well, the same number each time: a few that are left over would begin
+// with long items when all others are at their short ones.
 int32_t slices_at_once(const wgmma_args &args, int cache_bytes) {
   const int64_t bytes = 2 * (int64_t)args.seq_k * at::geometry().head_dim * (int64_t)ELEMENT_BYTES;
-  const int64_t fit = cache_bytes / 2 / bytes;
-  return fit < 1 ? 1 : fit < args.slices ? (int32_t)fit : args.slices;
+  const int64_t fit = (int64_t)cache_bytes * 5 / 8 / bytes;
+  const int64_t batches = fit < 1 ? args.slices : (args.slices + fit - 1) / fit;
+  return (int32_t)((args.slices + batches - 1) / batches);
 }
 
 int attribute(int *value, CUdevice_attribute which) {
