@@ -173,6 +173,26 @@ void __stcg(T *p, T x) { *p = x; }
 template <class T>
 void __stcs(T *p, T x) { *p = x; }
 
+// One thread runs at a time.
+template <class T>
+T atomicAdd(T *p, T x) {
+  const T old = *p;
+  *p = old + x;
+  return old;
+}
+template <class T>
+T atomicExch(T *p, T x) {
+  const T old = *p;
+  *p = x;
+  return old;
+}
+template <class T>
+T atomicCAS(T *p, T expected, T x) {
+  const T old = *p;
+  if (old == expected) *p = x;
+  return old;
+}
+
 inline __half2 __hfma2(__half2 x, __half2 y, __half2 z) {
   const float2 a = __half22float2(x), b = __half22float2(y), c = __half22float2(z);
   return __floats2half2_rn(fmaf(a.x, b.x, c.x), fmaf(a.y, b.y, c.y));

@@ -30,6 +30,26 @@ void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 void ldmatrix(uint32_t (&r)[4], const void *row, bool transposed);
 
+// Warpgroups ---------------------------------------------------------------------------------------------------------
+
+// A lane's part of a product: d has columns / 2 registers; `a` are registers, or null where a descriptor says.
+struct Product {
+  float *d;
+  const uint32_t *a;
+  uint64_t a_descriptor, b;
+  int columns;
+  bool add, along, bfloat16;
+};
+
+uint64_t matrix_descriptor(const void *matrix, uint32_t panel_bytes);
+void wgmma(const Product &product);
+void wgmma_commit();
+void wgmma_wait(int pending_groups);
+void stmatrix(void *row, const uint32_t (&words)[4]);
+void tma_store(const void *map, const void *shared, int x, int y, int z);
+void tma_store_commit();
+void tma_store_wait();
+
 // Blocks and clusters ------------------------------------------------------------------------------------------------
 
 constexpr int ALL_THREADS = 0;

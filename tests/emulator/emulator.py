@@ -27,7 +27,9 @@ from autotuner.report import CaseErrors
 
 HERE = Path(__file__).parent
 KERNELS = config.kernels_dir()
-RUNTIME = ("scheduler.cpp", "tensor_cores.cpp", "copies.cpp", "memory.cpp")
+RUNTIME = ("scheduler.cpp", "tensor_cores.cpp", "warpgroups.cpp", "copies.cpp", "memory.cpp")
+DRIVERS = {"wgmma.cu": "wgmma_driver.cpp"}
+"""The program around a kernel whose argument is not sdpa_args, by the source's name."""
 SHARED_LIMIT = 232448
 BAND = 1024
 """Bytes past the largest dynamic shared memory: an overrun by less is seen even there."""
@@ -67,7 +69,7 @@ def emulate(
 
     Raises EmulationError.
     """
-    program = build(source, parameters, problem, "sdpa_driver.cpp")
+    program = build(source, parameters, problem, DRIVERS.get(source.name, "sdpa_driver.cpp"))
     dims = (problem.batch, problem.heads, problem.seq_q, problem.seq_k)
     output = _run(program, b"".join(_raw(tensor) for tensor in (q, k, v)), seed, *dims, problem.scale)
     return torch.frombuffer(output, dtype=DTYPES[problem.dtype]).view(q.shape)

@@ -37,6 +37,8 @@ sem_t block_ready, block_done;
 
 }  // namespace
 
+int dynamic_used() { return launch.dynamic_shared; }
+
 uint32_t random_below(uint32_t bound) {
   random_state ^= random_state << 13;
   random_state ^= random_state >> 7;
@@ -303,6 +305,7 @@ void fiber_main() {
   Fiber &self = *running;
   Block &block = *self.block;
   land_own_copies(self);
+  if (!self.open_stores.empty() || !self.stores.empty()) fail("a bulk store was not waited for");
   self.finished = true;
   self.warp->ready &= ~(1u << lane());
   cluster->live--;

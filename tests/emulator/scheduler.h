@@ -11,6 +11,7 @@
 #include <ucontext.h>
 
 #include <deque>
+#include <functional>
 #include <vector>
 
 #include "emulator.h"
@@ -47,6 +48,7 @@ struct Fiber {
   int detail = 0;                     // which one
   std::deque<std::vector<AsyncCopy>> groups;  // committed, oldest first
   std::vector<AsyncCopy> open_group;
+  std::vector<std::function<void()>> open_stores, stores;  // bulk stores; committed ones
   bool cluster_arrived = false;
   uint64_t cluster_phase = 0;  // the phase it arrived in
 };
@@ -61,7 +63,9 @@ struct Meeting {
 struct Warp {
   std::vector<Fiber> lanes;
   std::vector<Meeting *> meetings;
-  uint32_t ready = 0;  // a bit a lane
+  std::vector<std::function<void()>> open;                // products of warpgroups
+  std::deque<std::vector<std::function<void()>>> groups;  // committed, oldest first
+  uint32_t ready = 0;                                     // a bit a lane
   uint32_t priority = 0;
 };
 
@@ -102,6 +106,12 @@ void wake(Block &block, const void *key);
 bool land_one_copy();
 size_t copies_into(const Block &block);
 void land_own_copies(Fiber &fiber);
+
+// The value of each 16-bit pattern.
+const float *element_values(bool bfloat16);
+
+// Bytes of dynamic shared memory of a block.
+int dynamic_used();
 
 // Launching ----------------------------------------------------------------------------------------------------------
 

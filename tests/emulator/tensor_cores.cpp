@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "emulator.h"
+#include "scheduler.h"
 
 namespace emulator {
 
@@ -85,6 +85,8 @@ void mma(const char *name, float (&c)[4], const uint32_t (&a)[4], uint32_t b0, u
 }
 
 }  // namespace
+
+const float *element_values(bool bfloat16) { return bfloat16 ? table<widen_bf16>() : table<widen_f16>(); }
 
 // A lane reads its row when it comes, not when the last has come: without a __syncwarp or a barrier before, what other
 // lanes wrote need not be there.
