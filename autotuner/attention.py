@@ -39,6 +39,23 @@ def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, 
     return 4 * torch.gather(k, 2, chosen.expand(-1, -1, -1, k.shape[-1])), k
 
 
+SLOPE, SINK = 0.15, (10.0, 60.0)
+"""What `slopes` adds to a score from key to key, and `sink` to those of the first key, in even and in odd rows."""
+
+
+def _towards(q: Tensor, k: Tensor, position: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The first dimension of Q and K decides: with `position` scores rise along the keys in even rows and fall in odd
+    ones; without, they are larger at the first key, by different amounts in even and in odd rows."""
+    q, k = q.clone(), k.clone()
+    even = torch.arange(q.shape[-2]) % 2 == 0
+    if position is not None:
+        q[..., 0], k[..., 0] = torch.where(even, 8.0, -8.0), SLOPE * position * q.shape[-1] ** 0.5 / 8
+        return q, k
+    q[..., 0] = torch.where(even, *SINK)
+    k[..., 0], k[..., 0, 0] = 0.0, q.shape[-1] ** 0.5
+    return q, k
+
+
 def inputs(problem: Problem, distribution: Distribution, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Q, K, V of the problem, drawn independently in float32 and rounded to its dtype; on the CPU. Same seed, same
     tensors, on whatever device they are used."""
@@ -64,6 +81,8 @@ def inputs(problem: Problem, distribution: Distribution, seed: int) -> tuple[Ten
         q, k, v = (torch.rand(x.shape, generator=generator) for x in (q, k, v))
     elif distribution == "const_v":
         v = torch.full_like(v, 0.75)
+    elif distribution in ("slopes", "sink"):
+        q, k = _towards(q, k, torch.arange(k.shape[-2]) if distribution == "slopes" else None)
     dtype = DTYPES[problem.dtype]
     return q.to(dtype), k.to(dtype), v.to(dtype)
 

@@ -107,4 +107,6 @@ DISTRIBUTIONS = {
     "zero_q": "Q = 0: every weight is equal",
     "uniform01": "uniform between 0 and 1",
     "const_v": "V constant",
+    "slopes": "scores rise along the keys in even rows and fall in odd ones, so that each tile has another maximum",
+    "sink": "the first key draws most of the weight, in odd rows all of it",
 }

@@ -11,7 +11,9 @@ from autotuner.model import Model
 from autotuner.variant import Value
 
 Dtype = Literal["float32", "bfloat16", "float16"]
-Distribution = Literal["randn", "large", "huge", "one_hot", "tiny_v", "big_v", "zero_q", "uniform01", "const_v"]
+Distribution = Literal[
+    "randn", "large", "huge", "one_hot", "tiny_v", "big_v", "zero_q", "uniform01", "const_v", "slopes", "sink"
+]
 """How inputs are drawn; attention.py draws them."""
 
 ITEM_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}

@@ -6,6 +6,7 @@ Steps, each of which adds its part to the JSON file:
   judge   the points of POINTS on every problem of PROBLEMS: the whole gate, and the timing of the search
   races   the fastest --keep of each problem with an exact softmax, and the same with a speculative one, against cuDNN
           and against flash attention, cold and warm, interleaved; and in bfloat16
+  back    the fastest of each kind of softmax on inputs that make a speculative one go back, and what cuDNN takes there
   stress  1,000 launches back to back at random points of the space on each problem: all must give the same bits
 Needs a GPU of compute capability 9.0 that nothing else uses.
 """
@@ -19,8 +20,11 @@ import re
 import shlex
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, Literal
@@ -78,27 +82,39 @@ EARLY: Point = {"EARLY_START": 1, "SCHEDULE": "static"}
 FOUR: Point = {"CONSUMERS": 4, "BLOCK_N": 64, "STAGES": 3}
 ONE: Point = {"CONSUMERS": 1, "PING_PONG": 0, "BLOCKS_SM": 2}
 PLAIN: Point = {"SCHEDULE": "tile", "Q_BUFFERS": 1, "O_STAGING": "own"}
+SHARED: Point = {"Q_BUFFERS": 1, "O_STAGING": "query"}
 CHANGES: dict[str, Point] = {
     "common": {},
     "early": EARLY,
     "early_no_turns": {**EARLY, "PING_PONG": 0},
     "early_dynamic": {"EARLY_START": 1},
+    "early_registers": {**EARLY, "Q_FROM": "registers"},
+    "early_144": {**EARLY, "BLOCK_N": 144},
+    "early_112": {**EARLY, "BLOCK_N": 112},
     "own": {"Q_BUFFERS": 1, "O_STAGING": "own"},
     "static": {"SCHEDULE": "static"},
     "no_turns": {"PING_PONG": 0},
     "no_overlap": {"OVERLAP": 0},
     "plain": PLAIN,
-    "n176": {"BLOCK_N": 176, "Q_BUFFERS": 1},
+    "plain_112": {**PLAIN, "BLOCK_N": 112},
     "four": FOUR,
-    "four_no_overlap": {**FOUR, "OVERLAP": 0},
+    "four_early": {**FOUR, **EARLY},
     "four_deep": {**FOUR, "STAGES": 4},
     "four_static": {**FOUR, "SCHEDULE": "static"},
+    "four_plain": {**FOUR, **PLAIN},
+    "three": {"CONSUMERS": 3, "BLOCK_N": 112, "SCHEDULE": "static"},
     "one": ONE,
+    "one_early": {**ONE, **EARLY},
+    "one_early_registers": {**ONE, **EARLY, "Q_FROM": "registers"},
     "one_registers": {**ONE, "Q_FROM": "registers"},
     "one_registers_static": {**ONE, "Q_FROM": "registers", "SCHEDULE": "static"},
-    "one_64_plain": {**ONE, **PLAIN, "BLOCK_N": 64},
-    "one_112_plain": {**ONE, **PLAIN, "BLOCK_N": 112, "BLOCKS_SM": 1},
-    "one_128_plain": {**ONE, **PLAIN, "BLOCKS_SM": 1},
+    "one_64": {**ONE, **PLAIN, "BLOCK_N": 64},
+    "one_64_early": {**ONE, **EARLY, "BLOCK_N": 64},
+    "one_64_static": {**ONE, **SHARED, "SCHEDULE": "static", "BLOCK_N": 64},
+    "one_64_registers": {**ONE, **PLAIN, "BLOCK_N": 64, "Q_FROM": "registers"},
+    "one_80": {**ONE, **PLAIN, **SHARED, "BLOCK_N": 80},
+    "one_112": {**ONE, **PLAIN, **SHARED, "BLOCK_N": 112, "STAGES": 1},
+    "one_128": {**ONE, **PLAIN, **SHARED, "STAGES": 1},
 }
 """What sets a point apart from COMMON. Those that are no points of the space on a problem are left out there."""
 
@@ -119,8 +135,10 @@ class Room:
 
     def points(self, wanted: str = "") -> dict[str, int]:
         """The points of CHANGES with each softmax that are valid here and whose label has this pattern."""
-        labels = [(f"{name}/{how}", {**COMMON, **change, "SOFTMAX": how}) for name, change in CHANGES.items() for how in SOFTMAXES]
-        found = {label: self.session.space.index_of(point) for label, point in labels if re.search(wanted, label)}
+        found: dict[str, int | None] = {}
+        for (name, change), how in product(CHANGES.items(), SOFTMAXES):
+            if re.search(wanted, f"{name}/{how}"):
+                found[f"{name}/{how}"] = self.session.space.index_of({**COMMON, **change, "SOFTMAX": how})
         return {label: index for label, index in found.items() if index is not None}
 
     def terms(self, backend: str = "cudnn", cache: Literal["cold", "warm"] = "cold") -> Terms:
@@ -175,7 +193,8 @@ def judge_all(rooms: dict[str, Room], wanted: str) -> dict[str, Figures]:
                     row |= {"verdict": str(built.verdict), "fault": f"{built.code}: {built.detail}"}
                     continue
                 row["resources"] = built.resources
-                outcome = answer(executor, JudgeJob(built=Built(artifact=built, seconds=0.0), terms=terms, soak="never"))
+                whole = Built(artifact=built, seconds=0.0)
+                outcome = answer(executor, JudgeJob(built=whole, terms=terms, soak="never"))
                 row |= judged(outcome) if isinstance(outcome, Outcome) else {"fault": str(outcome)}
                 say(name, label, row)
             print(f"{name}: {len(made)} points in {time.monotonic() - started:.0f} s", flush=True)
@@ -223,21 +242,96 @@ def race_all(rooms: dict[str, Room], document: Figures, keep: int) -> dict[str, 
             found[name] = {"problem": str(room.problem), "races": {}}
             labels = fastest(document["judge"][name], keep)
             points = room.points()
-            brains = Room(room.problem.model_copy(update={"dtype": "bfloat16"}))
-            for dtype, here in (("float16", room), ("bfloat16", brains)):
-                artifacts = [each for each in here.session.build_all([points[label] for label in labels])]
-                assert all(isinstance(each, Artifact) for each in artifacts), artifacts
+            other = Room(room.problem.model_copy(update={"dtype": "bfloat16"}))
+            for dtype, here in (("float16", room), ("bfloat16", other)):
+                built = here.session.build_all([points[label] for label in labels])
+                artifacts = [each for each in built if isinstance(each, Artifact)]
+                assert len(artifacts) == len(built), built
                 for backend, cache in (("cudnn", "cold"), ("cudnn", "warm"), ("flash", "cold")):
                     if dtype == "bfloat16" and (backend, cache) != ("cudnn", "cold"):
                         continue
-                    figures = race(executor, here, artifacts, backend, cache)  # type: ignore[arg-type]
+                    figures = race(executor, here, artifacts, backend, cache)
                     for label, row in zip(labels, figures, strict=True):
                         found[name]["races"].setdefault(label, {})[f"{dtype} {backend} {cache}"] = row
                         if "us" in row:
-                            numbers = f"{row['us']['median']:8.2f} us, {row['ratio']['median']:.3f} of {backend} {cache}"
-                            print(f"{name:3} {label:34} {dtype:8} {numbers}", flush=True)
+                            us, ratio = row["us"]["median"], row["ratio"]["median"]
+                            print(
+                                f"{name:3} {label:34} {dtype} {us:8.2f} us, {ratio:.3f} of {backend} {cache}",
+                                flush=True,
+                            )
                         else:
                             print(f"{name:3} {label:34} {dtype:8} {row}", flush=True)
+    return found
+
+
+# The way back ---------------------------------------------------------------------------------------------------------
+
+
+def replay_us(forward: Callable[[], object], calls: int) -> Callable[[], float]:
+    """A timer of a captured forward: microseconds of one of `calls` in a replay."""
+    import torch
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        forward()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for _ in range(calls):
+                forward()
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def timed() -> float:
+        first.record()
+        graph.replay()
+        last.record()
+        last.synchronize()
+        return 1000 * first.elapsed_time(last) / calls
+
+    return timed
+
+
+def forwards(room: Room, labels: list[str], tensors: Any) -> dict[str, Callable[[], object]]:
+    """What each point does with these inputs, and cuDNN."""
+    import torch
+
+    from autotuner.attention import sdpa
+    from autotuner.extension import Extension
+
+    q, k, v = tensors
+    o, words = torch.empty_like(q), torch.empty(16, device="cuda", dtype=torch.int32)
+    inputs = (q.data_ptr(), k.data_ptr(), v.data_ptr())
+    points = room.points()
+
+    def launch(extension: Extension) -> None:
+        stream = torch.cuda.current_stream().cuda_stream
+        assert extension.run(room.problem, inputs, o.data_ptr(), words.data_ptr(), 64, stream) == 0
+
+    found: dict[str, Callable[[], object]] = {"cudnn": partial(sdpa(room.problem, "cudnn"), q, k, v)}
+    for label, built in zip(labels, room.session.build_all([points[label] for label in labels]), strict=True):
+        assert isinstance(built, Artifact), built
+        found[label] = partial(launch, Extension(built))
+    return found
+
+
+def back_all(rooms: dict[str, Room], document: Figures) -> dict[str, Figures]:
+    """Warm replays of about a millisecond, interleaved in random order."""
+    from autotuner.attention import inputs
+
+    draw, found = random.Random(7), {}
+    for name, room in rooms.items():
+        found[name] = {"problem": str(room.problem), "inputs": {}}
+        labels = fastest(document["judge"][name], 1)
+        for distribution in ("randn", "large", "slopes", "sink"):
+            tensors = [tensor.cuda() for tensor in inputs(room.problem, distribution, 3)]
+            calls = max(2, int(300e9 / room.problem.flops))
+            timers = {label: replay_us(each, calls) for label, each in forwards(room, labels, tensors).items()}
+            taken: dict[str, list[float]] = {label: [] for label in timers}
+            for _ in range(15):
+                for label in draw.sample(list(timers), len(timers)):
+                    taken[label].append(timers[label]())
+            rows = found[name]["inputs"][distribution] = {label: spread(tuple(us)) for label, us in taken.items()}
+            print(name, distribution, {label: round(row["median"], 1) for label, row in rows.items()}, flush=True)
     return found
 
 
@@ -283,7 +377,7 @@ def stress_all(rooms: dict[str, Room], points: int) -> dict[str, Figures]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("steps", nargs="+", choices=["judge", "races", "stress"])
+    parser.add_argument("steps", nargs="+", choices=["judge", "races", "back", "stress"])
     parser.add_argument("--json", type=Path, default=Path("docs/results/wgmma_attention.json"))
     parser.add_argument("--problems", default=",".join(PROBLEMS))
     parser.add_argument("--labels", default="", help="a pattern of the points to judge")
@@ -306,6 +400,8 @@ def main() -> None:
     if "races" in options.steps:
         document["races"] = {**document.get("races", {}), **race_all(rooms, document, options.keep)}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
+    if "back" in options.steps:
+        document["back"] = {**document.get("back", {}), **back_all(rooms, document)}
     if "stress" in options.steps:
         document["stress"] = {**document.get("stress", {}), **stress_all(rooms, options.points)}
     options.json.write_text(json.dumps(document, indent=1) + "\n")
