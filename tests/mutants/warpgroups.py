@@ -1,0 +1,87 @@
+"""Mutants of IMPL = wgmma: its own sources with edits (warpgroups.toml), built and judged like the kernel itself."""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from functools import cache
+from pathlib import Path
+
+from pydantic import Field
+
+from autotuner import config
+from autotuner.kernel import Kernel
+from autotuner.model import Model
+from autotuner.problem import Distribution, Problem
+from autotuner.variant import Value, Variant
+
+TABLE = Path(__file__).parent / "warpgroups.toml"
+POINT: dict[str, Value] = {
+    "CONSUMERS": 2,
+    "BLOCK_N": 64,
+    "STAGES": 2,
+    "BLOCKS_SM": 1,
+    "SCHEDULE": "static",
+    "OVERLAP": 1,
+    "PING_PONG": 1,
+    "Q_FROM": "shared",
+    "Q_BUFFERS": 2,
+    "EARLY_START": 0,
+    "O_STAGING": "query",
+    "SOFTMAX": "spec_rounded",
+}
+
+
+class Setting(Model):
+    """A problem of two heads, and how its inputs are drawn."""
+
+    seq_q: int = 150
+    seq_k: int = 300
+    head_dim: int = 64
+    causal: bool = False
+    distribution: Distribution = "randn"
+
+    def problem(self) -> Problem:
+        fields = self.model_dump(exclude={"distribution"})
+        return Problem.model_validate({"batch": 1, "heads": 2, "dtype": "float16", **fields})
+
+
+class Mutant(Model):
+    """One entry of warpgroups.toml, where the fields are explained."""
+
+    name: str
+    what: str
+    edits: tuple[tuple[str, str, str], ...]
+    point: dict[str, Value] = Field(default_factory=dict)
+    problem: Setting = Setting()
+    emulator: str | None = None
+    why: str | None = None
+    gate: tuple[str, ...] = ()
+    unseen: str | None = None
+
+    @property
+    def parameters(self) -> dict[str, Value]:
+        return {**POINT, **self.point}
+
+    @property
+    def variant(self) -> Variant:
+        return Variant(family="sdpa", backend="cuda", impl="wgmma", parameters=self.parameters)
+
+    def write(self, parent: Path) -> Path:
+        """The kernel's family with the edits, in a folder of `parent`; each finds the text that it replaces once."""
+        folder = parent / self.name / "sdpa"
+        shutil.copytree(config.kernels_dir() / "sdpa", folder)
+        for name, old, new in self.edits:
+            path = folder / name
+            text = path.read_text()
+            assert text.count(old) == 1, f"{self.name}: {name} has {text.count(old)} times: {old}"
+            path.write_text(text.replace(old, new))
+        return folder
+
+    def family(self, parent: Path) -> Kernel:
+        return Kernel.load(self.write(parent))
+
+
+@cache
+def mutants() -> tuple[Mutant, ...]:
+    return tuple(Mutant.model_validate(entry) for entry in tomllib.loads(TABLE.read_text())["mutants"])
