@@ -12,7 +12,7 @@ from autotuner import config
 from autotuner.attention import DTYPES
 from autotuner.gate.cases import Case
 from autotuner.outcome import Artifact
-from autotuner.problem import Problem
+from autotuner.problem import Distribution, Problem
 from autotuner.session import Session, load_space
 from autotuner.space import SpaceFile
 from tests.emulator.emulator import EmulationError, cuda_include, emulate, emulate_softmax, in_words, judged
@@ -130,7 +130,21 @@ MMA: Point = {
     "FIXED": 0,
     "SYNC_POLICY": 0,
 }
-DEFAULTS = {"scalar": SCALAR, "wmma": WMMA, "mma": MMA}
+WGMMA: Point = {
+    "CONSUMERS": 2,
+    "BLOCK_N": 64,
+    "STAGES": 2,
+    "BLOCKS_SM": 1,
+    "SCHEDULE": "dynamic",
+    "OVERLAP": 1,
+    "PING_PONG": 1,
+    "Q_FROM": "shared",
+    "Q_BUFFERS": 2,
+    "EARLY_START": 0,
+    "O_STAGING": "query",
+    "SOFTMAX": "spec_rounded",
+}
+DEFAULTS = {"scalar": SCALAR, "wmma": WMMA, "mma": MMA, "wgmma": WGMMA}
 CHANGES: dict[str, list[Point]] = {
     "scalar": [
         {"REDUCE": "shared", "STAGES": 1, "VEC_WIDTH": 2, "PAD": 2, "BLOCK_M": 16, "BLOCK_N": 64, "NUM_WARPS": 2},
@@ -151,6 +165,13 @@ CHANGES: dict[str, list[Point]] = {
         {"LOAD": "cp_async", "SPLIT": 2, "WARPS_M": 1, "WARPS_N": 2, "BLOCK_N": 16, "SYNC_POLICY": 2},
         {"LOAD": "tma", "SPLIT": 2, "MULTICAST": 2, "WARPS_M": 2, "BLOCK_N": 16, "STAGES": 3},
     ],
+    "wgmma": [
+        {"SCHEDULE": "static", "EARLY_START": 1, "BLOCK_N": 128, "SOFTMAX": "exact", "Q_FROM": "registers"},
+        {"SCHEDULE": "tile", "Q_BUFFERS": 1, "O_STAGING": "own", "CONSUMERS": 1, "PING_PONG": 0, "SOFTMAX": "spec"},
+        {"SCHEDULE": "static", "OVERLAP": 0, "STAGES": 1, "BLOCK_N": 80, "Q_BUFFERS": 1, "CONSUMERS": 3},
+        {"OVERLAP": 0, "PING_PONG": 0, "O_STAGING": "own", "Q_FROM": "registers", "CONSUMERS": 4, "STAGES": 3},
+        {"BLOCK_N": 96, "Q_BUFFERS": 1, "SOFTMAX": "exact", "STAGES": 1},
+    ],
 }
 
 
@@ -169,6 +190,15 @@ def variants() -> list[object]:
 @pytest.mark.parametrize(("impl", "change", "on"), variants())
 def test_an_implementation_is_right(impl: str, change: Point, on: Problem) -> None:
     check(config.kernels_dir() / "sdpa" / f"{impl}.cu", {**DEFAULTS[impl], **change}, on)
+
+
+@pytest.mark.parametrize("softmax", ["exact", "spec", "spec_rounded"])
+@pytest.mark.parametrize("distribution", ["slopes", "sink"])
+@pytest.mark.parametrize("on", [problem(150, 300), problem(300, 150, dtype="bfloat16", causal=True)], ids=str)
+def test_a_guess_at_the_maximum_is_taken_back(softmax: str, distribution: Distribution, on: Problem) -> None:
+    case = Case(name=str(on), problem=on, distribution=distribution)
+    errors = judged(config.kernels_dir() / "sdpa" / "wgmma.cu", {**WGMMA, "SOFTMAX": softmax}, case, SEEDS)
+    assert errors.failed_rule is None, in_words(errors)
 
 
 # The example ----------------------------------------------------------------------------------------------------------

@@ -11,19 +11,22 @@ from collections.abc import Iterator
 import pytest
 
 from autotuner import config
-from autotuner.build import disassembly
-from autotuner.errors import SpaceError, ToolchainError
+from autotuner.architecture import architecture
+from autotuner.build import build, disassembly
+from autotuner.errors import KernelError, SpaceError, ToolchainError
 from autotuner.extension import Extension
 from autotuner.gate.checks import broken_effect
 from autotuner.kernel import Kernel
 from autotuner.outcome import Artifact
+from autotuner.problem import Problem
 from autotuner.session import Session, load_space
 from autotuner.space import Space, SpaceFile
-from autotuner.toolchain import has_cublas
-from autotuner.variant import Value
+from autotuner.toolchain import CudaToolchain, has_cublas
+from autotuner.variant import Value, Variant
+from autotuner.verdict import Fault, Verdict
 
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
-SPACES = ("sdpa_cuda", "sdpa_sm89", "sdpa_sm90", "sdpa_cuda_smoke")
+SPACES = ("sdpa_cuda", "sdpa_sm89", "sdpa_sm90", "sdpa_wgmma", "sdpa_cuda_smoke")
 RANDOM = 20
 
 
@@ -95,12 +98,53 @@ def test_the_spaces_hold_what_they_promise(name: str, arch: str) -> None:
     """The parameters are those that the sources read, the default point is valid, and the big ones are big."""
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
-    if (name, arch) in {("sdpa_sm90", "sm_80"), ("sdpa_sm90", "sm_89")}:
-        pytest.skip("sdpa_sm90 is for sm_90")
+    if name in ("sdpa_sm90", "sdpa_wgmma") and arch != "sm_90":
+        pytest.skip(f"{name} is for sm_90")
     session = Session(load_space(name), arch)
     assert session.space.point(session.space.default_index) == dict(session.space.file.default)
     if name != "sdpa_cuda_smoke":
         assert len(session.space) >= 5000
+
+
+def hopper(problem: Problem | None = None) -> Session:
+    """The space of warpgroup products."""
+    if config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    file = load_space("sdpa_wgmma")
+    return Session(file.model_copy(update={"problems": (problem,)}) if problem else file, "sm_90")
+
+
+def test_warpgroup_products_are_built_for_sm_90a_alone() -> None:
+    session = hopper()
+    (built,) = session.build_all([session.space.default_index])
+    assert isinstance(built, Artifact), built
+    assert "-gencode=arch=compute_90a,code=sm_90a" in built.flags
+    assert not any(flag.startswith("-arch=") for flag in built.flags)
+    require_good(session, [session.space.default_index])
+    other = CudaToolchain.discover(architecture("sm_89"))
+    with pytest.raises(KernelError, match=r"wgmma\.cu is for sm_90a; it does not run on sm_89"):
+        build(session.kernel, session.variant(session.space.default_index), session.terms.compiled_for, other)
+
+
+def test_products_that_are_serialised_are_a_fault_of_the_build() -> None:
+    session = hopper()
+    point = {**session.variant(session.space.default_index).parameters, "CONSUMERS": 4, "BLOCK_N": 64, "STAGES": 1}
+    starved = Variant(family="sdpa", backend="cuda", impl="wgmma", parameters=point)
+    fault = build(session.kernel, starved, session.terms.compiled_for, session.toolchain)
+    assert isinstance(fault, Fault)
+    assert (fault.verdict, fault.code) == (Verdict.BUILD_FAILED, "build.failed")
+    assert "wgmma.mma_async instructions are serialized due to insufficient register resources" in fault.detail
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_random_points_of_warpgroup_products_are_built(head_dim: int, causal: bool) -> None:
+    """Whatever the constraints let through keeps its products in flight, and its claims."""
+    problem = hopper().terms.compiled_for.model_copy(update={"head_dim": head_dim, "causal": causal})
+    session = hopper(problem)
+    draw = random.Random(head_dim + causal)
+    require_good(session, [draw.randrange(len(session.space)) for _ in range(RANDOM)])
 
 
 def test_the_default_point_needs_nothing_new() -> None:
@@ -131,5 +175,6 @@ def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, 
 def test_every_cuda_implementation_names_its_host_side() -> None:
     kernel = Kernel.load(config.kernels_dir() / "sdpa")
     assert {name: each.host for name, each in kernel.document.cuda.items() if each.host} == {
-        "cublas": "cublas_host.cpp"
+        "cublas": "cublas_host.cpp",
+        "wgmma": "wgmma_host.cpp",
     }
