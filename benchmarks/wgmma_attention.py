@@ -6,24 +6,19 @@ Steps, each of which adds its part to the JSON file:
   judge   the points of POINTS on every problem of PROBLEMS: the whole gate, and the timing of the search
   races   the fastest --keep of each problem with an exact softmax, and the same with a speculative one, against cuDNN
           and against flash attention, cold and warm, interleaved; and in bfloat16
-  back    the fastest of each kind of softmax on inputs that make a speculative one go back, and what cuDNN takes there
-  stress  1,000 launches back to back at random points of the space on each problem: all must give the same bits
-Needs a GPU of compute capability 9.0 that nothing else uses.
+wgmma_trials.py adds what goes beyond. Needs a GPU of compute capability 9.0 that nothing else uses.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import re
 import shlex
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
-from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import median, quantiles
@@ -120,9 +115,6 @@ CHANGES: dict[str, Point] = {
 
 SOFTMAXES = ("spec", "spec_rounded", "exact")
 BLOCKS = 24
-STRESS_LAUNCHES = 1000
-COMPARED = 50
-"""Launches without a pause, then the last output is compared and poisoned."""
 
 
 class Room:
@@ -132,6 +124,7 @@ class Room:
         file = load_space("sdpa_wgmma")
         self.session = Session(file.model_copy(update={"problems": (problem,)}))
         self.problem = problem
+        self._seeds = fresh_seeds()
 
     def points(self, wanted: str = "") -> dict[str, int]:
         """The points of CHANGES with each softmax that are valid here and whose label has this pattern."""
@@ -142,7 +135,19 @@ class Room:
         return {label: index for label, index in found.items() if index is not None}
 
     def terms(self, backend: str = "cudnn", cache: Literal["cold", "warm"] = "cold") -> Terms:
-        return Terms(problems=(self.problem,), cache=cache, seeds=fresh_seeds(), baselines=(backend,), max_blocks=24)
+        return Terms(problems=(self.problem,), cache=cache, seeds=self._seeds, baselines=(backend,), max_blocks=24)
+
+
+def opened(path: Path, session: Session) -> Figures:
+    """The figures that are kept there, with where what is added comes from."""
+    document: Figures = json.loads(path.read_text()) if path.exists() else {"commands": []}
+    document["commands"].append(f"python {shlex.join(sys.argv)}")
+    return document | {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": session.device.name,
+        "environment": session.device.environment,
+        "compiler": session.toolchain.version,
+    }
 
 
 def answer(executor: Executor, job: JudgeJob | RaceJob) -> object:
@@ -176,29 +181,26 @@ def judged(outcome: Outcome) -> Figures:
 def _share(errors: Any) -> float:
     """The largest error of a case in units of its tolerance."""
     pairs = ("max_abs", "row_rel", "head_rel")
-    return max(getattr(errors, name) / getattr(errors, f"{name}_tol") for name in pairs)
+    return max(float(getattr(errors, name) / getattr(errors, f"{name}_tol")) for name in pairs)
 
 
-def judge_all(rooms: dict[str, Room], wanted: str) -> dict[str, Figures]:
-    found: dict[str, Figures] = {}
-    with closing(next(iter(rooms.values())).session.executor()) as executor:
-        for name, room in rooms.items():
-            started = time.monotonic()
-            points, terms = room.points(wanted), room.terms()
-            made = dict(zip(points, room.session.build_all(list(points.values())), strict=True))
-            rows = found[name] = {"problem": str(room.problem), "points": {}}
-            for label, built in made.items():
-                rows["points"][label] = row = {"point": room.session.space.point(points[label])}
-                if isinstance(built, Fault):
-                    row |= {"verdict": str(built.verdict), "fault": f"{built.code}: {built.detail}"}
-                    continue
-                row["resources"] = built.resources
-                whole = Built(artifact=built, seconds=0.0)
-                outcome = answer(executor, JudgeJob(built=whole, terms=terms, soak="never"))
-                row |= judged(outcome) if isinstance(outcome, Outcome) else {"fault": str(outcome)}
-                say(name, label, row)
-            print(f"{name}: {len(made)} points in {time.monotonic() - started:.0f} s", flush=True)
-    return found
+def judge(executor: Executor, name: str, room: Room, wanted: str) -> Figures:
+    """The points of a problem whose labels have this pattern."""
+    started = time.monotonic()
+    points, terms = room.points(wanted), room.terms()
+    rows: Figures = {}
+    for label, built in zip(points, room.session.build_all(list(points.values())), strict=True):
+        row = rows[label] = {"point": room.session.space.point(points[label])}
+        if isinstance(built, Fault):
+            row |= {"verdict": str(built.verdict), "fault": f"{built.code}: {built.detail}"}
+            continue
+        row["resources"] = built.resources
+        whole = Built(artifact=built, seconds=0.0)
+        outcome = answer(executor, JudgeJob(built=whole, terms=terms, soak="never"))
+        row |= judged(outcome) if isinstance(outcome, Outcome) else {"fault": str(outcome)}
+        say(name, label, row)
+    print(f"{name}: {len(rows)} points in {time.monotonic() - started:.0f} s", flush=True)
+    return {"problem": str(room.problem), "points": rows}
 
 
 def say(name: str, label: str, row: Figures) -> None:
@@ -235,176 +237,44 @@ def race(executor: Executor, room: Room, artifacts: list[Artifact], backend: str
     return figures
 
 
-def race_all(rooms: dict[str, Room], document: Figures, keep: int) -> dict[str, Figures]:
-    found: dict[str, Figures] = {}
-    with closing(next(iter(rooms.values())).session.executor()) as executor:
-        for name, room in rooms.items():
-            found[name] = {"problem": str(room.problem), "races": {}}
-            labels = fastest(document["judge"][name], keep)
-            points = room.points()
-            other = Room(room.problem.model_copy(update={"dtype": "bfloat16"}))
-            for dtype, here in (("float16", room), ("bfloat16", other)):
-                built = here.session.build_all([points[label] for label in labels])
-                artifacts = [each for each in built if isinstance(each, Artifact)]
-                assert len(artifacts) == len(built), built
-                for backend, cache in (("cudnn", "cold"), ("cudnn", "warm"), ("flash", "cold")):
-                    if dtype == "bfloat16" and (backend, cache) != ("cudnn", "cold"):
-                        continue
-                    figures = race(executor, here, artifacts, backend, cache)
-                    for label, row in zip(labels, figures, strict=True):
-                        found[name]["races"].setdefault(label, {})[f"{dtype} {backend} {cache}"] = row
-                        if "us" in row:
-                            us, ratio = row["us"]["median"], row["ratio"]["median"]
-                            print(
-                                f"{name:3} {label:34} {dtype} {us:8.2f} us, {ratio:.3f} of {backend} {cache}",
-                                flush=True,
-                            )
-                        else:
-                            print(f"{name:3} {label:34} {dtype:8} {row}", flush=True)
-    return found
-
-
-# The way back ---------------------------------------------------------------------------------------------------------
-
-
-def replay_us(forward: Callable[[], object], calls: int) -> Callable[[], float]:
-    """A timer of a captured forward: microseconds of one of `calls` in a replay."""
-    import torch
-
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        forward()
-        stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for _ in range(calls):
-                forward()
-    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-
-    def timed() -> float:
-        first.record()
-        graph.replay()
-        last.record()
-        last.synchronize()
-        return 1000 * first.elapsed_time(last) / calls
-
-    return timed
-
-
-def forwards(room: Room, labels: list[str], tensors: Any) -> dict[str, Callable[[], object]]:
-    """What each point does with these inputs, and cuDNN."""
-    import torch
-
-    from autotuner.attention import sdpa
-    from autotuner.extension import Extension
-
-    q, k, v = tensors
-    o, words = torch.empty_like(q), torch.empty(16, device="cuda", dtype=torch.int32)
-    inputs = (q.data_ptr(), k.data_ptr(), v.data_ptr())
-    points = room.points()
-
-    def launch(extension: Extension) -> None:
-        stream = torch.cuda.current_stream().cuda_stream
-        assert extension.run(room.problem, inputs, o.data_ptr(), words.data_ptr(), 64, stream) == 0
-
-    found: dict[str, Callable[[], object]] = {"cudnn": partial(sdpa(room.problem, "cudnn"), q, k, v)}
-    for label, built in zip(labels, room.session.build_all([points[label] for label in labels]), strict=True):
-        assert isinstance(built, Artifact), built
-        found[label] = partial(launch, Extension(built))
-    return found
-
-
-def back_all(rooms: dict[str, Room], document: Figures) -> dict[str, Figures]:
-    """Warm replays of about a millisecond, interleaved in random order."""
-    from autotuner.attention import inputs
-
-    draw, found = random.Random(7), {}
-    for name, room in rooms.items():
-        found[name] = {"problem": str(room.problem), "inputs": {}}
-        labels = fastest(document["judge"][name], 1)
-        for distribution in ("randn", "large", "slopes", "sink"):
-            tensors = [tensor.cuda() for tensor in inputs(room.problem, distribution, 3)]
-            calls = max(2, int(300e9 / room.problem.flops))
-            timers = {label: replay_us(each, calls) for label, each in forwards(room, labels, tensors).items()}
-            taken: dict[str, list[float]] = {label: [] for label in timers}
-            for _ in range(15):
-                for label in draw.sample(list(timers), len(timers)):
-                    taken[label].append(timers[label]())
-            rows = found[name]["inputs"][distribution] = {label: spread(tuple(us)) for label, us in taken.items()}
-            print(name, distribution, {label: round(row["median"], 1) for label, row in rows.items()}, flush=True)
-    return found
-
-
-# Stress ---------------------------------------------------------------------------------------------------------------
-
-
-def stress_all(rooms: dict[str, Room], points: int) -> dict[str, Figures]:
-    """Launches without a pause between them; the first output is the gate's affair, the others must equal it."""
-    import torch
-
-    from autotuner.attention import DTYPES
-    from autotuner.extension import Extension
-
-    draw, found = random.Random(25), {}
-    for name, room in rooms.items():
-        p, space = room.problem, room.session.space
-        chosen = [draw.randrange(len(space)) for _ in range(points)]
-        shape = (p.batch, p.heads, p.seq_q, p.head_dim)
-        q, k, v = (torch.randn(shape, device="cuda", dtype=DTYPES[p.dtype]) for _ in range(3))
-        sdpa = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=p.causal)
-        words = torch.full((16,), 0x7FFF7FFF, device="cuda", dtype=torch.int32)
-        other, refused, far = 0, 0, 0.0
-        launches = min(STRESS_LAUNCHES, COMPARED * (1 + int(20 * 2e11 / p.flops)))
-        for built in room.session.build_all(chosen):
-            if isinstance(built, Fault):
-                refused += 1
-                continue
-            extension, first, last = Extension(built), torch.empty_like(q), torch.empty_like(q)
-            stream = torch.cuda.current_stream().cuda_stream
-            inputs = (q.data_ptr(), k.data_ptr(), v.data_ptr())
-            for number in range(launches):
-                o = first if number == 0 else last
-                status = extension.run(p, inputs, o.data_ptr(), words.data_ptr(), 64, stream)
-                assert status == 0, status
-                if number % COMPARED == COMPARED - 1:
-                    other += int(not torch.equal(first, last))
-                    last.fill_(float("nan"))
-            far = max(far, float((first - sdpa).abs().max()))
-        found[name] = {"points": points, "refused": refused, "launches": launches, "differ": other, "from_sdpa": far}
-        print(f"{name}: {found[name]}", flush=True)
-    return found
+def races(executor: Executor, name: str, room: Room, rows: Figures, keep: int) -> Figures:
+    """The fastest of a problem against SDPA, and the same points in bfloat16."""
+    labels, points = fastest(rows, keep), room.points()
+    other = Room(room.problem.model_copy(update={"dtype": "bfloat16"}))
+    found: Figures = {label: {} for label in labels}
+    settings = ((room, "cudnn", "cold"), (room, "cudnn", "warm"), (room, "flash", "cold"), (other, "cudnn", "cold"))
+    for here, backend, cache in settings:
+        built = here.session.build_all([points[label] for label in labels])
+        artifacts = [each for each in built if isinstance(each, Artifact)]
+        assert len(artifacts) == len(built), built
+        for label, row in zip(labels, race(executor, here, artifacts, backend, cache), strict=True):
+            found[label][f"{here.problem.dtype} {backend} {cache}"] = row
+            said = f"{row['us']['median']:8.2f} us, {row['ratio']['median']:.3f} of" if "us" in row else str(row)
+            print(f"{name:3} {label:34} {here.problem.dtype} {said} {backend} {cache}", flush=True)
+    return {"problem": str(room.problem), "races": found}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("steps", nargs="+", choices=["judge", "races", "back", "stress"])
+    parser.add_argument("steps", nargs="+", choices=["judge", "races"])
     parser.add_argument("--json", type=Path, default=Path("docs/results/wgmma_attention.json"))
     parser.add_argument("--problems", default=",".join(PROBLEMS))
     parser.add_argument("--labels", default="", help="a pattern of the points to judge")
     parser.add_argument("--keep", type=int, default=2)
-    parser.add_argument("--points", type=int, default=50, help="random points of the stress on each problem")
     options = parser.parse_args()
-    document = json.loads(options.json.read_text()) if options.json.exists() else {"commands": []}
     rooms = {name: Room(PROBLEMS[name]) for name in options.problems.split(",")}
-    session = next(iter(rooms.values())).session
-    document |= {
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": session.device.name,
-        "environment": session.device.environment,
-        "compiler": session.toolchain.version,
-    }
-    document["commands"].append(f"python {shlex.join(sys.argv)}")
-    if "judge" in options.steps:
-        document["judge"] = {**document.get("judge", {}), **judge_all(rooms, options.labels)}
+    document = opened(options.json, next(iter(rooms.values())).session)
+
+    def keep(step: str, name: str, figures: Figures) -> None:
+        document.setdefault(step, {})[name] = figures
         options.json.write_text(json.dumps(document, indent=1) + "\n")
-    if "races" in options.steps:
-        document["races"] = {**document.get("races", {}), **race_all(rooms, document, options.keep)}
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
-    if "back" in options.steps:
-        document["back"] = {**document.get("back", {}), **back_all(rooms, document)}
-    if "stress" in options.steps:
-        document["stress"] = {**document.get("stress", {}), **stress_all(rooms, options.points)}
-    options.json.write_text(json.dumps(document, indent=1) + "\n")
+
+    with closing(next(iter(rooms.values())).session.executor()) as executor:
+        for name, room in rooms.items():
+            if "judge" in options.steps:
+                keep("judge", name, judge(executor, name, room, options.labels))
+            if "races" in options.steps:
+                keep("races", name, races(executor, name, room, document["judge"][name], options.keep))
 
 
 if __name__ == "__main__":
