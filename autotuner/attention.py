@@ -39,7 +39,7 @@ def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, 
     return 4 * torch.gather(k, 2, chosen.expand(-1, -1, -1, k.shape[-1])), k
 
 
-SLOPE, SINK = 0.15, (10.0, 60.0)
+SLOPE, SINK = 0.15, (10.0, 90.0)
 """What `slopes` adds to a score from key to key, and `sink` to those of the first key, in even and in odd rows."""
 
 

@@ -39,7 +39,13 @@ AT_DEVICE float row_max(const Scores &scores, int half) {
   return quad_max(fmaxf(fmaxf(max[0], max[1]), fmaxf(max[2], max[3])));
 }
 
-// Scores to probabilities, in place: 2^(score * scale - shift). `sum` is that of the lane's columns.
+// A pair of probabilities as it is summed: with ROUND_SUMS as the second product takes it.
+AT_DEVICE float pair_sum(float even, float odd) {
+  const float2 pair = ROUND_SUMS ? unpack(pack(even, odd)) : make_float2(even, odd);
+  return pair.x + pair.y;
+}
+
+// Scores to probabilities, in place: 2^(score * scale - shift), not rounded yet. `sum` is that of the lane's columns.
 AT_DEVICE void exponentiate(Scores &scores, const float (&shift)[2], float scale, float (&sum)[2]) {
 #pragma unroll
   for (int i = 0; i < HALF; i += 2)
@@ -48,12 +54,7 @@ AT_DEVICE void exponentiate(Scores &scores, const float (&shift)[2], float scale
       float &even = scores[place(half, i)], &odd = scores[place(half, i + 1)];
       even = exp2_approx(fmaf(even, scale, -shift[half]));
       odd = exp2_approx(fmaf(odd, scale, -shift[half]));
-      if (ROUND_SUMS) {
-        const float2 rounded = unpack(pack(even, odd));
-        even = rounded.x;
-        odd = rounded.y;
-      }
-      sum[half] = i == 0 ? even + odd : sum[half] + (even + odd);
+      sum[half] = i == 0 ? pair_sum(even, odd) : sum[half] + pair_sum(even, odd);
     }
 }
 
@@ -75,45 +76,49 @@ AT_DEVICE void softmax_exact(Softmax &state, Scores &scores, float scale) {
     state.sum[half] = FIRST ? sum[half] : fmaf(state.sum[half], state.decay[half], sum[half]);
 }
 
-// A sum of probabilities up to LARGEST_SUM leaves each of them, and their products with a finite sum of V, well inside
-// float16. Up to OVERFLOWN they are finite floats and can still be divided by a power of two.
+// A sum of probabilities up to LARGEST_SUM leaves each of them, and their products with V, well inside float16. Up to
+// OVERFLOWN they are finite floats and can still be divided by a power of two.
 static constexpr float LARGEST_SUM = 4096.0f, OVERFLOWN = 1e30f;
 
 // Brings a tile whose probabilities have grown too large, and what was summed before, to a larger maximum: by the power
-// of two in the largest of them.
-AT_DEVICE void shrink(Softmax &state, Scores &scores, const float (&sum)[2]) {
+// of two in the largest of the row's. The tile is summed anew: rounded sums may have overflown.
+AT_DEVICE void shrink(Softmax &state, Scores &scores, int half, float largest) {
+  const int exponent = (int)(__float_as_uint(largest) >> 23) - 127, bits = exponent > 0 ? exponent : 0;
+  const float factor = __int_as_float((127 - bits) << 23);
+  float sum = 0.0f;
 #pragma unroll
-  for (int half = 0; half < 2; half++) {
-    const int exponent = (int)(__float_as_uint(row_max(scores, half)) >> 23) - 127;
-    const int bits = exponent > 0 ? exponent : 0;
-    state.decay[half] = __int_as_float((127 - bits) << 23);
-    state.max[half] += (float)bits;
-    state.sum[half] = (state.sum[half] + sum[half]) * state.decay[half];
-#pragma unroll
-    for (int i = 0; i < HALF; i++) scores[place(half, i)] *= state.decay[half];
+  for (int i = 0; i < HALF; i += 2) {
+    float &even = scores[place(half, i)], &odd = scores[place(half, i + 1)];
+    even *= factor;
+    odd *= factor;
+    sum += pair_sum(even, odd);
   }
+  state.decay[half] = factor;
+  state.max[half] += (float)bits;
+  state.sum[half] = state.sum[half] * factor + sum;
 }
 
 // With the maximum of earlier tiles, which is almost always good enough: no maximum is looked for, nothing is rescaled,
 // and the sum, which is wanted anyway, tells whether it was. Otherwise the warp goes back: `rescore` brings the scores
-// again where they were lost. True when `decay` is to be applied. A maximum of -inf (no key seen) makes the sum
+// again where they were lost. True when `decay` is to be applied. A maximum of -inf (no key seen) makes probabilities
 // infinite or NaN, so such a row goes back by itself.
 template <class Rescore>
 AT_DEVICE bool softmax_speculative(Softmax &state, Scores &scores, float scale, const Rescore &rescore) {
   float sum[2];
   exponentiate(scores, state.max, scale, sum);
-  const float worst = fmaxf(sum[0], sum[1]);
-  const bool finite = sum[0] < OVERFLOWN && sum[1] < OVERFLOWN;
-  if (__builtin_expect(!__any_sync(~0u, !finite || worst > LARGEST_SUM), 1)) {
+  const bool small = sum[0] <= LARGEST_SUM && sum[1] <= LARGEST_SUM;  // false for NaN
+  if (__builtin_expect(__all_sync(~0u, small), 1)) {
     state.sum[0] += sum[0];
     state.sum[1] += sum[1];
     return false;
   }
-  if (__any_sync(~0u, !finite)) {
+  const float largest[2] = {row_max(scores, 0), row_max(scores, 1)};
+  if (__all_sync(~0u, largest[0] < OVERFLOWN && largest[1] < OVERFLOWN)) {
+    shrink(state, scores, 0, largest[0]);
+    shrink(state, scores, 1, largest[1]);
+  } else {
     rescore(scores);
     softmax_exact<false>(state, scores, scale);
-  } else {
-    shrink(state, scores, sum);
   }
   return true;
 }
