@@ -126,16 +126,19 @@ def test_a_space_shows_its_steps_and_how_far_they_tell_points_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arch"),
+    ("name", "arch", "only"),
     [
-        *product(("sdpa_cuda", "sdpa_cuda_smoke", "sdpa_sm89"), ("sm_80", "sm_89", "sm_90")),
-        ("sdpa_sm90", "sm_90"),
+        *product(("sdpa_cuda", "sdpa_cuda_smoke", "sdpa_sm89"), ("sm_80", "sm_89", "sm_90"), ("mma",)),
+        ("sdpa_sm90", "sm_90", "mma"),
+        ("sdpa_wgmma", "sm_90", "wgmma"),
     ],
 )
-def test_the_kept_files_expect_something_of_every_mma_variant(name: str, arch: str) -> None:
+def test_the_kept_files_expect_something_of_every_variant_of_one_implementation(
+    name: str, arch: str, only: str
+) -> None:
     file = load_space(name)
     space = Space.enumerate(file, device_for(file, arch).facts)
-    impl = space.values["IMPL"].index("mma")
+    impl = space.values["IMPL"].index(only)
     assert space.expected is not None
     assert (np.isfinite(space.expected) == (space.rows[:, space.parameters.index("IMPL")] == impl)).all()
     assert space.expected_spread is not None
