@@ -24,6 +24,7 @@ import replay_pages
 import throughput_pages
 import transfer_pages
 import trust_pages
+import wgmma_pages
 from cuda_pages import table
 
 from autotuner import trial_report
@@ -240,6 +241,7 @@ def drawn() -> dict[Path, str]:
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),
+        RESULTS / "wgmma_attention.md": wgmma_pages.page(loaded("wgmma_attention")[0]),
         ROOT / "docs" / "trial-report.schema.json": json.dumps(trial_report.json_schema(), indent=1) + "\n",
     }
 

@@ -25,7 +25,7 @@ from autotuner.space import Space, SpaceFile
 
 ROOT = Path(__file__).parent.parent
 SPACES = sorted(config.spaces_dir().glob("*.toml"))
-OWN_ARCHITECTURE = {"sdpa_sm89": "sm_89", "sdpa_sm90": "sm_90"}
+OWN_ARCHITECTURE = {"sdpa_sm89": "sm_89", "sdpa_sm90": "sm_90", "sdpa_wgmma": "sm_90"}
 """Of the CUDA spaces that are made for one."""
 
 
