@@ -167,7 +167,8 @@ def judged_mutants() -> list[Figures]:
                 outcome = answer(executor, job)
                 row = judged(outcome) if isinstance(outcome, Outcome) else {"fault": str(outcome)}
             row.pop("us", None)
-            found.append({"name": mutant.name, "what": mutant.what, **row})
+            expected = str(row.get("fault", "pass")).split()[0].rstrip(":") in (mutant.gate or ("pass",))
+            found.append({"name": mutant.name, "what": mutant.what, "as_expected": expected, **row})
             print(mutant.name, row.get("verdict"), str(row.get("fault"))[:100], flush=True)
     return found
 
