@@ -119,8 +119,10 @@ struct Consumer {
     tiles = own_tiles(item, row);
     for (int hidden = item.tiles - tiles; CAUSAL && hidden > 0; hidden--) {
       wait_keys();
+      __syncwarp();  // a lane that looks later must not find the phase after this one
       release_keys();
       wait_values();
+      __syncwarp();
       release_values();
       await_turn();
       pass_turn();

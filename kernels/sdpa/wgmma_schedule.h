@@ -40,15 +40,16 @@ AT_DEVICE int own_tiles(const Item &all, int row) {
 // which is no launch's number, since a graph launches with the same one again and again.
 AT_DEVICE int draw_ticket(const wgmma_args &args) {
   typedef unsigned long long Word;
-  const Word launch = (Word)args.launch << 32;
-  Word found = atomicAdd(args.tickets, 1ull);
-  if (found >> 32 != args.launch) {
-    Word garbage = found + 1;
-    while ((found = atomicCAS(args.tickets, garbage, launch | (gridDim.x + 1))) >> 32 != args.launch) {
-      if (found == garbage) return (int)gridDim.x;
+  const Word launch = (Word)args.launch << 32, first = launch | gridDim.x;
+  Word found = atomicAdd(args.tickets, 1ull), garbage = found + 1;
+  while (found >> 32 != args.launch) {
+    found = atomicCAS(args.tickets, garbage, first + 1);
+    if (found == garbage)
+      found = first;
+    else if (found >> 32 == args.launch)
+      found = atomicAdd(args.tickets, 1ull);
+    else
       garbage = found;
-    }
-    found = atomicAdd(args.tickets, 1ull);
   }
   const int number = (int)(uint32_t)found;
   if (number == args.items - 1 + (int)gridDim.x) atomicExch(args.tickets, 0ull);
