@@ -171,6 +171,7 @@ CHANGES: dict[str, list[Point]] = {
         {"SCHEDULE": "static", "OVERLAP": 0, "STAGES": 1, "BLOCK_N": 80, "Q_BUFFERS": 1, "CONSUMERS": 3},
         {"OVERLAP": 0, "PING_PONG": 0, "O_STAGING": "own", "Q_FROM": "registers", "CONSUMERS": 4, "STAGES": 3},
         {"BLOCK_N": 96, "Q_BUFFERS": 1, "SOFTMAX": "exact", "STAGES": 1},
+        {"SCHEDULE": "tile", "OVERLAP": 0, "CONSUMERS": 3, "STAGES": 1, "Q_BUFFERS": 1},
     ],
 }
 
@@ -190,6 +191,14 @@ def variants() -> list[object]:
 @pytest.mark.parametrize(("impl", "change", "on"), variants())
 def test_an_implementation_is_right(impl: str, change: Point, on: Problem) -> None:
     check(config.kernels_dir() / "sdpa" / f"{impl}.cu", {**DEFAULTS[impl], **change}, on)
+
+
+@pytest.mark.parametrize("change", CHANGES["wgmma"], ids=str)
+def test_consumers_that_see_less_stay_in_step(change: Point) -> None:
+    """Several hidden tiles, rings of one slot, a last block of a single row."""
+    on = problem(257, 450, causal=True)
+    if change.get("EARLY_START") != 1:
+        check(config.kernels_dir() / "sdpa" / "wgmma.cu", {**WGMMA, **change, "STAGES": 1}, on)
 
 
 @pytest.mark.parametrize("softmax", ["exact", "spec", "spec_rounded"])

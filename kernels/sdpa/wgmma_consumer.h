@@ -121,11 +121,11 @@ struct Consumer {
       wait_keys();
       __syncwarp();  // a lane that looks later must not find the phase after this one
       release_keys();
+      await_turn();  // before V: without OVERLAP it may come only when those after this one have had this turn
+      pass_turn();
       wait_values();
       __syncwarp();
       release_values();
-      await_turn();
-      pass_turn();
     }
     mbarrier_wait(barrier(shared, QUERY_FULL + query_buffer()), query.parity);
     if (QUERY_IN_REGISTERS) load_queries_to_registers();
