@@ -1,0 +1,69 @@
+"""Random points of a CUDA space on random small problems in the emulator, for as long as it may take.
+
+python -m tests.emulator.fuzz SPACE --seconds 300 --seed 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from functools import cache
+
+from autotuner.gate.cases import Case
+from autotuner.problem import Distribution, Problem
+from autotuner.session import Session, load_space
+from tests.emulator.emulator import EmulationError, in_words, judged
+
+ROWS = (1, 63, 64, 65, 130, 200, 257, 300)
+KEYS = (1, 15, 64, 65, 127, 129, 200, 300, 450)
+DISTRIBUTIONS: tuple[Distribution, ...] = ("randn", "randn", "large", "huge", "slopes", "sink")
+SCHEDULES = 3
+
+
+@cache
+def session(name: str, head_dim: int, causal: bool) -> Session:
+    """The space on a long problem, where most points are valid."""
+    fields = {"batch": 1, "heads": 2, "seq_q": 2048, "seq_k": 2048, "head_dim": head_dim}
+    long = Problem.model_validate({**fields, "dtype": "float16", "causal": causal})
+    return Session(load_space(name).model_copy(update={"problems": (long,)}), "sm_90")
+
+
+def one(name: str, draw: random.Random) -> str | None:
+    """What is wrong with a random point on a random problem; None when nothing is."""
+    head_dim, causal = draw.choice((64, 128)), draw.random() < 0.5
+    here = session(name, head_dim, causal)
+    variant = here.variant(draw.randrange(len(here.space)))
+    sizes = {"batch": draw.choice((1, 2)), "heads": draw.choice((1, 3)), "seq_q": draw.choice(ROWS)}
+    fields = {**sizes, "seq_k": draw.choice(KEYS), "head_dim": head_dim, "causal": causal}
+    on = Problem.model_validate({**fields, "dtype": draw.choice(("float16", "bfloat16"))})
+    case = Case(name=str(on), problem=on, distribution=draw.choice(DISTRIBUTIONS))
+    source = here.kernel.folder / here.kernel.implementation("cuda", variant.impl).source
+    try:
+        errors = judged(source, variant.parameters, case, SCHEDULES)
+        said = in_words(errors) if errors.failed_rule is not None else None
+    except EmulationError as error:
+        said = str(error)
+    return said and f"{variant.parameters} on {on} {case.distribution}: {said}"
+
+
+def main() -> int:
+    """0 when nothing was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.emulator.fuzz", description=__doc__)
+    parser.add_argument("space")
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    draw, until, count, wrong = random.Random(given.seed), time.monotonic() + given.seconds, 0, 0
+    while time.monotonic() < until:
+        said, count = one(given.space, draw), count + 1
+        if said is not None:
+            wrong += 1
+            sys.stdout.write(f"{said}\n")
+    sys.stdout.write(f"{count} points, {wrong} wrong\n")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
