@@ -78,7 +78,8 @@ static_assert(HEAD_DIM == 64 || HEAD_DIM == 128, "a panel is 64 columns, and a p
 static_assert(STAGES >= 1, "a ring has a slot");
 static_assert(!PING_PONG || CONSUMERS > 1, "one consumer has nobody to take turns with");
 static_assert(!EARLY_START || (OVERLAP && Q_BUFFERS == 2), "the next Q must be there, and no turn be due");
-static_assert(!EARLY_START || !CAUSAL || BLOCK_N >= BLOCK_ROWS, "no turn for a hidden tile may be due");
+static_assert(!EARLY_START || !CAUSAL || CONSUMERS == 1 || BLOCK_N % BLOCK_ROWS == 0,
+              "a hidden tile of the next item would be given back while the last V is in use");
 static_assert(SCHEDULE != WGMMA_TILE || (Q_BUFFERS == 1 && !EARLY_START), "there is no next work item");
 
 // A position in a ring of DEPTH buffers, and the parity of how often it has gone round.
