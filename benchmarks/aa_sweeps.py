@@ -27,19 +27,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autotuner.backends import Backend, Passed
-from autotuner.executors import Executor
-from autotuner.finals import Finals
-from autotuner.fingerprint import version_of
+from autotuner.devices.backend import Backend, Passed
+from autotuner.devices.facts import version_of
 from autotuner.measure.arms import Arm, Track, Tracks, VariantArm
-from autotuner.outcome import Artifact, BackendTiming, Calibration, Measurement, Say, Stop
-from autotuner.report import GateReport
-from autotuner.search import Budget, Driver, Event, TieFound
-from autotuner.session import Session, executor_for, load_space
+from autotuner.run.executor import Executor
 from autotuner.store import FinalsRecord, Store
-from autotuner.terms import Terms
-from autotuner.variant import Variant, digest_of
-from autotuner.verdict import Fault
+from autotuner.tuning.driver import Budget, Driver, Event, TieFound
+from autotuner.tuning.finals import Finals
+from autotuner.tuning.workbench import Session, executor_for, load_space
+from autotuner.values.gate_report import GateReport
+from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Measurement, Say, Stop
+from autotuner.values.terms import Terms
+from autotuner.values.variant import Variant, digest_of
+from autotuner.values.verdict import Fault
 
 SPACES = {"cpu": "sdpa_cpu_small", "cuda": "sdpa_cuda"}
 CALM_SAMPLES = 15

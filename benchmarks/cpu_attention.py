@@ -22,10 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from autotuner.rematch import Race, race_best
-from autotuner.search import Budget, Event, Judged
-from autotuner.session import Session, load_space
 from autotuner.store import Store, queries
+from autotuner.tuning.driver import Budget, Event, Judged
+from autotuner.tuning.race_again import Race, race_best
+from autotuner.tuning.workbench import Session, load_space
 
 BLOCKS = 30
 SPACES = ("sdpa_cpu", "sdpa_cpu_small", "sdpa_cpu_causal", "sdpa_cpu_bf16", "sdpa_cpu_long")

@@ -25,17 +25,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from autotuner.evaluate import CalibrationJob, RaceJob
-from autotuner.executors import Executor
 from autotuner.measure.statistics import median_interval
 from autotuner.measure.tie import logs
-from autotuner.outcome import Calibration, Heat, Outcome
-from autotuner.problem import Problem
-from autotuner.search import Budget, Event, Judged, Point
-from autotuner.session import Session, load_space
-from autotuner.space import SpaceFile
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import CalibrationJob, RaceJob
+from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, queries
-from autotuner.terms import Terms
+from autotuner.tuning.driver import Budget, Event, Judged, Point
+from autotuner.tuning.workbench import Session, load_space
+from autotuner.values.outcome import Calibration, Heat, Outcome
+from autotuner.values.terms import Terms
 
 IMPLS = ("scalar", "cublas", "wmma", "mma")
 MISSION = (1, 8, 512, 64)

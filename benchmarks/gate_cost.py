@@ -19,10 +19,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from autotuner.backends import Backend
-from autotuner.outcome import Artifact
-from autotuner.report import GateReport
-from autotuner.session import Session, load_space
+from autotuner.devices.backend import Backend
+from autotuner.tuning.workbench import Session, load_space
+from autotuner.values.gate_report import GateReport
+from autotuner.values.outcome import Artifact
 
 JUDGED = ("G1", "G2", "G3", "G4", "G5")
 """Levels that the goal is about: G0 reads files."""

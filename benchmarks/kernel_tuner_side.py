@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from autotuner.build import run
-from autotuner.cubin import Geometry
-from autotuner.fingerprint import usable_cpus
-from autotuner.problem import Problem
-from autotuner.recipe import abi_dir
-from autotuner.space import Space
-from autotuner.toolchain import CudaToolchain
-from autotuner.variant import Value
+from autotuner.build.build import run
+from autotuner.build.build_inputs import abi_dir
+from autotuner.devices.cuda.cubin import Geometry
+from autotuner.devices.facts import usable_cpus
+from autotuner.devices.toolchain import CudaToolchain
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.spaces.space import Space
+from autotuner.values.variant import Value
 
 Point = dict[str, Value]
 

@@ -38,18 +38,18 @@ from replay_score import Axis, Trace, Yardstick
 from replay_spaces import Landscape, LandscapePoint, Recorded, read, write_t4
 from sweep_watch import Around, rounded
 
-from autotuner import config
-from autotuner.errors import AutotunerError, InputError
-from autotuner.evaluate import AnyJob, JudgeJob, Result
-from autotuner.executors import Executor
 from autotuner.measure.tie import tie_band
-from autotuner.outcome import Device, Measurement, Outcome
-from autotuner.search import Budget, Driver, Event, Judged
-from autotuner.session import Session, load_space
-from autotuner.space import Space, SpaceFile
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import AnyJob, JudgeJob, Result
+from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
-from autotuner.variant import digest_of
-from autotuner.verdict import Verdict
+from autotuner.tuning.driver import Budget, Driver, Event, Judged
+from autotuner.tuning.workbench import Session, load_space
+from autotuner.values import config
+from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.outcome import Device, Measurement, Outcome
+from autotuner.values.variant import digest_of
+from autotuner.values.verdict import Verdict
 
 LANDSCAPES = Path(__file__).resolve().parent.parent / "docs" / "results" / "landscapes"
 FLOORS = "floors.json"

@@ -24,22 +24,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autotuner.attention import inputs, sdpa
-from autotuner.backends.cuda import CudaBackend
-from autotuner.backends.instruments import Instruments
-from autotuner.backends.settings import CudaSettings
-from autotuner.extension import Extension
+from autotuner.build.family import Kernel
+from autotuner.build.loaded_variant import Extension
+from autotuner.devices.cuda.device import CudaBackend
+from autotuner.devices.instruments import Instruments
+from autotuner.devices.settings import CudaSettings
+from autotuner.devices.toolchain import CudaToolchain
 from autotuner.gate.cases import Case
 from autotuner.gate.launching import same_bits
 from autotuner.gate.references import versions
 from autotuner.gate.tolerance import Truth, compute_truth, judge
-from autotuner.kernel import Kernel
-from autotuner.outcome import Artifact
-from autotuner.problem import Problem
-from autotuner.session import device_of, toolchain_for
-from autotuner.terms import Terms
-from autotuner.toolchain import CudaToolchain
-from autotuner.variant import Variant
+from autotuner.ops.sdpa.attention import inputs, sdpa
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.tuning.workbench import device_of, toolchain_for
+from autotuner.values.outcome import Artifact
+from autotuner.values.terms import Terms
+from autotuner.values.variant import Variant
 
 ROOT = Path(__file__).resolve().parent.parent
 MISSION = Problem(batch=1, heads=8, seq_q=512, seq_k=512, head_dim=64, dtype="float16")

@@ -32,13 +32,13 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.mutants, here and in the processes
 
-from autotuner.architecture import architecture
-from autotuner.backends.settings import CpuSettings, CudaSettings, make_cpu_backend, make_cuda_backend
-from autotuner.build import build
-from autotuner.executors.local import Deadlines, LocalExecutor
-from autotuner.fingerprint import cpu_device, cuda_device, usable_cpus
-from autotuner.outcome import Device, Outcome
-from autotuner.toolchain import AnyToolchain, CudaToolchain, Toolchain
+from autotuner.build.build import build
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.facts import cpu_device, cuda_device, usable_cpus
+from autotuner.devices.settings import CpuSettings, CudaSettings, make_cpu_backend, make_cuda_backend
+from autotuner.devices.toolchain import AnyToolchain, CudaToolchain, Toolchain
+from autotuner.run.local import Deadlines, LocalExecutor
+from autotuner.values.outcome import Device, Outcome
 from tests.mutants.expectations import SEEDS, TABLES, Backend, Expectation, Seeds, expectations, family
 
 CHUNK = 8
@@ -65,11 +65,11 @@ def executor_for(toolchain: AnyToolchain, table: str) -> LocalExecutor:
     """Processes that judge the implementations of a table."""
     if isinstance(toolchain, CudaToolchain):
         cuda = CudaSettings(toolchain=toolchain, kernel=family(table))
-        preload = ("autotuner.backends.cuda",)
+        preload = ("autotuner.devices.cuda.device",)
         return LocalExecutor(partial(make_cuda_backend, cuda), preload, overlap=True, jobs_per_process=50)
     cpu = CpuSettings(toolchain=toolchain, kernel=family(table), cache_bytes=1 << 20)
     deadlines = Deadlines(check=10 if table == "systemic" else 60)
-    return LocalExecutor(partial(make_cpu_backend, cpu), ("autotuner.backends.cpu",), deadlines)
+    return LocalExecutor(partial(make_cpu_backend, cpu), ("autotuner.devices.cpu.device",), deadlines)
 
 
 # Judging ------------------------------------------------------------------------------------------------------------

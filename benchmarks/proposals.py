@@ -27,8 +27,8 @@ import numpy as np
 import optuna
 from space_enumeration import cpu_model, peak_rss_mb
 
-from autotuner.evolution import WHOLE, EvolutionarySampler
-from autotuner.space import Space, SpaceFile
+from autotuner.search.evolution import WHOLE, EvolutionarySampler
+from autotuner.spaces.space import Space, SpaceFile
 
 TEXT = """
 title = "Tiles of two kinds of kernels"

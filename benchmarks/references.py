@@ -17,13 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autotuner.attention import CPU_BACKENDS, CUDA_BACKENDS
 from autotuner.gate.cases import Case
 from autotuner.gate.references import reference_checks, versions
 from autotuner.gate.tolerance import Truth, compute_truth
-from autotuner.problem import Problem
-from autotuner.report import ReferenceCheck
-from autotuner.session import device_of
+from autotuner.ops.sdpa.attention import CPU_BACKENDS, CUDA_BACKENDS
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.tuning.workbench import device_of
+from autotuner.values.gate_report import ReferenceCheck
 
 SEED = 20_26
 TYPES = {"cpu": ("float32", "bfloat16"), "cuda": ("float16", "bfloat16")}

@@ -32,9 +32,9 @@ from replay_score import AXES, END, START, Floats, Score, Trace, Yardstick, mean
 from replay_spaces import Recorded, read
 from sweep_watch import Stopwatch, rounded
 
-from autotuner.errors import InputError
-from autotuner.sampler import SAMPLERS
+from autotuner.search.samplers import SAMPLERS
 from autotuner.store import Store
+from autotuner.values.errors import InputError
 
 CHUNK = 5
 """So many searches share a store, and are what a process does at a time."""

@@ -36,10 +36,10 @@ from replay_score import AXES, Axis, Floats, Score, Trace, Yardstick
 from replay_spaces import Recorded, read
 from sweep_watch import rounded
 
-from autotuner import covariance, evolution, surrogate
-from autotuner.errors import InputError
-from autotuner.evaluate import Result
+from autotuner.run.jobs import Result
+from autotuner.search import covariance, evolution, surrogate
 from autotuner.store import Store
+from autotuner.values.errors import InputError
 
 AS_IT_IS = "as it is"
 CANDIDATES: dict[str, dict[str, Any]] = {

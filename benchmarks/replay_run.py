@@ -14,18 +14,18 @@ import numpy as np
 from replay_score import Trace, Yardstick
 from replay_spaces import PROBLEM, RECORDED, Recorded
 
-from autotuner.backends.fake import FakeBackend, Truth
-from autotuner.evaluate import AnyJob, BuildJob, Result, perform
-from autotuner.outcome import Device
-from autotuner.point_sampler import PointSampler
-from autotuner.related import Start, start
-from autotuner.sampler import SAMPLERS
-from autotuner.search import Budget, Driver
-from autotuner.space import Space
+from autotuner.devices.fake import FakeBackend, Truth
+from autotuner.run.jobs import AnyJob, BuildJob, Result, perform
+from autotuner.search.point_sampler import PointSampler
+from autotuner.search.samplers import SAMPLERS
+from autotuner.spaces.space import Space
 from autotuner.store import Store
-from autotuner.study import study_record
-from autotuner.terms import Terms
-from autotuner.variant import Variant
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.study_identity import study_record
+from autotuner.tuning.transfer import Start, start
+from autotuner.values.outcome import Device
+from autotuner.values.terms import Terms
+from autotuner.values.variant import Variant
 
 BASELINE_US = 1000.0
 """What stands for the baseline: the objective is the logarithm of milliseconds."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.interpolate import PchipInterpolator
 
-from autotuner.errors import InputError
+from autotuner.values.errors import InputError
 
 Floats = NDArray[np.float64]
 Axis = Literal["time", "clock", "evaluations"]

@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
-from autotuner.errors import InputError
-from autotuner.model import Model
-from autotuner.outcome import Device, Outcome
-from autotuner.problem import Problem
-from autotuner.space import Space, SpaceFile
-from autotuner.space_file import Parameter
-from autotuner.variant import Value
-from autotuner.verdict import Verdict
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.spaces.space import Space, SpaceFile
+from autotuner.spaces.space_file import Parameter
+from autotuner.values.errors import InputError
+from autotuner.values.model import Model
+from autotuner.values.outcome import Device, Outcome
+from autotuner.values.variant import Value
+from autotuner.values.verdict import Verdict
 
 FORMAT = "autotuner landscape 1"
 RECORDED = "recorded"

@@ -31,7 +31,7 @@ import finals_methods
 
 from autotuner.measure.confirm import CROWN_ALPHA, FINAL_BLOCKS, PROCESSES
 from autotuner.store import Store
-from tests.sweeps import CANDIDATES, REGIMES, Tally, sweep
+from tests.helpers.sweeps import CANDIDATES, REGIMES, Tally, sweep
 
 CHUNK = 50
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autotuner.space import Space, SpaceFile
+from autotuner.spaces.space import Space, SpaceFile
 
 TEXT = """
 title = "A million raw points"

@@ -13,15 +13,15 @@ from typing import Any
 
 import optuna
 
-from autotuner.evaluate import AnyJob, BuildJob, Built, Result
-from autotuner.executors import Executor
-from autotuner.outcome import Outcome
-from autotuner.pace import Pace
-from autotuner.point_sampler import PointSampler
-from autotuner.search import Event, Judged, Started
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import AnyJob, BuildJob, Built, Result
+from autotuner.search.point_sampler import PointSampler
 from autotuner.store import Lease, Store
 from autotuner.store.optuna_storage import DriverStorage
-from autotuner.verdict import Verdict
+from autotuner.tuning.driver import Event, Judged, Started
+from autotuner.tuning.time_left import Pace
+from autotuner.values.outcome import Outcome
+from autotuner.values.verdict import Verdict
 
 ON_DEVICE = ("check", "measure", "soak")
 """The stages of Outcome.seconds that the device is there for."""

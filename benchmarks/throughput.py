@@ -40,21 +40,21 @@ import kernel_tuner_side as kernel_tuner
 import numpy as np
 from sweep_watch import Ear, Stopwatch, WatchedExecutor, medians_ms, rounded, stage_sums
 
-from autotuner import config
-from autotuner.architecture import architecture
-from autotuner.backends.fake import FakeBackend, Truth
-from autotuner.executors import Executor
-from autotuner.executors.inline import InlineExecutor
-from autotuner.fingerprint import chosen_devices, usable_cpus, version_of
-from autotuner.outcome import Device
-from autotuner.search import Budget, Driver
-from autotuner.session import Session, executor_for, load_space
-from autotuner.space import Space
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.facts import chosen_devices, usable_cpus, version_of
+from autotuner.devices.fake import FakeBackend, Truth
+from autotuner.devices.toolchain import CudaToolchain
+from autotuner.run.executor import Executor
+from autotuner.run.inline import InlineExecutor
+from autotuner.spaces.space import Space
 from autotuner.store import Store
-from autotuner.terms import Terms
-from autotuner.toolchain import CudaToolchain
-from autotuner.variant import Variant
-from autotuner.verdict import Verdict
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.workbench import Session, executor_for, load_space
+from autotuner.values import config
+from autotuner.values.outcome import Device
+from autotuner.values.terms import Terms
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 Document = dict[str, Any]

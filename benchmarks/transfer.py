@@ -37,10 +37,10 @@ from replay_score import BOOTSTRAPS
 from replay_spaces import Recorded, read
 from sweep_watch import rounded
 
-from autotuner.errors import InputError
-from autotuner.related import mapped
-from autotuner.sampler import SAMPLERS
+from autotuner.search.samplers import SAMPLERS
 from autotuner.store import Store
+from autotuner.tuning.transfer import mapped
+from autotuner.values.errors import InputError
 
 Floats = NDArray[np.float64]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from autotuner import config
+from autotuner.devices.toolchain import Toolchain
 from autotuner.store import Store
-from autotuner.toolchain import Toolchain
-from tests.recorded import CALIBRATION, study_record
+from autotuner.values import config
+from tests.helpers.recorded import CALIBRATION, study_record
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
-from autotuner.problem import Problem
+from autotuner.ops.sdpa.problem import Problem
 
 Tensors = tuple[Tensor, Tensor, Tensor]
 """Q, K and V."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from autotuner.kernel import Claims
-from autotuner.model import Model
-from autotuner.outcome import Artifact
-from autotuner.problem import Distribution, Problem
+from autotuner.build.family import Claims
+from autotuner.ops.sdpa.problem import Distribution, Problem
+from autotuner.values.model import Model
+from autotuner.values.outcome import Artifact
 
 
 class Case(Model):

@@ -13,18 +13,18 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from autotuner.extension import Identity
+from autotuner.build.build_inputs import ABI_VERSION
+from autotuner.build.family import Claims, Effect
+from autotuner.build.loaded_variant import Identity
 from autotuner.gate import invariants, streams
 from autotuner.gate.bench import Bench, StreamBench
 from autotuner.gate.cases import Case, Matrix, tiles_of
 from autotuner.gate.launching import Evidence, Failed, Launching, Unavailable, same_bits
 from autotuner.gate.tolerance import extent
-from autotuner.kernel import Claims, Effect
-from autotuner.outcome import Artifact, Say
-from autotuner.recipe import ABI_VERSION
-from autotuner.report import CheckResult, GateReport, ReportedIdentity
-from autotuner.terms import Terms
-from autotuner.verdict import Fault, Verdict
+from autotuner.values.gate_report import CheckResult, GateReport, ReportedIdentity
+from autotuner.values.outcome import Artifact, Say
+from autotuner.values.terms import Terms
+from autotuner.values.verdict import Fault, Verdict
 
 SOAK_LAUNCHES = 250
 FINALIST_LAUNCHES = 1000

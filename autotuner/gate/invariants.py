@@ -7,11 +7,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from autotuner.extension import is_sticky, status_text
+from autotuner.build.loaded_variant import is_sticky, status_text
 from autotuner.gate.bench import Tensors
 from autotuner.gate.cases import Case
 from autotuner.gate.launching import Failed, Launching
-from autotuner.verdict import Verdict
+from autotuner.values.verdict import Verdict
 
 REPEATS = 8
 SUMS_FLOOR = 2.0**-19

@@ -8,15 +8,15 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from autotuner.extension import status_text, system_fault
+from autotuner.build.loaded_variant import status_text, system_fault
 from autotuner.gate.bench import ZEROS, Bench, Tensors
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import Truth, Truths, extent, judge, out_of_tolerance
-from autotuner.outcome import Say
-from autotuner.policy import GatePolicy
-from autotuner.report import CaseErrors, CaseResult, Extent
-from autotuner.terms import Terms
-from autotuner.verdict import Fault, SystemFault, Verdict
+from autotuner.values.gate_policy import GatePolicy
+from autotuner.values.gate_report import CaseErrors, CaseResult, Extent
+from autotuner.values.outcome import Say
+from autotuner.values.terms import Terms
+from autotuner.values.verdict import Fault, SystemFault, Verdict
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from autotuner.gate.tolerance import Truth, judge
-from autotuner.policy import Tolerance
-from autotuner.verdict import Fault, Verdict
+from autotuner.values.gate_policy import Tolerance
+from autotuner.values.verdict import Fault, Verdict
 
 
 class Timed(NamedTuple):

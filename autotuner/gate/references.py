@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from autotuner.attention import sdpa
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import Truths, judge
-from autotuner.outcome import Say
-from autotuner.problem import Problem
-from autotuner.report import ReferenceCheck
+from autotuner.ops.sdpa.attention import sdpa
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.values.gate_report import ReferenceCheck
+from autotuner.values.outcome import Say
 
 USUAL_TILES = (64, 64)
 """No variant is being judged: lengths around a usual tile stand for those around its own."""

@@ -15,18 +15,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner import config
-from autotuner.build import BUILD_DEADLINE_S, first_error, private_directory, run
-from autotuner.extension import status_text
+from autotuner.build.build import BUILD_DEADLINE_S, first_error, private_directory, run
+from autotuner.build.build_inputs import Recipe, abi_dir, unit_text
+from autotuner.build.family import Kernel
+from autotuner.build.loaded_variant import status_text
+from autotuner.devices.cuda.sanitized import DONE, READY, STATUS, Job, draw
+from autotuner.devices.toolchain import AnyToolchain
 from autotuner.gate import sanitizer_report
-from autotuner.gate.sanitized import DONE, READY, STATUS, Job, draw
-from autotuner.kernel import Kernel
-from autotuner.outcome import Artifact, Say
-from autotuner.problem import Problem
-from autotuner.recipe import Recipe, abi_dir, unit_text
-from autotuner.report import CheckResult
-from autotuner.toolchain import AnyToolchain
-from autotuner.verdict import Fault, Verdict
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.values import config
+from autotuner.values.gate_report import CheckResult
+from autotuner.values.outcome import Artifact, Say
+from autotuner.values.verdict import Fault, Verdict
 
 DEADLINE_S = 120.0
 """For one process that runs all cases."""
@@ -205,7 +205,7 @@ def _device_command(level: Level, artifact: Artifact, cases: Sequence[Problem], 
         raise Unavailable("no compute-sanitizer: neither beside nvcc, nor on the PATH, nor installed by pip")
     job = folder / "job.json"
     job.write_text(Job(artifact=artifact, cases=tuple(cases)).model_dump_json())
-    process = [sys.executable, "-m", "autotuner.gate.sanitized", str(job), str(folder / "progress")]
+    process = [sys.executable, "-m", "autotuner.devices.cuda.sanitized", str(job), str(folder / "progress")]
     return [tool, *level.device, *DEVICE_FLAGS, *process]
 
 

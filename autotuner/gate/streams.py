@@ -7,7 +7,7 @@ import torch
 from autotuner.gate.bench import StreamBench
 from autotuner.gate.invariants import invariant_case
 from autotuner.gate.launching import Failed, Launching
-from autotuner.verdict import Verdict
+from autotuner.values.verdict import Verdict
 
 
 def stream(launching: Launching) -> None:

@@ -25,12 +25,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from autotuner import config
-from autotuner.attention import DTYPES, emulation, inputs, reference, reordered, sdpa, sensitive_rows
 from autotuner.gate.cases import Case
-from autotuner.policy import Tolerance
-from autotuner.problem import Problem
-from autotuner.report import CaseErrors, Extent
+from autotuner.ops.sdpa.attention import DTYPES, emulation, inputs, reference, reordered, sdpa, sensitive_rows
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.values import config
+from autotuner.values.gate_policy import Tolerance
+from autotuner.values.gate_report import CaseErrors, Extent
 
 ROW_FLOOR = {"float32": 2.0**-20, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 HEAD_FLOOR = {"float32": 2.0**-22, "float16": 2.0**-12, "bfloat16": 2.0**-9}

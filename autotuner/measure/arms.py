@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from autotuner.outcome import Artifact
-from autotuner.problem import Problem
-from autotuner.verdict import Fault
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.values.outcome import Artifact
+from autotuner.values.verdict import Fault
 
 
 class ArmError(Exception):

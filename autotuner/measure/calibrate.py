@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from autotuner.errors import InfrastructureError
 from autotuner.measure.arms import Arm, Track
-from autotuner.outcome import BackendTiming
+from autotuner.values.errors import InfrastructureError
+from autotuner.values.outcome import BackendTiming
 
 
 def time_backends(track: Track, backends: Sequence[str], rounds: int) -> list[BackendTiming]:

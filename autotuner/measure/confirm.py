@@ -14,8 +14,8 @@ from pydantic import Field
 from autotuner.measure.blocks import Objective, combined
 from autotuner.measure.statistics import deviation, holm, p_above, student
 from autotuner.measure.tie import logs
-from autotuner.model import Model
-from autotuner.outcome import Heat, MeanInterval
+from autotuner.values.model import Model
+from autotuner.values.outcome import Heat, MeanInterval
 
 PROCESSES = 7
 """Heats, each in a process of its own: the fewest with which a 2 % better variant is crowned in ordinary weather."""

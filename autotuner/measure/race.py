@@ -7,16 +7,16 @@ import time
 from collections.abc import Sequence
 from statistics import median
 
-from autotuner.errors import InfrastructureError
 from autotuner.measure.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.measure.blocks import Blocks, Throttled, combine
 from autotuner.measure.plausible import clocks_disagree, too_fast
 from autotuner.measure.rules import decide
 from autotuner.measure.statistics import median_interval, trimmed_interval
 from autotuner.measure.thermometer import Drifted, undisturbed
-from autotuner.outcome import Artifact, Heat, Measurement, Say, Stop, Timing
-from autotuner.terms import Terms
-from autotuner.verdict import Fault
+from autotuner.values.errors import InfrastructureError
+from autotuner.values.outcome import Artifact, Heat, Measurement, Say, Stop, Timing
+from autotuner.values.terms import Terms
+from autotuner.values.verdict import Fault
 
 LONGEST_S = 30.0
 """From here on a race ends after the block it is in, if there are three."""

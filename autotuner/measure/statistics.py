@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from statistics import fmean, median
 
-from autotuner.outcome import Interval, MeanInterval
+from autotuner.values.outcome import Interval, MeanInterval
 
 TRIM = 0.2
 """The share of values that a trimmed mean leaves out at either end."""

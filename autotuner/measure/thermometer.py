@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from autotuner.measure.blocks import Blocks
-from autotuner.verdict import Fault, Verdict
+from autotuner.values.verdict import Fault, Verdict
 
 ATTEMPTS = 3
 PAUSE_S = 0.3

@@ -10,9 +10,9 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from autotuner.measure.confirm import Confirmed, Standing, confirm
-from autotuner.outcome import Heat, MeanInterval, Outcome
 from autotuner.store.records import FinalsRecord, FinalsSummary, Lineup
 from autotuner.store.tables import FinalsRow, HeatRow, TrialRow
+from autotuner.values.outcome import Heat, MeanInterval, Outcome
 
 
 def every(session: Session, owner: int, study: str) -> Iterator[FinalsRecord]:

@@ -11,9 +11,7 @@ from datetime import UTC, datetime
 from sqlalchemy import ColumnElement, Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from autotuner.errors import StoreError
 from autotuner.measure.confirm import Confirmed
-from autotuner.outcome import Heat, Interval, Outcome
 from autotuner.store import finals as finals_of
 from autotuner.store import lease, rows
 from autotuner.store.finals import Result
@@ -29,8 +27,10 @@ from autotuner.store.records import (
 )
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import FinalsRow, HeatRow, LeaseRow, SessionRow, StudyRow, TrialRow
-from autotuner.variant import Variant
-from autotuner.verdict import Verdict
+from autotuner.values.errors import StoreError
+from autotuner.values.outcome import Heat, Interval, Outcome
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
 
 
 def studies(store: Store) -> tuple[StudySummary, ...]:

@@ -8,11 +8,11 @@ from typing import Literal
 from pydantic import Field
 
 from autotuner.measure.confirm import Standing
-from autotuner.model import Model
-from autotuner.outcome import Calibration, Device, Heat, Interval, MeanInterval, Outcome
-from autotuner.problem import Problem
-from autotuner.variant import Variant
-from autotuner.verdict import Verdict
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.values.model import Model
+from autotuner.values.outcome import Calibration, Device, Heat, Interval, MeanInterval, Outcome
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
 
 
 class StudyRecord(Model):

@@ -10,12 +10,12 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from autotuner.backends.settings import CpuSettings, make_cpu_backend
-from autotuner.executors.local import Deadlines, LocalExecutor
-from autotuner.kernel import Kernel
-from autotuner.terms import Terms
-from autotuner.toolchain import Toolchain
-from autotuner.variant import Variant
+from autotuner.build.family import Kernel
+from autotuner.devices.settings import CpuSettings, make_cpu_backend
+from autotuner.devices.toolchain import Toolchain
+from autotuner.run.local import Deadlines, LocalExecutor
+from autotuner.values.terms import Terms
+from autotuner.values.variant import Variant
 from tests.conformance.families import PROBLEM
 from tests.conformance.judging import judged
 
@@ -33,7 +33,9 @@ def judges(toolchain: Toolchain, folder: Path, check: float) -> LocalExecutor:
     """An executor with the real backend for that family."""
     settings = CpuSettings(toolchain=toolchain, kernel=Kernel.load(folder), cache_bytes=1 << 20)
     deadlines = Deadlines(check=check)
-    return LocalExecutor(partial(make_cpu_backend, settings), preload=("autotuner.backends.cpu",), deadlines=deadlines)
+    return LocalExecutor(
+        partial(make_cpu_backend, settings), preload=("autotuner.devices.cpu.device",), deadlines=deadlines
+    )
 
 
 def main() -> None:

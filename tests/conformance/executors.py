@@ -19,18 +19,18 @@ from typing import NamedTuple
 
 import pytest
 
-from autotuner.backends import Passed
-from autotuner.backends.fake import FakeArm, FakeBackend, FakeTrack, Truth
-from autotuner.errors import DiskFullError, OracleError
-from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
-from autotuner.executors import Executor
-from autotuner.executors.messages import Message
+from autotuner.devices.backend import Passed
+from autotuner.devices.fake import FakeArm, FakeBackend, FakeTrack, Truth
 from autotuner.measure.arms import Tracks
-from autotuner.outcome import Artifact, Calibration, Heat, Outcome, Say
-from autotuner.report import GateReport
-from autotuner.terms import Terms
-from autotuner.variant import Value, Variant
-from autotuner.verdict import Fault, Verdict
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
+from autotuner.run.messages import Message
+from autotuner.values.errors import DiskFullError, OracleError
+from autotuner.values.gate_report import GateReport
+from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say
+from autotuner.values.terms import Terms
+from autotuner.values.variant import Value, Variant
+from autotuner.values.verdict import Fault, Verdict
 from tests.conformance.families import PROBLEM
 
 TERMS = Terms(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baselines=("fake",), min_blocks=2, max_blocks=2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from autotuner.problem import Problem
-from autotuner.variant import Value, Variant
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.values.variant import Value, Variant
 
 PROBLEM = Problem(batch=1, heads=2, seq_q=8, seq_k=16, head_dim=64, dtype="float32")
 

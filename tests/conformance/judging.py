@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from autotuner.evaluate import BuildJob, Built, JudgeJob
-from autotuner.executors import Executor
-from autotuner.outcome import Outcome
-from autotuner.terms import Terms
-from autotuner.variant import Variant
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import BuildJob, Built, JudgeJob
+from autotuner.values.outcome import Outcome
+from autotuner.values.terms import Terms
+from autotuner.values.variant import Variant
 
 
 def judged(

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 
-from tests import simulated
+from tests.helpers import simulated
 
 
 def main(store: str, trials: str) -> None:
-    from autotuner.executors.local import LocalExecutor
-    from autotuner.search import Budget, Driver, Event, Judged
+    from autotuner.run.local import LocalExecutor
     from autotuner.store import Store
+    from autotuner.tuning.driver import Budget, Driver, Event, Judged
 
     def say(event: Event) -> None:
         if isinstance(event, Judged):

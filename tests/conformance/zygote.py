@@ -12,12 +12,12 @@ from contextlib import closing
 
 import torch
 
-from autotuner.backends.fake import FakeBackend, Truth
-from autotuner.executors.local import LocalExecutor
-from autotuner.outcome import Artifact
-from autotuner.terms import Terms
-from autotuner.variant import Variant
-from autotuner.verdict import Fault
+from autotuner.devices.fake import FakeBackend, Truth
+from autotuner.run.local import LocalExecutor
+from autotuner.values.outcome import Artifact
+from autotuner.values.terms import Terms
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault
 
 IMPORTED_IN = os.getpid()
 TORCH = torch.__version__

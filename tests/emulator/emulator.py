@@ -17,13 +17,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from autotuner import config
-from autotuner.attention import DTYPES
+from autotuner.build.build_inputs import INCLUDE, macro_lines
 from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
-from autotuner.problem import Problem
-from autotuner.recipe import INCLUDE, macro_lines
-from autotuner.report import CaseErrors
+from autotuner.ops.sdpa.attention import DTYPES
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.values import config
+from autotuner.values.gate_report import CaseErrors
 
 HERE = Path(__file__).parent
 KERNELS = config.kernels_dir()

@@ -7,13 +7,13 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from autotuner.evaluate import BuildJob
-from autotuner.executors import Executor
-from autotuner.kernel import Kernel
-from autotuner.outcome import Outcome
-from autotuner.problem import Problem
-from autotuner.terms import Terms
-from autotuner.variant import Value, Variant
+from autotuner.build.family import Kernel
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import BuildJob
+from autotuner.values.outcome import Outcome
+from autotuner.values.terms import Terms
+from autotuner.values.variant import Value, Variant
 from tests.conformance.judging import judged
 
 MUTANTS = Path(__file__).parent

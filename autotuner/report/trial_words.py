@@ -1,0 +1,361 @@
+"""An outcome in words: what a variant achieved, or which check turned it down, where, by how much and perhaps why.
+
+A cause is named only where the pattern of the failure points to it, and as likely, never as certain.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Sequence
+
+from pydantic import ConfigDict, Field
+
+from autotuner.gate.meanings import CAUSES, DISTRIBUTIONS, MEANINGS, SIGNALS
+from autotuner.store.records import Best
+from autotuner.values.gate_report import CaseErrors, CaseResult, Extent, GateReport, error_in_tolerances
+from autotuner.values.model import Model
+from autotuner.values.outcome import Artifact, Measurement, Outcome, Stop, Timing
+from autotuner.values.verdict import Verdict
+
+_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)x(\d+)(?: (\w+))?")
+_SIGNAL = re.compile(r"signal\D{0,3}(\d+)", re.IGNORECASE)
+_STDERR_LINES = 12
+_RACE = CAUSES["G3.repeat"]
+_LAST_DIGITS = 2.0**-8
+"""A difference between two launches that is smaller than this may be the order of a sum."""
+
+_STOPS = {
+    Stop.PRECISE: "its interval was narrow enough",
+    Stop.STEADY: "more blocks would not have told more: the noise did not change any more",
+    Stop.SLOWER: "it was shown to be slower than what it raced against; the figures are estimates from few blocks",
+    Stop.HOPELESS: "it was clearly slower from the first blocks on; the figures are estimates from those",
+    Stop.PROMOTED: "it was faster than what it raced against, by more than a tie, and took its place",
+    Stop.LIMIT: "it had its largest number of blocks",
+    Stop.LATE: "it took too long",
+}
+
+
+class GateSummary(Model):
+    """A gate report in figures. As JSON, a ratio that is not finite is null."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+
+    passed: tuple[str, ...] = Field(description="codes of the checks that passed, in order")
+    unavailable: tuple[str, ...] = Field(description="codes of the checks that could not run here; absence is no pass")
+    cases: int = Field(description="outputs compared with the float64 reference")
+    worst_ratio: float | None = Field(description="largest error over all cases, in units of its tolerance")
+    flash_ratio: float | None = Field(
+        default=None, description="median over the cases of the largest error, over that of torch's flash attention"
+    )
+    looser: tuple[str, ...] = Field(default=(), description="where kernel.toml loosens the gate, with the reason")
+
+    @classmethod
+    def of(cls, report: GateReport) -> GateSummary:
+        """The figures of a report."""
+        errors = [each.errors for check in report.checks for each in check.cases]
+        ratios = [each.worst_ratio for each in errors]
+        beside_flash = [each.flash_ratio for each in errors if each.flash_ratio is not None]
+        return cls(
+            passed=tuple(check.code for check in report.checks if check.status == "pass"),
+            unavailable=tuple(check.code for check in report.checks if check.status == "unavailable"),
+            cases=len(ratios),
+            worst_ratio=max(ratios, default=None),
+            flash_ratio=statistics.median(beside_flash) if beside_flash else None,
+            looser=report.policy.looser,
+        )
+
+
+def explain(outcome: Outcome) -> list[str]:
+    """The outcome for a person, a sentence or two a line; the first line is the verdict."""
+    if outcome.verdict.has_latency and outcome.measurement is not None:
+        return _achieved(outcome, outcome.measurement)
+    return _rejected(outcome)
+
+
+def explain_best(best: Best) -> list[str]:
+    """The trial to use for a person: what the finals confirmed, where there were some, and what the search found."""
+    confirmed, finals, entry = best.confirmed, best.finals, best.entry
+    if confirmed is None or finals is None or entry.difference is None:
+        return explain(best.outcome)
+    where = (
+        f"finals {finals.id} of {finals.finished_at:%Y-%m-%d}: {finals.processes} processes x {finals.blocks} blocks"
+    )
+    others = [str(number) for number in best.tied if number != entry.number]
+    lines = [
+        f"Confirmed: {confirmed.mean:.3f} times as fast as the baseline"
+        f" ({_ends(confirmed.low, confirmed.high, confirmed.level)}; {where}).",
+    ]
+    if best.crowned:
+        lines.append("Crowned: faster than every other finalist and the baseline, by more than a tie.")
+    elif others:
+        lines.append(f"Tied with trial {', '.join(others)}: of these it is the preferred one. Nobody is crowned.")
+    else:
+        lines.append("It leads, but not shown to be faster than the baseline by more than a tie. Nobody is crowned.")
+    first, *rest = explain(best.outcome)
+    biased = f"Search estimate, biased: {first}; {entry.difference:+z.1%} off what was confirmed."
+    return [*lines, biased, *rest]
+
+
+def explain_gate(outcome: Outcome) -> list[str]:
+    """What the gate alone found, for a person: no latency is mentioned."""
+    if outcome.fault is not None or outcome.gate is None:
+        return _rejected(outcome)
+    return [f"passed: {outcome.variant}", _gate_line(GateSummary.of(outcome.gate))]
+
+
+def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
+    lines = [
+        f"{outcome.verdict}: {measurement.speedup:.3f} times as fast as the baseline",
+        f"Variant: {outcome.variant}",
+        *(_timing_line(timing) for timing in measurement.timings),
+    ]
+    lines += _race_lines(measurement)
+    if outcome.verdict == Verdict.DEDUPLICATED:
+        lines.append(f"The same program as artifact {(outcome.original or '?')[:12]}, which was measured in its place.")
+    if outcome.gate is not None:
+        lines.append(_gate_line(GateSummary.of(outcome.gate)))
+    return lines
+
+
+def _race_lines(measurement: Measurement) -> list[str]:
+    """Whom it raced against, how that went, and why it ended."""
+    lines = []
+    if measurement.incumbent is not None and measurement.gain is not None:
+        gain = measurement.gain
+        found = _ends(math.exp(gain.low), math.exp(gain.high), gain.level)
+        lines.append(
+            f"Raced against artifact {measurement.incumbent[:12]}, the best until then:"
+            f" t_variant / t_incumbent {math.exp(gain.mean):.4f} ({found})."
+        )
+    lines.append(f"The race ended because {_STOPS[measurement.stopped]}.")
+    if measurement.discarded:
+        lines.append(f"Blocks discarded, because the device throttled: {measurement.discarded}.")
+    return lines
+
+
+def _ends(low: float, high: float, level: float) -> str:
+    """An interval, from the ratios at its ends."""
+    if not (low > 0 and high < math.inf):
+        return "too few blocks for an interval"
+    return f"{level:.0%} interval {low:.3f} to {high:.3f}"
+
+
+def _timing_line(timing: Timing) -> str:
+    log = timing.log_ratio
+    times = f"{_median(timing.variant_us):.2f} us a forward against {_median(timing.baseline_us):.2f} us"
+    interval = _ends(math.exp(-log.high), math.exp(-log.low), log.level)
+    speedup = f"speedup {math.exp(-log.median):.3f} ({interval}, {len(timing.variant_us)} blocks)"
+    return f"{timing.problem}: {times} of {timing.baseline}; {speedup}"
+
+
+def _median(times: tuple[float, ...]) -> float:
+    return statistics.median(times) if times else math.nan
+
+
+def _gate_line(summary: GateSummary) -> str:
+    line = f"Gate: {len(summary.passed)} checks passed, {summary.cases} outputs compared with the float64 reference"
+    if summary.worst_ratio is not None:
+        line += f", the worst error {summary.worst_ratio:.2f} of its tolerance"
+    if summary.flash_ratio is not None:
+        line += f", errors {summary.flash_ratio:.2f} times those of torch's flash attention in the median"
+    if summary.looser:
+        line += f"; the family's kernel.toml loosens the gate: {'; '.join(summary.looser)}"
+    if summary.unavailable:
+        line += f"; could not run here: {', '.join(summary.unavailable)}"
+    return line + "."
+
+
+def _rejected(outcome: Outcome) -> list[str]:
+    fault = outcome.fault or (outcome.gate.fault if outcome.gate is not None else None)
+    lines = [f"{outcome.verdict}" if fault is None else f"{outcome.verdict}: {fault.code}"]
+    if not outcome.verdict.judges:
+        lines.append("This says nothing about the variant: the machinery around it failed, and it is tried again.")
+    lines.append(f"Variant: {outcome.variant}")
+    if fault is not None:
+        if fault.code in MEANINGS:
+            lines.append(f"Check {fault.code} asserts: {MEANINGS[fault.code]}.")
+        if fault.case is not None:
+            lines.append(f"Case: {_case_in_words(fault.case, outcome.artifact)}")
+        lines.append(f"Found: {fault.detail}")
+        found = _failing_case(outcome, fault.case)
+        if found is not None:
+            lines += _errors_in_words(found.errors)
+        cause = _cause(outcome, fault.code, fault.detail, found)
+        if cause:
+            lines.append(f"Likely cause: {cause}.")
+    return lines + _stderr(outcome.stderr_tail)
+
+
+def _case_in_words(case: str, artifact: Artifact | None) -> str:
+    shape = _SHAPE.search(case)
+    if shape is None:
+        return case
+    batch, heads, seq_q, seq_k, distribution = shape.groups()
+    words = f"{case}: batch {batch}, heads {heads}, {seq_q} query rows, {seq_k} keys"
+    if artifact is not None:
+        mask = "causal" if artifact.causal else "no mask"
+        words += f", head_dim {artifact.head_dim}, {artifact.dtype}, {mask}"
+    if distribution in DISTRIBUTIONS:
+        words += f"; inputs {distribution}: {DISTRIBUTIONS[distribution]}"
+    return words
+
+
+def _failing_case(outcome: Outcome, name: str | None) -> CaseResult | None:
+    """The result that broke the tolerance: the last one of that name, because the first failure stopped the gate."""
+    if outcome.gate is None:
+        return None
+    results = [each for check in outcome.gate.checks if check.status == "fail" for each in check.cases]
+    broken = [each for each in results if each.errors.failed_rule is not None and name in (None, each.case)]
+    return broken[-1] if broken else None
+
+
+def _errors_in_words(errors: CaseErrors) -> list[str]:
+    lines = []
+    if errors.nonfinite:
+        lines.append(f"Not finite: {errors.nonfinite} elements (NaN or infinity).")
+    if errors.first_bad_row is not None:
+        lines.append(
+            f"First bad row: {_place(errors.first_bad_row)}; {errors.bad_rows:.1%} of rows are out of tolerance."
+        )
+    where = _place(errors.worst_index)
+    lines.append(
+        f"Worst element: {where}: {errors.worst_value:.7g} where the reference has {errors.worst_reference:.7g}."
+    )
+    lines += [
+        f"{name}: {error:.3g}, tolerance {tolerance:.3g} ({error_in_tolerances(error, tolerance):.3g} times)."
+        for name, error, tolerance in (
+            ("Largest absolute error (T1)", errors.max_abs, errors.max_abs_tol),
+            ("Largest error relative to its row (T2)", errors.row_rel, errors.row_rel_tol),
+            ("Largest error norm relative to its head (T3)", errors.head_rel, errors.head_rel_tol),
+        )
+    ]
+    return lines
+
+
+def _place(index: tuple[int, ...]) -> str:
+    return ", ".join(f"{name} {i}" for name, i in zip(("batch", "head", "row", "column"), index, strict=False))
+
+
+def _cause(outcome: Outcome, code: str, detail: str, found: CaseResult | None) -> str | None:
+    if code == "process.signal":
+        number = _SIGNAL.search(detail)
+        return SIGNALS.get(int(number.group(1))) if number else None
+    stale = _cause_of_stale(outcome.gate, found)
+    if stale is not None:
+        return stale
+    if found is None:
+        return _cause_of_difference(code, outcome.gate) or CAUSES.get(code)
+    if found.errors.nonfinite:
+        return (
+            "exp overflowed (the row's maximum is not subtracted, or not the current one), a row with no visible key"
+            " was divided by 0, or memory was read before it was written"
+        )
+    return _cause_by_rows(outcome, found)
+
+
+def _cause_of_stale(gate: GateReport | None, found: CaseResult | None) -> str | None:
+    """For an output that depends on what memory held before the launch."""
+    check = gate.checks[-1] if gate is not None and gate.checks else None
+    if check is None or not check.stale:
+        return None
+    affected = found.extent if found is not None else check.differs
+    part = _part_of_tiles(affected) if affected is not None else None
+    where = f"; {part} are affected" if part else ""
+    return f"the output depends on what memory held before the launch: {_RACE}{where}"
+
+
+def _cause_of_difference(code: str, gate: GateReport | None) -> str | None:
+    """What the place of a difference between two launches on the same input points to."""
+    differs = gate.checks[-1].differs if gate is not None and gate.checks else None
+    if differs is None or code not in ("G3.repeat", "G6.soak"):
+        return None
+    where = _part_of_tiles(differs)
+    if where is not None:
+        return (
+            f"{where} differ between runs: a missing barrier, after which the warps of those rows read what another"
+            " warp has not written yet"
+        )
+    if differs.largest < _LAST_DIGITS:
+        return "the last digits differ: sums whose order changes from run to run (atomics, or work that threads share)"
+    if differs.heads == 1 and differs.of_heads > 1:
+        return f"one (batch, head) of {differs.of_heads} differs: {_RACE}, in a block that is not like the others"
+    return _RACE
+
+
+def _part_of_tiles(extent: Extent) -> str | None:
+    """Which rows of a tile are affected, in words, when it is a part of every tile that repeats."""
+    if extent.tiles < 2:
+        return None
+    period = _period(extent.rows_of_tile, extent.tile)
+    rows = sorted({row % period for row in extent.rows_of_tile})
+    if not 0 < len(rows) < period:
+        return None
+    first, last = rows[0], rows[-1]
+    if last - first + 1 == len(rows):
+        which = f"row {first}" if len(rows) == 1 else f"rows {first} to {last}"
+    else:
+        which = f"rows {', '.join(map(str, rows[:6]))}{', ...' if len(rows) > 6 else ''}"
+    return f"{which} of every {f'tile of {period}' if period == extent.tile else period} rows"
+
+
+def _period(rows: Sequence[int], tile: int) -> int:
+    """The smallest part of a tile in which the affected rows repeat."""
+    found = set(rows)
+    for period in range(1, tile):
+        if tile % period == 0 and found == {row for row in range(tile) if row % period in {r % period for r in found}}:
+            return period
+    return tile
+
+
+def _cause_by_rows(outcome: Outcome, found: CaseResult) -> str | None:
+    """What the pattern of bad rows points to."""
+    shape, first = _SHAPE.search(found.case), found.errors.first_bad_row
+    if shape is None or first is None:
+        return None
+    batch, heads, rows = (int(shape.group(i)) for i in (1, 2, 3))
+    head, row = first[:-1], first[-1]
+    bad_a_head = found.errors.bad_rows * rows
+    if found.errors.bad_rows > 0.99:
+        return _cause_for_all_rows(found)
+    before = head[0] * heads + head[1]
+    if before and row == 0 and abs(found.errors.bad_rows * batch * heads - (batch * heads - before)) < 0.02:
+        return f"every head from {_place(head)} on is wrong and none before: the addressing of batch or head"
+    if row > 0 and abs(bad_a_head - (rows - row)) < 0.5:
+        return _cause_of_tail(outcome, rows, row)
+    part = _part_of_tiles(found.extent) if found.extent is not None else None
+    if part is None:
+        return None
+    return f"only {part} are wrong: a mask that goes by tiles, or work that some threads of a block do otherwise"
+
+
+def _cause_for_all_rows(found: CaseResult) -> str:
+    """Every row is bad: perhaps in some columns only."""
+    extent = found.extent
+    if extent is not None and 0 < len(extent.columns) <= extent.of_columns // 2:
+        columns = f"{len(extent.columns)} of {extent.of_columns} columns, from {extent.columns[0]} on"
+        return f"every row is off, in {columns}: a part of V, or of the accumulator, is wrong or written twice"
+    return "every row is off, so something that they share: scale, normaliser, a lost key, a wrong tensor"
+
+
+def _cause_of_tail(outcome: Outcome, rows: int, row: int) -> str:
+    """Every row from `row` on is bad and none before."""
+    causal = outcome.artifact is not None and outcome.artifact.causal
+    count = rows - row
+    tile = outcome.variant.parameters.get("BLOCK_M")
+    if isinstance(tile, int) and tile > 0 and count == rows % tile:
+        return f"only the {count} rows after the last whole tile of BLOCK_M={tile} are wrong: a dropped tail"
+    if causal:
+        return (
+            f"every row from {row} on is wrong and none before: those that see keys from about position {row} on,"
+            " so keys there are lost, shifted or masked wrongly"
+        )
+    return f"only the last {count} of {rows} rows are wrong: a dropped tail"
+
+
+def _stderr(tail: str) -> list[str]:
+    lines = [line for line in tail.strip().splitlines() if line.strip()]
+    if not lines:
+        return []
+    return ["Last lines of its standard error:", *(f"  {line}" for line in lines[-_STDERR_LINES:])]

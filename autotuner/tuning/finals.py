@@ -1,0 +1,259 @@
+"""The finals: the best of a search race again, in fresh processes on fresh inputs, against the winner's curse.
+
+The best of many measured variants was picked because it looked fast. Here the candidates are judged once more by the
+gate, with secret seeds that the search has not seen and a longer soak, and race in processes that have judged nothing
+before. measure/confirm.py turns the heats into confirmed ratios and a tie set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from autotuner.measure.confirm import FINAL_BLOCKS, PROCESSES, confirm
+from autotuner.measure.tie import tie_band
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import AnyJob, BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
+from autotuner.store import Finalist, FinalsRecord, Lease, Lineup, Store, queries
+from autotuner.tuning.workbench import fresh_seeds
+from autotuner.values.errors import InfrastructureError, InputError, OracleError
+from autotuner.values.model import Model
+from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome
+from autotuner.values.terms import Terms
+from autotuner.values.verdict import Fault, Verdict
+
+BEAT_S = 10.0
+TOP = 8
+MOST = 32
+"""More than so many finalists are not raced, however many overlap the best."""
+
+TRIES = 3
+"""A heat or a judgement that a disturbed machine has spoilt is tried so often."""
+
+Number = int
+"""Of a trial."""
+
+
+class Step(Model):
+    """What the finals do now, for a person."""
+
+    text: str
+
+
+Listener = Callable[[Step], None]
+
+
+def contenders(outcomes: Mapping[Number, Outcome], default: str) -> tuple[Number, ...]:
+    """The trials that deserve the finals, by the search's estimate: the best eight, all whose interval overlaps that
+    of the best, and the space's default configuration (`default` is its variant's digest); the best first.
+
+    What was raced out is no rival of the best, but may be among the eight. Of equal programs there is only one.
+    """
+    right = {
+        number: outcome
+        for number, outcome in outcomes.items()
+        if outcome.measurement is not None and outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT)
+    }
+    ranked = sorted(right, key=lambda number: (right[number].objective, number))
+    if not ranked:
+        return ()
+    best = next((number for number in ranked if right[number].verdict == Verdict.MEASURED), ranked[0])
+    limit = _ends(right[best])[1]
+    overlapping = [n for n in ranked if right[n].verdict == Verdict.MEASURED and _ends(right[n])[0] <= limit]
+    chosen = set(ranked[:TOP]) | set(overlapping[:MOST])
+    chosen |= {number for number, outcome in right.items() if outcome.variant.digest == default}
+    return tuple(number for number in ranked if number in chosen)
+
+
+def _ends(outcome: Outcome) -> tuple[float, float]:
+    """Low and high of the objective, whichever of its two kinds it is."""
+    assert outcome.measurement is not None
+    intervals = [timing.log_ratio for timing in outcome.measurement.timings]
+    worst = max(intervals, key=lambda each: each.median)
+    if worst.median == outcome.objective:  # the largest, or there is one problem only
+        return worst.low, worst.high
+    return fmean(each.low for each in intervals), fmean(each.high for each in intervals)
+
+
+class _Entrant(NamedTuple):
+    """A finalist that was built here."""
+
+    number: Number
+    searched: Outcome
+    built: Built
+
+
+class Finals:
+    """Runs the finals of a study and records them."""
+
+    def __init__(
+        self,
+        store: Store,
+        study: str,
+        terms: Terms,
+        executor: Executor,
+        environment: Mapping[str, str],
+        default: str,
+        listen: Listener = lambda _: None,
+    ) -> None:
+        """`terms`: the study's problems and protocol; its seeds are not used. `default`: digest of the space's default
+        variant."""
+        self._store, self._study, self._terms = store, study, terms
+        self._executor, self._environment, self._default = executor, environment, default
+        self._listen = listen
+        self._considered: tuple[Number, ...] = ()
+
+    def run(self) -> FinalsRecord:
+        """Raises InputError when there is nothing to confirm, OracleError or InfrastructureError when it cannot be."""
+        with self._store.lease() as lease:
+            outcomes = self._store.judged_numbers(self._study)
+            numbers = contenders(outcomes, self._default)
+            if not numbers:
+                raise InputError(f"{self._study} has no right variant yet; run `autotuner tune` first")
+            self._terms = self._calibrated(lease)
+            self._considered = numbers
+            entrants = self._built({number: outcomes[number] for number in numbers}, lease)
+            entrants = self._passed(entrants, lease)
+            if not entrants:
+                raise InputError(f"no finalist of {self._study} passed the gate here; `autotuner status` says why")
+            self._race(entrants, lease)
+        found = queries.finals(self._store, self._study)
+        assert found is not None  # it was just recorded
+        return found
+
+    def _say(self, text: str) -> None:
+        self._listen(Step(text=text))
+
+    def _fresh(self) -> Terms:
+        return self._terms.model_copy(update={"seeds": fresh_seeds()})
+
+    def _calibrated(self, lease: Lease) -> Terms:
+        found = self._done(CalibrationJob(terms=self._fresh()), lease)
+        if not isinstance(found, Calibration):
+            raise InfrastructureError(f"calibration gave no result: {found}")
+        if found.oracle_fault is not None:
+            raise OracleError(found.oracle_fault)
+        # no thermometer: what disturbs one process widens the interval, and no two are judged alone
+        return self._terms.model_copy(update={"baselines": found.baselines, "ceilings": found.ceilings})
+
+    # Who races --------------------------------------------------------------------------------------------------
+
+    def _built(self, finalists: Mapping[Number, Outcome], lease: Lease) -> list[_Entrant]:
+        """Those that can be built here; what the search built lies in the cache."""
+        self._say(f"{len(finalists)} finalists: building them")
+        jobs = {
+            self._executor.submit(BuildJob(variant=outcome.variant, terms=self._terms)): number
+            for number, outcome in finalists.items()
+        }
+        results = dict(self._wait(lease) for _ in jobs)
+        built = {jobs[job]: result for job, result in results.items() if isinstance(result, Built)}
+        for number in finalists:
+            if number not in built:
+                self._say(f"trial {number} cannot be built here and is left out")
+        return [_Entrant(number, finalists[number], built[number]) for number in finalists if number in built]
+
+    def _passed(self, entrants: Sequence[_Entrant], lease: Lease) -> list[_Entrant]:
+        """Those that pass the gate on fresh seeds, with a longer soak. What fails is revoked."""
+        self._say("judging them on fresh inputs")
+        terms = self._fresh()
+        passed: list[_Entrant] = []
+        for entrant in entrants:
+            outcome = self._judged(entrant, terms, lease)
+            if outcome.verdict.has_latency:
+                passed.append(entrant)
+            else:
+                assert outcome.fault is not None  # whatever has no latency has one
+                self._fails(entrant, outcome.fault)
+        return passed
+
+    def _judged(self, entrant: _Entrant, terms: Terms, lease: Lease) -> Outcome:
+        for tried in range(TRIES):
+            outcome = self._done(JudgeJob(built=entrant.built, terms=terms, soak="finalist"), lease)
+            if not isinstance(outcome, Outcome):
+                raise InfrastructureError(f"a finalist's job gave no outcome: {outcome}")
+            if outcome.verdict.judges or tried == TRIES - 1:
+                return outcome
+        raise AssertionError("there is a last try")
+
+    def _fails(self, entrant: _Entrant, fault: Fault) -> None:
+        """A finalist is out. If it is the very binary of the search, and the fault is its own, its trial is revoked."""
+        said = f"trial {entrant.number}: {fault.code}, {fault.detail}"
+        assert entrant.searched.artifact is not None  # it was measured
+        same = entrant.built.artifact.digest == entrant.searched.artifact.digest
+        if same and fault.verdict.judges:
+            self._store.revoke(self._study, entrant.number, f"in the finals: {fault.code}, {fault.detail}")
+            self._say(f"{said}; revoked")
+        else:
+            self._say(f"{said}; left out")
+
+    # The heats --------------------------------------------------------------------------------------------------
+
+    def _race(self, entrants: Sequence[_Entrant], lease: Lease) -> None:
+        aa = queries.aa_heats(self._store, self._study)
+        lineup = Lineup(
+            finalists=tuple(_finalist(entrant) for entrant in entrants),
+            baselines=self._terms.baselines,
+            tie=tie_band(aa, self._terms.objective),
+            aa_races=len(aa),
+            objective=self._terms.objective,
+            considered=self._considered,
+        )
+        number = self._store.start_finals(self._study, lineup, self._environment)
+        artifacts = tuple(entrant.built.artifact for entrant in entrants)
+        heats: list[Heat] = []
+        for process in range(PROCESSES):
+            self._say(
+                f"process {process + 1} of {PROCESSES}: {len(artifacts)} finalists and SDPA, {FINAL_BLOCKS} blocks"
+            )
+            heats.append(self._heat(artifacts, lease))
+            self._store.record_heat(self._study, "finals", heats[-1], finals_id=number)
+        faults = {place: fault for heat in heats for place, fault in heat.faults.items()}
+        for place, fault in faults.items():
+            self._fails(entrants[place], fault)
+        self._store.finish_finals(number, confirm(heats, lineup.tie, lineup.objective))
+
+    def _heat(self, artifacts: tuple[Artifact, ...], lease: Lease) -> Heat:
+        """One heat, in a process of its own."""
+        result: object = None
+        for _ in range(TRIES):
+            result = self._done(
+                RaceJob(artifacts=artifacts, terms=self._fresh(), blocks=FINAL_BLOCKS, fresh=True), lease
+            )
+            if isinstance(result, Heat):
+                return result
+        why = result.detail if isinstance(result, Fault) else result
+        raise InfrastructureError(f"the finals cannot be raced: {why}")
+
+    # Jobs -------------------------------------------------------------------------------------------------------
+
+    def _done(self, job: AnyJob, lease: Lease) -> object:
+        """The result of one job."""
+        self._executor.submit(job)
+        return self._wait(lease)[1]
+
+    def _wait(self, lease: Lease) -> tuple[int, object]:
+        while (done := self._executor.wait(BEAT_S)) is None:
+            lease.beat()
+        lease.beat()
+        return done
+
+
+def _finalist(entrant: _Entrant) -> Finalist:
+    measured, searched = entrant.searched.measurement, entrant.searched.artifact
+    assert isinstance(measured, Measurement)  # contenders have both
+    assert searched is not None
+    return Finalist(
+        number=entrant.number,
+        variant=entrant.searched.variant,
+        digest=entrant.built.artifact.digest,
+        searched=searched.digest,
+        estimate=measured.objective,
+    )
+
+
+def due(store: Store, study: str, default: str) -> bool:
+    """Whether finals would have others in them than the last ones had, or there were none."""
+    numbers = contenders(store.judged_numbers(study), default)
+    last = queries.finals(store, study)
+    return bool(numbers) and (last is None or not set(numbers) <= set(last.considered))

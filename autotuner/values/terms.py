@@ -1,0 +1,37 @@
+"""Terms: what a study fixes for every variant it judges, so that all are judged alike."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.values.model import Model
+from autotuner.values.outcome import Ceilings
+
+TIE = 0.005
+"""Ratios within this of 1 are a tie at least; A/A races can only widen the band."""
+
+
+class Terms(Model):
+    """The problems, the secret seeds, the pinned baselines and the measuring protocol of a study."""
+
+    problems: tuple[Problem, ...] = Field(min_length=1)
+    cache: Literal["cold", "warm"] = "cold"
+    objective: Literal["mean", "max"] = Field(default="mean", description="of the problems' log-ratios")
+    threads: PositiveInt = 1
+    seeds: tuple[int, int, int, int] = Field(description="secret: inputs are drawn from these")
+    baselines: tuple[str, ...] = Field(default=(), description="the pinned SDPA backend, one a problem")
+    baseline_us: tuple[float, ...] = Field(
+        default=(), description="what the baselines took at calibration, microseconds: the session's thermometer"
+    )
+    ceilings: Ceilings | None = Field(default=None, description="measured at calibration")
+    tie: float = Field(default=TIE, ge=0, description="relative; as wide as the session's A/A races say, or wider")
+    min_blocks: PositiveInt = 12
+    max_blocks: PositiveInt = 60
+
+    @property
+    def compiled_for(self) -> Problem:
+        """A problem that gives the compile-time part (dtype, head_dim, causal), which all problems of a study share."""
+        return self.problems[0]

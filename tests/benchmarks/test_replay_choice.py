@@ -1,0 +1,205 @@
+"""The choice of the sampler's constants by the spaces that are not left out (benchmarks/replay_choice.py)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import closing
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
+
+import choice_pages
+import replay_choice
+from replay_choice import AS_IT_IS, CANDIDATES, Case, Sampled, Task, best, changed, choice, left_out
+from replay_run import replay
+from replay_score import AXES, Yardstick
+from replay_spaces import Recorded, read, write_t4
+
+from autotuner.search import evolution, surrogate
+from autotuner.search.surrogate import Surrogate
+from autotuner.store import Store
+from autotuner.values.errors import InputError
+from tests.search.test_surrogate import ALL, NOBODY, SPACE, judged
+
+ROOT = Path(__file__).parent.parent.parent
+MADE_UP = ROOT / "tests" / "data" / "replay" / "made_up.json"
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Recorded:
+    return read(MADE_UP)
+
+
+def scores(table: dict[str, tuple[float, ...]], spaces: tuple[str, ...]) -> dict[str, dict[str, Sampled]]:
+    """By candidate and space, with resamples around each score; the same deviations for all."""
+    around = np.linspace(-0.1, 0.1, 101)
+    return {
+        name: {space: Sampled(p, p + around) for space, p in zip(spaces, row, strict=True)}
+        for name, row in table.items()
+    }
+
+
+# Choosing -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_out_has_no_say() -> None:
+    """`special` is the best by far on conv alone, and by that in the mean; `steady` is better everywhere else."""
+    made = scores(
+        {AS_IT_IS: (0.5, 0.5, 0.5), "special": (0.99, 0.4, 0.4), "steady": (0.4, 0.6, 0.55)}, ("conv", "g", "p")
+    )
+    by_space = {row["space"]: row for row in left_out(made)}
+    assert by_space["conv"]["chosen"] == "steady"
+    assert by_space["conv"]["chosen_p"] == 0.4
+    assert by_space["conv"]["difference"]["p"] == pytest.approx(-0.1)
+    assert (by_space["conv"]["best_in_hindsight"], by_space["conv"]["best_p"]) == ("special", 0.99)
+    assert by_space["g"]["chosen"] == by_space["p"]["chosen"] == "special"
+    whole = choice(made)
+    assert whole["chosen"] == "special"
+    assert whole["left_out_mean"]["p"] == pytest.approx((0.4 + 0.4 + 0.4) / 3)
+    assert whole["left_out_mean"]["difference"]["p"] == pytest.approx(-0.1)
+    assert [row["candidate"] for row in whole["overall"]] == ["special", "steady", AS_IT_IS]
+
+
+def test_spaces_of_one_operation_are_left_out_together() -> None:
+    made = scores({AS_IT_IS: (0.5, 0.5, 0.5), "other": (0.9, 0.9, 0.4)}, ("sdpa_small", "sdpa_long", "gemm__A4000"))
+    chosen = {row["space"]: row["chosen"] for row in left_out(made)}
+    assert chosen == {"sdpa_small": AS_IT_IS, "sdpa_long": AS_IT_IS, "gemm__A4000": "other"}
+
+
+@pytest.mark.parametrize(
+    ("spaces", "complaint"), [(["sdpa_small", "sdpa_long"], "all spaces are of sdpa"), (["a", "b", "a"], "of one name")]
+)
+def test_too_few_spaces_are_refused(spaces: list[str], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        replay_choice.check(spaces)
+
+
+def test_of_equals_the_sampler_as_it_is_stays() -> None:
+    assert best(scores({AS_IT_IS: (0.5,), "other": (0.5,)}, ("a",)), ["a"]) == AS_IT_IS
+
+
+def test_a_difference_is_paired() -> None:
+    """Seeds that are good for both do not widen it."""
+    noise = np.random.default_rng(0).normal(size=1000)
+    difference = Sampled(0.6, 0.6 + noise).less(Sampled(0.5, 0.5 + noise))
+    assert (difference["low"], difference["high"]) == pytest.approx((0.1, 0.1))
+
+
+# Settings -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CANDIDATES)
+def test_a_candidate_changes_what_there_is_and_is_undone(name: str) -> None:
+    def now() -> list[object]:
+        return [getattr(replay_choice.owner(constant), constant) for constant in CANDIDATES[name]]
+
+    before = now()
+    with changed(CANDIDATES[name]):
+        assert now() == list(CANDIDATES[name].values())
+        assert all(one != other for one, other in zip(now(), before, strict=True))
+    assert now() == before
+
+
+def test_changes_are_undone_after_an_error() -> None:
+    before = [evolution.STARTS, surrogate.GROWTH]
+    with pytest.raises(RuntimeError), changed({"STARTS": 50, "GROWTH": 2.0}):
+        raise RuntimeError
+    assert before == [evolution.STARTS, surrogate.GROWTH]
+
+
+@pytest.mark.parametrize("constant", ["START", "Surrogate", "fit"])
+def test_an_unknown_constant_is_refused_and_nothing_is_changed(constant: str) -> None:
+    with (
+        pytest.raises(InputError, match=f"{constant}: no constant of autotuner.evolution"),
+        changed({"STARTS": 50, constant: 1}),
+    ):
+        pass
+    assert evolution.STARTS != 50
+
+
+def test_drawn_outcomes_give_the_gain_of_both_points_together() -> None:
+    """What two points promise together does not depend on which of them is being judged; as believed it does."""
+    points, objectives = judged(40)
+    model = Surrogate.of(SPACE, 0, whole=True)
+    model.learn(points, objectives)
+    fresh = np.setdiff1d(ALL, points)
+    promising = fresh[np.argsort(-model.gains(fresh, NOBODY))[:6]]
+
+    def together(first: int, second: int) -> float:
+        alone, beside = (model.gains(np.array([first]), NOBODY), model.gains(np.array([second]), np.array([first])))
+        return float(np.exp(alone[0]) + np.exp(beside[0]))
+
+    pairs = [(int(one), int(other)) for one, other in combinations(promising, 2)]
+    with changed({"DRAWS": 20_000}):
+        assert [together(*pair) for pair in pairs] == pytest.approx([together(*pair[::-1]) for pair in pairs], rel=0.01)
+    assert [together(*pair) for pair in pairs] != pytest.approx([together(*pair[::-1]) for pair in pairs], rel=0.01)
+
+
+def test_an_optimist_has_more_to_gain_near_what_is_judged_than_a_pessimist() -> None:
+    points, objectives = judged(40)
+    model = Surrogate.of(SPACE, 0, whole=True)
+    model.learn(points, objectives)
+    pending = np.setdiff1d(ALL, points)[:1]
+    differ = (SPACE.rows != SPACE.rows[pending]).sum(axis=1)
+    near, far = np.setdiff1d(ALL[differ == 1], points), np.setdiff1d(ALL[differ > 4], points)
+
+    def near_above_far(lie: float) -> float:
+        with changed({"LIE": lie}):
+            return float(model.gains(near, pending).mean() - model.gains(far, pending).mean())
+
+    assert near_above_far(-1.0) > near_above_far(0.0) > near_above_far(1.0)
+
+
+# Searches -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("in_flight", [1, 4])
+def test_a_search_that_ends_at_the_optimum_has_the_score_of_the_whole(
+    recorded: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_flight: int
+) -> None:
+    yardstick = Yardstick(recorded.ms, recorded.cost)
+    monkeypatch.setattr(replay_choice, "SPACES", [(recorded, yardstick)])
+    short = replay_choice.run(Task(Case(AS_IT_IS, 0, in_flight), range(2), charge=False, until=time.monotonic() + 600))
+    with closing(Store.open(str(tmp_path / "studies.db"))) as store:
+        whole = [replay(recorded, yardstick, "evolution", seed, store, in_flight, charge=False) for seed in range(2)]
+    assert sum(map(len, short)) < sum(map(len, whole))
+    for axis in AXES:
+        assert yardstick.score(short, axis)[0] == yardstick.score(whole, axis)[0]
+
+
+def test_no_search_begins_when_time_is_up(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay_choice, "SPACES", [(recorded, Yardstick(recorded.ms, recorded.cost))])
+    assert replay_choice.run(Task(Case(AS_IT_IS, 0, 1), range(2), charge=False, until=time.monotonic())) == []
+
+
+@pytest.mark.slow
+def test_the_command_writes_what_the_page_shows(recorded: Recorded, tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("one.json", "two.json")]
+    for path in paths:
+        write_t4(recorded, path)
+
+    def command(*more: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "benchmarks/replay_choice.py", *map(str, paths), "--seeds", "2", "--in-flight", "1"]
+        return subprocess.run([*line, *more], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    result = tmp_path / "choice.json"
+    done = command("--candidate", "starts anywhere", "--free-sampler", "--json", str(result))
+    assert done.returncode == 0, done.stderr
+    document = json.loads(result.read_text())
+    assert list(document["candidates"]) == [AS_IT_IS, "starts anywhere"]
+    assert document["candidates"]["starts anywhere"] == {"SPREAD": {"now": evolution.SPREAD, "tried": 1}}
+    assert [row["space"] for row in document["choices"][0]["left_out"]] == ["one", "two"]
+    assert len(document["rows"]) == 4
+    assert document["rows"][0]["time"]["p"] != document["rows"][2]["time"]["p"]  # the change had an effect
+    part = choice_pages.part(document)
+    assert f"| {document['choices'][0]['left_out'][0]['chosen_p']:.3f} |" in part
+    late = command("--minutes", "0")
+    assert late.returncode == 1
+    assert "give more --minutes" in late.stderr

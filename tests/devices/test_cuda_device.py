@@ -1,0 +1,153 @@
+"""The CUDA backend on a real GPU: right variants pass the gate, and numbers are sane (mutants: test_gate_cuda.py)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+import torch
+
+from autotuner.build.family import Kernel
+from autotuner.devices.backend import Passed
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.device import CudaBackend
+from autotuner.devices.cuda.guarded_memory import Arena, damage
+from autotuner.devices.cuda.probe import CudaFacts, probe
+from autotuner.devices.settings import CudaSettings
+from autotuner.devices.toolchain import CudaToolchain
+from autotuner.measure.race import heat, measure
+from autotuner.measure.tie import ratios_between
+from autotuner.ops.sdpa.problem import Problem
+from autotuner.tuning.workbench import Session, load_space
+from autotuner.values.gate_report import GateReport
+from autotuner.values.outcome import Artifact, Measurement
+from autotuner.values.terms import Terms
+from autotuner.values.variant import Value, Variant
+from tests.kernels_shipped.test_cuda_spaces import first_of
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU and a torch built for CUDA"),
+]
+
+SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"
+PROBLEM = Problem(batch=1, heads=4, seq_q=128, seq_k=128, head_dim=64, dtype="float16")
+
+
+@pytest.fixture(scope="module")
+def backend() -> CudaBackend:
+    found = probe()
+    assert isinstance(found, CudaFacts), found
+    toolchain = CudaToolchain.discover(architecture(f"sm_{found.sm}"))
+    return CudaBackend(CudaSettings(toolchain=toolchain, kernel=Kernel.load(SYSTEMIC)))
+
+
+@pytest.fixture(scope="module")
+def terms(backend: CudaBackend) -> Terms:
+    bare = Terms(problems=(PROBLEM,), seeds=(11, 12, 13, 14))
+    calibration = backend.calibrate(bare, print)
+    return bare.model_copy(update={"baselines": calibration.baselines, "baseline_us": calibration.baseline_us})
+
+
+def variant(mutant: str, impl: str = "mutant", **more: Value) -> Variant:
+    values: dict[str, Value] = {"MUTANT": mutant, "BLOCK_N": 32, **more}
+    return Variant(family="systemic", backend="cuda", impl=impl, parameters=values)
+
+
+def built(backend: CudaBackend, terms: Terms, wanted: Variant) -> Artifact:
+    artifact = backend.build(wanted, terms)
+    assert isinstance(artifact, Artifact), artifact
+    return artifact
+
+
+def judged(backend: CudaBackend, terms: Terms, wanted: Variant) -> GateReport:
+    return backend.check(built(backend, terms, wanted), terms, lambda _: None)
+
+
+@pytest.mark.parametrize("update", [{}, {"causal": True}, {"dtype": "bfloat16"}, {"head_dim": 128}])
+def test_a_right_variant_passes(backend: CudaBackend, terms: Terms, update: dict[str, Value]) -> None:
+    here = terms.model_copy(update={"problems": (PROBLEM.model_copy(update=update),)})
+    report = judged(backend, here, variant("none"))
+    assert report.fault is None, report.fault
+    assert report.passed
+    assert {"G4.stream", "G4.capture"} <= {check.code for check in report.checks}
+
+
+def test_a_right_variant_of_fixed_lengths_passes_at_its_own(backend: CudaBackend, terms: Terms) -> None:
+    report = judged(backend, terms, variant("none", "fixed", DEAD=1, FIXED=1))
+    assert report.fault is None, report.fault
+    assert report.passed
+    assert "G3.domain" in {check.code for check in report.checks}
+
+
+def test_a_variant_is_measured_against_the_pinned_baseline(backend: CudaBackend, terms: Terms) -> None:
+    artifact = built(backend, terms, variant("none"))
+    measured = measure(backend.tracks(terms), artifact, None, terms, lambda _: None)
+    assert isinstance(measured, Measurement), measured
+    timing = measured.timings[0]
+    assert timing.baseline == terms.baselines[0]
+    assert 1 < min(timing.variant_us) < 10_000
+    assert measured.cache == "cold"
+    assert timing.calls[0] > 100  # as many as it takes to leave the second-level cache
+
+
+def test_a_variant_against_its_second_load_is_a_tie(backend: CudaBackend, terms: Terms) -> None:
+    artifact = built(backend, terms, variant("none"))
+    raced = heat(backend.tracks(terms), (artifact, artifact), 12, terms, lambda _: None)
+    assert not raced.faults
+    assert abs(fmean(ratios_between(raced, 0, 1))) < math.log(1.03)
+
+
+def test_the_incumbent_races_beside_the_candidate(backend: CudaBackend, terms: Terms) -> None:
+    artifact = built(backend, terms, variant("none"))
+    measured = measure(backend.tracks(terms), artifact, artifact, terms, lambda _: None)
+    assert isinstance(measured, Measurement), measured
+    assert measured.gain is not None
+    assert abs(measured.gain.mean) < math.log(1.03)
+    assert len(measured.timings[0].incumbent_us) == len(measured.timings[0].variant_us)
+
+
+def test_new_seeds_are_new_inputs(backend: CudaBackend, terms: Terms) -> None:
+    """A process that serves another study, with other secrets, times on its inputs."""
+    artifact = built(backend, terms, variant("none"))
+    for seeds in (terms.seeds, (11, 12, 13, 14)):
+        here = terms.model_copy(update={"seeds": seeds})
+        assert isinstance(measure(backend.tracks(here), artifact, None, here, lambda _: None), Measurement)
+
+
+def test_what_the_device_can_do_is_measured(backend: CudaBackend, terms: Terms) -> None:
+    ceilings = backend.calibrate(terms, lambda _: None).ceilings
+    assert ceilings is not None
+    assert ceilings.flops > 1e13
+    assert ceilings.bytes > 1e11
+
+
+@pytest.mark.parametrize("impl", ["scalar", "cublas", "wmma", "mma"])
+def test_every_shipped_implementation_passes(impl: str) -> None:
+    session = Session(load_space("sdpa_cuda"))
+    assert isinstance(session.toolchain, CudaToolchain)
+    backend = CudaBackend(CudaSettings(toolchain=session.toolchain, kernel=session.kernel))
+    wanted = session.variant(first_of(session.space, impl))
+    for update in ({}, {"causal": True}, {"dtype": "bfloat16"}, {"head_dim": 128}):
+        problem = session.terms.compiled_for.model_copy(update=update)
+        here = session.terms.model_copy(update={"problems": (problem,)})
+        report = judged(backend, here, wanted)
+        assert report.passed, (problem, report.fault)
+        soaked = backend.check(built(backend, here, wanted), here, lambda _: None, Passed(report, "soak"))
+        assert soaked.fault is None, (problem, soaked.fault)
+
+
+def test_what_is_written_between_tensors_is_found() -> None:
+    arena = Arena(torch.device("cuda"))
+    words = [arena.take(1000), arena.take(2000, shift=16)]
+    assert words[1].data_ptr() % 1024 == 16
+    assert damage(arena.bands()) is None
+    again = arena.take(1000)
+    flat = torch.as_strided(again, (again.numel() + 3,), (1,), again.storage_offset())
+    flat[-1] = 0
+    assert "past a tensor's end" in str(damage(arena.bands()))
+    arena.restore()
+    arena.take(1000)
+    assert damage(arena.bands()) is None
