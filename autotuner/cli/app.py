@@ -116,7 +116,7 @@ def space_show(
     from autotuner.tuning import workbench as session
 
     file = session.load_space(space, threads)
-    points = Space.enumerate(file, session.device_for(file, arch).facts)
+    points = Space.enumerate(file, session.choose_device(file, arch).device.facts)
     if as_json:
         _print_json(views.space_document(points))
     else:
@@ -315,6 +315,7 @@ def gate(
     as_json: JsonOption = False,
 ) -> None:
     """Puts one built variant through the whole gate and explains the verdict. Exit code 1 when it is rejected."""
+    from autotuner.ops import op_of
     from autotuner.report import tables as views
     from autotuner.report.trial_words import explain_gate
     from autotuner.tuning import gate_one as single
@@ -324,7 +325,7 @@ def gate(
         _print_json(_dump(judged.report))
     else:
         out.print(views.gate_view(judged.report))
-        for line in explain_gate(judged.outcome):
+        for line in explain_gate(judged.outcome, op_of(judged.report.problems[0])):
             out.print(line, markup=False)
     if judged.outcome.fault is not None:
         raise typer.Exit(1)
@@ -429,6 +430,7 @@ def show(
 ) -> None:
     """One trial: what it achieved, or why it was rejected, in words."""
     from autotuner.export.trial_report import trial_report
+    from autotuner.ops import op_of
     from autotuner.report.trial_words import explain
     from autotuner.store import queries
 
@@ -445,7 +447,7 @@ def show(
     out.print(f"{record.study}, trial {record.number}, {record.recorded_at:%Y-%m-%d %H:%M:%S} UTC", markup=False)
     if record.revoked_at is not None:
         out.print(f"REVOKED: {record.revoked_reason}", markup=False)
-    for line in explain(record.outcome):
+    for line in explain(record.outcome, op_of(of.problems[0])):
         out.print(line, markup=False)
 
 

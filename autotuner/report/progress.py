@@ -107,8 +107,8 @@ class Progress:
             self._say(self._summary())
 
     def _sides(self) -> str:
-        """How many threads both sides have, on a CPU."""
-        if self._device.backend != "cpu":
+        """How many threads both sides have, on a device that has threads."""
+        if "THREADS_ALLOWED" not in self._device.facts:
             return ""
         count = self._terms.threads
         return f"{count} thread{'s' if count > 1 else ''}, "

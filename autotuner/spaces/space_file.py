@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops import OPS
 from autotuner.spaces.expression import Expression, ExpressionError
+from autotuner.values import first_documents
 from autotuner.values.errors import SpaceError
 from autotuner.values.model import Model
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Value
 
 Array = NDArray[Any]
@@ -40,7 +42,6 @@ _WORDS = {
     "a boolean": "true or false",
 }
 EXPECTED = "expected_latency"
-_COMPILE_TIME = ("op", "dtype", "head_dim", "causal")
 
 
 def refuse(message: str, key: str = "") -> PydanticCustomError:
@@ -50,6 +51,13 @@ def refuse(message: str, key: str = "") -> PydanticCustomError:
 
 def _tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
+
+
+def _problems(value: object) -> object:
+    """Problems that name no op are of the first."""
+    if not isinstance(value, list):
+        return value
+    return tuple({"op": first_documents.OP, **each} if isinstance(each, dict) else each for each in value)
 
 
 def _parameter_value(value: object) -> Value:
@@ -155,11 +163,11 @@ class SpaceFile(Model):
     path: str = Field(default="space.toml", description="where it was read; not a key of the file")
     title: str
     family: str
-    backend: Literal["cpu", "cuda"]
+    backend: str = Field(pattern="^[a-z][a-z0-9_]*$")
     threads: Annotated[int | Literal["all"], PlainValidator(_threads)] = "all"
     cache: Literal["cold", "warm"] = "cold"
     objective: Literal["mean", "max"] = "mean"
-    problems: Annotated[tuple[Problem, ...], BeforeValidator(_tuple)] = Field(min_length=1)
+    problems: Annotated[tuple[Problem, ...], BeforeValidator(_problems)] = Field(min_length=1)
     parameters: dict[str, Parameter]
     constraints: Annotated[tuple[Constraint, ...], BeforeValidator(_tuple)] = ()
     derived: dict[str, ExpressionText] = Field(default_factory=dict)
@@ -264,8 +272,6 @@ class SpaceFile(Model):
 
     @model_validator(mode="after")
     def _check(self) -> SpaceFile:
-        if self.backend != "cpu" and self.threads != "all":
-            raise refuse(f'found {self.threads}, expected no such key: only the backend "cpu" has threads', "threads")
         self._check_problems()
         self._check_names()
         self._check_expressions()
@@ -277,7 +283,7 @@ class SpaceFile(Model):
         for index, problem in enumerate(self.problems[1:], 1):
             if problem in self.problems[:index]:
                 raise refuse("found the same problem twice, expected distinct problems", f"problems[{index}]")
-            for key in _COMPILE_TIME:
+            for key in ("op", "dtype", *first.COMPILED):
                 found, expected = getattr(problem, key), getattr(first, key)
                 if found != expected:
                     message = f"found {show(found)}, expected {show(expected)} as in problems[0]: {key} is compiled in"
@@ -358,6 +364,10 @@ def _explain(error: ErrorDetails) -> str:
 
 def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
     """The keys that are known where an unknown one stands."""
-    tables: dict[int | str, type[Model]] = {"problems": Problem, "parameters": Parameter, "constraints": Constraint}
+    tables: dict[int | str, type[Model]] = {
+        "problems": OPS[first_documents.OP].problem,
+        "parameters": Parameter,
+        "constraints": Constraint,
+    }
     table = tables.get(place[0], SpaceFile) if len(place) > 1 else SpaceFile
     return [key for key in table.model_fields if key not in ("path", "op")]

@@ -8,9 +8,9 @@ from typing import Literal
 from pydantic import Field
 
 from autotuner.measure.confirm import Standing
-from autotuner.ops.sdpa.problem import Problem
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Device, Heat, Interval, MeanInterval, Outcome
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from autotuner.ops.sdpa.problem import ITEM_BYTES, Problem
+from autotuner.ops import op_of
 from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.expression import ExpressionError
 from autotuner.spaces.space import Space
@@ -36,12 +36,8 @@ LEAST, MOST = 10, 120
 """A study with fewer measured points that are valid here teaches nothing; of more judged ones than the second number
 the better half of so many is kept, and others evenly from the rest."""
 
-LENGTH, ROWS, HEAD_DIM, THREADS = 0.5, 0.5, 2.0, 0.5
-"""What a doubling counts: of one of the two lengths; of batch times heads, which are only more of the same work; of the
-head dimension, which changes what fits into registers and on-chip memory; of the threads."""
-DTYPE, DTYPE_BYTES, MASK, MODEL, CACHE = 0.5, 2.0, 1.0, 3.0, 0.5
-"""What a change counts: of the element type; and each doubling of its size, on top; of the mask; of the device's model;
-of the cache policy."""
+THREADS, MODEL, CACHE = 0.5, 3.0, 0.5
+"""What counts beside the problems: a doubling of the threads; a change of the device's model; of the cache policy."""
 
 Numbers = tuple[float | None, ...]
 Derived = tuple[Numbers, ...]
@@ -101,25 +97,13 @@ def distance(one: StudyRecord, new: StudyRecord) -> float:
     """How far a study is from a new one: 0 for the same problems on the same device. Of several problems of the new one
     the mean is taken, each by the problem of `one` that is nearest to it.
     """
-    nearest = [min(_between(problem, other) for other in one.problems) for problem in new.problems]
+    nearest = [min(op_of(problem).distance(problem, other) for other in one.problems) for problem in new.problems]
     return sum(nearest) / len(nearest) + _between_devices(one.device, new.device) + CACHE * (one.cache != new.cache)
 
 
 def _kind(study: StudyRecord) -> tuple[object, ...]:
     """What related studies have in common. The space is read as data: an old one need not be valid today."""
     return json.loads(study.space_document).get("family"), study.device.backend, {each.op for each in study.problems}
-
-
-def _between(one: Problem, other: Problem) -> float:
-    lengths = _doublings(one.seq_q, other.seq_q) + _doublings(one.seq_k, other.seq_k)
-    return (
-        LENGTH * lengths
-        + ROWS * _doublings(one.batch * one.heads, other.batch * other.heads)
-        + HEAD_DIM * _doublings(one.head_dim, other.head_dim)
-        + DTYPE * (one.dtype != other.dtype)
-        + DTYPE_BYTES * _doublings(ITEM_BYTES[one.dtype], ITEM_BYTES[other.dtype])
-        + MASK * (one.causal != other.causal)
-    )
 
 
 def _between_devices(one: Device, other: Device) -> float:
