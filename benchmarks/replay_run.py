@@ -235,7 +235,9 @@ def search(
         device = Device(backend="cuda", name=RECORDED, facts=space.facts, environment={})
         record = study_record(space, device, terms, **named)
         found = start(store, record, space) if warm else Start()
-        driver = Driver(store, space, device, terms, executor, first=found.first, lessons=found.lessons, **named)
+        driver = Driver(
+            store, space, device, terms, executor, first=found.first, known_points=found.known_points, **named
+        )
         try:
             driver.run(Budget(trials=len(space)))
         except Spent:

@@ -63,8 +63,8 @@ class Progress:
         """Shows what a new study starts from."""
         if start.first:
             self._say(f"starts with {len(start.first)} of the best points that are there already (--from)")
-        if start.lessons is not None:
-            count, study = len(start.lessons.points), start.lessons.study
+        if start.known_points is not None:
+            count, study = len(start.known_points.points), start.known_points.study
             self._say(f"learns from {count} points of the related study {study} (--cold starts without)")
 
     def hear(self, event: Event) -> None:

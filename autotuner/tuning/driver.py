@@ -33,7 +33,7 @@ from autotuner.tuning.device_lane import Lane
 from autotuner.tuning.promotion import takes_over
 from autotuner.tuning.study_identity import study_record
 from autotuner.values.errors import InfrastructureError, OracleError
-from autotuner.values.known_points import LESSONS, Lessons
+from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Device, Heat, Outcome
 from autotuner.values.terms import Terms
@@ -150,7 +150,7 @@ class Driver:
         built_from: str = "",
         first: Sequence[Point] = (),
         environments: Sequence[Mapping[str, str]] = (),
-        lessons: Lessons | None = None,
+        known_points: KnownPoints | None = None,
     ) -> None:
         """`built_from` stands for sources, compiler and reference: a study with others is another study.
 
@@ -160,7 +160,7 @@ class Driver:
         """
         self._store, self._space, self._device = store, space, device
         self._terms, self._executor, self._listen = terms, executor, listen
-        self._sampler, self._seed, self._first, self._lessons = sampler, seed, first, lessons
+        self._sampler, self._seed, self._first, self._known_points = sampler, seed, first, known_points
         self._record = study_record(space, device, terms, sampler, seed, built_from)
         self.name = self._record.name
         self._outcomes: dict[int, Outcome] = {}
@@ -232,8 +232,8 @@ class Driver:
         if SEEDS not in study.user_attrs:
             for point in self._first:
                 study.enqueue_trial(dict(point), skip_if_exists=True)
-            if self._lessons is not None:
-                study.set_user_attr(LESSONS, self._lessons.model_dump(mode="json"))
+            if self._known_points is not None:
+                study.set_user_attr(KNOWN_POINTS, self._known_points.model_dump(mode="json"))
             study.set_user_attr(SEEDS, list(self._terms.seeds))  # last: a study with seeds has what it starts from
         self._terms = self._terms.model_copy(update={"seeds": tuple(study.user_attrs[SEEDS])})
         for number, outcome in self._store.judged_numbers(self.name).items():

@@ -28,7 +28,7 @@ from autotuner.run.local import LocalExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values import config
 from autotuner.values.errors import InputError, SpaceError
-from autotuner.values.known_points import Lessons
+from autotuner.values.known_points import KnownPoints
 from autotuner.values.outcome import Artifact, Device
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant, digest_of
@@ -188,7 +188,7 @@ class Session:
         seed: int = 0,
         listen: Listener = lambda _: None,
         first: Sequence[Point] = (),
-        lessons: Lessons | None = None,
+        known_points: KnownPoints | None = None,
     ) -> Driver:
         """The driver of this space's study; a new one judges the points `first` that are valid here before others, and
         is told the lessons."""
@@ -206,7 +206,7 @@ class Session:
             built_from=self.built_from,
             first=[point for point in first if self.space.index_of(point) is not None],
             environments=[{**self.device.environment, "device": each.uuid} for each in self._devices],
-            lessons=lessons,
+            known_points=known_points,
         )
 
     def start(self, store: Store, sampler: str, like: str | None = None, cold: bool = False) -> Start:

@@ -22,6 +22,7 @@ from autotuner.report.beliefs_text import SHOWN, lines
 from autotuner.report.importance import share_alone, share_together
 from autotuner.report.rejects import rejected_where
 from autotuner.run.inline import InlineExecutor
+from autotuner.search.settings import SearchSettings
 from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
 from autotuner.tuning.driver import Budget, Driver
@@ -273,7 +274,7 @@ def test_nothing_is_left_of_a_space_that_was_judged_whole(empty: Store) -> None:
 
 def test_of_a_large_space_a_sample_is_looked_at(empty: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     name = sweep(empty, 60, "random", right)
-    monkeypatch.setattr(insight_module, "WHOLE", 100)
+    monkeypatch.setattr(insight_module, "DEFAULT", SearchSettings(screened_whole=100))
     monkeypatch.setattr(insight_module, "SAMPLE", 90)
     told = insight(empty, name)
     found = beliefs(told)
