@@ -32,7 +32,8 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import CalibrationJob, RaceJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, queries
-from autotuner.tuning.driver import Budget, Event, Judged, Point
+from autotuner.tuning.driver import Budget, Event, Judged
+from autotuner.tuning.plan import Point, Start
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values.outcome import Calibration, Heat, Outcome
 from autotuner.values.terms import Terms
@@ -83,7 +84,7 @@ def sweep(store: Store, session: Session, label: str, trials: int, first: list[P
     """Runs a sweep, or goes on with it; its figures."""
     started, ear = time.monotonic(), Ear(label, trials)
     with closing(session.executor()) as executor:
-        driver = session.driver(store, executor, listen=ear, first=first or ())
+        driver = session.driver(store, executor, listen=ear, start=Start(first=first or ()))
         driver.run(Budget(trials=trials))
     seconds = time.monotonic() - started
     summary = queries.summary(store, driver.name)

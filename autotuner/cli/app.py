@@ -185,7 +185,7 @@ def tune(
         with progress.Progress(out, here.space, here.device, here.terms, trials, 60 * minutes) as shown:
             start = here.start(opened, sampler, like, cold)
             shown.starts_from(start)
-            driver = here.driver(opened, executor, sampler, seed, shown.hear, start.first, start.known_points)
+            driver = here.driver(opened, executor, sampler, seed, shown.hear, start)
             driver.run(Budget(trials=trials, seconds=60 * minutes, until_converged=until_converged))
         if final:
             _confirm(opened, driver.name, here, executor)

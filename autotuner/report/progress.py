@@ -16,8 +16,8 @@ from rich.text import Text
 
 from autotuner.spaces.space import Space
 from autotuner.tuning.driver import Converged, Event, Judged, Started
+from autotuner.tuning.plan import Start
 from autotuner.tuning.time_left import Pace
-from autotuner.tuning.transfer import Start
 from autotuner.tuning.workbench import builders_beside
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.terms import Terms

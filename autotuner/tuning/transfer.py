@@ -22,6 +22,7 @@ from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.expression import ExpressionError
 from autotuner.spaces.space import Space
 from autotuner.store import Store, StudyRecord, queries
+from autotuner.tuning.plan import Start
 from autotuner.values.errors import InputError
 from autotuner.values.known_points import KnownPoints
 from autotuner.values.outcome import Device
@@ -54,14 +55,6 @@ class Related(NamedTuple):
 
     study: StudyRecord
     distance: float
-
-
-class Start(NamedTuple):
-    """What a new study starts from."""
-
-    first: Sequence[Mapping[str, Value]] = ()
-    """Valid points that are judged before others, in their order."""
-    known_points: KnownPoints | None = None
 
 
 def start(store: Store, new: StudyRecord, space: Space, like: str | None = None) -> Start:

@@ -26,6 +26,7 @@ from autotuner.search.settings import SearchSettings
 from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
@@ -63,7 +64,7 @@ def sweep(
     """A study's name."""
     random.seed(seed)  # a race draws the order of its arms from this
     executor = InlineExecutor(FakeBackend(known, noise=0.005, seed=seed))
-    driver = Driver(store, space, simulated.DEVICE, simulated.terms(), executor, sampler=sampler, seed=seed)
+    driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.terms(), sampler=sampler, seed=seed))
     driver.run(Budget(trials=trials))
     return driver.name
 

@@ -18,11 +18,11 @@ from tests.search.test_surrogate import objective
 
 TRUTH = np.array([objective(SPACE, point) for point in range(len(SPACE))])
 RANK = TRUTH.argsort(kind="stable").argsort()
-KNOWN = np.random.default_rng(3).permutation(len(SPACE))[:100]
+PLACES = np.random.default_rng(3).permutation(len(SPACE))[:100]
 KNOWN = KnownPoints(
     study="another",
-    points=tuple(KNOWN.tolist()),
-    objectives=tuple(math.log(3) + each if math.isfinite(each) else None for each in TRUTH[KNOWN].tolist()),
+    points=tuple(PLACES.tolist()),
+    objectives=tuple(math.log(3) + each if math.isfinite(each) else None for each in TRUTH[PLACES].tolist()),
 )
 IN_FLIGHT = 24
 

@@ -26,6 +26,7 @@ from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
 from autotuner.tuning.workbench import device_for, load_space
 from autotuner.values.errors import SpaceError
 from autotuner.values.known_points import KnownPoints
@@ -261,7 +262,7 @@ def searched(folder: Path, space: Space, trials: int) -> list[float]:
 
     with closing(Store.open(str(folder / f"{space.expected is None}.db"))) as store:
         executor = InlineExecutor(FakeBackend(truth, baseline_us=1.0))
-        driver = Driver(store, space, simulated.DEVICE, simulated.terms(), executor)
+        driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.terms()))
         driver.run(Budget(trials=trials))
         return [math.exp(trial.outcome.objective) for trial in queries.judged(store, driver.name)]
 

@@ -17,11 +17,16 @@ from optuna.trial import TrialState
 
 from autotuner.devices.backend import Passed
 from autotuner.devices.fake import FakeBackend, Truth
+from autotuner.run import ask
+from autotuner.run.ask import BEAT_S
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
 from autotuner.search.samplers import SAMPLERS, RandomPointSampler
 from autotuner.store import Lease, Store, queries
-from autotuner.tuning.driver import BEAT_S, OPTUNA_STATE, Budget, Driver, Event, Judged, Told
+from autotuner.tuning import driver as driver_module
+from autotuner.tuning.driver import Budget, Driver, Event, Judged
+from autotuner.tuning.optuna_study import OPTUNA_STATE, Told
+from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.promotion import takes_over
 from autotuner.values.errors import InputError, OracleError, StoreError
 from autotuner.values.gate_report import GateReport
@@ -50,7 +55,7 @@ def test_every_verdict_has_an_optuna_state() -> None:
 def test_a_sweep_records_and_tells_every_variant(store: Store, width: int) -> None:
     heard: list[Event] = []
     executor = Shuffled(simulated.backend(), width)
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, listen=heard.append)
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms()), heard.append)
     sweep.run(Budget(trials=20))
     assert executor.crowd == width
     trials = trials_of(store, sweep.name)
@@ -151,7 +156,7 @@ def test_what_is_known_when_the_device_is_near_counts(store: Store) -> None:
             return done
 
     executor = Looks(simulated.backend(), WIDE)
-    Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor).run(Budget(trials=20))
+    Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms())).run(Budget(trials=20))
     assert len(incumbents) > 2
 
 
@@ -172,7 +177,7 @@ def test_the_same_command_again_goes_on_to_the_total(store: Store, width: int) -
 def test_a_small_space_ends_when_all_of_it_is_judged(store: Store, width: int) -> None:
     backend = simulated.backend()
     executor = Shuffled(backend, width)
-    Driver(store, SMALL, simulated.DEVICE, simulated.terms(), executor).run(Budget(trials=10**6))
+    Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms())).run(Budget(trials=10**6))
     assert len(backend.built) == len(SMALL)
 
 
@@ -180,7 +185,7 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("autotuner.tuning.driver.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class TakesTime(Shuffled):
         def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
@@ -188,7 +193,7 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
             return super().wait(timeout)
 
     backend = simulated.backend()
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), TakesTime(backend, WIDE))
+    sweep = Driver(store, TakesTime(backend, WIDE), Plan(SPACE, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=100, seconds=10))
     assert WIDE < len(backend.built) < 12
     assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
@@ -252,7 +257,7 @@ def test_a_trial_is_whole_in_the_file_before_its_build_begins(store: Store, path
                 seen.append(points[-1] == job.variant.point)
             return super().submit(job, lane)
 
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), Looks(simulated.backend(), WIDE))
+    sweep = Driver(store, Looks(simulated.backend(), WIDE), Plan(SPACE, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=6))
     assert seen == [True] * 6
 
@@ -271,11 +276,11 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
         beats.append(now[0])
         beat(lease)
 
-    monkeypatch.setattr("autotuner.tuning.driver.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(ask, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(Lease, "beat", noted)
     monkeypatch.setitem(SAMPLERS, "slow", Slow)
     executor = Shuffled(simulated.backend(), 30)
-    Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, sampler="slow").run(Budget(trials=30))
+    Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms(), sampler="slow")).run(Budget(trials=30))
     assert now[0] > 11 * BEAT_S  # all before the first result is waited for
     assert max(later - one for one, later in pairwise([*beats, now[0]])) < 1.5 * BEAT_S
     assert len(beats) < 13
@@ -283,7 +288,7 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
 
 def test_a_sampler_that_does_not_apply_leaves_no_study(store: Store) -> None:
     executor = InlineExecutor(simulated.backend())
-    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), executor, sampler="cmaes")
+    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms(), sampler="cmaes"))
     with pytest.raises(InputError, match="use another sampler"):
         sweep.run(Budget(trials=3))
     assert queries.studies(store) == ()
@@ -308,7 +313,9 @@ def test_a_second_driver_is_refused(store: Store) -> None:
 def test_another_device_is_another_study(store: Store) -> None:
     other = simulated.DEVICE.model_copy(update={"name": "another"})
     executor = InlineExecutor(simulated.backend())
-    assert driver(store, simulated.backend()).name != Driver(store, SPACE, other, simulated.terms(), executor).name
+    assert (
+        driver(store, simulated.backend()).name != Driver(store, executor, Plan(SPACE, other, simulated.terms())).name
+    )
 
 
 def test_a_study_keeps_its_secret_seeds(store: Store) -> None:
@@ -321,7 +328,7 @@ def test_a_study_keeps_its_secret_seeds(store: Store) -> None:
 
     driver(store, Notes(simulated.truth)).run(Budget(trials=2))
     fresh = simulated.terms().model_copy(update={"seeds": (9, 9, 9, 9)})
-    Driver(store, SPACE, simulated.DEVICE, fresh, InlineExecutor(Notes(simulated.truth))).run(Budget(trials=3))
+    Driver(store, InlineExecutor(Notes(simulated.truth)), Plan(SPACE, simulated.DEVICE, fresh)).run(Budget(trials=3))
     assert seen[0] == seen[1] == (1, 2, 3, 4)
 
 
@@ -330,7 +337,7 @@ def test_the_first_points_of_a_new_study_are_those_it_is_given(store: Store, wid
     def run(first: list[int], trials: int) -> str:
         points = [SPACE.point(index) for index in first]
         executor = Shuffled(simulated.backend(), width)
-        sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, first=points)
+        sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms(), start=Start(first=points)))
         sweep.run(Budget(trials=trials))
         return sweep.name
 

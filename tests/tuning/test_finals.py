@@ -17,6 +17,7 @@ from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob, Result
 from autotuner.store import FinalsRecord, Store, queries
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.finals import Finals, Step, contenders, due
+from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Heat, Outcome, Say
@@ -46,7 +47,7 @@ def executor(truth: Truths, weather: Weather = WEATHER) -> InlineExecutor:
 
 
 def swept(store: Store, truth: Truths, trials: int = 40) -> str:
-    driver = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor(truth))
+    driver = Driver(store, executor(truth), Plan(SPACE, simulated.DEVICE, simulated.terms()))
     driver.run(Budget(trials=trials))
     return driver.name
 

@@ -21,8 +21,9 @@ from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning import transfer
 from autotuner.tuning import workbench as session
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.study_identity import study_record
-from autotuner.tuning.transfer import Start, distance, elites, known_points, mapped, start
+from autotuner.tuning.transfer import distance, elites, known_points, mapped, start
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
 from autotuner.values.outcome import Device
@@ -76,17 +77,10 @@ def search(
 ) -> list[dict[str, Value]]:
     """Runs a study, or goes on with it; the points that it has judged, in their order."""
     terms = simulated.terms().model_copy(update={"problems": space.file.problems})
-    driver = Driver(
-        store,
-        space,
-        simulated.DEVICE,
-        terms,
-        InlineExecutor(backend(microseconds)),
-        seed=seed,
-        built_from=built_from,
-        first=found.first if found else (),
-        known_points=found.known_points if found else None,
+    plan = Plan(
+        space, simulated.DEVICE, terms, seed=seed, built_from=built_from, start=found if found is not None else Start()
     )
+    driver = Driver(store, InlineExecutor(backend(microseconds)), plan)
     driver.run(Budget(trials=trials))
     return [trial.outcome.variant.point for trial in queries.judged(store, driver.name)]
 
