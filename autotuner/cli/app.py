@@ -249,9 +249,10 @@ def _conclude(store: Any, study: str, output: Path) -> None:
     from autotuner.export.best import FORMATS, write_atomically
     from autotuner.report import tables as views
     from autotuner.store import queries
+    from autotuner.tuning import standings
 
-    out.print(views.leaderboard_view(queries.leaderboard(store, study, 10)))
-    best = queries.best(store, study)
+    out.print(views.leaderboard_view(standings.leaderboard(store, study, 10)))
+    best = standings.best(store, study)
     if best is None:
         out.print(f"No variant of {study} was measured to the end; see `autotuner status`.", markup=False)
         return
@@ -367,12 +368,13 @@ def status(study: StudyName = None, store: StoreOption = None, as_json: JsonOpti
     """How far each study is, and what was rejected for what."""
     from autotuner.report import tables as views
     from autotuner.store import queries
+    from autotuner.tuning import standings
 
     with closing(_open(store)) as opened:
         if study is None:
-            found = queries.studies(opened)
+            found = standings.studies(opened)
         else:
-            found = (queries.summary(opened, queries.resolve_study(opened, study)),)
+            found = (standings.summary(opened, queries.resolve_study(opened, study)),)
     if as_json:
         _print_json([_dump(summary) for summary in found])
     elif not found:
@@ -391,9 +393,10 @@ def leaderboard(
     """The fastest variants that passed the gate."""
     from autotuner.report import tables as views
     from autotuner.store import queries
+    from autotuner.tuning import standings
 
     with closing(_open(store)) as opened:
-        entries = queries.leaderboard(opened, queries.resolve_study(opened, study), limit)
+        entries = standings.leaderboard(opened, queries.resolve_study(opened, study), limit)
     if as_json:
         _print_json([_dump(entry) for entry in entries])
     else:
@@ -405,10 +408,11 @@ def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption
     """The fastest variant that was measured to the end."""
     from autotuner.report.trial_words import explain_best
     from autotuner.store import queries
+    from autotuner.tuning import standings
 
     with closing(_open(store)) as opened:
         name = queries.resolve_study(opened, study)
-        found = queries.best(opened, name)
+        found = standings.best(opened, name)
     if found is None:
         raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
     if as_json:
@@ -428,9 +432,9 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """One trial: what it achieved, or why it was rejected, in words."""
-    from autotuner.export.trial_report import trial_report
     from autotuner.report.trial_words import explain
     from autotuner.store import queries
+    from autotuner.tuning.trial_report import trial_report
 
     with closing(_open(store)) as opened:
         record = queries.trial(opened, queries.resolve_study(opened, study), number)
@@ -488,12 +492,13 @@ def export(
     """Writes the best configuration of a study, with its proof."""
     from autotuner.export.best import FORMATS, write_atomically
     from autotuner.store import queries
+    from autotuner.tuning import standings
 
     if kind not in FORMATS:
         raise InputError(f"no format {kind!r}; there are {', '.join(FORMATS)}")
     with closing(_open(store)) as opened:
         name = queries.resolve_study(opened, study)
-        found = queries.best(opened, name)
+        found = standings.best(opened, name)
         if found is None:
             raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
         text = FORMATS[kind].render(found, queries.study(opened, name))

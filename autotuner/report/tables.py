@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from autotuner.export.trial_report import TrialReport
 from autotuner.gate.meanings import MEANINGS
 from autotuner.measure.confirm import Confirmed, Standing
+from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Calibration, Device, Interval, MeanInterval
 from autotuner.values.terms import TIE
@@ -21,7 +21,8 @@ from autotuner.values.terms import TIE
 if TYPE_CHECKING:  # numpy and sqlalchemy take longer to import than a table to print, and few tables need both
     from autotuner.spaces.dead_parameters import Knob
     from autotuner.spaces.space import Space
-    from autotuner.store import Entry, Finalist, FinalsRecord, FinalsSummary, StudySummary
+    from autotuner.store import Finalist, FinalsRecord
+    from autotuner.tuning.standings import Entry, FinalsSummary, StudySummary
 
 
 def _table(*columns: str, right: tuple[int, ...] = ()) -> Table:

@@ -17,6 +17,7 @@ from autotuner.run.ask import Beat, Heartbeat, ask, ask_all, sound_calibration
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
 from autotuner.store import Finalist, FinalsRecord, Lineup, Store, queries
+from autotuner.tuning import standings
 from autotuner.tuning.workbench import fresh_seeds
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
@@ -119,7 +120,7 @@ class Finals:
             if not entrants:
                 raise InputError(f"no finalist of {self._study} passed the gate here; `autotuner status` says why")
             self._race(entrants, beat)
-        found = queries.finals(self._store, self._study)
+        found = standings.finals(self._store, self._study)
         assert found is not None  # it was just recorded
         return found
 
@@ -236,5 +237,5 @@ def _finalist(entrant: _Entrant) -> Finalist:
 def due(store: Store, study: str, default: str) -> bool:
     """Whether finals would have others in them than the last ones had, or there were none."""
     numbers = contenders(store.judged_numbers(study), default)
-    last = queries.finals(store, study)
+    last = standings.finals(store, study)
     return bool(numbers) and (last is None or not set(numbers) <= set(last.considered))

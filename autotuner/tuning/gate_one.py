@@ -12,11 +12,11 @@ from pydantic import ValidationError
 from autotuner.build.build import build, built, cached_builds
 from autotuner.build.family import Kernel
 from autotuner.devices.toolchain import AnyToolchain
-from autotuner.export.trial_report import TrialReport, trial_report
 from autotuner.ops.sdpa.problem import Problem
 from autotuner.run import ask
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.space import SpaceFile
+from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.tuning.workbench import (
     Session,
     backend_factory,

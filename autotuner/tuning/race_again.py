@@ -12,6 +12,7 @@ from autotuner.run.ask import ask
 from autotuner.run.jobs import BuildJob, Built, RaceJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, queries
+from autotuner.tuning import standings
 from autotuner.tuning.workbench import Session
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
@@ -47,7 +48,7 @@ def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) 
     Raises StoreError, and InputError when nothing was measured yet or the variant cannot be built any more.
     """
     name = queries.resolve_study(store, wanted)
-    found = queries.best(store, name)
+    found = standings.best(store, name)
     if found is None:
         raise InputError(f"{name} has no variant measured to the end yet; run `autotuner tune` first")
     session = Session(SpaceFile.model_validate_json(queries.study(store, name).space_document))

@@ -22,6 +22,7 @@ from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.expression import ExpressionError
 from autotuner.spaces.space import Space
 from autotuner.store import Store, StudyRecord, queries
+from autotuner.tuning import standings
 from autotuner.tuning.plan import Start
 from autotuner.values.errors import InputError
 from autotuner.values.known_points import KnownPoints
@@ -181,7 +182,7 @@ def elites(store: Store, study: str, space: Space) -> Iterator[dict[str, Value]]
 
     Duplicates of a program are left out: they say nothing new.
     """
-    entries = queries.leaderboard(store, study, 2 * FIRST)
+    entries = standings.leaderboard(store, study, 2 * FIRST)
     points = [entry.variant.point for entry in entries if entry.verdict != Verdict.DEDUPLICATED]
     kept = [_kept(point, space) for point in points]
     changed = [mapped(point, space) for point, place in zip(points, kept, strict=True) if place is None]

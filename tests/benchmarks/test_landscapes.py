@@ -28,7 +28,8 @@ from autotuner.devices.fake import FakeBackend, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, Built, JudgeJob, RaceJob, Result
 from autotuner.spaces.space import Space, SpaceFile
-from autotuner.store import Store, queries
+from autotuner.store import Store
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Driver, Event, Judged
 from autotuner.tuning.outcomes import RETRIES
 from autotuner.tuning.plan import Plan
@@ -99,7 +100,7 @@ def measure(
 def recorded_in(folder: Path) -> list[Outcome]:
     """What the store has of the one study."""
     with closing(Store.open(str(folder / "landscapes.db"))) as store:
-        (study,) = queries.studies(store)
+        (study,) = standings.studies(store)
         return list(store.judged_numbers(study.name).values())
 
 

@@ -25,6 +25,7 @@ from autotuner.run.inline import InlineExecutor
 from autotuner.search.settings import SearchSettings
 from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InputError
@@ -220,7 +221,7 @@ def test_one_value_comes_before_two_and_few_rejects_are_no_region() -> None:
 
 def test_a_revoked_trial_is_a_reject(empty: Store) -> None:
     name = sweep(empty, 30, "random", right)
-    best = queries.best(empty, name)
+    best = standings.best(empty, name)
     assert best is not None
     empty.revoke(name, best.entry.number, "a race was found")
     found = insight(empty, name)

@@ -24,6 +24,7 @@ from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
 from autotuner.search.samplers import SAMPLERS, RandomPointSampler
 from autotuner.store import Lease, Store, queries
 from autotuner.tuning import driver as driver_module
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.optuna_study import OPTUNA_STATE, Told
 from autotuner.tuning.plan import Plan, Start
@@ -82,7 +83,7 @@ def test_no_reject_is_ever_best(store: Store, width: int) -> None:
     study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
     assert math.isfinite(study.best_value)
     assert study.best_trial.params["BLOCK"] == 8
-    assert all(entry.variant.point["BLOCK"] == 8 for entry in queries.leaderboard(store, sweep.name, 100))
+    assert all(entry.variant.point["BLOCK"] == 8 for entry in standings.leaderboard(store, sweep.name, 100))
 
 
 @at_any_width
@@ -92,7 +93,7 @@ def test_equal_programs_are_measured_once(store: Store, width: int) -> None:
 
     sweep = driver(store, FakeBackend(truth), width=width)
     sweep.run(Budget(trials=25))
-    counts = queries.summary(store, sweep.name).by_verdict
+    counts = standings.summary(store, sweep.name).by_verdict
     measured = counts.get(Verdict.MEASURED, 0) + counts.get(Verdict.RACED_OUT, 0)
     assert counts[Verdict.DEDUPLICATED] > 10
     assert counts[Verdict.DEDUPLICATED] + measured == 25
@@ -120,8 +121,8 @@ def test_a_program_that_is_being_judged_is_waited_for(store: Store) -> None:
     sweep = driver(store, backend, width=WIDE)
     sweep.run(Budget(trials=10))
     assert backend.checked == {"the one": 1}
-    assert queries.summary(store, sweep.name).by_verdict == {Verdict.MEASURED: 1, Verdict.DEDUPLICATED: 9}
-    first = queries.best(store, sweep.name)
+    assert standings.summary(store, sweep.name).by_verdict == {Verdict.MEASURED: 1, Verdict.DEDUPLICATED: 9}
+    first = standings.best(store, sweep.name)
     assert first is not None
     assert first.outcome.artifact is not None
     for trial in trials_of(store, sweep.name):
@@ -135,7 +136,7 @@ def test_a_program_whose_like_was_rejected_is_judged_itself(store: Store) -> Non
     sweep = driver(store, backend, width=WIDE)
     sweep.run(Budget(trials=10))
     assert backend.checked == {"the one": 10}
-    assert queries.summary(store, sweep.name).by_verdict == {Verdict.INCORRECT: 10}
+    assert standings.summary(store, sweep.name).by_verdict == {Verdict.INCORRECT: 10}
 
 
 def test_what_is_known_when_the_device_is_near_counts(store: Store) -> None:
@@ -197,7 +198,7 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
     sweep.run(Budget(trials=100, seconds=10))
     assert WIDE < len(backend.built) < 12
     assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
-    assert queries.summary(store, sweep.name).judged == len(backend.built)
+    assert standings.summary(store, sweep.name).judged == len(backend.built)
 
 
 def test_a_point_that_is_enqueued_twice_is_judged_once(store: Store) -> None:
@@ -291,7 +292,7 @@ def test_a_sampler_that_does_not_apply_leaves_no_study(store: Store) -> None:
     sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms(), sampler="cmaes"))
     with pytest.raises(InputError, match="use another sampler"):
         sweep.run(Budget(trials=3))
-    assert queries.studies(store) == ()
+    assert standings.studies(store) == ()
     assert optuna.get_all_study_names(store.optuna_storage()) == []
 
 
@@ -302,7 +303,7 @@ def test_a_broken_reference_keeps_the_sweep_from_starting(store: Store) -> None:
 
     with pytest.raises(OracleError):
         driver(store, Broken(simulated.truth)).run(Budget(trials=3))
-    assert queries.studies(store)[0].judged == 0
+    assert standings.studies(store)[0].judged == 0
 
 
 def test_a_second_driver_is_refused(store: Store) -> None:

@@ -16,8 +16,9 @@ from autotuner.devices.fake import FakeBackend
 from autotuner.measure.arms import Tracks
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
-from autotuner.store import Store, queries
+from autotuner.store import Store
 from autotuner.store.optuna_storage import DriverStorage
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InfrastructureError
@@ -141,7 +142,7 @@ def test_a_lost_process_fails_the_trial_and_the_point_is_judged_again(store: Sto
     (failed,) = [trial for trial in trials if trial.state == TrialState.FAIL]
     again = trials[failed.number + 1]
     assert (again.params, again.state) == (failed.params, TrialState.COMPLETE)
-    assert queries.summary(store, sweep.name).judged == 6
+    assert standings.summary(store, sweep.name).judged == 6
 
 
 def test_points_that_are_lost_in_flight_are_judged_again(store: Store) -> None:
@@ -172,7 +173,7 @@ def test_a_kill_while_a_lost_trial_is_failed_keeps_its_point(store: Store, monke
     backend = simulated.backend()
     sweep = Driver(store, Shuffled(backend, WIDE), Plan(SMALL, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=10**6))
-    assert queries.summary(store, sweep.name).judged == len(SMALL)
+    assert standings.summary(store, sweep.name).judged == len(SMALL)
     assert len({variant.digest for variant in backend.built}) == len(backend.built)
 
 
@@ -187,7 +188,7 @@ def test_a_device_that_works_no_more_ends_the_sweep_and_loses_nothing(store: Sto
     sweep = Driver(store, Broken(simulated.backend(), width), Plan(SPACE, simulated.DEVICE, simulated.terms()))
     with pytest.raises(InfrastructureError, match="does not answer"):
         sweep.run(Budget(trials=20))
-    judged = queries.summary(store, sweep.name).judged
+    judged = standings.summary(store, sweep.name).judged
     assert judged > 2
     backend = simulated.backend()
     driver(store, backend, width=width).run(Budget(trials=20))
@@ -227,7 +228,7 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeyp
     sweep = driver(store, Drifts(simulated.truth), width=width)
     sweep.run(Budget(trials=5))
     assert calibrated[0] == 2
-    summary = queries.summary(store, sweep.name)
+    summary = standings.summary(store, sweep.name)
     assert summary.judged == 5
     assert summary.by_verdict[Verdict.INFRA_ERROR] in ((3,) if width == 1 else (3, 4))  # one more was on the device
 
@@ -245,6 +246,6 @@ def test_a_point_that_is_lost_every_time_is_given_up(store: Store, width: int) -
     executor = Shuffled(LosesOne(simulated.truth), width)
     sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=10**6))
-    summary = queries.summary(store, sweep.name)
+    summary = standings.summary(store, sweep.name)
     assert summary.judged == len(SMALL) - 1
     assert summary.by_verdict[Verdict.INFRA_ERROR] == 4

@@ -7,7 +7,8 @@ import pytest
 from autotuner.devices.fake import FakeBackend, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import SpaceFile
-from autotuner.store import Store, queries
+from autotuner.store import Store
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.tuning.race_again import race_best
@@ -40,7 +41,7 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
     assert before.winner == winner
     assert before.ratio.median == pytest.approx(us / 100, rel=1e-3)
 
-    best = queries.best(store, driver.name)
+    best = standings.best(store, driver.name)
     assert best is not None
     assert best.outcome.artifact is not None
     us_of = [(each,) * 40 for each in (100.0, 101.0)]

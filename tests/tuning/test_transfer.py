@@ -18,7 +18,7 @@ from autotuner.ops.sdpa.problem import Problem
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
-from autotuner.tuning import transfer
+from autotuner.tuning import standings, transfer
 from autotuner.tuning import workbench as session
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan, Start
@@ -196,7 +196,7 @@ def test_a_revoked_latency_is_not_known(store: Store) -> None:
     search(store, OTHER, 20)
     name = record_of(OTHER).name
     before = known_points(store, name, SPACE)
-    best = queries.leaderboard(store, name, 1)[0]
+    best = standings.leaderboard(store, name, 1)[0]
     store.revoke(name, best.number, "a test")
     after = known_points(store, name, SPACE)
     assert before is not None
@@ -255,7 +255,7 @@ def test_a_named_study_gives_its_best_points_as_well(store: Store) -> None:
     search(store, space_of(changed(seq_q=1024, seq_k=1024)), 30)
     name = record_of(space_of(changed(seq_q=1024, seq_k=1024))).name
     found = start(store, record_of(SPACE), SPACE, name)
-    entries = queries.leaderboard(store, name, transfer.FIRST)
+    entries = standings.leaderboard(store, name, transfer.FIRST)
     assert found.first == [entry.variant.point for entry in entries]
     assert found.known_points is not None
     assert found.known_points.study == name
