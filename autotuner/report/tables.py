@@ -11,10 +11,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from autotuner.export.trial_report import TrialReport
 from autotuner.gate.meanings import meanings
 from autotuner.measure.confirm import Confirmed, Standing
 from autotuner.ops import op_of
+from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Calibration, Device, Interval, MeanInterval
 from autotuner.values.terms import TIE
@@ -23,7 +23,8 @@ from autotuner.values.verdict import Meaning
 if TYPE_CHECKING:  # numpy and sqlalchemy take longer to import than a table to print, and few tables need both
     from autotuner.spaces.dead_parameters import Knob
     from autotuner.spaces.space import Space
-    from autotuner.store import Entry, Finalist, FinalsRecord, FinalsSummary, StudySummary
+    from autotuner.store import Finalist, FinalsRecord
+    from autotuner.tuning.standings import Entry, FinalsSummary, StudySummary
 
 
 def _table(*columns: str, right: tuple[int, ...] = ()) -> Table:

@@ -13,11 +13,11 @@ from autotuner.build.build import build, built, cached_builds
 from autotuner.build.family import Family
 from autotuner.build.toolchain import Toolchain
 from autotuner.devices import DEVICES, Chosen, Wishes
-from autotuner.export.trial_report import TrialReport, trial_report
 from autotuner.ops import OPS
-from autotuner.run.executor import Executor
+from autotuner.run import ask
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.space import SpaceFile
+from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.tuning.workbench import (
     Session,
     choose_device,
@@ -27,7 +27,7 @@ from autotuner.tuning.workbench import (
     load_space,
     toolchain_for,
 )
-from autotuner.values.errors import InfrastructureError, InputError, OracleError
+from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome
 from autotuner.values.problem import Problem
 from autotuner.values.terms import Terms
@@ -51,8 +51,8 @@ class Subject(NamedTuple):
         return self.chosen.device
 
 
-class Judged(NamedTuple):
-    """What was found of it."""
+class GateResult(NamedTuple):
+    """What the gate found of it."""
 
     outcome: Outcome
     report: TrialReport
@@ -74,7 +74,7 @@ def subject(target: str, space: str | None, store: str, study: str | None) -> Su
     return _described(_by_build_id(target), space)
 
 
-def judge(found: Subject, sanitize: bool = False) -> Judged:
+def judge(found: Subject, sanitize: bool = False) -> GateResult:
     """Puts it through the whole gate in a process of its own, G7 after a few timed blocks included. Nothing is stored.
 
     Raises OracleError when a reference breaks its own tolerance, InfrastructureError when the machinery fails.
@@ -82,18 +82,13 @@ def judge(found: Subject, sanitize: bool = False) -> Judged:
     threads = int(found.device.facts.get("THREADS_ALLOWED", 1))
     terms = Terms(problems=found.problems, threads=threads, seeds=fresh_seeds(), min_blocks=2, max_blocks=2)
     with closing(executor_for(found.chosen, found.toolchain, found.family)) as executor:
-        executor.submit(CalibrationJob(terms=terms))
-        calibration = _answer(executor)
-        if not isinstance(calibration, Calibration):
-            raise InfrastructureError(f"calibration gave no result: {calibration}")
-        if calibration.oracle_fault is not None:
-            raise OracleError(calibration.oracle_fault)
+        calibration = ask.sound_calibration(ask.ask(executor, CalibrationJob(terms=terms)))
         pinned = terms.model_copy(update={"baselines": calibration.baselines})
-        executor.submit(JudgeJob(built=Built(artifact=found.artifact, seconds=0.0), terms=pinned, sanitize=sanitize))
-        outcome = _answer(executor)
+        job = JudgeJob(built=Built(artifact=found.artifact, seconds=0.0), terms=pinned, sanitize=sanitize)
+        outcome = ask.ask(executor, job)
     if not isinstance(outcome, Outcome):
         raise InfrastructureError(f"the gate gave no outcome: {outcome}")
-    return Judged(outcome, trial_report(outcome, found.problems, found.device, calibration))
+    return GateResult(outcome, trial_report(outcome, found.problems, found.device, calibration))
 
 
 def calibrate(session: Session) -> Calibration:
@@ -102,16 +97,7 @@ def calibrate(session: Session) -> Calibration:
     Raises InfrastructureError.
     """
     with closing(session.executor()) as executor:
-        executor.submit(CalibrationJob(terms=session.terms))
-        found = _answer(executor)
-    if not isinstance(found, Calibration):
-        raise InfrastructureError(f"calibration gave no result: {found}")
-    return found
-
-
-def _answer(executor: Executor) -> object:
-    done = executor.wait()
-    return done[1] if done else None
+        return ask.calibration(ask.ask(executor, CalibrationJob(terms=session.terms)))
 
 
 # Finding it -------------------------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from autotuner.run.local import LocalExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values import config
 from autotuner.values.errors import InputError, SpaceError
-from autotuner.values.known_points import Lessons
 from autotuner.values.outcome import Artifact, Device
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant, digest_of
@@ -35,8 +34,8 @@ from autotuner.values.versions import version_of
 
 if TYPE_CHECKING:
     from autotuner.store import Store
-    from autotuner.tuning.driver import Driver, Listener, Point
-    from autotuner.tuning.transfer import Start
+    from autotuner.tuning.driver import Driver, Listener
+    from autotuner.tuning.plan import Start
 
 PROGRAM = ("autotuner.cli.app", "autotuner.tuning.workbench", "autotuner.tuning.driver")
 """What of this is imported here the zygote imports as well: each process begins by importing the main program, whatever
@@ -165,36 +164,28 @@ class Session:
         sampler: str = "evolution",
         seed: int = 0,
         listen: Listener = lambda _: None,
-        first: Sequence[Point] = (),
-        lessons: Lessons | None = None,
+        start: Start | None = None,
     ) -> Driver:
-        """The driver of this space's study; a new one judges the points `first` that are valid here before others, and
-        is told the lessons."""
+        """The driver of this space's study. A new study has what it starts from, of `start.first` the points that are
+        valid here."""
         from autotuner.tuning.driver import Driver
+        from autotuner.tuning.plan import Plan, Start
 
-        return Driver(
-            store,
-            self.space,
-            self.device,
-            self.terms,
-            executor,
-            sampler,
-            seed,
-            listen,
-            built_from=self.built_from,
-            first=[point for point in first if self.space.index_of(point) is not None],
-            environments=self.chosen.environments,
-            lessons=lessons,
-        )
+        given = start or Start()
+        valid = given._replace(first=[point for point in given.first if self.space.index_of(point) is not None])
+        where = (self.space, self.device, self.terms)
+        plan = Plan(*where, sampler, seed, self.built_from, start=valid, environments=self.chosen.environments)
+        return Driver(store, executor, plan, listen)
 
     def start(self, store: Store, sampler: str, like: str | None = None, cold: bool = False) -> Start:
-        """What a new study of this space starts from, nothing where it has begun: what the nearest related study can
-        teach a sampler that learns from others, or else what the study `like` has.
+        """What a new study of this space starts from, nothing where it has begun: the known points of the nearest
+        related study, for a sampler that learns from them, or else those of the study `like`.
 
         Raises StoreError when there is no such study, and InputError when it has nothing to give.
         """
+        from autotuner.tuning.plan import Start
         from autotuner.tuning.study_identity import study_record
-        from autotuner.tuning.transfer import Start, start
+        from autotuner.tuning.transfer import start
 
         if like is not None and cold:
             raise InputError("--from starts from a study and --cold from none; leave one of them out")
