@@ -12,8 +12,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, ValidationError
 
+from autotuner.build.family_limits import limits_of, limits_path, split
 from autotuner.ops.sdpa.problem import Dtype, Problem
 from autotuner.spaces.expression import Expression, ExpressionError
+from autotuner.spaces.limits import Limits, LimitTable
 from autotuner.values import config
 from autotuner.values.errors import KernelError
 from autotuner.values.gate_policy import GatePolicy, Omission, OwnCase, Tolerance
@@ -97,13 +99,15 @@ class Kernel(Model):
 
     folder: Path
     document: KernelDocument
+    limit_tables: dict[str, LimitTable] = Field(default_factory=dict, description="by device or device.IMPL")
 
     @classmethod
     def load(cls, folder: Path) -> Kernel:
         """Reads folder/kernel.toml. Raises KernelError naming the file and the key."""
         path = folder / "kernel.toml"
         try:
-            document = KernelDocument.model_validate(tomllib.loads(path.read_text("utf-8")))
+            content, tables = split(tomllib.loads(path.read_text("utf-8")), path)
+            document = KernelDocument.model_validate(content)
         except OSError as error:
             raise KernelError(
                 f"{path}: cannot be read ({error.strerror}); a kernel family needs a kernel.toml"
@@ -112,10 +116,11 @@ class Kernel(Model):
             raise KernelError(f"{path}: not TOML: {error}") from None
         except ValidationError as error:
             raise KernelError(f"{path}: {_first(error)}") from None
-        kernel = cls(folder=folder.resolve(), document=document)
+        kernel = cls(folder=folder.resolve(), document=document, limit_tables=tables)
         for backend, table in (("cpu", document.cpu), ("cuda", document.cuda)):
             for name, implementation in table.items():
                 kernel._check(f"{path}: {backend}.{name}", implementation)
+            kernel.limits(backend)
         return kernel
 
     def _check(self, where: str, implementation: Implementation) -> None:
@@ -163,6 +168,12 @@ class Kernel(Model):
     def table(self, backend: str) -> dict[str, Implementation]:
         """The implementations for a backend, by name."""
         return self.document.cpu if backend == "cpu" else self.document.cuda
+
+    def limits(self, backend: str) -> Limits:
+        """What its implementations cannot do on a backend. Raises KernelError where that is not in order."""
+        parameters = {name: each.parameters for name, each in self.table(backend).items()}
+        of, path = self.document, limits_path(self.folder)
+        return limits_of(of.family, of.op, backend, parameters, self.limit_tables, path)
 
     def implementation(self, backend: str, impl: str) -> Implementation:
         """The implementation of that name. Raises KernelError when the family has none."""
@@ -216,7 +227,7 @@ def _first(error: ValidationError) -> str:
     key = ".".join(str(part) for part in found["loc"])
     if found["type"] != "extra_forbidden":
         return f"{key}: {found['msg'].removeprefix('Value error, ')}"
-    tables = (Implementation, Effect, KernelDocument, GatePolicy, Tolerance, OwnCase, Omission)
+    tables = (Implementation, Effect, KernelDocument, LimitTable, GatePolicy, Tolerance, OwnCase, Omission)
     known = [name for table in tables for name in table.model_fields]
     near = difflib.get_close_matches(str(found["loc"][-1]), known, n=1)
     return f"{key}: unknown key" + (f"; did you mean {near[0]}?" if near else "")

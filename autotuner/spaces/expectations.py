@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from autotuner.ops.sdpa.problem import Problem
 from autotuner.spaces.expression import Expression
-from autotuner.spaces.space_file import EXPECTED, Facts, SpaceFile
+from autotuner.spaces.fields import EXPECTED, Facts
+from autotuner.spaces.space_file import SpaceFile
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int16]

@@ -25,6 +25,7 @@ from autotuner.devices.settings import CpuSettings, CudaSettings, make_cpu_backe
 from autotuner.devices.toolchain import AnyToolchain, CudaToolchain, Toolchain, has_cublas
 from autotuner.run.executor import Executor
 from autotuner.run.local import LocalExecutor
+from autotuner.spaces.limits import Limits
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values import config
 from autotuner.values.errors import InputError, SpaceError
@@ -68,9 +69,15 @@ def default_space() -> str:
     return "sdpa_cuda" if usable and isinstance(probe(), CudaFacts) else "sdpa_cpu"
 
 
+def find_limits(family: str, backend: str, near: Path) -> Limits:
+    """What the implementations of a family cannot do on a backend, for a space file in that folder. Raises KernelError
+    when there is no such family."""
+    return Kernel.find(family, near).limits(backend)
+
+
 def load_space(name: str, threads: int | None = None) -> SpaceFile:
     """The space file of that name or path; `threads` replaces what it allows. Raises SpaceError."""
-    file = SpaceFile.load(find_space_file(name))
+    file = SpaceFile.load(find_space_file(name), find_limits)
     if threads is not None and file.backend != "cpu":
         raise SpaceError(f"{file.path}: --threads: only a CPU space has threads; leave it out")
     return file if threads is None else file.model_copy(update={"threads": threads})
