@@ -211,6 +211,12 @@ class Kernel(Model):
         return Claims(effects=effects, policy=self.document.gate, parameters=variant.point, domain=domain)
 
 
+def find_limits(family: str, backend: str, near: Path) -> Limits:
+    """What the implementations of a family cannot do on a backend, for a space file in that folder. Raises KernelError
+    when there is no such family."""
+    return Kernel.find(family, near).limits(backend)
+
+
 def _check_expression(where: str, text: str, known: set[str]) -> None:
     """Raises KernelError for an expression that cannot be read or asks for what is not known."""
     try:

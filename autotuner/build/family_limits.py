@@ -137,7 +137,7 @@ def _check(limits: Limits) -> None:
     amounts: dict[str, Expression] = {}
     derived: set[str] = set()
     for key, table in tables.items():
-        others = _everywhere(limits) - {*limits.parameters.get(key.partition(".")[2], _everywhere(limits))}
+        others = limits.all_parameters - {*limits.parameters.get(key.partition(".")[2], limits.all_parameters)}
         steps: set[str] = set()
         for place, text in table.texts().items():
             kind, _, name = place.partition(".")
@@ -148,11 +148,6 @@ def _check(limits: Limits) -> None:
                 amounts[name] = expression
             else:
                 {"derived": derived, EXPECTED: steps}.get(kind, set()).add(name)
-
-
-def _everywhere(limits: Limits) -> set[str]:
-    """The parameters of all implementations."""
-    return {name for names in limits.parameters.values() for name in names}
 
 
 def _check_definitions(limits: Limits, tables: Tables) -> set[str]:
@@ -166,7 +161,7 @@ def _check_definitions(limits: Limits, tables: Tables) -> set[str]:
             where = f"{limits.path}: {key}.{place}"
             if not NAME.fullmatch(name):
                 raise KernelError(f"{where}: expected a name of capitals, digits and _, a capital first")
-            if name in {"IMPL", *_everywhere(limits), *problem_facts()}:
+            if name in {"IMPL", *limits.all_parameters, *problem_facts()}:
                 raise KernelError(f"{where}: a parameter or a fact of the problem has this name; choose another")
             if name in found:
                 raise KernelError(f"{where}: {found[name]} has this name; choose another")
@@ -181,7 +176,7 @@ def _parsed(where: str, text: str, amounts: Mapping[str, Expression]) -> Express
         raise KernelError(f"{where}: {error.reason}") from None
 
 
-def _check_names(where: str, names: frozenset[str], others: set[str], later: set[str]) -> None:
+def _check_names(where: str, names: frozenset[str], others: frozenset[str], later: set[str]) -> None:
     for name in sorted(names):
         if not NAME.fullmatch(name):
             raise KernelError(f"{where}: found the name {name}, expected a parameter or a fact, in capitals")

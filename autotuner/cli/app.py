@@ -96,9 +96,10 @@ def version(
 @space_app.command("list")
 def space_list(as_json: JsonOption = False) -> None:
     """The spaces that are shipped."""
+    from autotuner.build.family import find_limits
     from autotuner.spaces.space import SpaceFile
 
-    files = [SpaceFile.load(path) for path in sorted(config.spaces_dir().glob("*.toml"))]
+    files = [SpaceFile.load(path, find_limits) for path in sorted(config.spaces_dir().glob("*.toml"))]
     if as_json:
         _print_json([{"name": file.name, "backend": file.backend, "title": file.title} for file in files])
         return
@@ -110,7 +111,7 @@ def space_list(as_json: JsonOption = False) -> None:
 def space_show(
     space: SpaceName, threads: ThreadsOption = None, arch: ArchOption = None, as_json: JsonOption = False
 ) -> None:
-    """Parameters of a space, its raw and valid points on this machine, and what each constraint removes."""
+    """Parameters of a space, its points on this machine, and what each constraint of file or family removes."""
     from autotuner.report import tables as views
     from autotuner.spaces.space import Space
     from autotuner.tuning import workbench as session

@@ -8,6 +8,8 @@ constraints that are a choice of its search.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +22,10 @@ from autotuner.values.model import Model
 Document = dict[str, Any]
 
 
+KINDS = ("amounts", "derived", EXPECTED)
+"""The tables of named expressions."""
+
+
 class LimitTable(Model):
     """What one implementation says of itself, or what holds for all of a device."""
 
@@ -30,8 +36,7 @@ class LimitTable(Model):
 
     def texts(self) -> dict[str, str]:
         """Every expression by its dotted key in the table, amounts first."""
-        kinds = ("amounts", "derived", EXPECTED)
-        result = {f"{kind}.{name}": text for kind in kinds for name, text in self.named(kind).items()}
+        result = {f"{kind}.{name}": text for kind in KINDS for name, text in self.named(kind).items()}
         return result | {f"constraints[{i}].expression": rule.expression for i, rule in enumerate(self.constraints)}
 
     def named(self, kind: str) -> dict[str, str]:
@@ -59,6 +64,11 @@ class Limits(Model):
         """Those of the implementations that read a parameter."""
         return tuple(name for name in implementations if parameter in self.parameters.get(name, ()))
 
+    @cached_property
+    def all_parameters(self) -> frozenset[str]:
+        """The parameters of all its implementations."""
+        return frozenset(name for names in self.parameters.values() for name in names)
+
 
 FindLimits = Callable[[str, str, Path], Limits]
 """The limits of the family of that name on that device, for a space file in that folder."""
@@ -79,22 +89,66 @@ def merged(document: Document, limits: Limits, inherited: frozenset[str] = froze
     _refuse_another_op(document, limits)
     _refuse_missing_parameters(document, chosen, limits)
     parameters = {name: _with_when(name, item, chosen, limits) for name, item in document["parameters"].items()}
-    tables = limits.tables(chosen)
-    absent = {name for own in limits.parameters.values() for name in own} - document["parameters"].keys()
-    amounts = parsed_amounts({name: text for each in tables.values() for name, text in each.amounts.items()})
+    part = _Part(limits, chosen, frozenset(parameters))
+    constraints = document.get("constraints", [])
+    if isinstance(constraints, list):
+        constraints = [*constraints, *part.constraints()]
+    named = {kind: _joined(kind, part.named(kind), document.get(kind, {}), limits) for kind in KINDS}
+    return {**document, "parameters": parameters, "constraints": constraints, **named}
 
-    def exists(text: str) -> bool:
-        return not Expression.parse(text, amounts).names & absent
 
-    result = {**document, "parameters": parameters}
-    constraints = [each for key, table in tables.items() for each in _constraints(key, table, chosen, limits)]
-    own = document.get("constraints", [])
-    if isinstance(own, list):
-        result["constraints"] = [*own, *(each for each in constraints if exists(each["expression"]))]
-    for key in ("amounts", "derived", EXPECTED):
-        family = {name: text for table in tables.values() for name, text in table.named(key).items() if exists(text)}
-        result[key] = _joined(key, family, document.get(key, {}), limits)
-    return result
+@dataclass(frozen=True)
+class _Part:
+    """The limits that a space of these implementations with these parameters has."""
+
+    limits: Limits
+    chosen: list[str]
+    parameters: frozenset[str]
+
+    @cached_property
+    def tables(self) -> dict[str, LimitTable]:
+        return self.limits.tables(self.chosen)
+
+    @cached_property
+    def amounts(self) -> dict[str, Expression]:
+        return parsed_amounts({name: text for each in self.tables.values() for name, text in each.amounts.items()})
+
+    def names(self, text: str) -> frozenset[str]:
+        """The parameters of the family that an expression names, also through its amounts."""
+        return Expression.parse(text, self.amounts).names & self.limits.all_parameters
+
+    def exists(self, text: str) -> bool:
+        return self.names(text) <= self.parameters
+
+    def constraints(self) -> list[Document]:
+        known = [name for name in self.chosen if name in self.limits.parameters]
+        return [
+            {
+                **rule.model_dump(),
+                "limit_of": (key.partition(".")[2],) if "." in key else tuple(known),
+                "place": f"{key}.constraints[{index}]",
+            }
+            for key, table in self.tables.items()
+            for index, rule in enumerate(table.constraints)
+            if self.exists(rule.expression)
+        ]
+
+    def named(self, kind: str) -> dict[str, str]:
+        """Amounts, derived quantities or steps. What is learnt of an implementation has no value for another one."""
+        return {
+            name: text if kind == "amounts" else self.bound(text, key.partition(".")[2])
+            for key, table in self.tables.items()
+            for name, text in table.named(kind).items()
+            if self.exists(text)
+        }
+
+    def bound(self, text: str, implementation: str) -> str:
+        """The expression with no positive value where another implementation is chosen; as it is where one of its
+        parameters exists for no other, or it belongs to all of the device."""
+        others = [self.limits.parameters.get(other, ()) for other in self.chosen if other != implementation]
+        if not implementation or not any(self.names(text) <= {*read} for read in others):
+            return text
+        return f'({text}) if IMPL == "{implementation}" else 0'
 
 
 def _implementations(document: Document) -> list[str]:
@@ -137,16 +191,6 @@ def _with_when(name: str, item: Any, chosen: list[str], limits: Limits) -> Any:
     among = ", ".join(f'"{reader}"' for reader in readers)
     when = f"IMPL == {among}" if len(readers) == 1 else f"IMPL in ({among})"
     return {**item, "when": when} if isinstance(item, dict) else {"values": item, "when": when}
-
-
-def _constraints(key: str, table: LimitTable, chosen: list[str], limits: Limits) -> list[Document]:
-    implementation = key.partition(".")[2]
-    known = [name for name in chosen if name in limits.parameters]
-    limit_of = (implementation,) if implementation else tuple(known)
-    return [
-        {**rule.model_dump(), "limit_of": limit_of, "place": f"{key}.constraints[{index}]"}
-        for index, rule in enumerate(table.constraints)
-    ]
 
 
 def _joined(key: str, family: Mapping[str, str], own: Any, limits: Limits) -> Any:

@@ -124,7 +124,7 @@ class Space:
         return None if self.expected is None else float(np.exp(np.nanmax(self.expected) - np.nanmin(self.expected)))
 
     @property
-    def amounts(self) -> dict[str, tuple[float, float]]:
+    def derived_ranges(self) -> dict[str, tuple[float, float]]:
         """The least and the greatest that each derived quantity comes to."""
         ranges = [(2 ** float(np.nanmin(each)), 2 ** float(np.nanmax(each))) for each in self.derived.T]
         return dict(zip(self.file.derived, ranges, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
@@ -31,7 +31,7 @@ from autotuner.spaces.fields import (
 )
 from autotuner.spaces.limits import FindLimits, merged
 from autotuner.spaces.space_document import Document, complete, parse_document, read_document
-from autotuner.values.errors import SpaceError
+from autotuner.values.errors import KernelError, SpaceError
 from autotuner.values.model import Model
 from autotuner.values.variant import Value
 
@@ -80,16 +80,26 @@ class SpaceFile(Model):
         return cls._of(parse_document(text, path), path, limits)
 
     @classmethod
-    def _of(cls, written: Document, path: str | Path, limits: FindLimits | None) -> SpaceFile:
+    def _of(cls, written: Document, path: str | Path, find: FindLimits | None) -> SpaceFile:
         own, inherited = complete(written, path)
-        where = f"{path} (like {own['like']})" if "like" in own else f"{path}"
         family, device = own.get("family"), own.get("backend")
-        document = own
+        if find is None or not isinstance(family, str) or not isinstance(device, str):
+            return cls._checked(own, path)
         try:
-            if limits is not None and isinstance(family, str) and isinstance(device, str):
-                document = merged(own, limits(family, device, Path(path).resolve().parent), inherited)
-            file = cls.model_validate({**document, "path": str(path)}, strict=True)
-            amounts = [(table, name) for table in ("amounts", "derived", EXPECTED) for name in own.get(table, ())]
+            limits = find(family, device, Path(path).resolve().parent)
+        except KernelError:
+            cls._checked(own, path)  # what is wrong with the file itself comes first
+            raise
+        return cls._checked(own, path, lambda document: merged(document, limits, inherited))
+
+    @classmethod
+    def _checked(
+        cls, own: Document, path: str | Path, add: Callable[[Document], Document] = lambda document: document
+    ) -> SpaceFile:
+        where = f"{path} (like {own['like']})" if "like" in own else f"{path}"
+        amounts = [(table, name) for table in ("amounts", "derived", EXPECTED) for name in own.get(table, ())]
+        try:
+            file = cls.model_validate({**add(own), "path": str(path)}, strict=True)
             file._check_strings(f"{table}.{name}" for table, name in amounts)
         except ValidationError as error:
             raise SpaceError(f"{where}: {explain(first_error(error), _TABLES, cls)}") from None

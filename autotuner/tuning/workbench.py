@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from autotuner.build.build import build
 from autotuner.build.build_inputs import built_from
-from autotuner.build.family import Kernel
+from autotuner.build.family import Kernel, find_limits
 from autotuner.devices.backend import Backend
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.probe import CudaFacts, probe
@@ -25,7 +25,6 @@ from autotuner.devices.settings import CpuSettings, CudaSettings, make_cpu_backe
 from autotuner.devices.toolchain import AnyToolchain, CudaToolchain, Toolchain, has_cublas
 from autotuner.run.executor import Executor
 from autotuner.run.local import LocalExecutor
-from autotuner.spaces.limits import Limits
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values import config
 from autotuner.values.errors import InputError, SpaceError
@@ -67,12 +66,6 @@ def default_space() -> str:
     """The space to tune on this machine: the GPU's where torch, driver and compiler can use one, else the CPU's."""
     usable = not version_of("torch").endswith("+cpu") and config.nvcc() is not None
     return "sdpa_cuda" if usable and isinstance(probe(), CudaFacts) else "sdpa_cpu"
-
-
-def find_limits(family: str, backend: str, near: Path) -> Limits:
-    """What the implementations of a family cannot do on a backend, for a space file in that folder. Raises KernelError
-    when there is no such family."""
-    return Kernel.find(family, near).limits(backend)
 
 
 def load_space(name: str, threads: int | None = None) -> SpaceFile:
