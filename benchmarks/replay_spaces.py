@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
 from autotuner.ops.sdpa.problem import Problem
+from autotuner.spaces.fields import Parameter
 from autotuner.spaces.space import Space, SpaceFile
-from autotuner.spaces.space_file import Parameter
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Device, Outcome

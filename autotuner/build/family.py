@@ -14,8 +14,10 @@ import numpy as np
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from autotuner.build.family_limits import limits_of, limits_path, split
 from autotuner.ops import OPS, Op
 from autotuner.spaces.expression import Expression, ExpressionError
+from autotuner.spaces.limits import Limits, LimitTable
 from autotuner.values import config
 from autotuner.values.errors import KernelError
 from autotuner.values.gate_policy import GatePolicy, Omission, OwnCase, Tolerance
@@ -143,13 +145,15 @@ class Family(Model):
 
     folder: Path
     document: FamilyDocument
+    limit_tables: dict[str, LimitTable] = Field(default_factory=dict, description="by device or device.IMPL")
 
     @classmethod
     def load(cls, folder: Path) -> Family:
         """Reads folder/kernel.toml. Raises KernelError naming the file and the key."""
         path = folder / "kernel.toml"
         try:
-            document = FamilyDocument.model_validate(tomllib.loads(path.read_text("utf-8")))
+            content, tables = split(tomllib.loads(path.read_text("utf-8")), path)
+            document = FamilyDocument.model_validate(content)
         except OSError as error:
             raise KernelError(
                 f"{path}: cannot be read ({error.strerror}); a kernel family needs a kernel.toml"
@@ -158,11 +162,12 @@ class Family(Model):
             raise KernelError(f"{path}: not TOML: {error}") from None
         except ValidationError as error:
             raise KernelError(f"{path}: {_first(error)}") from None
-        family = cls(folder=folder.resolve(), document=document)
+        family = cls(folder=folder.resolve(), document=document, limit_tables=tables)
         family._check_policy(f"{path}: gate")
         for device, table in document.devices.items():
             for name, implementation in table.items():
                 family._check(f"{path}: {device}.{name}", implementation)
+            family.limits(device)
         return family
 
     @property
@@ -242,6 +247,13 @@ class Family(Model):
         """The implementations for a kind of device, by name."""
         return self.document.devices.get(device, {})
 
+    def limits(self, device: str) -> Limits:
+        """What its implementations cannot do on a kind of device. Raises KernelError where that is not in order."""
+        parameters = {name: each.parameters for name, each in self.table(device).items()}
+        of, path = self.document, limits_path(self.folder)
+        facts = frozenset(name.upper() for name in self.op.problem.model_fields) if self.op is not None else frozenset()
+        return limits_of(of.family, of.op or "", device, parameters, self.limit_tables, path, facts - {"OP"})
+
     def implementation(self, device: str, impl: str) -> Implementation:
         """The implementation of that name. Raises KernelError when the family has none."""
         table = self.table(device)
@@ -303,6 +315,14 @@ class Family(Model):
         return Claims(effects=effects, policy=self.document.gate, parameters=variant.point, domain=domain)
 
 
+def find_limits(family: str, device: str, near: Path) -> Limits:
+    """What the implementations of a family cannot do on a kind of device, for a space file in that folder.
+
+    Raises KernelError when there is no such family.
+    """
+    return Family.find(family, near).limits(device)
+
+
 def _check_expression(where: str, text: str, known: set[str]) -> None:
     """Raises KernelError for an expression that cannot be read or asks for what is not known."""
     try:
@@ -319,7 +339,7 @@ def _first(error: ValidationError) -> str:
     key = ".".join(str(part) for part in found["loc"]).removeprefix("devices.")
     if found["type"] != "extra_forbidden":
         return f"{key}: {found['msg'].removeprefix('Value error, ')}"
-    tables = (Implementation, Effect, FamilyDocument, GatePolicy, Tolerance, OwnCase, Omission)
+    tables = (Implementation, Effect, FamilyDocument, LimitTable, GatePolicy, Tolerance, OwnCase, Omission)
     known = [name for table in tables for name in table.model_fields]
     near = difflib.get_close_matches(str(found["loc"][-1]), known, n=1)
     return f"{key}: unknown key" + (f"; did you mean {near[0]}?" if near else "")

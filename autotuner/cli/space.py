@@ -13,9 +13,10 @@ from autotuner.values import config
 
 def space_list(as_json: JsonOption = False) -> None:
     """The spaces that are shipped."""
+    from autotuner.build.family import find_limits
     from autotuner.spaces.space import SpaceFile
 
-    files = [SpaceFile.load(path) for path in sorted(config.spaces_dir().glob("*.toml"))]
+    files = [SpaceFile.load(path, find_limits) for path in sorted(config.spaces_dir().glob("*.toml"))]
     if as_json:
         print_json([{"name": file.name, "backend": file.backend, "title": file.title} for file in files])
         return

@@ -301,13 +301,14 @@ def space_document(space: Space) -> dict[str, Any]:
         },
         "raw_points": space.raw_count,
         "valid_points": len(space),
+        "amounts": dict(file.amounts),
         "constraints": [
-            {"expression": constraint.expression, "reason": constraint.reason, "removed": removed, "alone": alone}
+            {**constraint.model_dump(mode="json"), "removed": removed, "alone": alone}
             for constraint, removed, alone in zip(file.constraints, space.removed, space.alone, strict=True)
         ],
         "derived": [
-            {"name": name, "expression": text, "least": space.amounts[name][0], "greatest": space.amounts[name][1]}
-            for name, text in file.derived.items()
+            {"name": name, "expression": file.derived[name], "least": least, "greatest": greatest}
+            for name, (least, greatest) in space.derived_ranges.items()
         ],
         "expected_latency": {"steps": dict(file.expected_latency), "spread": space.expected_spread},
         "default": dict(file.default),
@@ -323,16 +324,20 @@ def space_view(space: Space) -> RenderableType:
     for name, parameter in file.parameters.items():
         values = ", ".join(str(value) for value in parameter.values)
         parameters.add_row(name, values, parameter.when or "", str(file.default.get(name, "")))
-    constraints = _table("removed", "alone", "constraint", "reason", right=(0, 1))
+    constraints = _table("removed", "alone", "of", "constraint", "reason", right=(0, 1))
     for constraint, removed, alone in zip(file.constraints, space.removed, space.alone, strict=True):
         by_itself = f"{alone:,}" if alone is not None else "?"
-        constraints.add_row(f"{removed:,}", by_itself, constraint.expression, constraint.reason)
+        of = constraint.place.partition(".constraints")[0] or "space file"
+        constraints.add_row(f"{removed:,}", by_itself, of, Text(constraint.expression), Text(constraint.reason))
+    amounts = _table("amount", "expression")
+    for name, text in file.amounts.items():
+        amounts.add_row(name, text)
     derived = _table("derived", "expression", "least", "greatest", right=(2, 3))
     for name, text in file.derived.items():
-        derived.add_row(name, text, *(f"{amount:,.4g}" for amount in space.amounts[name]))
+        derived.add_row(name, text, *(f"{amount:,.4g}" for amount in space.derived_ranges[name]))
     head = f"{space.name}: {file.title}\n" + "\n".join(str(problem) for problem in file.problems)
     counts = f"{space.raw_count:,} raw points, {len(space):,} valid here ({len(space) / space.raw_count:.1%})"
-    tables = [parameters, *([derived] if file.derived else []), *([constraints] if file.constraints else [])]
+    tables = [table for table in (parameters, derived, amounts, constraints) if table.row_count]
     if space.expected_spread is not None:
         counts += f"; expected to differ by {space.expected_spread:.3g}x from the fastest to the slowest"
     return Group(Text(head), *tables, Text(counts))

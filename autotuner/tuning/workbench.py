@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from autotuner.build.build import build
 from autotuner.build.build_inputs import built_from
-from autotuner.build.family import Family
+from autotuner.build.family import Family, find_limits
 from autotuner.build.toolchain import Toolchain
 from autotuner.devices import DEVICES, Chosen, DeviceKind, Wishes
 from autotuner.devices.environment import usable_cpus
@@ -69,7 +69,7 @@ def default_space() -> str:
 
 def load_space(name: str, threads: int | None = None) -> SpaceFile:
     """The space file of that name or path; `threads` replaces what it allows. Raises SpaceError."""
-    file = SpaceFile.load(find_space_file(name))
+    file = SpaceFile.load(find_space_file(name), find_limits)
     require_choices(file, Wishes(threads=threads))
     return file if threads is None else file.model_copy(update={"threads": threads})
 

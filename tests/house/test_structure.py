@@ -18,8 +18,8 @@ from autotuner.cli.app import app
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.facts import cpu_facts
 from autotuner.gate.meanings import MEANINGS
-from autotuner.spaces.space import Space, SpaceFile
-from autotuner.tuning.workbench import Session
+from autotuner.spaces.space import Space
+from autotuner.tuning.workbench import Session, load_space
 from autotuner.values import config, errors
 from autotuner.values.gate_report import REQUIRED_CHECKS
 
@@ -93,7 +93,7 @@ def test_every_module_says_what_it_is_and_fits_on_a_few_screens(name: str) -> No
 
 @pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)
 def test_every_space_loads_and_its_kernel_takes_its_points(path: Path) -> None:
-    file = SpaceFile.load(path)
+    file = load_space(str(path))
     on_a_gpu = file.backend == "cuda"
     if on_a_gpu and config.nvcc() is None:
         pytest.skip("needs nvcc")
@@ -105,7 +105,7 @@ def test_every_space_loads_and_its_kernel_takes_its_points(path: Path) -> None:
 @pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)
 def test_the_default_point_is_valid_on_a_plain_machine(path: Path) -> None:
     """One thread, 16-byte vectors, no special instructions; the least architecture a space is for, no cuBLAS."""
-    file = SpaceFile.load(path)
+    file = load_space(str(path))
     if file.backend == "cuda":
         plain = {**architecture(OWN_ARCHITECTURE.get(path.stem, "sm_80")).facts(), "CUBLAS": False}
     else:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from autotuner.build.build import disassembly
-from autotuner.build.family import Kernel
+from autotuner.build.family import Kernel, find_limits
 from autotuner.build.loaded_variant import Extension
 from autotuner.devices.toolchain import has_cublas
 from autotuner.gate.checks import broken_effect
@@ -114,11 +114,8 @@ def test_the_default_point_needs_nothing_new() -> None:
 def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, update: dict[str, int]) -> None:
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
-    path = config.spaces_dir() / "sdpa_cuda_smoke.toml"
-    old = "[parameters.FIXED]\nvalues = [0]"
-    text = path.read_text()
-    assert old in text
-    file = SpaceFile.parse(text.replace(old, f"[parameters.FIXED]\nvalues = {fixed}"), path)
+    text = f'title = "lengths"\nlike = "sdpa_cuda"\n[parameters]\nFIXED = {fixed}\n'
+    file = SpaceFile.parse(text, "lengths.toml", find_limits)
     problems = (*file.problems, file.problems[0].model_copy(update=update))
     file = file.model_copy(update={"problems": problems})
     if fixed == "[0, 1]" and "seq_k" in update:

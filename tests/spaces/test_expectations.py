@@ -107,7 +107,7 @@ def test_the_absence_of_a_quantity_is_a_whole_step() -> None:
 
 
 def test_a_space_shows_its_quantities() -> None:
-    assert SPACE.amounts == {"BLOCKS": (2.0, 16.0), "VECTORS": (1.0, 32.0)}
+    assert SPACE.derived_ranges == {"BLOCKS": (2.0, 16.0), "VECTORS": (1.0, 32.0)}
     document = views.space_document(SPACE)
     assert document["derived"][0] == {
         "name": "BLOCKS",
