@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,11 @@ from tests.helpers.recorded import CALIBRATION, study_record
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Builds and references of the tests, apart from the user's own."""
-    folder = tmp_path_factory.mktemp("cache")
+    """Builds and references of the tests, apart from the user's own: one folder for all processes of a run, as an entry
+    of the cache appears by one rename."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(config.CACHE, str(folder))
         yield folder
