@@ -1,4 +1,4 @@
-"""The pages that show the figures of benchmarks/cuda_attention.py; benchmarks/pages.py writes them."""
+"""The pages that show the figures of benchmarks/attention/cuda.py; benchmarks/pages.py writes them."""
 
 from __future__ import annotations
 

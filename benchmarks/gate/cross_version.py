@@ -1,19 +1,20 @@
 """Whether two releases of torch lead to the same verdicts.
 
-    python benchmarks/cross_version.py A.json B.json [--json docs/results/cross_version.json]
+    python -m benchmarks.gate.cross_version A.json B.json [--json docs/results/cross_version.json]
 
-A and B are results of `python benchmarks/mutants.py OUT.json`, one run under each release, on one machine with the same
-sources. Compares verdict and code of first failure of each implementation. Exit code 1 when a verdict differs.
+A and B are results of `python -m benchmarks.gate.mutants OUT.json`, one run under each release, on one machine with
+the same sources. Compares verdict and code of first failure of each implementation. Exit code 1 when a verdict differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
+
+from benchmarks.provenance import command_line
 
 Key = tuple[str, str, str, bool, int, tuple[int, ...]]
 LATENCY = ("measured", "raced_out")
@@ -65,7 +66,7 @@ def main() -> None:
     ]
     parts = [part for parts in first.values() for part in parts.values()]
     document = {
-        "command": shlex.join(["python", "benchmarks/cross_version.py", *sys.argv[1:]]),
+        "command": command_line(),
         "device": parts[0]["device"],
         "torch": [versions(first), versions(second)],
         "compared": len(pairs),

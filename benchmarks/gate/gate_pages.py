@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from cuda_pages import table
+from benchmarks.attention.cuda_pages import table
 
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}
 

@@ -1,6 +1,6 @@
 """How a missing barrier hides: one kernel, launched after different predecessors.
 
-    python benchmarks/missing_barrier.py [--launches N] [--json docs/results/missing_barrier.json]
+    python -m benchmarks.gate.missing_barrier [--launches N] [--json docs/results/missing_barrier.json]
 
 The kernel (tests/mutants/systemic, MUTANT=missing_barrier_before_max) lacks the barrier between the warp that writes a
 tile of scores and the warps that look for the row's maximum in it. It is launched N times on one input at the mission
@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import shlex
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -40,8 +38,8 @@ from autotuner.tuning.workbench import device_of, toolchain_for
 from autotuner.values.outcome import Artifact
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
+from benchmarks.provenance import ROOT, command_line
 
-ROOT = Path(__file__).resolve().parent.parent
 MISSION = Problem(batch=1, heads=8, seq_q=512, seq_k=512, head_dim=64, dtype="float16")
 FILLS = (0, 0x7FFF7FFF, 0x7BFF7BFF, 0x42FE42FE)
 Predecessor = Callable[[], object]
@@ -127,7 +125,7 @@ def main() -> None:
         fault = backend.check(artifact, terms, lambda _: None).fault
         verdicts[name] = "passed" if fault is None else f"{fault.verdict}: {fault.code}"
     document = {
-        "command": shlex.join(["python", "benchmarks/missing_barrier.py", *sys.argv[1:]]),
+        "command": command_line(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device.name,
         "environment": {**device.environment, **versions()},

@@ -1,6 +1,7 @@
 """Judges the mutants and the right implementations of tests/mutants and keeps what the gate said of each.
 
-    python benchmarks/mutants.py OUT.json [--backend cpu|cuda] [--only TABLE ...] [--dtype D] [--seeds N] [--jobs N]
+    python -m benchmarks.gate.mutants OUT.json [--backend cpu|cuda] [--only TABLE ...] [--dtype D] [--seeds N]
+        [--jobs N]
 
 Adds to OUT.json, for the backend: each mutant with the codes expected and the code found, and how many were rejected,
 those that no case shows counted in; for each right implementation how often it was rejected and its largest error in
@@ -17,7 +18,6 @@ import json
 import multiprocessing
 import os
 import random
-import shlex
 import sys
 import time
 from collections import Counter
@@ -30,8 +30,6 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.mutants, here and in the processes
-
 from autotuner.build.build import build
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.facts import cpu_device, cuda_device, usable_cpus
@@ -39,6 +37,7 @@ from autotuner.devices.settings import CpuSettings, CudaSettings, make_cpu_backe
 from autotuner.devices.toolchain import AnyToolchain, CudaToolchain, Toolchain
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.outcome import Device, Outcome
+from benchmarks.provenance import command_line
 from tests.mutants.expectations import SEEDS, TABLES, Backend, Expectation, Seeds, expectations, family
 
 CHUNK = 8
@@ -225,7 +224,7 @@ def main() -> None:
         key = f"{table} {options.dtype}" if options.dtype else table
         part[key] = {
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
-            "command": f"python {shlex.join(sys.argv)}",
+            "command": command_line(),
             "device": device.name,
             "environment": device.environment,
             "compiler": toolchain.version,

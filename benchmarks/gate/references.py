@@ -1,6 +1,6 @@
 """torch's own SDPA backends against float64, for every element type, head dimension and mask of a backend.
 
-    python benchmarks/references.py cpu|cuda [--json docs/results/references_DEVICE.json]
+    python -m benchmarks.gate.references cpu|cuda [--json docs/results/references_DEVICE.json]
 
 What `autotuner reference` shows for one space, for all of them: each backend on every case of the gate with one seed,
 its largest error in units of the tolerance. Exit code 1 when a backend breaks a tolerance.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 from datetime import UTC, datetime
 from functools import partial
@@ -24,6 +23,7 @@ from autotuner.ops.sdpa.attention import CPU_BACKENDS, CUDA_BACKENDS
 from autotuner.ops.sdpa.problem import Problem
 from autotuner.tuning.workbench import device_of
 from autotuner.values.gate_report import ReferenceCheck
+from benchmarks.provenance import command_line
 
 SEED = 20_26
 TYPES = {"cpu": ("float32", "bfloat16"), "cuda": ("float16", "bfloat16")}
@@ -72,7 +72,7 @@ def main() -> None:
                 for name, row in parts[-1]["backends"].items():
                     print(f"{parts[-1]['compiled_for']}: {name} {row['cases']} cases, worst {row['worst_ratio']:.2f}")
     document = {
-        "command": shlex.join(["python", "benchmarks/references.py", *sys.argv[1:]]),
+        "command": command_line(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": here.name,
         "environment": {**here.environment, **versions()},

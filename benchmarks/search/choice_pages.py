@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuda_pages import table
-from provenance import made
+from benchmarks.attention.cuda_pages import table
+from benchmarks.provenance import made
 
 Document = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""What the kept landscapes are, in a table: for docs/replay.md, and for the command in benchmarks/landscapes.py."""
+"""What the kept landscapes are, in a table: for docs/replay.md, and for the command benchmarks/search/landscapes.py."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import provenance
-from cuda_pages import table
-from replay_spaces import Landscape, LandscapePoint
+from benchmarks import provenance
+from benchmarks.attention.cuda_pages import table
+from benchmarks.search.replay_spaces import Landscape, LandscapePoint
 
 NEAR, FAR = 0.02, 0.1
 """How far from the best a point is that a table counts, relative."""

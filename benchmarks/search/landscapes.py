@@ -1,14 +1,14 @@
 """Landscapes: every valid point of a space, judged on this device and kept as a recorded space. docs/replay.md.
 
-  python benchmarks/landscapes.py measure SPACE.toml OUT.json.gz [--store PATH] [--devices all] [--minutes N]
-  python benchmarks/landscapes.py summary FILE ...
-  python benchmarks/landscapes.py t4 IN OUT
-  python benchmarks/landscapes.py floors [FOLDER] [--seeds 60] [--fixed-seeds 8] [--jobs 2]
+  python -m benchmarks.search.landscapes measure SPACE.toml OUT.json.gz [--store PATH] [--devices all] [--minutes N]
+  python -m benchmarks.search.landscapes summary FILE ...
+  python -m benchmarks.search.landscapes t4 IN OUT
+  python -m benchmarks.search.landscapes floors [FOLDER] [--seeds 60] [--fixed-seeds 8] [--jobs 2]
 
 measure   goes on with what the store holds; writes OUT once all points are there, else the exit code is 3
 summary   what landscapes are, in a table
 t4        any recorded space as T4 results, for Kernel Tuner and others
-floors    how well `evolution` must score on each landscape of a folder, for tests/test_landscapes.py
+floors    how well `evolution` must score on each landscape of a folder, for `make proof PART=floors`
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import argparse
 import hashlib
 import json
 import math
-import shlex
 import signal
 import sys
 import time
@@ -30,13 +29,6 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
-from landscape_pages import NEAR, named, summary
-from provenance import provenance
-from replay import SPACES, Case, run_all
-from replay_run import replay
-from replay_score import Axis, Trace, Yardstick
-from replay_spaces import Landscape, LandscapePoint, Recorded, read, write_t4
-from sweep_watch import Around, rounded
 
 from autotuner.measure.tie import tie_band
 from autotuner.run.executor import Executor
@@ -50,8 +42,15 @@ from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.outcome import Device, Measurement, Outcome
 from autotuner.values.variant import digest_of
 from autotuner.values.verdict import Verdict
+from benchmarks.provenance import RESULTS, command_line, provenance
+from benchmarks.search.landscape_pages import NEAR, named, summary
+from benchmarks.search.replay import SPACES, Case, run_all
+from benchmarks.search.replay_run import replay
+from benchmarks.search.replay_score import Axis, Trace, Yardstick
+from benchmarks.search.replay_spaces import Landscape, LandscapePoint, Recorded, read, write_t4
+from benchmarks.throughput.sweep_watch import Around, rounded
 
-LANDSCAPES = Path(__file__).resolve().parent.parent / "docs" / "results" / "landscapes"
+LANDSCAPES = RESULTS / "landscapes"
 FLOORS = "floors.json"
 """Beside the landscapes that it is for."""
 
@@ -211,11 +210,7 @@ def measure_here(options: argparse.Namespace) -> int:
         closing(EqualRaces(here.executor())) as executor,
     ):
         driver = here.driver(store, executor, sampler="exhaustive", listen=Ear(len(here.space)))
-        return measure(store, driver, here.space, here.device, options.out, _command(), options.minutes)
-
-
-def _command() -> str:
-    return shlex.join(["python", "benchmarks/landscapes.py", *sys.argv[1:]])
+        return measure(store, driver, here.space, here.device, options.out, command_line(), options.minutes)
 
 
 # Floors -------------------------------------------------------------------------------------------------------------

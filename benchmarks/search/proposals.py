@@ -1,6 +1,6 @@
 """Time and memory of our sampler's proposals in spaces of different sizes, one in flight and many.
 
-    python benchmarks/proposals.py [--trials 300] [--json PATH]
+    python -m benchmarks.search.proposals [--trials 300] [--json PATH]
 
 Each study is in memory; what is told is made up, smooth in the numbers, with rejects. A proposal's time is the wall
 time until its point is known. Each size has a process of its own, whose peak memory is given.
@@ -14,8 +14,6 @@ import math
 import multiprocessing
 import platform
 import random
-import shlex
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
@@ -25,10 +23,11 @@ from typing import Any
 
 import numpy as np
 import optuna
-from space_enumeration import cpu_model, peak_rss_mb
 
 from autotuner.search.evolution import WHOLE, EvolutionarySampler
 from autotuner.spaces.space import Space, SpaceFile
+from benchmarks.provenance import command_line
+from benchmarks.throughput.space_enumeration import cpu_model, peak_rss_mb
 
 TEXT = """
 title = "Tiles of two kinds of kernels"
@@ -150,7 +149,7 @@ def main() -> None:
             print(rows[-1], flush=True)
     if args.json is not None:
         document = {
-            "command": shlex.join(["python", *sys.argv]),
+            "command": command_line(),
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "cpu": cpu_model(),
             "python": platform.python_version(),

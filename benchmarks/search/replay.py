@@ -1,6 +1,6 @@
 """Samplers replayed on recorded spaces, through the driver and the fake backend, and scored. docs/replay.md.
 
-    python benchmarks/replay.py SPACE.json[.gz] ... --sampler evolution random [--in-flight 1 16] [--seeds 200]
+    python -m benchmarks.search.replay SPACE.json[.gz] ... --sampler evolution random [--in-flight 1 16] [--seeds 200]
         [--jobs 2] [--json PATH] [--figure PATH.svg] [--keep FOLDER | --kept FOLDER] [--free-sampler] [--split]
 
 A search takes some milliseconds for each evaluation, and what the sampler takes.
@@ -26,15 +26,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from provenance import provenance
-from replay_run import load, replay, save
-from replay_score import AXES, END, START, Floats, Score, Trace, Yardstick, mean_score
-from replay_spaces import Recorded, read
-from sweep_watch import Stopwatch, rounded
-
 from autotuner.search.samplers import SAMPLERS
 from autotuner.store import Store
 from autotuner.values.errors import InputError
+from benchmarks.provenance import provenance
+from benchmarks.search.replay_run import load, replay, save
+from benchmarks.search.replay_score import AXES, END, START, Floats, Score, Trace, Yardstick, mean_score
+from benchmarks.search.replay_spaces import Recorded, read
+from benchmarks.throughput.sweep_watch import Stopwatch, rounded
 
 CHUNK = 5
 """So many searches share a store, and are what a process does at a time."""
@@ -261,7 +260,7 @@ def main() -> None:
     if args.json is not None:
         args.json.write_text(json.dumps(rounded(document), indent=1) + "\n")
     if args.figure is not None:
-        from replay_figures import draw
+        from benchmarks.search.replay_figures import draw
 
         draw(document, args.figure)
 

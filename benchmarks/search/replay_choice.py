@@ -1,8 +1,8 @@
 """Other constants of the default sampler, replayed on recorded spaces: which of them are chosen for a space that has no
 part in the choice. docs/search.md, "How the constants were chosen".
 
-    python benchmarks/replay_choice.py SPACE.json[.gz] ... [--seeds 50] [--in-flight 1 16] [--jobs 2] [--free-sampler]
-        [--axis time] [--candidate NAME ...] [--minutes M] [--json PATH]
+    python -m benchmarks.search.replay_choice SPACE.json[.gz] ... [--seeds 50] [--in-flight 1 16] [--jobs 2]
+        [--free-sampler] [--axis time] [--candidate NAME ...] [--minutes M] [--json PATH]
 
 A search ends when it has found the optimum: from there on its score is settled. When the minutes are over, what is
 written has the candidates that are done on all spaces.
@@ -30,16 +30,16 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-from provenance import provenance
-from replay_run import Clock, Spent, VirtualExecutor, search
-from replay_score import AXES, Axis, Floats, Score, Trace, Yardstick
-from replay_spaces import Recorded, read
-from sweep_watch import rounded
 
 from autotuner.run.jobs import Result
 from autotuner.search import covariance, evolution, surrogate
 from autotuner.store import Store
 from autotuner.values.errors import InputError
+from benchmarks.provenance import provenance
+from benchmarks.search.replay_run import Clock, Spent, VirtualExecutor, search
+from benchmarks.search.replay_score import AXES, Axis, Floats, Score, Trace, Yardstick
+from benchmarks.search.replay_spaces import Recorded, read
+from benchmarks.throughput.sweep_watch import rounded
 
 AS_IT_IS = "as it is"
 CANDIDATES: dict[str, dict[str, Any]] = {

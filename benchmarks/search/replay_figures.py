@@ -1,4 +1,4 @@
-"""The curves of benchmarks/replay.py, drawn. Needs the extra "figures"."""
+"""The curves of benchmarks/search/replay.py, drawn. Needs the extra "figures"."""
 
 from __future__ import annotations
 

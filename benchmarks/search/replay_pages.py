@@ -1,11 +1,11 @@
-"""docs/results/replay.md, from the kept results of benchmarks/replay.py."""
+"""docs/results/replay.md, from the kept results of benchmarks/search/replay.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cuda_pages import table
-from provenance import made
+from benchmarks.attention.cuda_pages import table
+from benchmarks.provenance import made
 
 Document = dict[str, Any]
 
@@ -92,7 +92,7 @@ def page(sections: dict[str, str]) -> str:
 
 
 def proposals(document: Document) -> str:
-    """What a proposal takes, from benchmarks/proposals.py."""
+    """What a proposal takes, from benchmarks/search/proposals.py."""
     head = ["valid points", "screened", "in flight", "median ms", "95 % below ms", "longest ms", "peak memory MB"]
     lines = [
         [

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from replay_score import Trace, Yardstick
-from replay_spaces import PROBLEM, RECORDED, Recorded
 
 from autotuner.devices.fake import FakeBackend, Truth
 from autotuner.run.jobs import AnyJob, BuildJob, Result, perform
@@ -26,6 +24,8 @@ from autotuner.tuning.transfer import Start, start
 from autotuner.values.outcome import Device
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
+from benchmarks.search.replay_score import Trace, Yardstick
+from benchmarks.search.replay_spaces import PROBLEM, RECORDED, Recorded
 
 BASELINE_US = 1000.0
 """What stands for the baseline: the objective is the logarithm of milliseconds."""

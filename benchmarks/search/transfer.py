@@ -1,6 +1,6 @@
 """What a search gains from a related one: recorded spaces of one op, every ordered pair of them. docs/search.md.
 
-    python benchmarks/transfer.py SPACE.json.gz SPACE.json.gz ... [--seeds 100] [--evaluations 100] [--jobs 2]
+    python -m benchmarks.search.transfer SPACE.json.gz SPACE.json.gz ... [--seeds 100] [--evaluations 100] [--jobs 2]
         [--sampler evolution] [--json PATH]
 
 For each seed the source is searched cold, with a budget, and the target thrice: cold, from what the store has of the
@@ -31,16 +31,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from provenance import provenance
-from replay_run import Clock, VirtualExecutor, search
-from replay_score import BOOTSTRAPS
-from replay_spaces import Recorded, read
-from sweep_watch import rounded
 
 from autotuner.search.samplers import SAMPLERS
 from autotuner.store import Store
 from autotuner.tuning.transfer import mapped
 from autotuner.values.errors import InputError
+from benchmarks.provenance import provenance
+from benchmarks.search.replay_run import Clock, VirtualExecutor, search
+from benchmarks.search.replay_score import BOOTSTRAPS
+from benchmarks.search.replay_spaces import Recorded, read
+from benchmarks.throughput.sweep_watch import rounded
 
 Floats = NDArray[np.float64]
 

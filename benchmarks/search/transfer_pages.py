@@ -1,11 +1,11 @@
-"""The part of docs/search.md that shows the kept results of benchmarks/transfer.py."""
+"""The part of docs/search.md that shows the kept results of benchmarks/search/transfer.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cuda_pages import table
-from provenance import made
+from benchmarks.attention.cuda_pages import table
+from benchmarks.provenance import made
 
 Document = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """Time and memory to enumerate a space of 1,000,000 raw points with five constraints.
 
-    python benchmarks/space_enumeration.py [--json PATH]
+    python -m benchmarks.throughput.space_enumeration [--json PATH]
 
 The time is the best of five enumerations in this process; the peak memory is that of the whole process.
 """
@@ -11,7 +11,6 @@ import argparse
 import json
 import platform
 import resource
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from autotuner.spaces.space import Space, SpaceFile
+from benchmarks.provenance import command_line
 
 TEXT = """
 title = "A million raw points"
@@ -123,7 +123,7 @@ def main() -> None:
     for key, value in result.items():
         print(f"{key:14} {value}")
     if path is not None:
-        command = shlex.join(["python", *sys.argv])
+        command = command_line()
         path.write_text(json.dumps({"command": command, **result}, indent=2) + "\n")
 
 

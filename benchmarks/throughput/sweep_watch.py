@@ -1,5 +1,5 @@
 """Watches a sweep from outside: where the driver's time goes, when the device worked, and what the estimate of the time
-left was worth. For benchmarks/throughput.py."""
+left was worth. For benchmarks/throughput/rates.py."""
 
 from __future__ import annotations
 

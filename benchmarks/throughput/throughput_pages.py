@@ -1,10 +1,10 @@
-"""docs/results/throughput.md, from the kept results of benchmarks/throughput.py."""
+"""docs/results/throughput.md, from the kept results of benchmarks/throughput/rates.py."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from cuda_pages import table
+from benchmarks.attention.cuda_pages import table
 
 Document = dict[str, Any]
 

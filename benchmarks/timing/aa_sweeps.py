@@ -1,7 +1,7 @@
 """Sweeps in which nobody can win: every candidate, the default and the baseline are one binary.
 
-    python benchmarks/aa_sweeps.py cpu|cuda [--sweeps 20] [--trials 16] [--json docs/results/aa_sweeps_DEVICE.json]
-        [--minutes N] [--resume]
+    python -m benchmarks.timing.aa_sweeps cpu|cuda [--sweeps 20] [--trials 16] [--minutes N] [--resume]
+        [--json docs/results/aa_sweeps_DEVICE.json]
 
 Each sweep is a real one (driver, executor, races, promotion, A/A races, finals) over the points of a shipped space, but
 every point is built as a copy of the space's default variant, under an identity of its own, and the baseline's arm is
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import shlex
 import shutil
 import statistics
 import sys
@@ -40,6 +39,7 @@ from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Measu
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault
+from benchmarks.provenance import command_line
 
 SPACES = {"cpu": "sdpa_cpu_small", "cuda": "sdpa_cuda"}
 CALM_SAMPLES = 15
@@ -206,7 +206,7 @@ def main() -> None:
             rows.append(sweep(session, store, executor, options.trials, number))
             print(f"sweep {number}: {rows[-1]}", flush=True)
             document = {
-                "command": "python benchmarks/aa_sweeps.py " + shlex.join(sys.argv[1:]),
+                "command": command_line(),
                 "when": datetime.now(UTC).isoformat(timespec="seconds"),
                 "device": session.device.name,
                 "torch": version_of("torch"),

@@ -1,7 +1,7 @@
 """Which statistics the finals should use, and in how many processes: the methods that were compared.
 
 Here a finalist is a number a process, drawn and not raced, so that ten thousands of finals take seconds. What
-benchmarks/simulated_truth.py runs is the real thing; it also runs this.
+benchmarks/timing/simulated_truth.py runs is the real thing; it also runs this.
 """
 
 from __future__ import annotations

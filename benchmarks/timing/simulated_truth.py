@@ -1,11 +1,11 @@
 """The whole measuring stack on devices whose truth is known: who is crowned, found, covered and lost.
 
-    python benchmarks/simulated_truth.py [--sweeps 500] [--jobs 2] [--json docs/results/simulated_truth.json]
+    python -m benchmarks.timing.simulated_truth [--sweeps 500] [--jobs 2] [--json docs/results/simulated_truth.json]
 
 Each sweep is a real one: the driver's races, its A/A tests and the finals in processes of their own, on the fake
 backend. For each weather there are sweeps in which the best candidates are equal, and others in which one is 2 %
-faster. Seeds are fixed. The JSON also has the comparison of methods (benchmarks/finals_methods.py). A sweep takes about
-a quarter of a second.
+faster. Seeds are fixed. The JSON also has the comparison of methods (benchmarks/timing/finals_methods.py). A
+sweep takes about a quarter of a second.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import shlex
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,12 +23,10 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.sweeps, here and in the processes
-
-import finals_methods
-
 from autotuner.measure.confirm import CROWN_ALPHA, FINAL_BLOCKS, PROCESSES
 from autotuner.store import Store
+from benchmarks.provenance import command_line
+from benchmarks.timing import finals_methods
 from tests.helpers.sweeps import CANDIDATES, REGIMES, Tally, sweep
 
 CHUNK = 50
@@ -120,7 +116,7 @@ def main() -> None:
     print("  ".join(f"{cell:>16}" for cell in HEAD), *map(line, found), sep="\n")
     if args.json is not None:
         document = {
-            "command": shlex.join(["python", *sys.argv]),
+            "command": command_line(),
             "when": when.isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - started, 1),
             "jobs": args.jobs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuda_pages import table
+from benchmarks.attention.cuda_pages import table
 
 Document = dict[str, Any]
 REGIMES_SHOWN = ("0.2 %", "1 %", "0.1 % and 1 %")

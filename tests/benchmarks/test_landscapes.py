@@ -1,4 +1,4 @@
-"""Landscapes (benchmarks/landscapes.py): how one is measured, what is kept, and the floors under the search on them."""
+"""Landscapes (benchmarks/search/landscapes.py): how one is measured, what is kept, and the floors under the search."""
 
 from __future__ import annotations
 
@@ -17,12 +17,6 @@ from statistics import fmean, median
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
-
-import landscape_pages
-import landscapes
-from replay_spaces import Landscape, LandscapePoint, Recorded, read
-
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.fake import FakeBackend, Truth
 from autotuner.run.inline import InlineExecutor
@@ -36,13 +30,15 @@ from autotuner.values.errors import InputError
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
+from benchmarks.search import landscape_pages, landscapes
+from benchmarks.search.replay_spaces import Landscape, LandscapePoint, Recorded, read
 from tests.cli.test_cli import SPACE as MUTANT_SPACE
 from tests.cli.test_cli import lay_out
 from tests.helpers import simulated
 
 ROOT = Path(__file__).parent.parent.parent
 KEPT = sorted(landscapes.LANDSCAPES.glob("*.json.gz"))
-SPACES = sorted((ROOT / "benchmarks" / "landscapes").glob("*.toml"))
+SPACES = sorted((ROOT / "benchmarks" / "search" / "spaces").glob("*.toml"))
 SMALL = simulated.small_space()
 WIDTH = 3
 
@@ -295,7 +291,7 @@ def test_the_second_judging_has_the_number_and_the_lane_of_the_first() -> None:
 def test_the_command_on_real_variants(tmp_path: Path) -> None:
     lay_out(tmp_path)
     (tmp_path / "space.toml").write_text(MUTANT_SPACE)
-    line = [sys.executable, str(ROOT / "benchmarks" / "landscapes.py"), "measure", "space.toml", "out.json.gz"]
+    line = [sys.executable, "-m", landscapes.__name__, "measure", "space.toml", "out.json.gz"]
     first = subprocess.run([*line, "--minutes", "0"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (first.returncode, first.stdout) == (3, "4 of 4 points are missing: run the same command again.\n")
     second = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -304,7 +300,7 @@ def test_the_command_on_real_variants(tmp_path: Path) -> None:
     verdicts = {each.point["MUTANT"]: each.verdict for each in found.points}
     assert verdicts.pop("none") == Verdict.MEASURED
     assert set(verdicts.values()) == {Verdict.INCORRECT}
-    assert found.command.startswith("python benchmarks/landscapes.py measure space.toml")
+    assert found.command.startswith("python -m benchmarks.search.landscapes measure space.toml")
     third = subprocess.run(
         [*line[:-2], "nowhere.toml", "o.json"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -397,7 +393,7 @@ def mean_score(recorded: Recorded, sampler: str, seeds: int, folder: Path) -> fl
 def test_evolution_reaches_the_floor_of_each_kept_landscape(path: Path, tmp_path: Path) -> None:
     floors = json.loads((landscapes.LANDSCAPES / landscapes.FLOORS).read_text())
     entry = floors["landscapes"][read(path).name]
-    assert entry["sha256"] == landscapes.content_of(path), "measured anew: run `python benchmarks/landscapes.py floors`"
+    assert entry["sha256"] == landscapes.content_of(path), "measured anew: make proof PART=floors"
     assert entry["floor"] > entry["random"]["may_reach"]
     assert mean_score(read(path), "evolution", floors["fixed_seeds"], tmp_path) >= entry["floor"]
 

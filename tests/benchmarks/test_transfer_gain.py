@@ -1,4 +1,4 @@
-"""What a search gains from a related one (benchmarks/transfer.py): how it is counted, and that it stays."""
+"""What a search gains from a related one (benchmarks/search/transfer.py): how it is counted, and that it stays."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
-
-import transfer
-import transfer_pages
-from replay_spaces import Recorded, read
-from transfer import SHOWN, Found
+from benchmarks.search import transfer, transfer_pages
+from benchmarks.search.replay_spaces import Recorded, read
+from benchmarks.search.transfer import SHOWN, Found
 
 ROOT = Path(__file__).parent.parent.parent
 KEPT = sorted((ROOT / "docs" / "results" / "landscapes").glob("*.json.gz"))
@@ -37,8 +34,8 @@ def found(until: int, late: float = 1.0) -> Found:
 
 
 def command(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, str(ROOT / "benchmarks" / "transfer.py"), *map(str, arguments)]
-    return subprocess.run(line, capture_output=True, text=True, check=False)
+    line = [sys.executable, "-m", transfer.__name__, *map(str, arguments)]
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_a_pair_is_compared_by_evaluations_and_by_the_best_so_far(spaces: list[Recorded]) -> None:

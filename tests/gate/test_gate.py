@@ -29,7 +29,7 @@ HUNG_AFTER_S = 2
 def settings(backend: Backend, table: str, every: int = 1) -> list[object]:
     """Two settings of each entry, going round. The first of one in `every` entries is fast, the others are slow.
 
-    benchmarks/mutants.py judges all settings.
+    benchmarks/gate/mutants.py judges all settings.
     """
     chosen: list[object] = []
     for index, group in enumerate(expectations(backend, table)):
@@ -83,7 +83,7 @@ def test_a_right_implementation_passes(judges: dict[str, LocalExecutor], expecta
 def test_a_right_implementation_passes_under_any_seeds(
     judges: dict[str, LocalExecutor], expectation: Expectation
 ) -> None:
-    for first in (100, 200):  # four seeds each; benchmarks/mutants.py judges them under many more
+    for first in (100, 200):  # four seeds each; benchmarks/gate/mutants.py judges them under many more
         outcome = expectation.judge(judges["right"], (first, first + 1, first + 2, first + 3))
         assert expectation.met_by(outcome), (first, outcome.fault)
 

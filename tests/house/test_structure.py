@@ -22,6 +22,7 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.tuning.workbench import Session
 from autotuner.values import config, errors
 from autotuner.values.gate_report import REQUIRED_CHECKS
+from benchmarks import pages
 
 ROOT = Path(__file__).parent.parent.parent
 SPACES = sorted(config.spaces_dir().glob("*.toml"))
@@ -114,7 +115,7 @@ def test_the_default_point_is_valid_on_a_plain_machine(path: Path) -> None:
 
 
 def test_the_pages_say_what_the_results_say() -> None:
-    done = subprocess.run([sys.executable, "benchmarks/pages.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", pages.__name__, "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

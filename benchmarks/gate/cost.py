@@ -1,6 +1,6 @@
 """What the gate costs: seconds of each check for variants that pass, references remembered as they are in a sweep.
 
-    python benchmarks/gate_cost.py SPACE [--each N] [--impl NAME ...] [--json docs/results/gate_cost_DEVICE.json]
+    python -m benchmarks.gate.cost SPACE [--each N] [--impl NAME ...] [--json docs/results/gate_cost_DEVICE.json]
 
 Builds N random right variants of each implementation of the space, judges each once (G0 to G5), and prints the median
 over the variants, check by check. Judged in this process, one after the other; the first one, for which the references
@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shlex
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -23,6 +21,7 @@ from autotuner.devices.backend import Backend
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact
+from benchmarks.provenance import command_line
 
 JUDGED = ("G1", "G2", "G3", "G4", "G5")
 """Levels that the goal is about: G0 reads files."""
@@ -75,7 +74,7 @@ def main() -> None:
         print("  " + ", ".join(f"{code} {ms:.1f}" for code, ms in row["by_check_ms"].items()))
     if options.json:
         document = {
-            "command": shlex.join(["python", "benchmarks/gate_cost.py", *sys.argv[1:]]),
+            "command": command_line(),
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "device": session.device.name,
             "environment": session.device.environment,

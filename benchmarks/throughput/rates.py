@@ -1,10 +1,10 @@
 """How many variants a minute, where the time goes, and what the store and the sampler cost; see docs/throughput.md.
 
-    python benchmarks/throughput.py cuda [--trials 240] [--json docs/results/throughput_cuda.json]
-    python benchmarks/throughput.py cpu [--trials 60] [--json docs/results/throughput_cpu.json]
-    python benchmarks/throughput.py store [--trials 5000] [--json docs/results/throughput_store.json]
-    python benchmarks/throughput.py devices --devices cuda:0,cuda:1 [--json docs/results/throughput_devices_2.json]
-    python benchmarks/throughput.py kernel-tuner [--configurations 96] [--dry-run] [--json FILE]
+    python -m benchmarks.throughput.rates cuda [--trials 240] [--json docs/results/throughput_cuda.json]
+    python -m benchmarks.throughput.rates cpu [--trials 60] [--json docs/results/throughput_cpu.json]
+    python -m benchmarks.throughput.rates store [--trials 5000] [--json docs/results/throughput_store.json]
+    python -m benchmarks.throughput.rates devices --devices cuda:0,cuda:1 [--json FILE]
+    python -m benchmarks.throughput.rates kernel-tuner [--configurations 96] [--dry-run] [--json FILE]
 
   cuda          a sweep over the mma part of sdpa_cuda
   cpu           a sweep over sdpa_cpu, against the time that its compiling, gate and timing need at least
@@ -24,7 +24,6 @@ import json
 import math
 import os
 import random
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -36,9 +35,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import kernel_tuner_side as kernel_tuner
 import numpy as np
-from sweep_watch import Ear, Stopwatch, WatchedExecutor, medians_ms, rounded, stage_sums
 
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.facts import chosen_devices, usable_cpus, version_of
@@ -55,8 +52,10 @@ from autotuner.values.outcome import Device
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
+from benchmarks.provenance import RESULTS, command_line
+from benchmarks.throughput import kernel_tuner_side as kernel_tuner
+from benchmarks.throughput.sweep_watch import Ear, Stopwatch, WatchedExecutor, medians_ms, rounded, stage_sums
 
-RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 Document = dict[str, Any]
 
 
@@ -290,7 +289,7 @@ def _index(space: Space, point: kernel_tuner.Point) -> int:
 def kernel_tuner_in_a_process(options: argparse.Namespace) -> Document:
     """Kernel Tuner in a process of its own, whose context on the device ends before ours begin."""
     arguments = ["--configurations", str(options.configurations), "--seed", str(options.seed)]
-    command = [sys.executable, __file__, "kernel-tuner-alone", *arguments]
+    command = [sys.executable, "-m", __spec__.name, "kernel-tuner-alone", *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     found: Document = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -346,7 +345,7 @@ def main() -> None:
         added.add_argument("--arch", default="sm_90", help="of a dry run")
     options = parser.parse_args()
     found = rounded(options.run(options))
-    command = shlex.join(["python", "benchmarks/throughput.py", *sys.argv[1:]])
+    command = command_line()
     when = datetime.now(UTC).isoformat(timespec="seconds")
     document = {"command": command, "when": when, **found}
     if options.step == "kernel-tuner-alone":

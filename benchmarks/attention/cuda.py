@@ -1,6 +1,6 @@
 """Tunes the CUDA implementations on this GPU and keeps the figures.
 
-    python benchmarks/cuda_attention.py STEP ... [--store PATH] [--json docs/results/cuda_attention.json] [--trials N]
+    python -m benchmarks.attention.cuda STEP ... [--store PATH] [--json docs/results/cuda_attention.json] [--trials N]
 
 Steps, each of which adds its part to the JSON file and goes on from what the store holds:
   mission   a sweep over all four implementations at (1,8,512,64), and one over each of scalar, cublas and wmma alone
@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import shlex
 import sys
 import time
 from contextlib import closing
@@ -36,6 +35,7 @@ from autotuner.tuning.driver import Budget, Event, Judged, Point
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values.outcome import Calibration, Heat, Outcome
 from autotuner.values.terms import Terms
+from benchmarks.provenance import ROOT, command_line
 
 IMPLS = ("scalar", "cublas", "wmma", "mma")
 MISSION = (1, 8, 512, 64)
@@ -220,8 +220,7 @@ def kept_points(document: dict[str, Any], problem: Problem) -> list[Point]:
 
 def planted(store: Store) -> dict[str, Any]:
     """The sweep among planted defects: what became of each."""
-    root = Path(__file__).resolve().parent.parent
-    session = Session(load_space(str(root / "tests" / "mutants" / "planted.toml")))
+    session = Session(load_space(str(ROOT / "tests" / "mutants" / "planted.toml")))
     figures = sweep(store, session, "planted", len(session.space))
     modes: dict[str, list[str]] = {}
     for outcome in store.judged_numbers(figures["study"]).values():
@@ -253,7 +252,7 @@ def main() -> None:
         "environment": session.device.environment,
         "compiler": session.toolchain.version,
     }
-    document["commands"].append(f"python {shlex.join(sys.argv)}")
+    document["commands"].append(command_line())
     with closing(Store.open(options.store)) as store:
         if "mission" in options.steps:
             document["mission"] = mission(store, options.trials)

@@ -1,6 +1,6 @@
 """Tunes every CPU space with one thread and with all, times the winners again, and keeps the figures.
 
-    python benchmarks/cpu_attention.py [--trials N] [--json docs/results/cpu_attention.json] [--store PATH] [SPACE ...]
+    python -m benchmarks.attention.cpu [--trials N] [--json docs/results/cpu_attention.json] [--store PATH] [SPACE ...]
 
 For each space and number of threads: a sweep; then the best variant in three fresh processes, 30 blocks each against
 the pinned SDPA backend interleaved in the same process, and 30 blocks against a second load of itself (A/A). The median
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import shlex
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from autotuner.store import Store, queries
 from autotuner.tuning.driver import Budget, Event, Judged
 from autotuner.tuning.race_again import Race, race_best
 from autotuner.tuning.workbench import Session, load_space
+from benchmarks.provenance import command_line
 
 BLOCKS = 30
 SPACES = ("sdpa_cpu", "sdpa_cpu_small", "sdpa_cpu_causal", "sdpa_cpu_bf16", "sdpa_cpu_long")
@@ -61,7 +61,7 @@ def row(store: Store, session: Session, study: str, seconds: float) -> dict[str,
     race, self_race = races[1], race_best(store, study, itself=True, blocks=BLOCKS)
     (problem,) = session.terms.problems
     return {
-        "command": f"python {shlex.join(sys.argv)}",
+        "command": command_line(),
         "space": session.space.name,
         "problem": str(problem),
         "threads": session.terms.threads,
