@@ -29,8 +29,8 @@ from autotuner.values.errors import DiskFullError, KernelError, ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.families import PROBLEM, runs, tiny, wrapper
-from tests.conformance.processes import gone, using
+from tests.helpers.families import PROBLEM, runs, tiny, wrapper
+from tests.helpers.processes import gone, using
 
 
 @dataclasses.dataclass
@@ -258,7 +258,7 @@ from autotuner.build.build import build
 from autotuner.devices.toolchain import Toolchain
 from autotuner.build.loaded_variant import Extension
 from autotuner.build.family import Kernel
-from tests.conformance.families import PROBLEM, tiny
+from tests.helpers.families import PROBLEM, tiny
 artifact = build(Kernel.load(Path(sys.argv[1])), tiny(sys.argv[2]), PROBLEM, Toolchain.discover())
 print(artifact.library_sha256, artifact.path, Extension(artifact).identity().build_id == artifact.digest)
 """

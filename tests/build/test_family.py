@@ -10,7 +10,7 @@ from autotuner.build.family import Kernel
 from autotuner.values import config
 from autotuner.values.errors import KernelError
 from autotuner.values.variant import Variant
-from tests.conformance.families import PROBLEM, tiny
+from tests.helpers.families import PROBLEM, tiny
 
 GOOD = """
 family = "mine"

@@ -16,7 +16,7 @@ from autotuner.build.family import Kernel
 from autotuner.build.loaded_variant import Extension, is_sticky, status_text
 from autotuner.devices.toolchain import Toolchain
 from autotuner.values.outcome import Artifact
-from tests.conformance.families import PROBLEM, tiny
+from tests.helpers.families import PROBLEM, tiny
 
 ROOM = 4096
 

@@ -31,7 +31,7 @@ from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.families import PROBLEM
+from tests.helpers.families import PROBLEM
 
 TERMS = Terms(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baselines=("fake",), min_blocks=2, max_blocks=2)
 

@@ -15,7 +15,7 @@ from autotuner.devices.toolchain import Toolchain
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
-from tests.conformance.families import PROBLEM, tiny
+from tests.helpers.families import PROBLEM, tiny
 
 
 def compiled(folder: Path, text: str, *flags: str, name: str = "unit") -> Path:

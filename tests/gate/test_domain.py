@@ -20,7 +20,7 @@ from autotuner.values.outcome import Outcome
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
-from tests.conformance.judging import judged
+from tests.helpers.judging import judged
 from tests.mutants.expectations import SEEDS
 
 PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")

@@ -25,7 +25,7 @@ from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from tests.build.test_family import GOOD, family
 from tests.cli.test_cli import autotuner
-from tests.conformance.judging import judged
+from tests.helpers.judging import judged
 from tests.helpers.recorded import CALIBRATION, study_record
 from tests.mutants.expectations import MUTANTS, Expectation
 

@@ -27,8 +27,8 @@ from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.families import runs, wrapper
-from tests.conformance.processes import gone
+from tests.helpers.families import runs, wrapper
+from tests.helpers.processes import gone
 from tests.kernels_shipped.test_cuda_spaces import first_of
 
 MUTANTS = Path(__file__).parent.parent / "mutants"

@@ -14,7 +14,7 @@ from autotuner.run.jobs import BuildJob
 from autotuner.values.outcome import Outcome
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Value, Variant
-from tests.conformance.judging import judged
+from tests.helpers.judging import judged
 
 MUTANTS = Path(__file__).parent
 Backend = Literal["cpu", "cuda"]

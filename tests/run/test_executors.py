@@ -34,11 +34,11 @@ from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Heat
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.driver import TERMS, conduct, judges
+from tests.helpers.conduct_driver import TERMS, conduct, judges
 from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, outcome, play, race_job
-from tests.conformance.families import runs, tiny, wrapper
-from tests.conformance.judging import judged
-from tests.conformance.processes import gone, using
+from tests.helpers.families import runs, tiny, wrapper
+from tests.helpers.judging import judged
+from tests.helpers.processes import gone, using
 
 ROOT = Path(__file__).parent.parent.parent
 SYSTEMIC = ROOT / "tests" / "mutants" / "systemic"
@@ -268,7 +268,7 @@ def test_only_the_zygote_forgets_its_exit_code() -> None:
 
 def test_the_zygote_imports_once_for_all_jobs(tmp_path: Path) -> None:
     """torch is there before the fork; no job adds to the driver's standard output."""
-    process = driver(tmp_path, "tests.conformance.zygote")
+    process = driver(tmp_path, "tests.helpers.zygote_witness")
     said = json.loads(process.communicate(timeout=120)[0])
     first, second = said["jobs"]
     assert process.returncode == 0
@@ -284,7 +284,7 @@ def test_the_zygote_imports_once_for_all_jobs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_variants_print_never_reaches_the_drivers_output(tmp_path: Path) -> None:
-    process = driver(tmp_path, "tests.conformance.driver", "prints", "last_words")
+    process = driver(tmp_path, "tests.helpers.conduct_driver", "prints", "last_words")
     assert process.communicate(timeout=120)[0] == "crashed\ncrashed\n"
     assert process.returncode == 0
     assert gone(tmp_path)
@@ -292,7 +292,7 @@ def test_what_variants_print_never_reaches_the_drivers_output(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_killed_driver_leaves_no_worker(tmp_path: Path) -> None:
-    process = driver(tmp_path, "tests.conformance.driver", "last_words", "waits")
+    process = driver(tmp_path, "tests.helpers.conduct_driver", "last_words", "waits")
     assert process.stdout is not None
     assert process.stdout.readline() == "crashed\n"
     time.sleep(2)  # now the second job waits in its variant

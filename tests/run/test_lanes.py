@@ -24,7 +24,7 @@ from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from tests.conformance.executors import TERMS, Contract, PlayBackend, build_job, judge_job, outcome, play
-from tests.conformance.processes import gone as nobody_uses
+from tests.helpers.processes import gone as nobody_uses
 
 PRELOAD = (
     "autotuner.devices.cpu.device",
@@ -164,7 +164,7 @@ def test_the_end_of_the_output_is_that_of_the_job(executor: LocalExecutor) -> No
 
 
 def sweep(path: Path, trials: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.conformance.sweep", str(path / "studies.db"), str(trials)]
+    command = [sys.executable, "-m", "tests.helpers.simulated_sweep", str(path / "studies.db"), str(trials)]
     return subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "TMPDIR": str(path)}, stdout=subprocess.PIPE, text=True
     )

@@ -38,7 +38,7 @@ from tests.conformance.executors import (
     outcome,
     play,
 )
-from tests.conformance.processes import gone
+from tests.helpers.processes import gone
 from tests.helpers import simulated
 
 PRELOAD = (

@@ -1,4 +1,4 @@
-"""A driver as a process of its own: `python -m tests.conformance.driver ACT...` judges variants of the family conduct.
+"""A driver as a process of its own: `python -m tests.helpers.conduct_driver ACT...` judges variants of the family conduct.
 
 Prints one line a verdict. Where the logs and builds go is up to TMPDIR and AUTOTUNER_CACHE.
 """
@@ -16,8 +16,8 @@ from autotuner.devices.toolchain import Toolchain
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
-from tests.conformance.families import PROBLEM
-from tests.conformance.judging import judged
+from tests.helpers.families import PROBLEM
+from tests.helpers.judging import judged
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 TERMS = Terms(

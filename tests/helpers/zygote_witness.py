@@ -1,4 +1,4 @@
-"""Where things were imported and ran, for a driver that is a process of its own: `python -m tests.conformance.zygote`.
+"""Where things were imported and ran, for a driver that is a process of its own: `python -m tests.helpers.zygote_witness`.
 
 Preloaded, this module is imported in the zygote, once, and every job is forked from there.
 """
@@ -46,9 +46,9 @@ def witness() -> Witness:
 def main() -> None:
     """Two jobs; what they saw goes to standard output."""
     from tests.conformance.executors import build_job, outcome
-    from tests.conformance.zygote import witness
+    from tests.helpers.zygote_witness import witness
 
-    with closing(LocalExecutor(witness, preload=("tests.conformance.zygote",))) as executor:
+    with closing(LocalExecutor(witness, preload=("tests.helpers.zygote_witness",))) as executor:
         for _ in range(2):
             executor.submit(build_job())
         saw = [json.loads(fault.detail) for _ in range(2) if (fault := outcome(executor.wait(120)).fault)]
