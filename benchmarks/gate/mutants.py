@@ -38,6 +38,7 @@ from autotuner.devices.toolchain import AnyToolchain, CudaToolchain, Toolchain
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.outcome import Device, Outcome
 from benchmarks.provenance import command_line
+from tests.helpers import preload
 from tests.mutants.expectations import SEEDS, TABLES, Backend, Expectation, Seeds, expectations, family
 
 CHUNK = 8
@@ -64,11 +65,10 @@ def executor_for(toolchain: AnyToolchain, table: str) -> LocalExecutor:
     """Processes that judge the implementations of a table."""
     if isinstance(toolchain, CudaToolchain):
         cuda = CudaSettings(toolchain=toolchain, kernel=family(table))
-        preload = ("autotuner.devices.cuda.device",)
-        return LocalExecutor(partial(make_cuda_backend, cuda), preload, overlap=True, jobs_per_process=50)
+        return LocalExecutor(partial(make_cuda_backend, cuda), preload.CUDA, overlap=True, jobs_per_process=50)
     cpu = CpuSettings(toolchain=toolchain, kernel=family(table), cache_bytes=1 << 20)
     deadlines = Deadlines(check=10 if table == "systemic" else 60)
-    return LocalExecutor(partial(make_cpu_backend, cpu), ("autotuner.devices.cpu.device",), deadlines)
+    return LocalExecutor(partial(make_cpu_backend, cpu), preload.CPU, deadlines)
 
 
 # Judging ------------------------------------------------------------------------------------------------------------

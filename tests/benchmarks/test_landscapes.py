@@ -32,9 +32,9 @@ from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 from benchmarks.search import landscape_pages, landscapes
 from benchmarks.search.replay_spaces import Landscape, LandscapePoint, Recorded, read
-from tests.cli.test_cli import SPACE as MUTANT_SPACE
-from tests.cli.test_cli import lay_out
 from tests.helpers import simulated
+from tests.helpers.command_line import SPACE as MUTANT_SPACE
+from tests.helpers.command_line import lay_out
 
 ROOT = Path(__file__).parent.parent.parent
 KEPT = sorted(landscapes.LANDSCAPES.glob("*.json.gz"))
@@ -227,8 +227,7 @@ def test_what_fails_the_soak_is_a_reject(tmp_path: Path) -> None:
 
 
 def test_killed_it_goes_on_and_judges_nothing_again(tmp_path: Path) -> None:
-    module = "tests.benchmarks.test_landscapes"
-    code = f"from pathlib import Path; from {module} import *; killed_after(Path({str(tmp_path)!r}), 8)"
+    code = f"from pathlib import Path; from {__name__} import *; killed_after(Path({str(tmp_path)!r}), 8)"
     killed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not (tmp_path / "small.json.gz").exists()

@@ -22,7 +22,7 @@ from benchmarks.search.replay_choice import AS_IT_IS, CANDIDATES, Case, Sampled,
 from benchmarks.search.replay_run import replay
 from benchmarks.search.replay_score import AXES, Yardstick
 from benchmarks.search.replay_spaces import Recorded, read, write_t4
-from tests.search.test_surrogate import ALL, NOBODY, SPACE, judged
+from tests.helpers.searching import ALL, NOBODY, SPACE, judged
 
 ROOT = Path(__file__).parent.parent.parent
 MADE_UP = ROOT / "tests" / "data" / "replay" / "made_up.json"
@@ -113,7 +113,7 @@ def test_changes_are_undone_after_an_error() -> None:
 @pytest.mark.parametrize("constant", ["START", "Surrogate", "fit"])
 def test_an_unknown_constant_is_refused_and_nothing_is_changed(constant: str) -> None:
     with (
-        pytest.raises(InputError, match=f"{constant}: no constant of autotuner.evolution"),
+        pytest.raises(InputError, match=f"{constant}: no constant of {evolution.__name__}"),
         changed({"STARTS": 50, constant: 1}),
     ):
         pass

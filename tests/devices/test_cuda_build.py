@@ -15,6 +15,7 @@ from autotuner.devices.cuda.architecture import ARCHITECTURES, architecture
 from autotuner.devices.cuda.cubin import Geometry
 from autotuner.devices.toolchain import CudaToolchain
 from autotuner.ops.sdpa.problem import Problem
+from autotuner.values import config
 from autotuner.values.errors import InputError, ToolchainError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Value, Variant
@@ -142,6 +143,6 @@ def test_an_unknown_architecture_is_refused_with_those_there_are() -> None:
 def test_without_a_compiler_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    monkeypatch.setattr("autotuner.values.config.pip_toolkits", list)
+    monkeypatch.setattr(config, "pip_toolkits", list)
     with pytest.raises(ToolchainError, match=r"no nvcc.*autotuner\[cuda\]"):
         CudaToolchain.discover(architecture("sm_90"))

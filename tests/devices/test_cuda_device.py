@@ -25,11 +25,10 @@ from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Value, Variant
-from tests.kernels_shipped.test_cuda_spaces import first_of
+from tests.helpers.points import first_of
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU and a torch built for CUDA"),
 ]
 
 SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"

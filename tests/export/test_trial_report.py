@@ -13,10 +13,10 @@ import pytest
 
 from autotuner.store import Store
 from autotuner.values.outcome import Outcome
-from tests.cli.test_cli import SPACE, autotuner
+from tests.helpers.command_line import SPACE, autotuner
+from tests.helpers.errors import errors, incorrect
 from tests.helpers.recorded import CALIBRATION, measured, rejected, study_record
 from tests.mutants.expectations import MUTANTS
-from tests.report.test_trial_words import errors, incorrect
 
 SCHEMA = json.loads((Path(__file__).parent.parent.parent / "docs" / "trial-report.schema.json").read_text())
 BROKEN = """

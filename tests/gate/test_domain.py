@@ -20,6 +20,7 @@ from autotuner.values.outcome import Outcome
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
+from tests.helpers import preload
 from tests.helpers.judging import judged
 from tests.mutants.expectations import SEEDS
 
@@ -36,7 +37,7 @@ def kernel(kernel_root: Path) -> Kernel:
 @pytest.fixture(scope="module")
 def executor(toolchain: Toolchain, kernel: Kernel) -> Iterator[LocalExecutor]:
     factory = partial(make_cpu_backend, CpuSettings(toolchain=toolchain, kernel=kernel, cache_bytes=1 << 20))
-    made = LocalExecutor(factory, preload=("autotuner.devices.cpu.device",))
+    made = LocalExecutor(factory, preload=preload.CPU)
     yield made
     made.close()
 

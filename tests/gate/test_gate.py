@@ -6,7 +6,6 @@ sixth numeric mutant and fifth right implementation is judged in the fast tests,
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -17,27 +16,14 @@ from autotuner.build.family import Kernel
 from autotuner.devices.settings import CpuSettings, make_cpu_backend
 from autotuner.devices.toolchain import Toolchain
 from autotuner.report.trial_words import explain
-from autotuner.run.jobs import Built, JudgeJob
 from autotuner.run.local import Deadlines, LocalExecutor
-from autotuner.values.outcome import Artifact, Outcome
+from tests.helpers import preload
+from tests.helpers.mutant_settings import settings
+from tests.helpers.stale import STALE, stale
 from tests.mutants.expectations import MUTANTS, TABLES, Backend, Expectation, entries, expectations
 
 HUNG_AFTER_S = 2
 """What hangs is known to hang: no test waits longer for it. Others have as long as they have in a sweep."""
-
-
-def settings(backend: Backend, table: str, every: int = 1) -> list[object]:
-    """Two settings of each entry, going round. The first of one in `every` entries is fast, the others are slow.
-
-    benchmarks/gate/mutants.py judges all settings.
-    """
-    chosen: list[object] = []
-    for index, group in enumerate(expectations(backend, table)):
-        for turn in range(min(2, len(group))):
-            expectation = group[(index // every + turn) % len(group)]
-            marks = [] if turn == 0 and index % every == 0 else [pytest.mark.slow]
-            chosen.append(pytest.param(expectation, id=str(expectation), marks=marks))
-    return chosen
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +33,10 @@ def judges(toolchain: Toolchain) -> Iterator[dict[str, LocalExecutor]]:
     for table in TABLES:
         kernel = Kernel.load(MUTANTS / table)
         factory = partial(make_cpu_backend, CpuSettings(toolchain=toolchain, kernel=kernel, cache_bytes=1 << 20))
-        made[table] = LocalExecutor(factory, preload=("autotuner.devices.cpu.device",))
+        made[table] = LocalExecutor(factory, preload=preload.CPU)
         if table == "systemic":
             deadlines = Deadlines(check=HUNG_AFTER_S)
-            made["hung"] = LocalExecutor(factory, preload=("autotuner.devices.cpu.device",), deadlines=deadlines)
+            made["hung"] = LocalExecutor(factory, preload=preload.CPU, deadlines=deadlines)
     yield made
     for executor in made.values():
         executor.close()
@@ -109,38 +95,6 @@ def test_what_depends_on_what_memory_held_is_said_to(
 
 
 # A stale library ----------------------------------------------------------------------------------------------------
-
-STALE = {
-    "under another name": ((), "cannot be loaded"),
-    "with its own name": (("name",), "is not the library that was built"),
-    "with a record that fits": (("library_sha256",), "cannot be loaded"),
-    "with name and record that fit": (("library_sha256", "name"), "reports build_id"),
-}
-"""How the library of one variant may come to lie where that of another is expected: which fields of the record are its
-own, and what the gate says."""
-
-
-def stale(executor: LocalExecutor, folder: Path, how: str, wanted: Expectation, other: Expectation) -> Outcome:
-    """The outcome of `wanted` where the library of `other` lies under its file name."""
-    found = []
-    for expectation in (wanted, other):
-        executor.submit(expectation.build_job())
-        done = executor.wait(300)
-        assert done is not None
-        assert isinstance(done[1], Built), done[1]
-        found.append(done[1].artifact)
-    artifact = replaced(found[0], found[1], folder, STALE[how][0])
-    executor.submit(JudgeJob(built=Built(artifact=artifact, seconds=0.0), terms=wanted.terms(), soak="never"))
-    done = executor.wait(120)
-    assert done is not None
-    assert isinstance(done[1], Outcome)
-    return done[1]
-
-
-def replaced(wanted: Artifact, other: Artifact, folder: Path, fields: tuple[str, ...]) -> Artifact:
-    """The record of `wanted`, but for the fields that are those of `other`, whose library lies where it points."""
-    path = shutil.copy(other.path, folder / Path(wanted.path).name)
-    return wanted.model_copy(update={"path": str(path), **{field: getattr(other, field) for field in fields}})
 
 
 @pytest.mark.parametrize("how", STALE)

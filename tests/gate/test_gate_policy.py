@@ -23,9 +23,10 @@ from autotuner.values.errors import KernelError
 from autotuner.values.gate_report import CaseResult, GateReport
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
-from tests.build.test_family import GOOD, family
-from tests.cli.test_cli import autotuner
+from tests.helpers import preload
+from tests.helpers.command_line import autotuner
 from tests.helpers.judging import judged
+from tests.helpers.kernel_toml import GOOD, family
 from tests.helpers.recorded import CALIBRATION, study_record
 from tests.mutants.expectations import MUTANTS, Expectation
 
@@ -110,9 +111,7 @@ def judge(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Jud
     def under(table: str, name: str, dtype: str, gate: str) -> Outcome:
         kernel = changed(tmp_path_factory.mktemp("family"), table, gate)
         settings = CpuSettings(toolchain=toolchain, kernel=kernel, cache_bytes=1 << 20)
-        with closing(
-            LocalExecutor(partial(make_cpu_backend, settings), preload=("autotuner.devices.cpu.device",))
-        ) as here:
+        with closing(LocalExecutor(partial(make_cpu_backend, settings), preload=preload.CPU)) as here:
             wanted = Expectation("cpu", table, name, dtype, False, 64, ("pass",))
             return judged(here, wanted.variant, wanted.terms())
 

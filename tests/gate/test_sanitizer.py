@@ -28,8 +28,8 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.families import runs, wrapper
+from tests.helpers.points import first_of
 from tests.helpers.processes import gone
-from tests.kernels_shipped.test_cuda_spaces import first_of
 
 MUTANTS = Path(__file__).parent.parent / "mutants"
 LIKE = Problem(batch=1, heads=1, seq_q=8, seq_k=8, head_dim=64, dtype="float32")
@@ -391,10 +391,7 @@ def test_a_warning_of_racecheck_is_no_finding() -> None:
 
 # CUDA -----------------------------------------------------------------------------------------------------------------
 
-gpu = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU and a torch built for CUDA"),
-]
+gpu = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")

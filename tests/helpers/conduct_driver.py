@@ -1,4 +1,5 @@
-"""A driver as a process of its own: `python -m tests.helpers.conduct_driver ACT...` judges variants of the family conduct.
+"""A driver as a process of its own: `python -m tests.helpers.conduct_driver ACT...` judges variants of the
+family conduct.
 
 Prints one line a verdict. Where the logs and builds go is up to TMPDIR and AUTOTUNER_CACHE.
 """
@@ -16,6 +17,7 @@ from autotuner.devices.toolchain import Toolchain
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
+from tests.helpers import preload
 from tests.helpers.families import PROBLEM
 from tests.helpers.judging import judged
 
@@ -33,9 +35,7 @@ def judges(toolchain: Toolchain, folder: Path, check: float) -> LocalExecutor:
     """An executor with the real backend for that family."""
     settings = CpuSettings(toolchain=toolchain, kernel=Kernel.load(folder), cache_bytes=1 << 20)
     deadlines = Deadlines(check=check)
-    return LocalExecutor(
-        partial(make_cpu_backend, settings), preload=("autotuner.devices.cpu.device",), deadlines=deadlines
-    )
+    return LocalExecutor(partial(make_cpu_backend, settings), preload=preload.CPU, deadlines=deadlines)
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
-"""A sweep as a process of its own: `python -m tests.helpers.simulated_sweep STORE TRIALS` on the simulated space, with builds
-beside the device. Prints one line a judged variant.
+"""A sweep as a process of its own: `python -m tests.helpers.simulated_sweep STORE TRIALS` on the simulated space,
+with builds beside the device. Prints one line a judged variant.
 
 The processes of jobs import this module too: what the driver alone needs is imported in `main`.
 """

@@ -1,4 +1,5 @@
-"""Where things were imported and ran, for a driver that is a process of its own: `python -m tests.helpers.zygote_witness`.
+"""Where things were imported and ran, for a driver that is a process of its own:
+`python -m tests.helpers.zygote_witness`.
 
 Preloaded, this module is imported in the zygote, once, and every job is forked from there.
 """

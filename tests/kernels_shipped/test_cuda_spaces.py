@@ -15,12 +15,12 @@ from autotuner.build.family import Kernel
 from autotuner.build.loaded_variant import Extension
 from autotuner.devices.toolchain import has_cublas
 from autotuner.gate.checks import broken_effect
-from autotuner.spaces.space import Space, SpaceFile
+from autotuner.spaces.space import SpaceFile
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values import config
 from autotuner.values.errors import SpaceError, ToolchainError
 from autotuner.values.outcome import Artifact
-from autotuner.values.variant import Value
+from tests.helpers.points import first_of
 
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
 SPACES = ("sdpa_cuda", "sdpa_sm89", "sdpa_sm90", "sdpa_cuda_smoke")
@@ -35,15 +35,6 @@ def session(request: pytest.FixtureRequest) -> Session:
         return Session(load_space("sdpa_cuda"), request.param)
     except ToolchainError as error:
         pytest.skip(str(error))
-
-
-def first_of(space: Space, impl: str) -> int:
-    """The point of an implementation that is nearest to the default point."""
-    wanted: dict[str, Value] = {**space.file.default, "IMPL": impl}
-    row = space.row_of(wanted)
-    column = space.parameters.index("IMPL")
-    mine = space.rows[:, column] == row[column]
-    return space.nearest(row, exclude=~mine)
 
 
 def impls(session: Session) -> Iterator[str]:

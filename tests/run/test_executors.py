@@ -34,17 +34,15 @@ from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Heat
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.helpers.conduct_driver import TERMS, conduct, judges
 from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, outcome, play, race_job
+from tests.helpers import conduct_driver, preload, zygote_witness
+from tests.helpers.conduct_driver import TERMS, conduct, judges
 from tests.helpers.families import runs, tiny, wrapper
 from tests.helpers.judging import judged
 from tests.helpers.processes import gone, using
 
 ROOT = Path(__file__).parent.parent.parent
 SYSTEMIC = ROOT / "tests" / "mutants" / "systemic"
-PRELOAD = (
-    "autotuner.devices.cpu.device",
-)  # the zygote is one for all tests, and the first executor says what it imports
 
 
 class TestInlineExecutor(Contract):
@@ -54,7 +52,7 @@ class TestInlineExecutor(Contract):
 
 class TestLocalExecutor(Contract):
     def make(self) -> LocalExecutor:
-        return LocalExecutor(play, preload=PRELOAD, deadlines=Deadlines(build=1))
+        return LocalExecutor(play, preload=preload.CPU, deadlines=Deadlines(build=1))
 
     def test_wait_gives_up_in_time_and_loses_nothing(self, executor: Executor) -> None:
         executor.submit(judge_job())
@@ -70,7 +68,7 @@ class TestLocalExecutor(Contract):
         assert outcome(done).verdict == Verdict.MEASURED
 
     def test_a_job_that_fails_by_itself_says_nothing_about_its_variant(self) -> None:
-        with closing(LocalExecutor(broken, preload=PRELOAD)) as executor:
+        with closing(LocalExecutor(broken, preload=preload.CPU)) as executor:
             for job in (build_job(), judge_job()):
                 executor.submit(job)
                 result = outcome(executor.wait(60))
@@ -240,7 +238,7 @@ def test_closing_amid_a_build_leaves_no_compiler(
     slow = toolchain.model_copy(update={"compiler": str(compiler)})
     kernel = Kernel.load(kernel_root / "tiny")
     settings = CpuSettings(toolchain=slow, kernel=kernel, cache_bytes=1 << 20)
-    with closing(LocalExecutor(partial(make_cpu_backend, settings), preload=PRELOAD)) as executor:
+    with closing(LocalExecutor(partial(make_cpu_backend, settings), preload=preload.CPU)) as executor:
         executor.submit(BuildJob(variant=tiny(), terms=TERMS))
         until = time.monotonic() + 60
         while not any("unit.cpp" in run for run in runs(tmp_path)):
@@ -268,7 +266,7 @@ def test_only_the_zygote_forgets_its_exit_code() -> None:
 
 def test_the_zygote_imports_once_for_all_jobs(tmp_path: Path) -> None:
     """torch is there before the fork; no job adds to the driver's standard output."""
-    process = driver(tmp_path, "tests.helpers.zygote_witness")
+    process = driver(tmp_path, zygote_witness.__name__)
     said = json.loads(process.communicate(timeout=120)[0])
     first, second = said["jobs"]
     assert process.returncode == 0
@@ -284,7 +282,7 @@ def test_the_zygote_imports_once_for_all_jobs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_variants_print_never_reaches_the_drivers_output(tmp_path: Path) -> None:
-    process = driver(tmp_path, "tests.helpers.conduct_driver", "prints", "last_words")
+    process = driver(tmp_path, conduct_driver.__name__, "prints", "last_words")
     assert process.communicate(timeout=120)[0] == "crashed\ncrashed\n"
     assert process.returncode == 0
     assert gone(tmp_path)
@@ -292,7 +290,7 @@ def test_what_variants_print_never_reaches_the_drivers_output(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_killed_driver_leaves_no_worker(tmp_path: Path) -> None:
-    process = driver(tmp_path, "tests.helpers.conduct_driver", "last_words", "waits")
+    process = driver(tmp_path, conduct_driver.__name__, "last_words", "waits")
     assert process.stdout is not None
     assert process.stdout.readline() == "crashed\n"
     time.sleep(2)  # now the second job waits in its variant

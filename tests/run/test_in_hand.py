@@ -15,16 +15,13 @@ from autotuner.values.errors import DiskFullError
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Fault, Verdict
 from tests.conformance.executors import fresh_job, judge_job, notes, outcome, play, race_job
-
-PRELOAD = (
-    "autotuner.devices.cpu.device",
-)  # the zygote is one for all tests, and the first executor says what it imports
+from tests.helpers import preload
 
 
 def ahead(jobs: int = 20, start: float = 30, check: float = 30) -> LocalExecutor:
     """One whose device has its next job in hand."""
     deadlines = Deadlines(start=start, check=check)
-    return LocalExecutor(play, PRELOAD, deadlines, overlap=True, jobs_per_process=jobs)
+    return LocalExecutor(play, preload.CPU, deadlines, overlap=True, jobs_per_process=jobs)
 
 
 @pytest.fixture
@@ -89,7 +86,7 @@ def test_it_has_one_job_in_hand_and_no_more(eager: LocalExecutor, tmp_path: Path
 
 
 def test_nothing_is_in_hand_where_building_and_judging_take_turns(tmp_path: Path) -> None:
-    with closing(LocalExecutor(play, PRELOAD, builders=2, jobs_per_process=20)) as executor:
+    with closing(LocalExecutor(play, preload.CPU, builders=2, jobs_per_process=20)) as executor:
         for name in "AB":
             executor.submit(work(tmp_path, name))
         assert executor.wait(0.0) is None  # now it is the judges' turn

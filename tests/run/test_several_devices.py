@@ -38,22 +38,19 @@ from tests.conformance.executors import (
     outcome,
     play,
 )
+from tests.helpers import preload, simulated
 from tests.helpers.processes import gone
-from tests.helpers import simulated
 
-PRELOAD = (
-    "autotuner.devices.cpu.device",
-)  # the zygote is one for all tests, and the first executor says what it imports
 DEVICES = ("GPU-first", "GPU-second")
 
 
 def two_lanes(check: float = 30) -> LocalExecutor:
     deadlines = Deadlines(check=check)
-    return LocalExecutor(play, PRELOAD, deadlines, builders=2, overlap=True, jobs_per_process=20, devices=DEVICES)
+    return LocalExecutor(play, preload.CPU, deadlines, builders=2, overlap=True, jobs_per_process=20, devices=DEVICES)
 
 
 def turns() -> LocalExecutor:
-    return LocalExecutor(play, PRELOAD, builders=2)
+    return LocalExecutor(play, preload.CPU, builders=2)
 
 
 @pytest.fixture
@@ -260,7 +257,7 @@ def test_no_build_runs_beside_a_job_on_the_device(shared: LocalExecutor, tmp_pat
 @pytest.mark.parametrize("builders", [2, 3])
 def test_as_many_builds_run_as_there_are_builders_and_no_more(builders: int, tmp_path: Path) -> None:
     """The first go on only when all are there."""
-    with closing(LocalExecutor(play, PRELOAD, builders=builders)) as executor:
+    with closing(LocalExecutor(play, preload.CPU, builders=builders)) as executor:
         for number in range(builders):
             executor.submit(build_job("meets", FOLDER=str(tmp_path), NAME=str(number), COUNT=builders))
         numbers_of(executor, builders)
@@ -271,7 +268,7 @@ def test_as_many_builds_run_as_there_are_builders_and_no_more(builders: int, tmp
 
 
 def test_one_builder_takes_one_variant_at_a_time() -> None:
-    with closing(LocalExecutor(play, PRELOAD)) as executor:
+    with closing(LocalExecutor(play, preload.CPU)) as executor:
         assert executor.width == 1
 
 

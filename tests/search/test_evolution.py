@@ -13,10 +13,8 @@ from optuna.trial import Trial
 
 from autotuner.search import evolution
 from autotuner.search.evolution import EvolutionarySampler
-from autotuner.spaces.space import Space
 from tests.helpers import simulated
-from tests.search.test_samplers import ask, simulated_variant
-from tests.search.test_surrogate import objective
+from tests.helpers.searching import ask, objective, simulated_variant, study_of
 
 SPACE = simulated.space()
 BEST = min(objective(SPACE, point) for point in range(len(SPACE)))
@@ -28,12 +26,6 @@ def screening(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if request.param == "offspring":
         monkeypatch.setattr(evolution, "WHOLE", 0)
     return str(request.param)
-
-
-def study_of(seed: int, space: Space = SPACE) -> tuple[optuna.Study, EvolutionarySampler]:
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = EvolutionarySampler(space, seed)
-    return optuna.create_study(sampler=sampler), sampler
 
 
 def tell(study: optuna.Study, trial: Trial) -> float:

@@ -11,9 +11,7 @@ import pytest
 from autotuner.search.evolution import STARTS_WARM, TRUSTED, EvolutionarySampler
 from autotuner.values.known_points import LESSONS, Lessons
 from tests.helpers import simulated
-from tests.search.test_evolution import SPACE, study_of
-from tests.search.test_samplers import ask
-from tests.search.test_surrogate import objective
+from tests.helpers.searching import SPACE, ask, objective, study_of
 
 TRUTH = np.array([objective(SPACE, point) for point in range(len(SPACE))])
 RANK = TRUTH.argsort(kind="stable").argsort()

@@ -30,8 +30,7 @@ from autotuner.values.errors import SpaceError
 from autotuner.values.known_points import Lessons
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
-from tests.search.test_evolution import study_of
-from tests.search.test_samplers import ask
+from tests.helpers.searching import ask, study_of
 
 DERIVED = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\n'
 STEPS = 'WAVES = "ceil_div(BLOCKS, 4)"\nNANOSECONDS = "1000 * WAVES * (BLOCK + 16) // UNROLL"\n'

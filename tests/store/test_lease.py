@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def child(code: str) -> subprocess.Popen[str]:
-    prelude = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\n"
+    prelude = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
     text = prelude + textwrap.dedent(code)
     return subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -145,7 +145,7 @@ def test_a_kill_in_the_middle_of_records_leaves_only_whole_trials(path: Path) ->
     with Store.open(str(path)) as store:
         store.ensure_study(study_record())
     driver = child(f"""
-        from tests import recorded as t
+        from tests.helpers import recorded as t
         with t.Store.open({str(path)!r}) as store, store.lease():
             session = store.start_session("scalar-abc", t.CALIBRATION, {{}})
             for number in range(100_000):

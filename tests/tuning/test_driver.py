@@ -21,6 +21,7 @@ from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
 from autotuner.search.samplers import SAMPLERS, RandomPointSampler
 from autotuner.store import Lease, Store, queries
+from autotuner.tuning import driver as driver_module
 from autotuner.tuning.driver import BEAT_S, OPTUNA_STATE, Budget, Driver, Event, Judged, Told
 from autotuner.tuning.promotion import takes_over
 from autotuner.values.errors import InputError, OracleError, StoreError
@@ -180,7 +181,7 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("autotuner.tuning.driver.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class TakesTime(Shuffled):
         def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
@@ -271,7 +272,7 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
         beats.append(now[0])
         beat(lease)
 
-    monkeypatch.setattr("autotuner.tuning.driver.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(Lease, "beat", noted)
     monkeypatch.setitem(SAMPLERS, "slow", Slow)
     executor = Shuffled(simulated.backend(), 30)

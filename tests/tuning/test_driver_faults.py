@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -221,7 +222,7 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeyp
                 monkeypatch.setattr(track, "_baseline_us", 200.0)  # SDPA is slow
             return tracks
 
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
 
     sweep = driver(store, Drifts(simulated.truth), width=width)
     sweep.run(Budget(trials=5))

@@ -29,8 +29,8 @@ from autotuner.values.outcome import Artifact, Calibration, Device, Outcome, Say
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
-from tests.cli.test_cli import SPACE, autotuner, lay_out, one_line
 from tests.helpers import simulated
+from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 from tests.helpers.recorded import CALIBRATION, case_errors, study_record
 
 SCHEMA = json.loads((Path(__file__).parent.parent.parent / "docs" / "trial-report.schema.json").read_text())

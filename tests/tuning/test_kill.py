@@ -21,7 +21,7 @@ from optuna.trial import TrialState
 
 from autotuner.measure.confirm import PROCESSES
 from autotuner.store import Store, queries
-from tests.cli.test_cli import MUTANTS, SPACE, autotuner, lay_out
+from tests.helpers.command_line import MUTANTS, SPACE, autotuner, lay_out
 
 SCRIPT = Path(sys.executable).parent / "autotuner"
 MARK = f"MARK_OF_A_TEST={uuid.uuid4()}"

@@ -8,6 +8,7 @@ from autotuner.devices.fake import FakeBackend, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, queries
+from autotuner.tuning import race_again
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.race_again import race_best
 from autotuner.values.outcome import Heat
@@ -31,7 +32,7 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
         def executor(self) -> InlineExecutor:
             return InlineExecutor(backend)
 
-    monkeypatch.setattr("autotuner.tuning.race_again.Session", Session)
+    monkeypatch.setattr(race_again, "Session", Session)
     driver = Driver(store, simulated.space(), simulated.DEVICE, simulated.terms(), InlineExecutor(backend))
     driver.run(Budget(trials=1))
     before = race_best(store, driver.name, itself=False)
