@@ -3,8 +3,9 @@ and `.ci/run` call.
 
     python -m tests lint fast slow [--sample SEED]
 
-What times nothing runs in as many processes as there are CPUs; tests marked `alone` run afterwards, one by one. The
-first part that fails is the last. The final line has the form of pytest's own, over all parts.
+What times nothing runs in as many processes as there are CPUs. Tests marked `alone` run afterwards, one by one, and
+with them the timed ones that failed beside others. The first part that fails is the last. The final line has the form
+of pytest's own, over all parts.
 """
 
 from __future__ import annotations
@@ -17,97 +18,105 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from autotuner.devices.facts import usable_cpus
+from tests.helpers.timed import PUT_OFF
 
 ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+LINTERS = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports"])
 SHOWN = 10
 SKIPS = 5
 """More skipped tests than these leave something unproven."""
 NOTHING_COLLECTED = 5
 """pytest's exit code where no test has the wanted marks."""
-BIN = Path(sys.executable).parent
-LINTERS = (
-    [BIN / "ruff", "check", "."],
-    [BIN / "ruff", "format", "--check", "."],
-    [BIN / "mypy"],
-    [BIN / "lint-imports"],
-)
-TESTS = {
-    "fast tests, side by side": ("not slow and not alone", True),
-    "fast tests, alone": ("not slow and alone", False),
-    "slow tests, side by side": ("slow and not alone", True),
-    "slow tests, alone": ("slow and alone", False),
-}
 
 
-class Part(NamedTuple):
-    """What became of a part of the run."""
+@dataclass
+class Part:
+    """A part of the run, and what became of it."""
 
     name: str
-    seconds: float
-    failed: bool
-    tests: dict[str, float]
+    seconds: float = 0.0
+    failed: bool = False
+    tests: dict[str, float] = field(default_factory=dict)
     """Seconds of each test, with its fixtures."""
-    counts: Counter[str]
-    skipped: dict[str, str]
+    counts: Counter[str] = field(default_factory=Counter)
+    skipped: dict[str, str] = field(default_factory=dict)
+    put_off: list[str] = field(default_factory=list)
+    """Tests that are to be tried again alone."""
 
 
-def lint() -> Part:
-    started = time.monotonic()
-    failed = any(subprocess.run(command, cwd=ROOT, check=False).returncode for command in LINTERS)
-    return Part("lint", time.monotonic() - started, failed, {}, Counter(), {})
+class Run:
+    """The parts so far. They share their builds."""
 
+    def __init__(self, sample: str, folder: Path) -> None:
+        self._sample, self._folder = sample, folder
+        self.parts: list[Part] = []
 
-def tests(name: str, sample: str, folder: Path) -> Part:
-    """One run of pytest. The parts share their builds."""
-    marks, side_by_side = TESTS[name]
-    record = folder / "record.json"
-    record.unlink(missing_ok=True)
-    command: list[str | Path] = [sys.executable, "-m", "pytest", "-m", marks, "--sample", sample, "--record", record]
-    command += ["--builds", folder / "builds", "--basetemp", folder / "tmp"]
-    command += ["-n", str(usable_cpus()), "--dist", "loadgroup"] if side_by_side else []
-    started = time.monotonic()
-    code = subprocess.run(command, cwd=ROOT, check=False).returncode
-    found = json.loads(record.read_text()) if record.exists() else {"seconds": {}, "counts": {}, "skipped": {}}
-    failed = code not in (0, NOTHING_COLLECTED)
-    seconds = time.monotonic() - started
-    return Part(name, seconds, failed, found["seconds"], Counter(found["counts"]), found["skipped"])
+    def lint(self) -> None:
+        def perform(part: Part) -> None:
+            part.failed = any(subprocess.run([BIN / tool, *words], cwd=ROOT).returncode for tool, *words in LINTERS)
 
+        self._time(Part("lint"), perform)
 
-def run(wanted: Sequence[str], sample: str) -> list[Part]:
-    """The parts up to the first that fails."""
-    done: list[Part] = []
-    with tempfile.TemporaryDirectory(prefix="autotuner-tests-") as folder:
-        for name in [
-            name for word in wanted for name in (["lint"] if word == "lint" else TESTS) if name.startswith(word)
-        ]:
-            print(f"== {name}", flush=True)
-            done.append(lint() if name == "lint" else tests(name, sample, Path(folder)))
-            if done[-1].failed:
-                break
-    return done
+    def tests(self, kind: str, marks: str) -> None:
+        """Side by side, then alone."""
+        together = ["-m", f"{marks} and not alone", "-n", str(usable_cpus()), "--dist", "loadfile"]
+        self._pytest(f"{kind} tests, side by side", together)
+        self._pytest(f"{kind} tests, alone", ["-m", f"{marks} and alone"])
+        again = [test for part in self.parts for test in part.put_off if part.name.startswith(kind)]
+        if again:
+            self._pytest(f"{kind} tests, again alone", ["-m", "timed", *again])
+
+    def _time(self, part: Part, perform: Callable[[Part], None]) -> None:
+        if any(each.failed for each in self.parts):
+            return
+        print(f"== {part.name}", flush=True)
+        started = time.monotonic()
+        perform(part)
+        part.seconds = time.monotonic() - started
+        self.parts.append(part)
+
+    def _pytest(self, name: str, arguments: Sequence[str]) -> None:
+        self._time(Part(name), partial(self._perform, arguments))
+
+    def _perform(self, arguments: Sequence[str], part: Part) -> None:
+        record = self._folder / "record.json"
+        record.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "pytest", *arguments, "--sample", self._sample, "--record", str(record)]
+        folders = ["--builds", str(self._folder / "builds"), "--basetemp", str(self._folder / "tmp")]
+        code = subprocess.run([*command, *folders], cwd=ROOT).returncode
+        part.failed = code not in (0, NOTHING_COLLECTED)
+        if not record.exists():
+            return
+        found = json.loads(record.read_text())
+        part.tests, part.counts, skipped = found["seconds"], Counter(found["counts"]), found["skipped"]
+        part.put_off = [test for test, why in skipped.items() if why == PUT_OFF]
+        part.skipped = {test: why for test, why in skipped.items() if why != PUT_OFF}
+        part.counts["skipped"] = len(part.skipped)
 
 
 def report(parts: Sequence[Part], sample: str) -> Iterator[str]:
     """The last lines of a run."""
     yield "== seconds of each part"
-    for part in parts:
-        yield f"{part.seconds:7.1f}  {part.name}{' (failed)' if part.failed else ''}"
+    yield from (f"{part.seconds:7.1f}  {part.name}{' (failed)' if part.failed else ''}" for part in parts)
     seconds = [(spent, name) for part in parts for name, spent in part.tests.items()]
     if seconds:
         yield f"== the {SHOWN} slowest tests, in seconds"
         yield from (f"{spent:7.1f}  {name}" for spent, name in sorted(seconds, reverse=True)[:SHOWN])
-        yield f"The rotating sample is that of {sample}; the same again: SAMPLE={sample} make ..."
+        yield f"== the rotating sample is that of {sample}; SAMPLE={sample} make ... takes the same again"
     skipped = {name: why for part in parts for name, why in part.skipped.items()}
     if len(skipped) > SKIPS:
         yield f"== NOT PROVEN: {len(skipped)} tests were skipped"
-        yield from (f"{count:7}  {why}" for why, count in Counter(skipped.values()).most_common())
-        yield from (f"         {name}: {why}" for name, why in skipped.items())
+        for why, count in Counter(skipped.values()).most_common():
+            yield f"{count:7}  {why}"
+            yield from (f"         {name}" for name in skipped if skipped[name] == why)
     yield closing(parts)
 
 
@@ -116,7 +125,7 @@ def closing(parts: Sequence[Part]) -> str:
     counts = sum((part.counts for part in parts), Counter[str]())
     told = [f"{counts[name]} {name}" for name in ("failed", "passed", "skipped") if counts[name]]
     if any(part.failed for part in parts) and not counts["failed"]:
-        told.insert(0, "1 error")
+        told.append("1 error")
     return f" {', '.join(told) or 'no tests ran'} in {sum(part.seconds for part in parts):.2f}s ".center(100, "=")
 
 
@@ -126,9 +135,16 @@ def main() -> None:
     today = datetime.now(UTC).date().isoformat()
     parser.add_argument("--sample", default=os.environ.get("SAMPLE") or today, help="seed of the rotating sample")
     options = parser.parse_args()
-    done = run(options.parts, options.sample)
-    print(*report(done, options.sample), sep="\n", flush=True)
-    sys.exit(any(part.failed for part in done))
+    with tempfile.TemporaryDirectory(prefix="autotuner-tests-") as folder:
+        run = Run(options.sample, Path(folder))
+        if "lint" in options.parts:
+            run.lint()
+        if "fast" in options.parts:
+            run.tests("fast", "not slow")
+        if "slow" in options.parts:
+            run.tests("slow", "slow")
+    print(*report(run.parts, options.sample), sep="\n", flush=True)
+    sys.exit(any(part.failed for part in run.parts))
 
 
 if __name__ == "__main__":

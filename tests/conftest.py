@@ -13,7 +13,7 @@ import pytest
 from autotuner.devices.toolchain import Toolchain
 from autotuner.store import Store
 from autotuner.values import config
-from tests.helpers import sample
+from tests.helpers import sample, timed
 from tests.helpers.recorded import CALIBRATION, study_record
 from tests.helpers.recorder import Recorder
 
@@ -42,6 +42,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [*sample.left_out(items, config.getoption("--sample")), *sample.without_gpu(items)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in set(left_out)]
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    return timed.protocol(item, nextitem)
 
 
 # Fixtures -----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,8 @@ import pytest
 from autotuner.measure.confirm import PROCESSES
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 
+pytestmark = pytest.mark.timed
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

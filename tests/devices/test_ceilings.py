@@ -12,6 +12,8 @@ from autotuner.devices.instruments import PeakInstrument
 from autotuner.devices.toolchain import Toolchain
 from autotuner.measure.plausible import MARGIN
 
+pytestmark = [pytest.mark.timed, pytest.mark.alone]
+
 
 @pytest.fixture(scope="module")
 def peak() -> PeakInstrument:

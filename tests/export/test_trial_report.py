@@ -18,6 +18,8 @@ from tests.helpers.errors import errors, incorrect
 from tests.helpers.recorded import CALIBRATION, measured, rejected, study_record
 from tests.mutants.expectations import MUTANTS
 
+pytestmark = pytest.mark.timed
+
 SCHEMA = json.loads((Path(__file__).parent.parent.parent / "docs" / "trial-report.schema.json").read_text())
 BROKEN = """
 [cpu.broken]

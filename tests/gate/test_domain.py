@@ -24,6 +24,8 @@ from tests.helpers import preload
 from tests.helpers.judging import judged
 from tests.mutants.expectations import SEEDS
 
+pytestmark = pytest.mark.timed
+
 PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
 TERMS = Terms(problems=(PROBLEM,), cache="warm", seeds=SEEDS, baselines=("flash",), min_blocks=2, max_blocks=2)
 GROUP = 16

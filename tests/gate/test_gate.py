@@ -22,6 +22,8 @@ from tests.helpers.mutant_settings import settings
 from tests.helpers.stale import STALE, stale
 from tests.mutants.expectations import MUTANTS, TABLES, Backend, Expectation, entries, expectations
 
+pytestmark = pytest.mark.timed
+
 HUNG_AFTER_S = 2
 """What hangs is known to hang: no test waits longer for it. Others have as long as they have in a sweep."""
 

@@ -30,6 +30,8 @@ from tests.helpers.kernel_toml import GOOD, family
 from tests.helpers.recorded import CALIBRATION, study_record
 from tests.mutants.expectations import MUTANTS, Expectation
 
+pytestmark = pytest.mark.timed
+
 REASON = "exp is a polynomial of degree 4; good enough for what we do with it"
 Judge = Callable[[str, str, str, str], Outcome]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +29,8 @@ from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.families import runs, wrapper
 from tests.helpers.points import first_of
 from tests.helpers.processes import gone
+
+pytestmark = pytest.mark.timed
 
 MUTANTS = Path(__file__).parent.parent / "mutants"
 LIKE = Problem(batch=1, heads=1, seq_q=8, seq_k=8, head_dim=64, dtype="float32")
@@ -198,10 +199,8 @@ def test_an_end_without_a_finding_is_no_pass(
 
 def test_a_variant_that_hangs_is_killed_at_the_deadline(cache: Path, kernel_root: Path, toolchain: Toolchain) -> None:
     before = set((cache / "building").glob("*"))
-    started = time.monotonic()
     fault = fault_of(faulty(kernel_root, toolchain, "hangs", deadline_s=2))
     assert (fault.code, fault.verdict) == ("G8.memory", Verdict.HUNG)
-    assert time.monotonic() - started < 60
     assert gone(cache / "building")
     assert set((cache / "building").glob("*")) <= before
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timed
+
 ROOT = Path(__file__).parent.parent.parent
 
 

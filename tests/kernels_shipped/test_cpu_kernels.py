@@ -20,6 +20,8 @@ from autotuner.values import config
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 
+pytestmark = [pytest.mark.timed, pytest.mark.alone]
+
 SPACES = sorted(path.stem for path in config.spaces_dir().glob("sdpa_cpu*.toml"))
 QUICK, THOROUGH = 2, 14
 LONG = {"sdpa_cpu_long", "sdpa_cpu_causal", "sdpa_cpu_bf16"}

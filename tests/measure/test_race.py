@@ -229,6 +229,8 @@ def test_equal_arms_name_no_winner() -> None:
     assert wrong <= 4
 
 
+@pytest.mark.timed
+@pytest.mark.alone
 def test_the_stopwatch_is_honest() -> None:
     """A/A for real: two arms that do the same work take the same time. Best of three: the machine may be busy."""
 

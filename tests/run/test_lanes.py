@@ -27,6 +27,8 @@ from tests.conformance.executors import TERMS, Contract, PlayBackend, build_job,
 from tests.helpers import preload, simulated_sweep
 from tests.helpers.processes import gone as nobody_uses
 
+pytestmark = pytest.mark.timed
+
 ROOT = Path(__file__).parent.parent.parent
 JOBS = 4
 

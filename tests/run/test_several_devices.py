@@ -41,6 +41,8 @@ from tests.conformance.executors import (
 from tests.helpers import preload, simulated
 from tests.helpers.processes import gone
 
+pytestmark = pytest.mark.timed
+
 DEVICES = ("GPU-first", "GPU-second")
 
 
@@ -191,7 +193,7 @@ def test_closing_ends_all_lanes_and_all_that_waits(tmp_path: Path, monkeypatch: 
             executor.submit(judge_job("sleep", MS=20000), 1)
         assert executor.wait(0.5) is None
         started = time.monotonic()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 19  # the jobs sleep for 20
     assert gone(tmp_path)
     assert not status(idle)
     assert executor.wait(0.0) is None

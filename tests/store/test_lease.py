@@ -21,6 +21,8 @@ from tests.helpers.recorded import (
     study_record,
 )
 
+pytestmark = pytest.mark.timed
+
 # The lease, and being killed ------------------------------------------------------------------------------------
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -33,6 +33,8 @@ from tests.helpers import simulated
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 from tests.helpers.recorded import CALIBRATION, case_errors, study_record
 
+pytestmark = pytest.mark.timed
+
 SCHEMA = json.loads((Path(__file__).parent.parent.parent / "docs" / "trial-report.schema.json").read_text())
 PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
 

@@ -23,6 +23,8 @@ from autotuner.measure.confirm import PROCESSES
 from autotuner.store import Store, queries
 from tests.helpers.command_line import MUTANTS, SPACE, autotuner, lay_out
 
+pytestmark = pytest.mark.timed
+
 SCRIPT = Path(sys.executable).parent / "autotuner"
 MARK = f"MARK_OF_A_TEST={uuid.uuid4()}"
 """In the environment of what `kill` starts, and so of what that starts."""
