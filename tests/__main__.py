@@ -129,11 +129,20 @@ def closing(parts: Sequence[Part]) -> str:
     return f" {', '.join(told) or 'no tests ran'} in {sum(part.seconds for part in parts):.2f}s ".center(100, "=")
 
 
+def document(parts: Sequence[Part], sample: str) -> dict[str, object]:
+    """What is kept of a run."""
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    shown = ("name", "seconds", "failed", "counts", "skipped")
+    found = [{name: getattr(part, name) for name in shown} for part in parts]
+    return {"when": when, "sample": sample, "cpus": usable_cpus(), "parts": found}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("parts", nargs="+", choices=["lint", "fast", "slow"])
     today = datetime.now(UTC).date().isoformat()
     parser.add_argument("--sample", default=os.environ.get("SAMPLE") or today, help="seed of the rotating sample")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="keep what each part took and found")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="autotuner-tests-") as folder:
         run = Run(options.sample, Path(folder))
@@ -144,6 +153,8 @@ def main() -> None:
         if "slow" in options.parts:
             run.tests("slow", "slow")
     print(*report(run.parts, options.sample), sep="\n", flush=True)
+    if options.json is not None:
+        options.json.write_text(json.dumps(document(run.parts, options.sample), indent=1) + "\n")
     sys.exit(any(part.failed for part in run.parts))
 
 

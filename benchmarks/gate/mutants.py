@@ -1,7 +1,7 @@
 """Judges the mutants and the right implementations of tests/mutants and keeps what the gate said of each.
 
     python -m benchmarks.gate.mutants OUT.json [--backend cpu|cuda] [--only TABLE ...] [--dtype D] [--seeds N]
-        [--jobs N]
+        [--jobs N] [--hold]
 
 Adds to OUT.json, for the backend: each mutant with the codes expected and the code found, and how many were rejected,
 those that no case shows counted in; for each right implementation how often it was rejected and its largest error in
@@ -37,6 +37,7 @@ from autotuner.devices.settings import CpuSettings, CudaSettings, make_cpu_backe
 from autotuner.devices.toolchain import AnyToolchain, CudaToolchain, Toolchain
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.outcome import Device, Outcome
+from benchmarks import holds
 from benchmarks.provenance import command_line
 from tests.helpers import preload
 from tests.mutants.expectations import SEEDS, TABLES, Backend, Expectation, Seeds, expectations, family
@@ -208,12 +209,14 @@ def main() -> None:
     parser.add_argument("--dtype", help="of this element type alone")
     parser.add_argument("--seeds", type=int, default=5, help="sets of secret seeds for the right implementations")
     parser.add_argument("--jobs", type=int, default=usable_cpus())
+    holds.add_option(parser)
     options = parser.parse_args()
     backend: Backend = options.backend
     document = json.loads(options.out.read_text()) if options.out.exists() else {}
     toolchain, device = toolchain_of(backend), device_of(backend)
     judge = on_all_cpus if backend == "cpu" else on_the_gpu
     part = document.setdefault(backend, {})
+    unmet: list[str] = []
     for table in options.only:
         started = time.monotonic()
         rows: list[dict[str, Any]] = []
@@ -235,6 +238,9 @@ def main() -> None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(document, indent=1) + "\n")
         print(f"{key}: {len(rows)} judged, {len(part[key]['unexpected'])} not as expected")
+        unmet += [f"{each['name']} {each['dtype']}: {each['found']}" for each in part[key]["unexpected"]]
+    if options.hold:
+        holds.require(unmet)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import json
 import math
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -42,6 +43,7 @@ from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.outcome import Device, Measurement, Outcome
 from autotuner.values.variant import digest_of
 from autotuner.values.verdict import Verdict
+from benchmarks import holds
 from benchmarks.provenance import RESULTS, command_line, provenance
 from benchmarks.search.landscape_pages import NEAR, named, summary
 from benchmarks.search.replay import SPACES, Case, run_all
@@ -298,6 +300,37 @@ def searched(recorded: Recorded, sampler: str, seeds: int, store: Store) -> Scor
     return scored(yardstick, [replay(recorded, yardstick, sampler, n, store, charge=False) for n in range(seeds)])
 
 
+def held(path: Path) -> dict[str, Any]:
+    """What the fixed searches on a kept landscape score, beside the floor that it has in FLOORS."""
+    floors = json.loads((LANDSCAPES / FLOORS).read_text())
+    recorded = read(path)
+    entry, found = floors["landscapes"][recorded.name], {}
+    for sampler in ("evolution", "random"):
+        with tempfile.TemporaryDirectory() as folder, closing(Store.open(f"{folder}/studies.db")) as store:
+            found[sampler] = fmean(searched(recorded, sampler, floors["fixed_seeds"], store).each)
+    anew = entry["sha256"] != content_of(path)
+    return {"name": recorded.name, "floor": entry["floor"], "measured_anew": anew, **found}
+
+
+def not_held(found: dict[str, Any]) -> list[str]:
+    """What must hold of a landscape and does not."""
+    name, floor = found["name"], found["floor"]
+    wrong = [f"{name} was measured anew: run the step `floors`"] if found["measured_anew"] else []
+    wrong += [f"{name}: evolution scores {found['evolution']:.3f}, below {floor:.3f}"] * (found["evolution"] < floor)
+    wrong += [f"{name}: random search scores {found['random']:.3f}, not below {floor:.3f}"] * (found["random"] >= floor)
+    return wrong
+
+
+def hold(out: Path | None) -> int:
+    """The step `hold`: every kept landscape."""
+    found = [held(path) for path in sorted(LANDSCAPES.glob("*.json.gz"))]
+    print(json.dumps(found, indent=1))
+    if out is not None:
+        out.write_text(json.dumps(rounded({**provenance(), "landscapes": found}), indent=1) + "\n")
+    holds.require([each for landscape in found for each in not_held(landscape)])
+    return 0
+
+
 # The command --------------------------------------------------------------------------------------------------------
 
 
@@ -324,6 +357,8 @@ def arguments(line: Sequence[str] | None = None) -> argparse.Namespace:
     step.add_argument("--seeds", type=int, default=60, help="searches by each sampler on each landscape")
     step.add_argument("--fixed-seeds", type=int, default=FIXED_SEEDS, help="searches of each landscape in CI")
     step.add_argument("--jobs", type=int, default=2, help="processes")
+    step = steps.add_parser("hold", help="exit code 1 where evolution does not reach the floor of a kept landscape")
+    step.add_argument("--json", type=Path, metavar="PATH")
     return parser.parse_args(line)
 
 
@@ -331,6 +366,8 @@ def perform(options: argparse.Namespace) -> int:
     """The step that was asked for; the exit code."""
     if options.step == "measure":
         return measure_here(options)
+    if options.step == "hold":
+        return hold(options.json)
     if options.step == "derive":
         with_derived(Landscape.read(options.landscape), load_space(options.space)).write(options.landscape)
     elif options.step == "t4":

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 from autotuner.search.samplers import SAMPLERS
 from autotuner.store import Store
 from autotuner.values.errors import InputError
+from benchmarks import holds
 from benchmarks.provenance import provenance
 from benchmarks.search.replay_run import load, replay, save
 from benchmarks.search.replay_score import AXES, END, START, Floats, Score, Trace, Yardstick, mean_score
@@ -217,10 +218,24 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--figure", type=Path, metavar="PATH", help="draws the curves; needs matplotlib")
     parser.add_argument("--free-sampler", action="store_true", help="do not charge the sampler's own time")
     parser.add_argument("--split", action="store_true", help="show where the CPU time of the searches went")
+    holds.add_option(parser)
     traces = parser.add_mutually_exclusive_group()
     traces.add_argument("--keep", type=Path, metavar="FOLDER", help="write the traces there")
     traces.add_argument("--kept", type=Path, metavar="FOLDER", help="score the traces that --keep wrote; run nothing")
     return parser.parse_args()
+
+
+def lower(kept: Path | None, means: Sequence[dict[str, Any]]) -> list[str]:
+    """The mean scores that are lower than those of the result that was kept under that name, by their intervals."""
+    if kept is None or not kept.exists():
+        return ["there is no kept result to compare with: --hold needs the --json of one"]
+    before = {(each["sampler"], each["in_flight"]): each["time"] for each in json.loads(kept.read_text())["means"]}
+    told = []
+    for each in means:
+        then = before.get((each["sampler"], each["in_flight"]))
+        if then is not None and each["time"]["high"] < then["low"]:
+            told.append(f"{each['sampler']} scores {each['time']['p']:.3f}; it was {then['p']:.3f}")
+    return told
 
 
 def main() -> None:
@@ -257,12 +272,14 @@ def main() -> None:
         "means": means(rows, scored),
         "rows": rows,
     }
+    unmet = lower(args.json, document["means"]) if args.hold else []
     if args.json is not None:
         args.json.write_text(json.dumps(rounded(document), indent=1) + "\n")
     if args.figure is not None:
         from benchmarks.search.replay_figures import draw
 
         draw(document, args.figure)
+    holds.require(unmet)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from autotuner.run.jobs import Result
 from autotuner.search import covariance, evolution, surrogate
 from autotuner.store import Store
 from autotuner.values.errors import InputError
+from benchmarks import holds
 from benchmarks.provenance import provenance
 from benchmarks.search.replay_run import Clock, Spent, VirtualExecutor, search
 from benchmarks.search.replay_score import AXES, Axis, Floats, Score, Trace, Yardstick
@@ -309,6 +310,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--candidate", nargs="+", choices=CANDIDATES, metavar="NAME", help="only these; default: all")
     parser.add_argument("--minutes", type=float, default=math.inf, metavar="M", help="begin no search after these")
     parser.add_argument("--json", type=Path, metavar="PATH")
+    holds.add_option(parser)
     return parser.parse_args()
 
 
@@ -329,6 +331,15 @@ def rows(found: Found) -> list[dict[str, Any]]:
         {"candidate": case.candidate, "space": SPACES[case.space][0].name, "in_flight": case.in_flight}
         | {axis: score._asdict() for axis, (score, _) in scores.items()}
         for case, scores in found.items()
+    ]
+
+
+def better(chosen: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Where what the other spaces chose is better on those left out than the constants as they are, by its interval."""
+    return [
+        f"with {group['in_flight']} in flight another choice scores {group['left_out_mean']['difference']['p']:+.3f}"
+        for group in chosen
+        if group["left_out_mean"]["difference"]["low"] > 0
     ]
 
 
@@ -362,6 +373,8 @@ def main() -> None:
     }
     if args.json is not None:
         args.json.write_text(json.dumps(rounded(document), indent=1) + "\n")
+    if args.hold:
+        holds.require(better(chosen))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What a search gains from a related one: recorded spaces of one op, every ordered pair of them. docs/search.md.
 
     python -m benchmarks.search.transfer SPACE.json.gz SPACE.json.gz ... [--seeds 100] [--evaluations 100] [--jobs 2]
-        [--sampler evolution] [--json PATH]
+        [--sampler evolution] [--json PATH] [--hold]
 
 For each seed the source is searched cold, with a budget, and the target thrice: cold, from what the store has of the
 source, and cold as if its space file expected no latency ("unaided"). Axis: evaluations; the sampler's own time counts
@@ -36,6 +36,7 @@ from autotuner.search.samplers import SAMPLERS
 from autotuner.store import Store
 from autotuner.tuning.transfer import mapped
 from autotuner.values.errors import InputError
+from benchmarks import holds
 from benchmarks.provenance import provenance
 from benchmarks.search.replay_run import Clock, VirtualExecutor, search
 from benchmarks.search.replay_score import BOOTSTRAPS
@@ -217,6 +218,21 @@ def line(each: dict[str, Any]) -> str:
     )
 
 
+def unmet(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What must hold of the mean evaluations until near the optimum, and does not: on each pair, and in the geometric
+    mean over the pairs."""
+    found = []
+    for name, against, each_at_most, mean_at_most in (
+        ("ratio", "a cold search", 0.5, 0.4),
+        ("ratio_to_unaided", "one that expects no latency", 0.4, 0.2),
+    ):
+        ratios = {f"{each['source']} -> {each['target']}": each["mean_evaluations"][name]["ratio"] for each in rows}
+        mean = float(np.exp(np.mean(np.log(list(ratios.values())))))
+        found += [f"{pair}: {ratio:.2f} of {against}" for pair, ratio in ratios.items() if ratio > each_at_most]
+        found += [f"over all pairs {mean:.2f} of {against}, not {mean_at_most}"] if mean > mean_at_most else []
+    return found
+
+
 def arguments() -> argparse.Namespace:
     """From the command line. Raises InputError."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -226,6 +242,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--evaluations", type=int, default=100, help="how long a source is searched")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--json", type=Path, metavar="PATH")
+    holds.add_option(parser)
     found = parser.parse_args()
     if len(found.spaces) < 2:
         raise InputError("one space: give two or more, recorded for different problems")
@@ -263,6 +280,8 @@ def main() -> None:
     if args.json is not None:
         found = document(args, rows, time.monotonic() - started)
         args.json.write_text(json.dumps(rounded(found), indent=1) + "\n")
+    if args.hold:
+        holds.require(unmet(rows))
 
 
 if __name__ == "__main__":

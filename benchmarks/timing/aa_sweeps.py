@@ -39,6 +39,7 @@ from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Measu
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault
+from benchmarks import holds
 from benchmarks.provenance import command_line
 
 SPACES = {"cpu": "sdpa_cpu_small", "cuda": "sdpa_cuda"}
@@ -191,6 +192,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further sweep after so many")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--resume", action="store_true", help="go on after the sweeps that the file of --json has")
+    holds.add_option(parser)
     options = parser.parse_args()
     session = Session(load_space(SPACES[options.device], 1 if options.device == "cpu" else None))
     rows = earlier(options.json, session.device.name, options.trials) if options.resume else []
@@ -218,6 +220,8 @@ def main() -> None:
             if options.json is not None:
                 options.json.write_text(json.dumps(document, indent=1) + "\n")
     print(json.dumps(summary(rows), indent=1))
+    if options.hold:
+        holds.require([f"{each} sweeps crowned somebody" for each in [summary(rows)["crowned"]] if each])
 
 
 if __name__ == "__main__":

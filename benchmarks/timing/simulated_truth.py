@@ -1,6 +1,6 @@
 """The whole measuring stack on devices whose truth is known: who is crowned, found, covered and lost.
 
-    python -m benchmarks.timing.simulated_truth [--sweeps 500] [--jobs 2] [--json docs/results/simulated_truth.json]
+    python -m benchmarks.timing.simulated_truth [--sweeps 500] [--jobs 2] [--json PATH] [--hold]
 
 Each sweep is a real one: the driver's races, its A/A tests and the finals in processes of their own, on the fake
 backend. For each weather there are sweeps in which the best candidates are equal, and others in which one is 2 %
@@ -15,7 +15,7 @@ import json
 import platform
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from autotuner.measure.confirm import CROWN_ALPHA, FINAL_BLOCKS, PROCESSES
 from autotuner.store import Store
+from benchmarks import holds
 from benchmarks.provenance import command_line
 from benchmarks.timing import finals_methods
 from tests.helpers.sweeps import CANDIDATES, REGIMES, Tally, sweep
@@ -99,12 +100,37 @@ def line(row: dict[str, Any]) -> str:
     return "  ".join(f"{cell:>16}" for cell in [*cells, *map(share, names), str(row["blocks_median"])])
 
 
+LIMITS = {
+    "crowned_wrongly": (0.0, 0.05),
+    "covered": (0.93, 1.0),
+    "leader_covered": (0.9, 1.0),
+    "5_%_slower_removed": (0.95, 1.0),
+}
+"""Shares that must hold in every weather: the least and the most."""
+FOUND = 0.95
+"""The least share of sweeps in which what is 2 % better is found, but where processes differ by more than that."""
+HARD = ("process 1 %", "uneven processes")
+
+
+def unmet(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What must hold and does not."""
+    told = []
+    for each in rows:
+        limits = LIMITS if each["regime"] in HARD else {**LIMITS, "found": (FOUND, 1.0)}
+        for name, (least, most) in limits.items():
+            part, whole = each["counts"].get(name, (0, 0))
+            if whole and not least <= part / whole <= most:
+                told.append(f"{each['regime']}: {name} {part} of {whole}")
+    return told
+
+
 def main() -> None:
     """Run, print, and write JSON when asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--sweeps", type=int, default=500, help="of each kind")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path, metavar="PATH")
+    holds.add_option(parser)
     args = parser.parse_args()
     when, started = datetime.now(UTC), time.monotonic()
     tallies: dict[tuple[str, bool], Tally] = {}
@@ -130,6 +156,8 @@ def main() -> None:
             "methods": list(finals_methods.rows()),
         }
         args.json.write_text(json.dumps(document, indent=1) + "\n")
+    if args.hold:
+        holds.require(unmet(found))
 
 
 if __name__ == "__main__":

@@ -67,6 +67,7 @@ def test_a_right_implementation_passes(judges: dict[str, LocalExecutor], expecta
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("expectation", [group[0] for group in expectations("cpu", "right")], ids=str)
 def test_a_right_implementation_passes_under_any_seeds(
     judges: dict[str, LocalExecutor], expectation: Expectation

@@ -1,8 +1,8 @@
 """Which tests a run leaves out: all but a sample of those that are too many for every run, and those for a GPU where
 there is none.
 
-`@pytest.mark.rotating(COUNT, "name")` on tests of one function: of all that share the name COUNT run. Which they are is
-drawn from a seed, the date unless --sample says another, so that the same command with that seed runs them again.
+`@pytest.mark.rotating(COUNT, "name")` on tests of one function: of all that share the name, or of all tests of the
+function without one, COUNT run. Which they are is drawn from a seed, the date unless --sample says another, so that the same command with that seed runs them again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def left_out(items: Iterable[pytest.Item], seed: str) -> list[pytest.Item]:
     for item in items:
         mark = item.get_closest_marker("rotating")
         if mark is not None and seed != ALL:
-            count, *name = mark.args
+            count, *name = mark.args  # without a name all tests of the function are one group
             key = f"{item.nodeid.split('[')[0]} {name}"
             groups[key].append(item)
             counts[key] = count

@@ -73,6 +73,7 @@ def test_the_default_and_random_points_pass_the_gate(session: Session) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_many_random_points_pass_the_gate(session: Session) -> None:
     count = THOROUGH if session.terms.problems[0].seq_q <= 512 else THOROUGH // 3  # a long one takes many seconds
     for outcome in outcomes(session, drawn(session, 2, count)):
@@ -80,6 +81,7 @@ def test_many_random_points_pass_the_gate(session: Session) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_the_scalar_source_passes_too(session: Session) -> None:
     column = session.space.parameters.index("IMPL")
     scalar = session.space.file.parameters["IMPL"].values.index("scalar")

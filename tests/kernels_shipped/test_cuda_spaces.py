@@ -62,6 +62,7 @@ def test_the_first_variant_of_every_implementation_is_built(session: Session) ->
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(1)
 def test_random_valid_points_are_built(session: Session) -> None:
     draw = random.Random(20)
     names = list(impls(session))
