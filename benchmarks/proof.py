@@ -1,8 +1,8 @@
 """What is proven by hand, part by part: `make proof PART=transfer`, or `python -m benchmarks.proof NAME ...`.
 
 Each part is a program that writes what it found to docs/results/ and whose exit code is not 0 when what must hold does
-not. Keep what it wrote, and draw the pages anew: `python -m benchmarks.pages`. Without a name the parts are listed; `all`
-runs every part. Some replay recorded spaces of Kernel Tuner, *.json.gz in the folder that the variable SPACES names.
+not. Keep what it wrote, and draw the pages anew: `python -m benchmarks.pages`. Without a name they are listed; `all` is
+every part. Some replay recorded spaces of Kernel Tuner, *.json.gz in the folder that the variable SPACES names.
 """
 
 from __future__ import annotations
@@ -151,8 +151,11 @@ def listed() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.proof", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, ALL], metavar="NAME")
+    parser.add_argument("parts", nargs="*", metavar="NAME")
     wanted = parser.parse_args().parts
+    for name in wanted:
+        if name not in (*PARTS, ALL):
+            sys.exit(f"proof: there is no part {name}; there are {', '.join(PARTS)}")
     if not wanted:
         print(listed())
         return
