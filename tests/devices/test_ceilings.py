@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from autotuner.devices.ceilings import cpu_ceilings
+from autotuner.devices.facts import usable_cpus
 from autotuner.devices.instruments import PeakInstrument
 from autotuner.devices.toolchain import Toolchain
 from autotuner.measure.plausible import MARGIN
@@ -45,6 +46,7 @@ def product(size: int) -> float:
     return best
 
 
+@pytest.mark.skipif(usable_cpus() < 2, reason="needs two CPUs")
 def test_two_threads_have_twice_the_ceiling_of_one(peak: PeakInstrument) -> None:
     threads, found = torch.get_num_threads(), []
     try:

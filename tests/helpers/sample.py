@@ -2,7 +2,8 @@
 there is none.
 
 `@pytest.mark.rotating(COUNT, "name")` on tests of one function: of all that share the name, or of all tests of the
-function without one, COUNT run. Which they are is drawn from a seed, the date unless --sample says another, so that the same command with that seed runs them again.
+function without one, COUNT run. Which they are is drawn from a seed, the date unless --sample says another, so that the
+same command with that seed runs them again.
 """
 
 from __future__ import annotations

@@ -39,15 +39,12 @@ def put_off(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Test
     return spared(runtestprotocol(item, log=False, nextitem=nextitem), PUT_OFF)
 
 
-def attempts(
-    item: pytest.Item, nextitem: pytest.Item | None, busy: Callable[[], Callable[[], bool]] | None = None
-) -> list[pytest.TestReport]:
+def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
     """Up to three attempts."""
     calm = False
     for left in reversed(range(ATTEMPTS)):
-        was_busy = (busy or watch)()
-        # while it may be tried again, what its module shares is kept for it
-        reports: list[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=item if left else nextitem)
+        was_busy = watch()
+        reports: list[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=nextitem)
         calm = calm or not was_busy()
         if not any(report.failed for report in reports):
             break
