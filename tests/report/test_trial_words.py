@@ -97,7 +97,7 @@ def extent(rows_of_tile: tuple[int, ...], **changes: object) -> Extent:
         "tiles": 48,
         "tile": 64,
     }
-    columns = {"columns": tuple(range(64)), "of_columns": 64, "largest": 0.25}
+    columns = {"tiles": 48, "tile": 64, "columns": tuple(range(64)), "of_columns": 64, "largest": 0.25}
     return Extent.model_validate({**usual, **columns, "rows_of_tile": rows_of_tile, **changes})
 
 
