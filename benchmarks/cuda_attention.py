@@ -31,8 +31,10 @@ from autotuner.ops.sdpa.problem import Problem
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import CalibrationJob, RaceJob
 from autotuner.spaces.space import SpaceFile
-from autotuner.store import Store, queries
-from autotuner.tuning.driver import Budget, Event, Judged, Point
+from autotuner.store import Store
+from autotuner.tuning import standings
+from autotuner.tuning.driver import Budget, Event, Judged
+from autotuner.tuning.plan import Point, Start
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values.outcome import Calibration, Heat, Outcome
 from autotuner.values.terms import Terms
@@ -83,10 +85,10 @@ def sweep(store: Store, session: Session, label: str, trials: int, first: list[P
     """Runs a sweep, or goes on with it; its figures."""
     started, ear = time.monotonic(), Ear(label, trials)
     with closing(session.executor()) as executor:
-        driver = session.driver(store, executor, listen=ear, first=first or ())
+        driver = session.driver(store, executor, listen=ear, start=Start(first=first or ()))
         driver.run(Budget(trials=trials))
     seconds = time.monotonic() - started
-    summary = queries.summary(store, driver.name)
+    summary = standings.summary(store, driver.name)
     return {
         "study": driver.name,
         "space": session.space.name,
@@ -263,7 +265,7 @@ def main() -> None:
             keep()
         if "shapes" in options.steps:
             sweeps = document["mission"]["sweeps"]
-            known = {summary.name for summary in queries.studies(store)}
+            known = {summary.name for summary in standings.studies(store)}
             here = known.issuperset(each["study"] for each in sweeps)
             for problem in PROBLEMS[options.start : options.start + options.count]:
                 kept = kept_points(document, problem)

@@ -26,7 +26,7 @@ import transfer_pages
 import trust_pages
 from cuda_pages import table
 
-from autotuner.export import trial_report
+from autotuner.tuning import trial_report
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"

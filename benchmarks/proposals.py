@@ -27,7 +27,8 @@ import numpy as np
 import optuna
 from space_enumeration import cpu_model, peak_rss_mb
 
-from autotuner.search.evolution import WHOLE, EvolutionarySampler
+from autotuner.search.evolution import EvolutionarySampler
+from autotuner.search.settings import DEFAULT
 from autotuner.spaces.space import Space, SpaceFile
 
 TEXT = """
@@ -123,7 +124,7 @@ def study_of(name: str, in_flight: int, trials: int) -> dict[str, Any]:
             study.tell(ended, value)
     return {
         "valid_points": len(points),
-        "screened_whole": len(points) <= WHOLE,
+        "screened_whole": len(points) <= DEFAULT.screened_whole,
         "in_flight": in_flight,
         "trials": trials,
         "mean_ms": round(fmean(milliseconds), 2),

@@ -21,8 +21,9 @@ from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import Space
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.study_identity import study_record
-from autotuner.tuning.transfer import Start, start
+from autotuner.tuning.transfer import start
 from autotuner.values.outcome import Device
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
@@ -235,7 +236,7 @@ def search(
         device = Device(backend="cuda", name=RECORDED, facts=space.facts, environment={})
         record = study_record(space, device, terms, **named)
         found = start(store, record, space) if warm else Start()
-        driver = Driver(store, space, device, terms, executor, first=found.first, lessons=found.lessons, **named)
+        driver = Driver(store, executor, Plan(space, device, terms, start=found, **named))
         try:
             driver.run(Budget(trials=len(space)))
         except Spent:

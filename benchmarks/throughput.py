@@ -49,6 +49,7 @@ from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
 from autotuner.tuning.workbench import Session, executor_for, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Device
@@ -199,7 +200,7 @@ def store(options: argparse.Namespace) -> Document:
 
     def make(store: Store, watched: Executor, ear: Ear) -> Driver:
         terms = Terms(problems=space.file.problems, threads=1, seeds=(1, 2, 3, 4))
-        return Driver(store, space, device, terms, watched, options.sampler, options.seed, ear)
+        return Driver(store, watched, Plan(space, device, terms, sampler=options.sampler, seed=options.seed), ear)
 
     with tempfile.TemporaryDirectory(prefix="autotuner-throughput-", dir=options.folder) as folder:
         found = sweep(Path(folder) / "studies.db", options.trials, executor, make)

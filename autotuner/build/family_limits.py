@@ -14,7 +14,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from autotuner.ops.sdpa.problem import Problem
 from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.spaces.fields import EXPECTED, NAME, Rule, explain, first_error, suggestion
 from autotuner.spaces.limits import Limits, LimitTable
@@ -99,9 +98,16 @@ def _table(key: str, content: Document, path: Path) -> LimitTable:
 
 
 def limits_of(
-    family: str, op: str, device: str, parameters: Mapping[str, tuple[str, ...]], tables: Tables, path: Path
+    family: str,
+    op: str,
+    device: str,
+    parameters: Mapping[str, tuple[str, ...]],
+    tables: Tables,
+    path: Path,
+    facts: frozenset[str],
 ) -> Limits:
-    """The limits of a family on a device, whose implementations read these parameters.
+    """The limits of a family on a device, whose implementations read these parameters; `facts` are what an expression
+    may ask of the problem.
 
     Raises KernelError, one line with the key, for an implementation that is not there and for what cannot be named.
     """
@@ -118,18 +124,18 @@ def limits_of(
         shared=tables.get(device, LimitTable()),
         own=own,
     )
-    _check(limits)
+    _check(limits, facts)
     return limits
 
 
-def _check(limits: Limits) -> None:
+def _check(limits: Limits, facts: frozenset[str]) -> None:
     """Refuses a name that is defined twice, and one that an expression cannot know.
 
     What is no parameter of the family, no fact of a problem and defined nowhere may be a fact of the device: a space
     looks for that when its points are enumerated.
     """
     tables = limits.tables(limits.own)
-    defined = _check_definitions(limits, tables)
+    defined = _check_definitions(limits, tables, facts)
     expecting = [key for key, table in tables.items() if table.expected_latency]
     if len(expecting) > 1:
         where = f"{limits.path}: {expecting[1]}.{EXPECTED}"
@@ -150,7 +156,7 @@ def _check(limits: Limits) -> None:
                 {"derived": derived, EXPECTED: steps}.get(kind, set()).add(name)
 
 
-def _check_definitions(limits: Limits, tables: Tables) -> set[str]:
+def _check_definitions(limits: Limits, tables: Tables, facts: frozenset[str]) -> set[str]:
     """The names that amounts, derived quantities and steps have; refuses one that there is already."""
     found: dict[str, str] = {}
     for key, table in tables.items():
@@ -161,7 +167,7 @@ def _check_definitions(limits: Limits, tables: Tables) -> set[str]:
             where = f"{limits.path}: {key}.{place}"
             if not NAME.fullmatch(name):
                 raise KernelError(f"{where}: expected a name of capitals, digits and _, a capital first")
-            if name in {"IMPL", *limits.all_parameters, *problem_facts()}:
+            if name in {"IMPL", *limits.all_parameters, *facts}:
                 raise KernelError(f"{where}: a parameter or a fact of the problem has this name; choose another")
             if name in found:
                 raise KernelError(f"{where}: {found[name]} has this name; choose another")
@@ -184,8 +190,3 @@ def _check_names(where: str, names: frozenset[str], others: frozenset[str], late
             raise KernelError(f"{where}: {name} is no parameter of it but of another implementation")
         if name in later:
             raise KernelError(f"{where}: {name} is not defined above it; move it up")
-
-
-def problem_facts() -> frozenset[str]:
-    """What an expression may ask of the problem."""
-    return frozenset(name.upper() for name in Problem.model_fields if name != "op")

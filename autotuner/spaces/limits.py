@@ -93,8 +93,11 @@ def merged(document: Document, limits: Limits, inherited: frozenset[str] = froze
     constraints = document.get("constraints", [])
     if isinstance(constraints, list):
         constraints = [*constraints, *part.constraints()]
+    problems = document.get("problems", [])
+    if isinstance(problems, list):
+        problems = [{"op": limits.op, **each} if isinstance(each, dict) else each for each in problems]
     named = {kind: _joined(kind, part.named(kind), document.get(kind, {}), limits) for kind in KINDS}
-    return {**document, "parameters": parameters, "constraints": constraints, **named}
+    return {**document, "problems": problems, "parameters": parameters, "constraints": constraints, **named}
 
 
 @dataclass(frozen=True)

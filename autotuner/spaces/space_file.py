@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops import OPS
 from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.spaces.fields import (
     EXPECTED,
@@ -31,12 +31,11 @@ from autotuner.spaces.fields import (
 )
 from autotuner.spaces.limits import KINDS, FindLimits, merged
 from autotuner.spaces.space_document import Document, complete, parse_document, read_document
+from autotuner.values import first_documents
 from autotuner.values.errors import KernelError, SpaceError
 from autotuner.values.model import Model
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Value
-
-_COMPILE_TIME = ("op", "dtype", "head_dim", "causal")
-_TABLES: dict[int | str, type[Model]] = {"problems": Problem, "parameters": Parameter, "constraints": Constraint}
 
 
 def _threads(value: object) -> int | Literal["all"]:
@@ -47,6 +46,24 @@ def _threads(value: object) -> int | Literal["all"]:
     raise refuse(f'found {show(value)}, expected "all" or a positive integer')
 
 
+def _of_an_op(document: Document) -> Document:
+    """The document whose problems name their op: where neither they nor a family do, the first one."""
+    problems = document.get("problems")
+    if not isinstance(problems, list):
+        return document
+    named = [{"op": first_documents.OP, **each} if isinstance(each, dict) else each for each in problems]
+    return {**document, "problems": named}
+
+
+def _tables(document: Document) -> dict[int | str, type[Model]]:
+    """The models of a space file's tables, by their key."""
+    problems = document.get("problems")
+    first = problems[0] if isinstance(problems, list) and problems and isinstance(problems[0], dict) else {}
+    op = first.get("op", first_documents.OP)
+    problem = OPS[op].problem if isinstance(op, str) and op in OPS else Problem
+    return {"problems": problem, "parameters": Parameter, "constraints": Constraint}
+
+
 class SpaceFile(Model):
     """A space file: what can be tuned, for which problems, under which constraints. See docs/space-files.md."""
 
@@ -54,7 +71,7 @@ class SpaceFile(Model):
     like: str | None = Field(default=None, description="the space file that it takes over what it does not say from")
     title: str
     family: str
-    backend: Literal["cpu", "cuda"]
+    backend: str = Field(pattern="^[a-z][a-z0-9_]*$")
     threads: Annotated[int | Literal["all"], PlainValidator(_threads)] = "all"
     cache: Literal["cold", "warm"] = "cold"
     objective: Literal["mean", "max"] = "mean"
@@ -98,10 +115,10 @@ class SpaceFile(Model):
     ) -> SpaceFile:
         where = f"{path} (like {own['like']})" if "like" in own else f"{path}"
         try:
-            file = cls.model_validate({**add(own), "path": str(path)}, strict=True)
+            file = cls.model_validate({**_of_an_op(add(own)), "path": str(path)}, strict=True)
             file._check_strings(f"{kind}.{name}" for kind in KINDS for name in own.get(kind, ()))
         except ValidationError as error:
-            raise SpaceError(f"{where}: {explain(first_error(error), _TABLES, cls)}") from None
+            raise SpaceError(f"{where}: {explain(first_error(error), _tables(own), cls)}") from None
         except PydanticCustomError as error:
             raise SpaceError(f"{where}: {(error.context or {})['key']}: {error.message()}") from None
         return file
@@ -194,8 +211,6 @@ class SpaceFile(Model):
 
     @model_validator(mode="after")
     def _check(self) -> SpaceFile:
-        if self.backend != "cpu" and self.threads != "all":
-            raise refuse(f'found {self.threads}, expected no such key: only the backend "cpu" has threads', "threads")
         self._check_problems()
         self._check_names()
         self._check_expressions()
@@ -208,7 +223,7 @@ class SpaceFile(Model):
         for index, problem in enumerate(self.problems[1:], 1):
             if problem in self.problems[:index]:
                 raise refuse("found the same problem twice, expected distinct problems", f"problems[{index}]")
-            for key in _COMPILE_TIME:
+            for key in ("op", "dtype", *first.COMPILED):
                 found, expected = getattr(problem, key), getattr(first, key)
                 if found != expected:
                     message = f"found {show(found)}, expected {show(expected)} as in problems[0]: {key} is compiled in"

@@ -28,8 +28,11 @@ from autotuner.devices.fake import FakeBackend, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, Built, JudgeJob, RaceJob, Result
 from autotuner.spaces.space import Space, SpaceFile
-from autotuner.store import Store, queries
-from autotuner.tuning.driver import RETRIES, Driver, Event, Judged
+from autotuner.store import Store
+from autotuner.tuning import standings
+from autotuner.tuning.driver import Driver, Event, Judged
+from autotuner.tuning.outcomes import RETRIES
+from autotuner.tuning.plan import Plan
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values import config
 from autotuner.values.errors import InputError
@@ -90,14 +93,14 @@ def measure(
     terms = simulated.terms().model_copy(update={"min_blocks": landscapes.MIN_BLOCKS})
     with closing(Store.open(str(folder / "landscapes.db"))) as store:
         equal = landscapes.EqualRaces(executor)
-        driver = Driver(store, space, simulated.DEVICE, terms, equal, sampler="exhaustive", listen=listen)
+        driver = Driver(store, equal, Plan(space, simulated.DEVICE, terms, sampler="exhaustive"), listen)
         return landscapes.measure(store, driver, space, simulated.DEVICE, folder / "small.json.gz", "made up", minutes)
 
 
 def recorded_in(folder: Path) -> list[Outcome]:
     """What the store has of the one study."""
     with closing(Store.open(str(folder / "landscapes.db"))) as store:
-        (study,) = queries.studies(store)
+        (study,) = standings.studies(store)
         return list(store.judged_numbers(study.name).values())
 
 

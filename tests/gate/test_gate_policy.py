@@ -16,9 +16,9 @@ import pytest
 from autotuner.build.family import Kernel
 from autotuner.devices.settings import CpuSettings, make_cpu_backend
 from autotuner.devices.toolchain import Toolchain
-from autotuner.export.trial_report import json_schema
 from autotuner.run.local import LocalExecutor
 from autotuner.store import Store
+from autotuner.tuning.trial_report import json_schema
 from autotuner.values.errors import KernelError
 from autotuner.values.gate_report import CaseResult, GateReport
 from autotuner.values.outcome import Outcome

@@ -13,6 +13,7 @@ from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, Result
 from autotuner.store import Store
 from autotuner.tuning.driver import Driver, Event
+from autotuner.tuning.plan import Plan
 from tests.helpers import simulated
 
 SPACE = simulated.space()
@@ -51,7 +52,7 @@ def driver(
     sampler: str = "evolution",
 ) -> Driver:
     executor = Shuffled(backend, width)
-    return Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, sampler, listen=listen)
+    return Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms(), sampler=sampler), listen)
 
 
 def trials_of(store: Store, name: str) -> list[optuna.trial.FrozenTrial]:

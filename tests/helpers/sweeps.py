@@ -17,6 +17,7 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.finals import Finals
+from autotuner.tuning.plan import Plan, Start
 from autotuner.values.outcome import Measurement, Stop
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
@@ -121,9 +122,16 @@ def sweep(store: Store, regime: str, better: bool, seed: int) -> Sweep:
         return land.backend(draw.randrange(2**31))
 
     terms, executor = simulated.terms(), InlineExecutor(process(), fresh=process)
-    driver = Driver(
-        store, SPACE, simulated.DEVICE, terms, executor, sampler="random", seed=seed, built_from=name, first=[DEFAULT]
+    plan = Plan(
+        SPACE,
+        simulated.DEVICE,
+        terms,
+        sampler="random",
+        seed=seed,
+        built_from=name,
+        start=Start(first=[DEFAULT]),
     )
+    driver = Driver(store, executor, plan)
     driver.run(Budget(trials=CANDIDATES))
     finals = Finals(store, driver.name, terms, executor, {}, Variant.of("sdpa", "cpu", DEFAULT).digest).run()
     outcomes = store.judged_numbers(driver.name).values()

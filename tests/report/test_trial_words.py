@@ -11,7 +11,8 @@ import pytest
 import autotuner
 from autotuner.gate.meanings import CAUSES, MEANINGS
 from autotuner.report.trial_words import explain, explain_best, explain_gate
-from autotuner.store import Store, queries
+from autotuner.store import Store
+from autotuner.tuning import standings
 from autotuner.values.gate_policy import GatePolicy, Tolerance
 from autotuner.values.gate_report import REQUIRED_CHECKS, CaseErrors, CaseResult, CheckResult, Extent, GateReport
 from autotuner.values.outcome import Outcome, Stop
@@ -249,11 +250,11 @@ def test_what_the_finals_confirmed_is_told_before_the_estimate(
     store: Store, session: int, micros: dict[int, float], words: str
 ) -> None:
     record_all(store, session, [measured(16, 40.0), measured(32, 48.0)])
-    before = queries.best(store, "scalar-abc")
+    before = standings.best(store, "scalar-abc")
     assert before is not None
     assert explain_best(before) == explain(before.outcome)
     hold_finals(store, micros, {16: 0, 32: 1})
-    best = queries.best(store, "scalar-abc")
+    best = standings.best(store, "scalar-abc")
     assert best is not None
     assert best.confirmed is not None
     first, second, third, *_ = explain_best(best)

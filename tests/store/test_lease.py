@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.store import Store, lease, queries
+from autotuner.store import Store, lease
 from autotuner.store.tables import LeaseRow
+from autotuner.tuning import standings
 from autotuner.values.errors import StoreError
 from tests.helpers.recorded import (
     measured,
@@ -145,7 +146,7 @@ def test_a_kill_in_the_middle_of_records_leaves_only_whole_trials(path: Path) ->
     with Store.open(str(path)) as store:
         store.ensure_study(study_record())
     driver = child(f"""
-        from tests import recorded as t
+        from tests.helpers import recorded as t
         with t.Store.open({str(path)!r}) as store, store.lease():
             session = store.start_session("scalar-abc", t.CALIBRATION, {{}})
             for number in range(100_000):
@@ -173,4 +174,4 @@ def test_a_kill_in_the_middle_of_records_leaves_only_whole_trials(path: Path) ->
 def test_readers_do_not_wait_for_a_writer(store: Store, session: int, path: Path) -> None:
     store.record("scalar-abc", session, 0, measured(16, 80.0))
     with Store.open(str(path), create=False) as reader, store.database.writing():
-        assert queries.summary(reader, "scalar-abc").judged == 1
+        assert standings.summary(reader, "scalar-abc").judged == 1

@@ -16,9 +16,11 @@ from autotuner.devices.fake import FakeBackend
 from autotuner.measure.arms import Tracks
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
-from autotuner.store import Store, queries
+from autotuner.store import Store
 from autotuner.store.optuna_storage import DriverStorage
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
 from autotuner.values.terms import Terms
@@ -77,7 +79,7 @@ class Dying(Shuffled):
 def test_a_kill_before_the_judging_judges_the_same_trials(store: Store, width: int, jobs: int) -> None:
     """What was recorded is not built again; what was in flight is judged under its number."""
     dying = Dying(simulated.backend(), width, jobs)
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), dying)
+    sweep = Driver(store, dying, Plan(SPACE, simulated.DEVICE, simulated.terms()))
     with pytest.raises(Killed):
         sweep.run(Budget(trials=14))
     before = {number: outcome.variant for number, outcome in store.judged_numbers(sweep.name).items()}
@@ -134,18 +136,18 @@ class Losing(InlineExecutor):
 @pytest.mark.parametrize("built", [False, True])
 def test_a_lost_process_fails_the_trial_and_the_point_is_judged_again(store: Store, built: bool) -> None:
     executor = Losing(simulated.backend(), lambda seen: seen == 2, built=built)
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor)
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=6))
     trials = trials_of(store, sweep.name)
     (failed,) = [trial for trial in trials if trial.state == TrialState.FAIL]
     again = trials[failed.number + 1]
     assert (again.params, again.state) == (failed.params, TrialState.COMPLETE)
-    assert queries.summary(store, sweep.name).judged == 6
+    assert standings.summary(store, sweep.name).judged == 6
 
 
 def test_points_that_are_lost_in_flight_are_judged_again(store: Store) -> None:
     executor = Losing(simulated.backend(), lambda seen: seen % 3 == 0, WIDE)
-    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), executor)
+    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=10**6))
     trials = trials_of(store, sweep.name)
     states = Counter(trial.state for trial in trials)
@@ -163,15 +165,15 @@ def test_a_kill_while_a_lost_trial_is_failed_keeps_its_point(store: Store, monke
         raise Killed
 
     losing = Losing(simulated.backend(), lambda seen: seen == 2, WIDE)
-    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), losing)
+    sweep = Driver(store, losing, Plan(SMALL, simulated.DEVICE, simulated.terms()))
     with monkeypatch.context() as patch:
         patch.setattr(optuna.Study, "enqueue_trial", enqueued_and_killed)
         with pytest.raises(Killed):
             sweep.run(Budget(trials=10**6))
     backend = simulated.backend()
-    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), Shuffled(backend, WIDE))
+    sweep = Driver(store, Shuffled(backend, WIDE), Plan(SMALL, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=10**6))
-    assert queries.summary(store, sweep.name).judged == len(SMALL)
+    assert standings.summary(store, sweep.name).judged == len(SMALL)
     assert len({variant.digest for variant in backend.built}) == len(backend.built)
 
 
@@ -183,10 +185,10 @@ def test_a_device_that_works_no_more_ends_the_sweep_and_loses_nothing(store: Sto
                 raise InfrastructureError("the device does not answer")
             return super().wait(timeout)
 
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), Broken(simulated.backend(), width))
+    sweep = Driver(store, Broken(simulated.backend(), width), Plan(SPACE, simulated.DEVICE, simulated.terms()))
     with pytest.raises(InfrastructureError, match="does not answer"):
         sweep.run(Budget(trials=20))
-    judged = queries.summary(store, sweep.name).judged
+    judged = standings.summary(store, sweep.name).judged
     assert judged > 2
     backend = simulated.backend()
     driver(store, backend, width=width).run(Budget(trials=20))
@@ -197,7 +199,7 @@ def test_a_device_that_works_no_more_ends_the_sweep_and_loses_nothing(store: Sto
 @at_any_width
 def test_a_machine_that_loses_everything_ends_the_sweep(store: Store, width: int) -> None:
     executor = Losing(simulated.backend(), lambda _: True, width)
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor)
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms()))
     with pytest.raises(InfrastructureError, match="in a row"):
         sweep.run(Budget(trials=6))
     tried = [tuple(trial.params.items()) for trial in trials_of(store, sweep.name) if trial.state == TrialState.FAIL]
@@ -226,7 +228,7 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeyp
     sweep = driver(store, Drifts(simulated.truth), width=width)
     sweep.run(Budget(trials=5))
     assert calibrated[0] == 2
-    summary = queries.summary(store, sweep.name)
+    summary = standings.summary(store, sweep.name)
     assert summary.judged == 5
     assert summary.by_verdict[Verdict.INFRA_ERROR] in ((3,) if width == 1 else (3, 4))  # one more was on the device
 
@@ -242,8 +244,8 @@ def test_a_point_that_is_lost_every_time_is_given_up(store: Store, width: int) -
             return super().build(variant, terms)
 
     executor = Shuffled(LosesOne(simulated.truth), width)
-    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), executor)
+    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=10**6))
-    summary = queries.summary(store, sweep.name)
+    summary = standings.summary(store, sweep.name)
     assert summary.judged == len(SMALL) - 1
     assert summary.by_verdict[Verdict.INFRA_ERROR] == 4

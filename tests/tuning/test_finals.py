@@ -15,8 +15,10 @@ from autotuner.measure.confirm import FINAL_BLOCKS, PROCESSES
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob, Result
 from autotuner.store import FinalsRecord, Store, queries
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.finals import Finals, Step, contenders, due
+from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Heat, Outcome, Say
@@ -46,7 +48,7 @@ def executor(truth: Truths, weather: Weather = WEATHER) -> InlineExecutor:
 
 
 def swept(store: Store, truth: Truths, trials: int = 40) -> str:
-    driver = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor(truth))
+    driver = Driver(store, executor(truth), Plan(SPACE, simulated.DEVICE, simulated.terms()))
     driver.run(Budget(trials=trials))
     return driver.name
 
@@ -105,7 +107,7 @@ def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: St
     assert {len(blocks) for heat in found.heats for blocks in heat.baseline_us} == {FINAL_BLOCKS}
     ratios = {c.digest: c.log_ratio for c in found.standing.finalists}
     assert ratios[leader.digest].low < math.log(0.45) < ratios[leader.digest].high
-    best = queries.best(store, study)
+    best = standings.best(store, study)
     assert best is not None
     assert best.crowned
     assert best.confirmed is not None
@@ -195,7 +197,7 @@ def test_a_heat_that_a_busy_machine_spoilt_is_run_again_and_then_given_up(store:
     spoilt[0] = 3
     with pytest.raises(InfrastructureError, match="SDPA is slow"):
         confirmed(store, study, by)
-    assert queries.finals(store, study) is not None  # those before stand
+    assert standings.finals(store, study) is not None  # those before stand
 
 
 def test_finals_are_due_when_the_search_found_others(store: Store) -> None:

@@ -20,9 +20,11 @@ from autotuner.ops.sdpa.problem import Problem
 from autotuner.report import tables as views
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import SpaceFile
-from autotuner.store import Store, queries
+from autotuner.store import Store
 from autotuner.tuning import gate_one as single
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InputError, OracleError
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome, Say
@@ -248,9 +250,9 @@ def test_a_backend_that_breaks_its_tolerance_keeps_a_sweep_from_starting(store: 
             return BROKEN_CALIBRATION
 
     backend = Broken(simulated.truth)
-    driver = Driver(store, simulated.space(), simulated.DEVICE, simulated.terms(), InlineExecutor(backend))
+    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.terms()))
     with pytest.raises(OracleError) as raised:
         driver.run(Budget(trials=3))
     assert "flash of torch 2.13 breaks T1 on Q2: 2.50 times the tolerance" in str(raised.value)
     assert "autotuner reference" in str(raised.value)
-    assert queries.summary(store, driver.name).judged == 0
+    assert standings.summary(store, driver.name).judged == 0

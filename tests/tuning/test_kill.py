@@ -21,6 +21,7 @@ from optuna.trial import TrialState
 
 from autotuner.measure.confirm import PROCESSES
 from autotuner.store import Store, queries
+from autotuner.tuning import standings
 from tests.cli.test_cli import MUTANTS, SPACE, autotuner, lay_out
 
 SCRIPT = Path(sys.executable).parent / "autotuner"
@@ -33,7 +34,7 @@ TRIALS = 85
 def recorded(store: Store) -> dict[int, tuple[str, str, str]]:
     """What is recorded of each trial: variant, verdict, when."""
     with contextlib.suppress(LookupError):
-        (study,) = queries.studies(store)
+        (study,) = standings.studies(store)
         found = {}
         for number in store.judged_numbers(study.name):
             record = queries.trial(store, study.name, number)
@@ -111,7 +112,7 @@ def test_twenty_kills_lose_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     with Store.open(str(tmp_path / "studies.db"), create=False) as store:
         final = recorded(store)
-        (study,) = queries.studies(store)
+        (study,) = standings.studies(store)
         trials = optuna.load_study(study_name=study.name, storage=store.optuna_storage()).get_trials()
     assert before.items() <= final.items()
     judged = [variant for variant, verdict, _ in final.values() if verdict != "infra_error"]
@@ -140,12 +141,12 @@ def test_kills_amid_the_finals_lose_nothing(tmp_path: Path) -> None:
         kill(command, tmp_path, after, draw.uniform(0.0, 1.0))
         raced += heats
         with Store.open(str(tmp_path / "studies.db"), create=False) as store:
-            (study,) = queries.studies(store)
+            (study,) = standings.studies(store)
             found = recorded(store)
             assert [verdict for _, verdict, _ in found.values() if verdict != "infra_error"] == ["measured"]
             assert found == before or not before, "the trial was judged, so a driver that goes on asks for no other"
             before = found
-            assert queries.finals(store, study.name) is None, "finals that did not end say nothing"
+            assert standings.finals(store, study.name) is None, "finals that did not end say nothing"
             assert sum(len(each.heats) for each in queries.all_finals(store, study.name)) >= raced
         shown = autotuner(tmp_path, "leaderboard")
         assert shown.returncode == 0, shown.stderr

@@ -16,7 +16,10 @@ from autotuner.ops.sdpa.problem import Problem
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.store import Store, queries
-from autotuner.tuning.driver import AA_EVERY, Budget, Driver, Event, TieFound
+from autotuner.tuning import standings
+from autotuner.tuning.device_lane import AA_EVERY
+from autotuner.tuning.driver import Budget, Driver, Event, TieFound
+from autotuner.tuning.plan import Plan
 from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say, Stop
 from autotuner.values.terms import TIE, Terms
 from autotuner.values.variant import Variant
@@ -63,7 +66,7 @@ def outcomes(store: Store, name: str) -> dict[int, Outcome]:
 
 def run(store: Store, executor: InlineExecutor, trials: int, terms: Terms | None = None) -> tuple[str, list[Event]]:
     heard: list[Event] = []
-    driver = Driver(store, SPACE, simulated.DEVICE, terms or simulated.terms(), executor, listen=heard.append)
+    driver = Driver(store, executor, Plan(SPACE, simulated.DEVICE, terms or simulated.terms()), heard.append)
     driver.run(Budget(trials=trials))
     return driver.name, heard
 
@@ -129,7 +132,7 @@ def test_all_devices_are_used_and_each_is_calibrated(store: Store) -> None:
     for kind in (CalibrationJob, JudgeJob):
         assert {lane for lane, job in executor.jobs if isinstance(job, kind)} == {0, 1, 2}
     assert len([job for _, job in executor.jobs if isinstance(job, CalibrationJob)]) == 3
-    assert queries.summary(store, name).judged == 60
+    assert standings.summary(store, name).judged == 60
     sessions = {queries.trial(store, name, number).session.id for number in outcomes(store, name)}
     assert len(sessions) == 3
 
