@@ -1,7 +1,7 @@
 """Draws the pages and the parts of README.md that show figures, from the machine-written files in docs/results/, and
 writes the JSON schema of the trial report.
 
-    python benchmarks/pages.py [--check]
+    python -m benchmarks.pages [--check]
 
 A part of a page between `<!-- NAME -->` and `<!-- /NAME -->` belongs to this program. With --check nothing is written;
 the exit code is 1 when a page is not what its results say.
@@ -16,20 +16,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import choice_pages
-import cuda_pages
-import gate_pages
-import landscape_pages
-import replay_pages
-import throughput_pages
-import transfer_pages
-import trust_pages
-from cuda_pages import table
-
 from autotuner.tuning import trial_report
+from benchmarks.attention import cuda_pages
+from benchmarks.attention.cuda_pages import table
+from benchmarks.gate import gate_pages
+from benchmarks.provenance import RESULTS, ROOT
+from benchmarks.search import choice_pages, landscape_pages, replay_pages, transfer_pages
+from benchmarks.throughput import throughput_pages
+from benchmarks.timing import trust_pages
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "docs" / "results"
 GOALS = {
     "sdpa_cpu": 1.15,
     "sdpa_cpu_small": 1.15,
@@ -195,7 +190,7 @@ def if_kept(name: str) -> dict[str, Any] | None:
 
 
 def replays() -> list[dict[str, Any]]:
-    """The kept results of benchmarks/replay.py."""
+    """The kept results of benchmarks/search/replay.py."""
     return [json.loads(path.read_text()) for path in sorted(RESULTS.glob("replay*.json"))]
 
 

@@ -1,4 +1,4 @@
-"""Landscapes (benchmarks/landscapes.py): how one is measured, what is kept, and the floors under the search on them."""
+"""Landscapes (benchmarks/search/landscapes.py): how one is measured, what is kept, and the floors under the search."""
 
 from __future__ import annotations
 
@@ -17,14 +17,8 @@ from statistics import fmean, median
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
-
-import landscape_pages
-import landscapes
-from replay_spaces import Landscape, LandscapePoint, Recorded, read
-
 from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.fake import FakeBackend, Truth
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, Built, JudgeJob, RaceJob, Result
 from autotuner.spaces.space import Space, SpaceFile
@@ -39,13 +33,15 @@ from autotuner.values.errors import InputError
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.cli.test_cli import SPACE as MUTANT_SPACE
-from tests.cli.test_cli import lay_out
+from benchmarks.search import landscape_pages, landscapes
+from benchmarks.search.replay_spaces import Landscape, LandscapePoint, Recorded, read
 from tests.helpers import simulated
+from tests.helpers.command_line import SPACE as MUTANT_SPACE
+from tests.helpers.command_line import lay_out
 
 ROOT = Path(__file__).parent.parent.parent
 KEPT = sorted(landscapes.LANDSCAPES.glob("*.json.gz"))
-SPACES = sorted((ROOT / "benchmarks" / "landscapes").glob("*.toml"))
+SPACES = sorted((ROOT / "benchmarks" / "search" / "spaces").glob("*.toml"))
 SMALL = simulated.small_space()
 WIDTH = 3
 
@@ -61,7 +57,7 @@ def truth(variant: Variant) -> Truth:
 class Losing(InlineExecutor):
     """Notes what it is given, and loses the process of so many judging jobs, or of those of one point alone."""
 
-    def __init__(self, backend: FakeBackend, losses: int = 0, point: Mapping[str, Value] | None = None) -> None:
+    def __init__(self, backend: FakeLine, losses: int = 0, point: Mapping[str, Value] | None = None) -> None:
         super().__init__(backend, WIDTH)
         self.judging: list[JudgeJob] = []
         self.races = 0
@@ -89,7 +85,7 @@ def measure(
     space: Space = SMALL,
 ) -> int:
     """The step `measure` on the fake backend; its exit code."""
-    executor = executor or InlineExecutor(FakeBackend(truth, noise=0.001), WIDTH)
+    executor = executor or InlineExecutor(FakeLine(truth, noise=0.001), WIDTH)
     terms = simulated.terms().model_copy(update={"min_blocks": landscapes.MIN_BLOCKS})
     with closing(Store.open(str(folder / "landscapes.db"))) as store:
         equal = landscapes.EqualRaces(executor)
@@ -203,7 +199,7 @@ def test_every_point_is_there_as_it_was_judged(tmp_path: Path) -> None:
 
 
 def test_none_is_given_up_and_what_is_near_the_best_is_soaked(tmp_path: Path) -> None:
-    executor = Losing(FakeBackend(truth, noise=0.001))
+    executor = Losing(FakeLine(truth, noise=0.001))
     assert measure(tmp_path, executor) == 0
     assert {job.incumbent for job in executor.judging} == {None}
     assert executor.races == 0  # fewer points than an A/A race is due after
@@ -232,20 +228,19 @@ def test_what_fails_the_soak_is_a_reject(tmp_path: Path) -> None:
 
     times = [truth(Variant.of("sdpa", "cpu", SMALL.point(place))).us for place in range(len(SMALL))]
     best = SMALL.point(int(np.argmin(times)))
-    assert measure(tmp_path, Racy(FakeBackend(truth), WIDTH)) == 0
+    assert measure(tmp_path, Racy(FakeLine(truth), WIDTH)) == 0
     (found,) = [each for each in Landscape.read(tmp_path / "small.json.gz").points if each.point == best]
     assert (found.verdict, found.us) == (Verdict.NONDETERMINISTIC, None)
 
 
 def test_killed_it_goes_on_and_judges_nothing_again(tmp_path: Path) -> None:
-    module = "tests.benchmarks.test_landscapes"
-    code = f"from pathlib import Path; from {module} import *; killed_after(Path({str(tmp_path)!r}), 8)"
+    code = f"from pathlib import Path; from {__name__} import *; killed_after(Path({str(tmp_path)!r}), 8)"
     killed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not (tmp_path / "small.json.gz").exists()
     before = {each.variant.digest: each for each in recorded_in(tmp_path)}
     assert len(before) >= 8
-    backend = FakeBackend(truth, noise=0.001)
+    backend = FakeLine(truth, noise=0.001)
     assert measure(tmp_path, InlineExecutor(backend, WIDTH)) == 0
     assert not before.keys() & {variant.digest for variant in backend.built}
     assert len(backend.built) == len(SMALL) - len(before)
@@ -265,12 +260,12 @@ def test_out_of_minutes_it_says_what_is_missing(tmp_path: Path, capsys: pytest.C
 
 
 def test_what_was_lost_is_tried_again(tmp_path: Path) -> None:
-    assert measure(tmp_path, Losing(FakeBackend(truth), losses=3)) == 0
+    assert measure(tmp_path, Losing(FakeLine(truth), losses=3)) == 0
     assert len(Landscape.read(tmp_path / "small.json.gz").points) == len(SMALL)
 
 
 def test_what_is_lost_in_every_try_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    executor = Losing(FakeBackend(truth), losses=1000, point=SMALL.point(5))
+    executor = Losing(FakeLine(truth), losses=1000, point=SMALL.point(5))
     assert measure(tmp_path, executor) == landscapes.INCOMPLETE
     said = capsys.readouterr().out
     assert f"1 of {len(SMALL)} points are missing" in said
@@ -279,7 +274,7 @@ def test_what_is_lost_in_every_try_is_missing(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_the_second_judging_has_the_number_and_the_lane_of_the_first() -> None:
-    backend = FakeBackend(truth)
+    backend = FakeLine(truth)
     lanes: list[int] = []
 
     class Lanes(InlineExecutor):
@@ -299,10 +294,11 @@ def test_the_second_judging_has_the_number_and_the_lane_of_the_first() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_the_command_on_real_variants(tmp_path: Path) -> None:
     lay_out(tmp_path)
     (tmp_path / "space.toml").write_text(MUTANT_SPACE)
-    line = [sys.executable, str(ROOT / "benchmarks" / "landscapes.py"), "measure", "space.toml", "out.json.gz"]
+    line = [sys.executable, "-m", landscapes.__name__, "measure", "space.toml", "out.json.gz"]
     first = subprocess.run([*line, "--minutes", "0"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (first.returncode, first.stdout) == (3, "4 of 4 points are missing: run the same command again.\n")
     second = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -311,7 +307,7 @@ def test_the_command_on_real_variants(tmp_path: Path) -> None:
     verdicts = {each.point["MUTANT"]: each.verdict for each in found.points}
     assert verdicts.pop("none") == Verdict.MEASURED
     assert set(verdicts.values()) == {Verdict.INCORRECT}
-    assert found.command.startswith("python benchmarks/landscapes.py measure space.toml")
+    assert found.command.startswith("python -m benchmarks.search.landscapes measure space.toml")
     third = subprocess.run(
         [*line[:-2], "nowhere.toml", "o.json"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -387,7 +383,7 @@ def test_what_is_no_landscape_is_refused_in_one_line(tmp_path: Path, text: str) 
 
 def test_a_space_without_any_latency_is_no_landscape(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no point has a latency"):
-        measure(tmp_path, InlineExecutor(FakeBackend(lambda _: Truth(fault=Verdict.INCORRECT)), WIDTH))
+        measure(tmp_path, InlineExecutor(FakeLine(lambda _: Truth(fault=Verdict.INCORRECT)), WIDTH))
 
 
 # Floors -------------------------------------------------------------------------------------------------------------
@@ -400,13 +396,16 @@ def mean_score(recorded: Recorded, sampler: str, seeds: int, folder: Path) -> fl
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(1)
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
-def test_evolution_reaches_the_floor_of_each_kept_landscape(path: Path, tmp_path: Path) -> None:
-    floors = json.loads((landscapes.LANDSCAPES / landscapes.FLOORS).read_text())
-    entry = floors["landscapes"][read(path).name]
-    assert entry["sha256"] == landscapes.content_of(path), "measured anew: run `python benchmarks/landscapes.py floors`"
-    assert entry["floor"] > entry["random"]["may_reach"]
-    assert mean_score(read(path), "evolution", floors["fixed_seeds"], tmp_path) >= entry["floor"]
+def test_evolution_reaches_the_floor_of_a_kept_landscape(path: Path) -> None:
+    assert landscapes.not_held(landscapes.held(path)) == []
+
+
+def test_a_landscape_that_does_not_hold_says_why() -> None:
+    found = {"name": "x", "floor": 0.5, "evolution": 0.4, "random": 0.6, "measured_anew": True}
+    assert len(landscapes.not_held(found)) == 3
+    assert landscapes.not_held({**found, "evolution": 0.5, "random": 0.1, "measured_anew": False}) == []
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Replays of recorded spaces (benchmarks/replay.py): reading, scoring, the virtual clock, and whole searches."""
+"""Replays of recorded spaces (benchmarks/search/replay.py): reading, scoring, the virtual clock, and whole searches."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
-
-import replay_pages
-from replay_run import Clock, Spent, VirtualExecutor, load, replay, save, started_at_random
-from replay_score import BOOTSTRAPS, Axis, Trace, Yardstick, mean_score
-from replay_spaces import Landscape, LandscapePoint, Recorded, read, write_json, write_t4
-
-from autotuner.devices.fake import Truth
+from autotuner.run.fake import Truth
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
 from autotuner.store import Store
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
+from benchmarks.search import replay as replay_command
+from benchmarks.search import replay_pages
+from benchmarks.search.replay_run import Clock, Spent, VirtualExecutor, load, replay, save, started_at_random
+from benchmarks.search.replay_score import BOOTSTRAPS, Axis, Trace, Yardstick, mean_score
+from benchmarks.search.replay_spaces import Landscape, LandscapePoint, Recorded, read, write_json, write_t4
 from tests.helpers import simulated
 
 ROOT = Path(__file__).parent.parent.parent
@@ -437,7 +435,17 @@ def test_four_in_flight_overlap_and_come_out_the_same_again(
 @pytest.mark.slow
 def test_the_command_keeps_what_it_can_score_again(tmp_path: Path) -> None:
     def command(*more: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "benchmarks/replay.py", str(MADE_UP), "--sampler", "random", "--seeds", "2", *more]
+        line = [
+            sys.executable,
+            "-m",
+            replay_command.__name__,
+            str(MADE_UP),
+            "--sampler",
+            "random",
+            "--seeds",
+            "2",
+            *more,
+        ]
         return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
 
     folder, result, figure = tmp_path / "kept", tmp_path / "replay.json", tmp_path / "replay.svg"
@@ -447,7 +455,7 @@ def test_the_command_keeps_what_it_can_score_again(tmp_path: Path) -> None:
     assert second.stdout == first.stdout
     kept = json.loads(result.read_text())
     assert kept["rows"][0]["time"]["p"] == pytest.approx(kept["means"][0]["time"]["p"])
-    assert kept["command"].startswith("python benchmarks/replay.py made_up.json --sampler random")
+    assert kept["command"].startswith("python -m benchmarks.search.replay made_up.json --sampler random")
     assert "<svg" in figure.read_text()
     assert f"**{kept['means'][0]['time']['p']:.3f}**" in replay_pages.section(kept, figure.name)
     third = command("--seeds", "3", "--kept", str(folder))

@@ -1,4 +1,4 @@
-"""The choice of the sampler's constants by the spaces that are not left out (benchmarks/replay_choice.py)."""
+"""The choice of the sampler's constants by the spaces that are not left out (benchmarks/search/replay_choice.py)."""
 
 from __future__ import annotations
 
@@ -13,21 +13,27 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
-
-import choice_pages
-import replay_choice
-from replay_choice import AS_IT_IS, CANDIDATES, Case, Sampled, Task, best, choice, left_out, registered
-from replay_run import replay
-from replay_score import AXES, Yardstick
-from replay_spaces import Recorded, read, write_t4
-
 from autotuner.search.evolution import EvolutionarySampler
 from autotuner.search.samplers import SAMPLERS
 from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.store import Store
 from autotuner.values.errors import InputError
-from tests.search.test_surrogate import SPACE
+from benchmarks.search import choice_pages, replay_choice
+from benchmarks.search.replay_choice import (
+    AS_IT_IS,
+    CANDIDATES,
+    Case,
+    Sampled,
+    Task,
+    best,
+    choice,
+    left_out,
+    registered,
+)
+from benchmarks.search.replay_run import replay
+from benchmarks.search.replay_score import AXES, Yardstick
+from benchmarks.search.replay_spaces import Recorded, read, write_t4
+from tests.helpers.searching import SPACE
 
 ROOT = Path(__file__).parent.parent.parent
 MADE_UP = ROOT / "tests" / "data" / "replay" / "made_up.json"
@@ -146,7 +152,7 @@ def test_the_command_writes_what_the_page_shows(recorded: Recorded, tmp_path: Pa
         write_t4(recorded, path)
 
     def command(*more: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "benchmarks/replay_choice.py", *map(str, paths), "--seeds", "2", "--in-flight", "1"]
+        line = [sys.executable, "-m", replay_choice.__name__, *map(str, paths), "--seeds", "2", "--in-flight", "1"]
         return subprocess.run([*line, *more], cwd=ROOT, capture_output=True, text=True, check=False)
 
     result = tmp_path / "choice.json"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.family import Kernel, find_limits
+from autotuner.build.family import Family, find_limits
 from autotuner.spaces.limits import LimitTable
 from autotuner.tuning.workbench import load_space
 from autotuner.values import config
@@ -74,12 +74,12 @@ def family(folder: Path, kernel: str = KERNEL, limits: str | None = None) -> Pat
 @pytest.mark.parametrize("beside", [False, True])
 def test_limits_stand_in_kernel_toml_or_beside_it(tmp_path: Path, beside: bool) -> None:
     folder = family(tmp_path, KERNEL, LIMITS) if beside else family(tmp_path, KERNEL + LIMITS)
-    limits = Kernel.load(folder).limits("cpu")
+    limits = Family.load(folder).limits("cpu")
     assert limits.parameters == {"plain": ("BLOCK",), "wide": ("BLOCK", "WIDTH")}
     assert limits.shared.amounts == {"TWICE": "2 * BLOCK"}
     assert [rule.reason for rule in limits.own["wide"].constraints] == ["two rows at least"]
     assert limits.path == f"{folder}/{'limits' if beside else 'kernel'}.toml"
-    assert Kernel.load(folder).limits("cuda").own == {}
+    assert Family.load(folder).limits("cuda").own == {}
 
 
 def test_a_space_file_has_the_limits_of_the_family_beside_it(tmp_path: Path) -> None:
@@ -148,10 +148,10 @@ def test_what_limits_may_not_say(tmp_path: Path, beside: bool, old: str, new: st
     text = LIMITS.replace(old, new, 1)
     folder = family(tmp_path, KERNEL, text) if beside else family(tmp_path, KERNEL + text)
     if message is None:
-        Kernel.load(folder)
+        Family.load(folder)
         return
     with pytest.raises(KernelError) as caught:
-        Kernel.load(folder)
+        Family.load(folder)
     found = str(caught.value)
     assert found.startswith(f"{folder}/{'limits' if beside else 'kernel'}.toml: ")
     assert "\n" not in found
@@ -160,7 +160,7 @@ def test_what_limits_may_not_say(tmp_path: Path, beside: bool, old: str, new: st
 
 def test_limits_stand_in_one_of_the_two_files(tmp_path: Path) -> None:
     with pytest.raises(KernelError, match=r"kernel\.toml: cpu: limits stand in .*/limits\.toml too"):
-        Kernel.load(family(tmp_path, KERNEL + LIMITS, LIMITS))
+        Family.load(family(tmp_path, KERNEL + LIMITS, LIMITS))
 
 
 @pytest.mark.parametrize(
@@ -174,12 +174,12 @@ def test_limits_stand_in_one_of_the_two_files(tmp_path: Path) -> None:
 )
 def test_a_limits_toml_has_limits_and_nothing_else(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(KernelError) as caught:
-        Kernel.load(family(tmp_path, KERNEL, text))
+        Family.load(family(tmp_path, KERNEL, text))
     assert str(caught.value).startswith(f"{tmp_path}/tiles/limits.toml: {message}")
 
 
 def test_a_name_that_no_device_knows_is_told_when_a_space_is_enumerated(tmp_path: Path) -> None:
-    from autotuner.devices.facts import cpu_facts
+    from autotuner.devices.cuda.facts import cpu_facts
     from autotuner.spaces.space import Space
 
     family(tmp_path, KERNEL, LIMITS.replace("L2_BYTES", "L2_BITES"))
@@ -197,7 +197,7 @@ def test_a_table_lists_its_expressions_by_key() -> None:
 
 def test_what_the_shipped_family_says_of_a_device_a_space_there_can_ask() -> None:
     """Every implementation with limits is in a space that is shipped, so that their names are checked there."""
-    kernel = Kernel.load(config.kernels_dir() / "sdpa")
+    kernel = Family.load(config.kernels_dir() / "sdpa")
     files = [load_space(str(path)) for path in config.spaces_dir().glob("*.toml")]
     for device in ("cpu", "cuda"):
         chosen = {value for file in files if file.backend == device for value in file.parameters["IMPL"].values}

@@ -3,48 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from autotuner.measure.confirm import PROCESSES
+from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 
-MUTANTS = Path(__file__).parent.parent / "mutants"
-
-SPACE = """
-title = "right and wrong ones"
-family = "mutants_numeric"
-backend = "cpu"
-threads = 1
-cache = "warm"
-
-[[problems]]
-batch = 1
-heads = 2
-seq_q = 64
-seq_k = 64
-head_dim = 64
-dtype = "float32"
-
-[parameters]
-IMPL = ["mutant"]
-MUTANT = ["none", "o_not_rescaled", "k_and_v_swapped", "last_row_unwritten"]
-
-[default]
-IMPL = "mutant"
-MUTANT = "none"
-"""
-
-
-def lay_out(folder: Path) -> None:
-    """Puts the numeric mutants' family into a user's folder, under its own name."""
-    shutil.copytree(MUTANTS / "numeric", folder / "mutants_numeric")
-    shutil.copytree(MUTANTS / "common", folder / "common")
+pytestmark = pytest.mark.timed
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +23,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lay_out(folder)
     (folder / "space.toml").write_text(SPACE)
     return folder
-
-
-def autotuner(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs the console script in the folder."""
-    script = Path(sys.executable).parent / "autotuner"
-    env = {**os.environ, **environment}
-    return subprocess.run([str(script), *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=240)
 
 
 @pytest.fixture(scope="module")
@@ -165,15 +127,6 @@ def test_the_a_a_test_runs_on_the_best(tuned: subprocess.CompletedProcess[str], 
     race = json.loads(autotuner(folder, "race", "--aa", "--blocks", "12", "--json").stdout)
     assert race["blocks"] == 12
     assert race["ratio"]["low"] <= race["ratio"]["median"] <= race["ratio"]["high"]
-
-
-def one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:
-    """The command failed with exit code 2 and one line that holds these words."""
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert "Traceback" not in done.stderr
-    for word in words:
-        assert word in done.stderr
 
 
 def test_errors_are_one_line_with_the_remedy(folder: Path, tmp_path: Path) -> None:

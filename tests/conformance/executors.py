@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import pytest
 
-from autotuner.devices.backend import Passed
-from autotuner.devices.fake import FakeArm, FakeBackend, FakeTrack, Truth
 from autotuner.measure.arms import Tracks
 from autotuner.run.executor import Executor
+from autotuner.run.fake import FakeArm, FakeLine, FakeTrack, Truth
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
+from autotuner.run.line import Passed
 from autotuner.run.messages import Message
 from autotuner.values.errors import DiskFullError, OracleError
 from autotuner.values.gate_report import GateReport
@@ -31,12 +31,12 @@ from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.families import PROBLEM
+from tests.helpers.families import PROBLEM
 
 TERMS = Terms(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baselines=("fake",), min_blocks=2, max_blocks=2)
 
 
-class PlayBackend(FakeBackend):
+class PlayBackend(FakeLine):
     """What IMPL asks for happens in the build of a variant and again in its gate; what is not in ACTS is right."""
 
     def __init__(self) -> None:
@@ -212,7 +212,7 @@ def build_job(impl: str = "right", **parameters: Value) -> BuildJob:
 
 
 def judge_job(impl: str = "right", **parameters: Value) -> JudgeJob:
-    artifact = FakeBackend(lambda _: Truth()).build(variant(impl, **parameters), TERMS)
+    artifact = FakeLine(lambda _: Truth()).build(variant(impl, **parameters), TERMS)
     assert isinstance(artifact, Artifact)
     return JudgeJob(built=Built(artifact=artifact, seconds=0.25), terms=TERMS)
 

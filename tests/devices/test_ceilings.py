@@ -6,16 +6,19 @@ import time
 
 import pytest
 import torch
+from autotuner.devices.instruments import PeakInstrument
 
 from autotuner.devices.ceilings import cpu_ceilings
-from autotuner.devices.instruments import PeakInstrument
-from autotuner.devices.toolchain import Toolchain
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda.facts import usable_cpus
 from autotuner.measure.plausible import MARGIN
+
+pytestmark = [pytest.mark.timed, pytest.mark.alone]
 
 
 @pytest.fixture(scope="module")
 def peak() -> PeakInstrument:
-    return PeakInstrument(Toolchain.discover())
+    return PeakInstrument(CpuToolchain.discover())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -43,6 +46,7 @@ def product(size: int) -> float:
     return best
 
 
+@pytest.mark.skipif(usable_cpus() < 2, reason="needs two CPUs")
 def test_two_threads_have_twice_the_ceiling_of_one(peak: PeakInstrument) -> None:
     threads, found = torch.get_num_threads(), []
     try:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from autotuner.build.family import Claims, Kernel
-from autotuner.devices.settings import CpuSettings, make_cpu_backend
-from autotuner.devices.toolchain import Toolchain
+from autotuner.build.family import Claims, Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.gate.cases import Matrix
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.local import LocalExecutor
 from autotuner.values.errors import KernelError
 from autotuner.values.gate_report import REQUIRED_CHECKS
@@ -20,23 +18,27 @@ from autotuner.values.outcome import Outcome
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
-from tests.conformance.judging import judged
+from tests.helpers import preload
+from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
 from tests.mutants.expectations import SEEDS
 
-PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
+pytestmark = pytest.mark.timed
+
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
 TERMS = Terms(problems=(PROBLEM,), cache="warm", seeds=SEEDS, baselines=("flash",), min_blocks=2, max_blocks=2)
 GROUP = 16
 
 
 @pytest.fixture(scope="module")
-def kernel(kernel_root: Path) -> Kernel:
-    return Kernel.load(kernel_root / "sixteens")
+def kernel(kernel_root: Path) -> Family:
+    return Family.load(kernel_root / "sixteens")
 
 
 @pytest.fixture(scope="module")
-def executor(toolchain: Toolchain, kernel: Kernel) -> Iterator[LocalExecutor]:
-    factory = partial(make_cpu_backend, CpuSettings(toolchain=toolchain, kernel=kernel, cache_bytes=1 << 20))
-    made = LocalExecutor(factory, preload=("autotuner.devices.cpu.device",))
+def executor(toolchain: CpuToolchain, kernel: Family) -> Iterator[LocalExecutor]:
+    factory = cpu_line(toolchain, kernel)
+    made = LocalExecutor(factory, preload=preload.CPU)
     yield made
     made.close()
 
@@ -127,12 +129,12 @@ def test_without_a_domain_everything_is_served() -> None:
     ],
 )
 def test_a_domain_that_cannot_be_read_is_told_in_one_line(
-    kernel: Kernel, tmp_path: Path, domain: str, message: str
+    kernel: Family, tmp_path: Path, domain: str, message: str
 ) -> None:
     text = (kernel.folder / "kernel.toml").read_text().replace("SEQ_Q % GROUP == 0", domain)
     (tmp_path / "kernel.toml").write_text(text)
     (tmp_path / "sixteens.cpp").touch()
     with pytest.raises(KernelError, match=message) as raised:
-        Kernel.load(tmp_path)
+        Family.load(tmp_path)
     assert str(raised.value).startswith(f"{tmp_path}/kernel.toml: ")
     assert "\n" not in str(raised.value)

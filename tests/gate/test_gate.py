@@ -6,51 +6,38 @@ sixth numeric mutant and fifth right implementation is judged in the fast tests,
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from autotuner.build.family import Kernel
-from autotuner.devices.settings import CpuSettings, make_cpu_backend
-from autotuner.devices.toolchain import Toolchain
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.report.trial_words import explain
-from autotuner.run.jobs import Built, JudgeJob
 from autotuner.run.local import Deadlines, LocalExecutor
-from autotuner.values.outcome import Artifact, Outcome
+from tests.helpers import preload
+from tests.helpers.lines import cpu_line
+from tests.helpers.mutant_settings import settings
+from tests.helpers.stale import STALE, stale
 from tests.mutants.expectations import MUTANTS, TABLES, Backend, Expectation, entries, expectations
+
+pytestmark = pytest.mark.timed
 
 HUNG_AFTER_S = 2
 """What hangs is known to hang: no test waits longer for it. Others have as long as they have in a sweep."""
 
 
-def settings(backend: Backend, table: str, every: int = 1) -> list[object]:
-    """Two settings of each entry, going round. The first of one in `every` entries is fast, the others are slow.
-
-    benchmarks/mutants.py judges all settings.
-    """
-    chosen: list[object] = []
-    for index, group in enumerate(expectations(backend, table)):
-        for turn in range(min(2, len(group))):
-            expectation = group[(index // every + turn) % len(group)]
-            marks = [] if turn == 0 and index % every == 0 else [pytest.mark.slow]
-            chosen.append(pytest.param(expectation, id=str(expectation), marks=marks))
-    return chosen
-
-
 @pytest.fixture(scope="module")
-def judges(toolchain: Toolchain) -> Iterator[dict[str, LocalExecutor]]:
+def judges(toolchain: CpuToolchain) -> Iterator[dict[str, LocalExecutor]]:
     """An executor for each family of mutants, and one for those that hang; they share one zygote."""
     made = {}
     for table in TABLES:
-        kernel = Kernel.load(MUTANTS / table)
-        factory = partial(make_cpu_backend, CpuSettings(toolchain=toolchain, kernel=kernel, cache_bytes=1 << 20))
-        made[table] = LocalExecutor(factory, preload=("autotuner.devices.cpu.device",))
+        kernel = Family.load(MUTANTS / table)
+        factory = cpu_line(toolchain, kernel)
+        made[table] = LocalExecutor(factory, preload=preload.CPU)
         if table == "systemic":
             deadlines = Deadlines(check=HUNG_AFTER_S)
-            made["hung"] = LocalExecutor(factory, preload=("autotuner.devices.cpu.device",), deadlines=deadlines)
+            made["hung"] = LocalExecutor(factory, preload=preload.CPU, deadlines=deadlines)
     yield made
     for executor in made.values():
         executor.close()
@@ -79,11 +66,12 @@ def test_a_right_implementation_passes(judges: dict[str, LocalExecutor], expecta
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(4)
 @pytest.mark.parametrize("expectation", [group[0] for group in expectations("cpu", "right")], ids=str)
 def test_a_right_implementation_passes_under_any_seeds(
     judges: dict[str, LocalExecutor], expectation: Expectation
 ) -> None:
-    for first in (100, 200):  # four seeds each; benchmarks/mutants.py judges them under many more
+    for first in (100, 200):  # four seeds each; benchmarks/gate/mutants.py judges them under many more
         outcome = expectation.judge(judges["right"], (first, first + 1, first + 2, first + 3))
         assert expectation.met_by(outcome), (first, outcome.fault)
 
@@ -109,38 +97,6 @@ def test_what_depends_on_what_memory_held_is_said_to(
 
 
 # A stale library ----------------------------------------------------------------------------------------------------
-
-STALE = {
-    "under another name": ((), "cannot be loaded"),
-    "with its own name": (("name",), "is not the library that was built"),
-    "with a record that fits": (("library_sha256",), "cannot be loaded"),
-    "with name and record that fit": (("library_sha256", "name"), "reports build_id"),
-}
-"""How the library of one variant may come to lie where that of another is expected: which fields of the record are its
-own, and what the gate says."""
-
-
-def stale(executor: LocalExecutor, folder: Path, how: str, wanted: Expectation, other: Expectation) -> Outcome:
-    """The outcome of `wanted` where the library of `other` lies under its file name."""
-    found = []
-    for expectation in (wanted, other):
-        executor.submit(expectation.build_job())
-        done = executor.wait(300)
-        assert done is not None
-        assert isinstance(done[1], Built), done[1]
-        found.append(done[1].artifact)
-    artifact = replaced(found[0], found[1], folder, STALE[how][0])
-    executor.submit(JudgeJob(built=Built(artifact=artifact, seconds=0.0), terms=wanted.terms(), soak="never"))
-    done = executor.wait(120)
-    assert done is not None
-    assert isinstance(done[1], Outcome)
-    return done[1]
-
-
-def replaced(wanted: Artifact, other: Artifact, folder: Path, fields: tuple[str, ...]) -> Artifact:
-    """The record of `wanted`, but for the fields that are those of `other`, whose library lies where it points."""
-    path = shutil.copy(other.path, folder / Path(wanted.path).name)
-    return wanted.model_copy(update={"path": str(path), **{field: getattr(other, field) for field in fields}})
 
 
 @pytest.mark.parametrize("how", STALE)

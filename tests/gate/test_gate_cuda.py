@@ -9,25 +9,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 
 from autotuner.build.build import build
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.probe import CudaFacts, probe
-from autotuner.devices.settings import CudaSettings, make_cuda_backend
-from autotuner.devices.toolchain import CudaToolchain
+from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.run.local import LocalExecutor
 from autotuner.tuning.workbench import JOBS_PER_PROCESS
-from tests.gate.test_gate import STALE, settings, stale
+from tests.helpers import preload
+from tests.helpers.lines import cuda_line
+from tests.helpers.mutant_settings import settings
+from tests.helpers.stale import STALE, stale
 from tests.mutants.expectations import TABLES, Expectation, expectations, family
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU and a torch built for CUDA"),
     pytest.mark.timeout(900),  # the first test waits for all builds
 ]
 
@@ -58,9 +57,8 @@ def judges(request: pytest.FixtureRequest) -> Iterator[dict[str, LocalExecutor]]
     build_all(toolchain, selected(request))
     made = {}
     for table in TABLES:
-        factory = partial(make_cuda_backend, CudaSettings(toolchain=toolchain, kernel=family(table)))
-        preload = ("autotuner.devices.cuda.device",)
-        made[table] = LocalExecutor(factory, preload, overlap=True, jobs_per_process=JOBS_PER_PROCESS)
+        factory = cuda_line(toolchain, family(table))
+        made[table] = LocalExecutor(factory, preload.CUDA, overlap=True, jobs_per_process=JOBS_PER_PROCESS)
     yield made
     for executor in made.values():
         executor.close()

@@ -16,13 +16,14 @@ from autotuner.gate.bench import Traces
 from autotuner.gate.cases import Matrix, tile_lengths
 from autotuner.gate.launching import Evidence, Failed, Launching
 from autotuner.gate.tolerance import compute_truth, judge
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.gate_policy import GatePolicy
+from autotuner.values.problem import Problem
 from autotuner.values.terms import Terms
 from autotuner.values.verdict import Verdict
 
 HALF = torch.finfo(torch.float16)
-PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16")
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16")
 Fault = Callable[[Tensor], Tensor]
 
 

@@ -11,10 +11,10 @@ from torch import Tensor
 from autotuner.gate.cases import Case
 from autotuner.gate.recheck import Timed, recheck
 from autotuner.gate.tolerance import OWN, Truth, compute_truth
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.verdict import Fault, Verdict
 
-CASE = Case(name="measured", problem=Problem(batch=1, heads=2, seq_q=5, seq_k=9, head_dim=64, dtype="float16"))
+CASE = Case(name="measured", problem=SdpaProblem(batch=1, heads=2, seq_q=5, seq_k=9, head_dim=64, dtype="float16"))
 Forward = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 

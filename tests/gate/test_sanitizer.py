@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,26 +12,29 @@ import pytest
 import torch
 
 from autotuner.build.build import build
-from autotuner.build.family import Kernel
+from autotuner.build.family import Family
+from autotuner.build.toolchain import CudaToolchain, Toolchain
 from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.facts import usable_cpus
 from autotuner.devices.cuda.probe import CudaFacts, probe
-from autotuner.devices.facts import usable_cpus
-from autotuner.devices.toolchain import AnyToolchain, CudaToolchain, Toolchain
 from autotuner.gate import sanitizer_report
 from autotuner.gate.sanitizer import sanitized, small_cases
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values import config
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.families import runs, wrapper
-from tests.conformance.processes import gone
-from tests.kernels_shipped.test_cuda_spaces import first_of
+from tests.helpers.families import runs, wrapper
+from tests.helpers.points import first_of
+from tests.helpers.processes import gone
+
+pytestmark = pytest.mark.timed
 
 MUTANTS = Path(__file__).parent.parent / "mutants"
-LIKE = Problem(batch=1, heads=1, seq_q=8, seq_k=8, head_dim=64, dtype="float32")
+LIKE = SdpaProblem(batch=1, heads=1, seq_q=8, seq_k=8, head_dim=64, dtype="float32")
 CASES = small_cases(LIKE, None, (32, 64))
 CODES = ["G8.memory", "G8.race"]
 
@@ -48,7 +50,7 @@ def sanitize(
     deadline_s: float = 100,
 ) -> Found:
     """G8 on a variant of the family's only implementation on the toolchain's backend, or of the first."""
-    kernel = Kernel.load(folder)
+    kernel = Family.load(folder)
     backend = "cuda" if isinstance(toolchain, CudaToolchain) else "cpu"
     impl = next(iter(kernel.table(backend)))
     variant = Variant(family=kernel.document.family, backend=backend, impl=impl, parameters=parameters)
@@ -71,11 +73,11 @@ def require_all_pass(session: Session, variants: Sequence[Variant], like: Proble
     """They pass on cases around their own tiles; several side by side, as each compiles and runs in processes."""
 
     def found(variant: Variant) -> Found:
-        artifact = build(session.kernel, variant, like, toolchain)
+        artifact = build(session.family, variant, like, toolchain)
         assert isinstance(artifact, Artifact), artifact
         block_m, block_n = (int(variant.parameters.get(name, 64)) for name in ("BLOCK_M", "BLOCK_N"))
         cases = small_cases(like, None, (block_m, block_n))
-        return sanitized(session.kernel, artifact, toolchain, cases, lambda _: None)
+        return sanitized(session.family, artifact, toolchain, cases, lambda _: None)
 
     with ThreadPoolExecutor(usable_cpus()) as pool:
         for each in pool.map(found, variants):
@@ -113,6 +115,7 @@ def test_the_shipped_cpu_kernels_pass(toolchain: Toolchain) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(1)
 @pytest.mark.parametrize("space", ["sdpa_cpu", "sdpa_cpu_bf16", "sdpa_cpu_causal"])
 def test_random_points_of_the_shipped_cpu_kernels_pass(space: str, toolchain: Toolchain) -> None:
     session = Session(load_space(space))
@@ -175,7 +178,7 @@ def test_a_race_that_no_output_shows_is_found(name: str, kernel_root: Path, tool
 def test_a_race_over_copied_memory_is_found(body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by a compiler that checks the sizes of copies, as those of some distributions do."""
     monkeypatch.setenv("CXX", str(wrapper(tmp_path, body)))
-    fault = fault_of(sanitize(MUTANTS / "systemic", Toolchain.discover(), {"MUTANT": "thread_not_awaited"}))
+    fault = fault_of(sanitize(MUTANTS / "systemic", CpuToolchain.discover(), {"MUTANT": "thread_not_awaited"}))
     assert (fault.code, fault.verdict) == ("G8.race", Verdict.NONDETERMINISTIC)
 
 
@@ -198,10 +201,8 @@ def test_an_end_without_a_finding_is_no_pass(
 
 def test_a_variant_that_hangs_is_killed_at_the_deadline(cache: Path, kernel_root: Path, toolchain: Toolchain) -> None:
     before = set((cache / "building").glob("*"))
-    started = time.monotonic()
     fault = fault_of(faulty(kernel_root, toolchain, "hangs", deadline_s=2))
     assert (fault.code, fault.verdict) == ("G8.memory", Verdict.HUNG)
-    assert time.monotonic() - started < 60
     assert gone(cache / "building")
     assert set((cache / "building").glob("*")) <= before
 
@@ -232,7 +233,7 @@ def test_a_sanitizer_that_cannot_be_had_is_unavailable(
     body: str, note: str, tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", str(wrapper(tmp_path, body)))
-    checks, fault = faulty(kernel_root, Toolchain.discover(), "same_row")
+    checks, fault = faulty(kernel_root, CpuToolchain.discover(), "same_row")
     assert fault is None
     assert [(check.code, check.status) for check in checks] == list(zip(CODES, ["pass", "unavailable"], strict=True))
     assert note in str(checks[1].note)
@@ -243,7 +244,7 @@ def test_sources_that_have_changed_are_not_taken_for_the_artifacts(
     tmp_path: Path, kernel_root: Path, toolchain: Toolchain
 ) -> None:
     folder = Path(shutil.copytree(kernel_root / "sanitized", tmp_path / "sanitized"))
-    kernel = Kernel.load(folder)
+    kernel = Family.load(folder)
     variant = Variant(family="sanitized", backend="cpu", impl="faulty", parameters={"FAULT": "none"})
     artifact = build(kernel, variant, LIKE, toolchain)
     assert isinstance(artifact, Artifact)
@@ -391,10 +392,7 @@ def test_a_warning_of_racecheck_is_no_finding() -> None:
 
 # CUDA -----------------------------------------------------------------------------------------------------------------
 
-gpu = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU and a torch built for CUDA"),
-]
+gpu = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")
@@ -426,7 +424,7 @@ def test_a_right_kernel_on_cuda_passes(mutant: str, device: CudaToolchain) -> No
 def test_the_shipped_cuda_kernels_pass(impl: str, device: CudaToolchain) -> None:
     session = Session(load_space("sdpa_cuda"))
     variant = session.variant(first_of(session.space, impl))
-    artifact = build(session.kernel, variant, session.terms.compiled_for, device)
+    artifact = build(session.family, variant, session.terms.compiled_for, device)
     assert isinstance(artifact, Artifact), artifact
     cases = small_cases(session.terms.compiled_for, artifact.lengths, (artifact.resources["rows"], 64))
-    require_pass(sanitized(session.kernel, artifact, device, cases, lambda _: None))
+    require_pass(sanitized(session.family, artifact, device, cases, lambda _: None))

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from autotuner.measure.confirm import confirm
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.store import Finalist, Lineup, Store, StudyRecord
 from autotuner.values.gate_report import REQUIRED_CHECKS, CaseErrors, CaseResult, CheckResult, GateReport
 from autotuner.values.outcome import (
@@ -25,7 +25,7 @@ from autotuner.values.outcome import (
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
-PROBLEM = Problem(batch=1, heads=8, seq_q=512, seq_k=512, head_dim=64, dtype="float32")
+PROBLEM = SdpaProblem(batch=1, heads=8, seq_q=512, seq_k=512, head_dim=64, dtype="float32")
 CALIBRATION = Calibration(baselines=("flash",), timings=(), references=())
 
 
@@ -132,8 +132,8 @@ def case_errors(max_abs: float, tolerance: float = 1.0) -> CaseErrors:
         max_abs_tol=tolerance,
         row_rel=0.0,
         row_rel_tol=1.0,
-        head_rel=0.0,
-        head_rel_tol=1.0,
+        slice_rel=0.0,
+        slice_rel_tol=1.0,
         bias=0.0,
         worst_index=(0, 0, 0, 0),
         worst_value=0.0,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.devices.fake import FakeBackend, Truth, Weather
+from autotuner.run.fake import FakeLine, Truth, Weather
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import FinalsRecord, Store
@@ -87,9 +87,9 @@ class Land(NamedTuple):
     def truth(self, variant: Variant) -> Truth:
         return self.truths[int(variant.point["N"])]
 
-    def backend(self, seed: int) -> FakeBackend:
+    def backend(self, seed: int) -> FakeLine:
         """A process on the device."""
-        return FakeBackend(self.truth, BASELINE_US, weather=self.weather, seed=seed)
+        return FakeLine(self.truth, BASELINE_US, weather=self.weather, seed=seed)
 
 
 class Trial(NamedTuple):
@@ -118,7 +118,7 @@ def sweep(store: Store, regime: str, better: bool, seed: int) -> Sweep:
     random.seed(draw.random())  # a race draws the order of its arms from this
     land = Land.drawn(regime, better, draw)
 
-    def process() -> FakeBackend:
+    def process() -> FakeLine:
         return land.backend(draw.randrange(2**31))
 
     terms, executor = simulated.terms(), InlineExecutor(process(), fresh=process)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.family import Kernel
+from autotuner.build.family import Family
 from autotuner.tuning.workbench import load_space
 from autotuner.values import config
 
@@ -33,7 +33,7 @@ def test_no_constraint_of_a_space_is_long(path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(config.kernels_dir().glob("*/kernel.toml")), ids=lambda path: path.parent.name)
 def test_no_expression_of_a_family_is_long(path: Path) -> None:
-    kernel = Kernel.load(path.parent)
+    kernel = Family.load(path.parent)
     texts = [text for table in kernel.limit_tables.values() for text in table.texts().values()]
     assert [text for text in texts if len(text) > LONGEST_CONSTRAINT] == []
 

@@ -13,15 +13,16 @@ import pytest
 import typer.main
 
 import autotuner
-from autotuner.build.family import Kernel
+from autotuner.build.family import Family
 from autotuner.cli.app import app
 from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.facts import cpu_facts
+from autotuner.devices.cuda.facts import cpu_facts
 from autotuner.gate.meanings import MEANINGS
 from autotuner.spaces.space import Space
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values import config, errors
 from autotuner.values.gate_report import REQUIRED_CHECKS
+from benchmarks import pages
 
 ROOT = Path(__file__).parent.parent.parent
 SPACES = sorted(config.spaces_dir().glob("*.toml"))
@@ -114,12 +115,12 @@ def test_the_default_point_is_valid_on_a_plain_machine(path: Path) -> None:
 
 
 def test_the_pages_say_what_the_results_say() -> None:
-    done = subprocess.run([sys.executable, "benchmarks/pages.py", "--check"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", pages.__name__, "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_source_of_the_shipped_family_exists() -> None:
-    kernel = Kernel.load(config.kernels_dir() / "sdpa")
+    kernel = Family.load(config.kernels_dir() / "sdpa")
     sources = {*kernel.document.cpu.values(), *kernel.document.cuda.values()}
     assert sources
     assert [each.source for each in sources if not (kernel.folder / each.source).is_file()] == []

@@ -13,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.timed
+
 ROOT = Path(__file__).parent.parent.parent
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     """Standard output of a command that must succeed."""
-    env = {**os.environ, **environment}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # it may name this tree
+    env = {**inherited, **environment}
     done = subprocess.run([str(c) for c in command], cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -10,15 +10,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from autotuner.devices.facts import cpu_facts
 from autotuner.devices.toolchain import COMMON_FLAGS, Toolchain
+
+from autotuner.devices.cuda.facts import cpu_facts
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
+
+pytestmark = [pytest.mark.timed, pytest.mark.alone]
 
 SPACES = sorted(path.stem for path in config.spaces_dir().glob("sdpa_cpu*.toml"))
 QUICK, THOROUGH = 2, 14
@@ -71,6 +73,7 @@ def test_the_default_and_random_points_pass_the_gate(session: Session) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_many_random_points_pass_the_gate(session: Session) -> None:
     count = THOROUGH if session.terms.problems[0].seq_q <= 512 else THOROUGH // 3  # a long one takes many seconds
     for outcome in outcomes(session, drawn(session, 2, count)):
@@ -78,6 +81,7 @@ def test_many_random_points_pass_the_gate(session: Session) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.rotating(2)
 def test_the_scalar_source_passes_too(session: Session) -> None:
     column = session.space.parameters.index("IMPL")
     scalar = session.space.file.parameters["IMPL"].values.index("scalar")

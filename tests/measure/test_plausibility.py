@@ -7,14 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from autotuner.devices.fake import FakeArm
+from autotuner.measure import thermometer
 from autotuner.measure.arms import Clocks
 from autotuner.measure.blocks import Blocks
 from autotuner.measure.plausible import MARGIN, clocks_disagree, floor_us, too_fast
 from autotuner.measure.thermometer import ATTEMPTS, Drifted, undisturbed
+from autotuner.run.fake import FakeArm
 from autotuner.values.outcome import Ceilings
 from autotuner.values.verdict import Fault, Verdict
-from tests.measure.test_race import PROBLEM, race, raced
+from tests.helpers.racing import PROBLEM, race, raced
 
 # Plausibility -------------------------------------------------------------------------------------------------------
 
@@ -88,7 +89,7 @@ class Takes:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses that the thermometer makes, which are not waited for."""
     made: list[float] = []
-    monkeypatch.setattr("autotuner.measure.thermometer.time", SimpleNamespace(sleep=made.append))
+    monkeypatch.setattr(thermometer, "time", SimpleNamespace(sleep=made.append))
     return made
 
 

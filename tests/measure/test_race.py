@@ -6,17 +6,16 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from statistics import median
 
 import pytest
 
-from autotuner.devices.fake import FakeArm, FakeBackend, FakeTrack, Truth, Weather
 from autotuner.measure import rules
-from autotuner.measure.arms import Arm, ArmError
-from autotuner.measure.blocks import MOST_DISCARDED, Blocks, Throttled, combined
+from autotuner.measure.arms import ArmError
+from autotuner.measure.blocks import MOST_DISCARDED, Throttled, combined
 from autotuner.measure.calibrate import fastest, time_backends
-from autotuner.measure.race import heat, measure
+from autotuner.measure.race import heat
 from autotuner.measure.statistics import (
     deviation,
     median_interval,
@@ -25,13 +24,11 @@ from autotuner.measure.statistics import (
     trimmed_bound,
     trimmed_interval,
 )
+from autotuner.run.fake import FakeArm, FakeLine, FakeTrack, Truth, Weather
 from autotuner.values.outcome import Artifact, Measurement, Stop
-from autotuner.values.terms import TIE, Terms
-from autotuner.values.variant import Variant
+from autotuner.values.terms import TIE
 from autotuner.values.verdict import Fault, Verdict
-from tests.helpers import simulated
-
-PROBLEM = simulated.terms().problems[0]
+from tests.helpers.racing import fakes, race, raced, track
 
 
 def noisy(us: float, noise: float, draw: random.Random, spikes: float = 0.02) -> Callable[[], float]:
@@ -194,36 +191,6 @@ def test_a_candidate_for_promotion_is_not_cut_short_by_precision() -> None:
 # Blocks -------------------------------------------------------------------------------------------------------------
 
 
-class Sampler:
-    """An arm whose samples are made up."""
-
-    calls = 1
-
-    def __init__(self, sample: Callable[[], float]) -> None:
-        self._sample = sample
-
-    def __call__(self) -> float:
-        return self._sample()
-
-
-def track(throttled: Sequence[bool] = ()) -> FakeTrack:
-    """A track whose device throttles in the blocks that are named, in order."""
-    found = simulated.backend().tracks(simulated.terms())[0]
-    assert isinstance(found, FakeTrack)
-    left = list(throttled)
-    found.throttled = lambda: "hot" if left and left.pop(0) else None  # type: ignore[method-assign]
-    return found
-
-
-def raced(arms: Sequence[Callable[[], float]], count: int, seed: int = 0, on: FakeTrack | None = None) -> Blocks:
-    """So many blocks of arms on one problem; the first is the baseline."""
-    made: list[list[Arm]] = [[Sampler(arm)] for arm in arms]
-    blocks = Blocks([on or track()], made, seed)
-    for _ in range(count):
-        blocks.take()
-    return blocks
-
-
 def test_every_arm_runs_once_a_block_and_in_any_order() -> None:
     order: list[str] = []
 
@@ -262,6 +229,8 @@ def test_equal_arms_name_no_winner() -> None:
     assert wrong <= 4
 
 
+@pytest.mark.timed
+@pytest.mark.alone
 def test_the_stopwatch_is_honest() -> None:
     """A/A for real: two arms that do the same work take the same time. Best of three: the machine may be busy."""
 
@@ -290,25 +259,6 @@ def test_too_much_throttling_is_a_fault_of_ours() -> None:
 
 
 # Races on the fake device -------------------------------------------------------------------------------------------
-
-
-def race(
-    us: float, against: float | None = 80, weather: Weather | None = None, **update: object
-) -> Measurement | Fault:
-    """A variant's race on a device on which SDPA takes 100 us; the incumbent takes `against`."""
-    backend, artifacts, terms = fakes([us, against or math.nan], weather, **update)
-    opponent = artifacts[1] if against is not None else None
-    return measure(backend.tracks(terms), artifacts[0], opponent, terms, lambda _: None)
-
-
-def fakes(us: Sequence[float], weather: Weather | None, **update: object) -> tuple[FakeBackend, list[Artifact], Terms]:
-    """A device, artifacts that take so many microseconds there, and terms."""
-    weather = weather or Weather(noise=0.003, spikes=0.02)
-    backend = FakeBackend(lambda variant: Truth(us=us[int(variant.point["N"])]), weather=weather, seed=5)
-    terms = simulated.terms().model_copy(update={"baseline_us": (100.0,), **update})
-    variants = [Variant.of("sdpa", "cpu", {"IMPL": "plain", "N": place}) for place in range(len(us))]
-    artifacts = [backend.build(variant, terms) for variant in variants]
-    return backend, [artifact for artifact in artifacts if isinstance(artifact, Artifact)], terms
 
 
 def measured(found: Measurement | Fault) -> Measurement:
@@ -376,7 +326,7 @@ def test_a_heat_leaves_out_what_cannot_be_launched() -> None:
 
 @pytest.mark.parametrize("own", [None, 0.03])
 def test_loads_of_one_binary_differ_as_the_weather_says_or_the_truth_of_the_variant(own: float | None) -> None:
-    backend = FakeBackend(lambda _: Truth(us=80, process=own), weather=Weather(process=0.01), seed=5)
+    backend = FakeLine(lambda _: Truth(us=80, process=own), weather=Weather(process=0.01), seed=5)
     _, (artifact,), terms = fakes([80], None)
     found = heat(backend.tracks(terms), [artifact] * 60, 1, terms, lambda _: None)
     loads = [math.log(problems[0][0] / 80) for problems in found.us]

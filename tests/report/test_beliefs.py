@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotuner.devices.fake import FakeBackend, Truth
 from autotuner.report import beliefs as insight_module
 from autotuner.report.beliefs import Beliefs, Insight, insight
 from autotuner.report.beliefs_figure import draw
 from autotuner.report.beliefs_text import SHOWN, lines
 from autotuner.report.importance import share_alone, share_together
 from autotuner.report.rejects import rejected_where
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.search.settings import SearchSettings
 from autotuner.spaces.space import Space
@@ -64,7 +64,7 @@ def sweep(
 ) -> str:
     """A study's name."""
     random.seed(seed)  # a race draws the order of its arms from this
-    executor = InlineExecutor(FakeBackend(known, noise=0.005, seed=seed))
+    executor = InlineExecutor(FakeLine(known, noise=0.005, seed=seed))
     driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.terms(), sampler=sampler, seed=seed))
     driver.run(Budget(trials=trials))
     return driver.name

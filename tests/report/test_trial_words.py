@@ -17,6 +17,7 @@ from autotuner.values.gate_policy import GatePolicy, Tolerance
 from autotuner.values.gate_report import REQUIRED_CHECKS, CaseErrors, CaseResult, CheckResult, Extent, GateReport
 from autotuner.values.outcome import Outcome, Stop
 from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.errors import errors, incorrect
 from tests.helpers.recorded import (
     artifact,
     deduplicated,
@@ -29,36 +30,6 @@ from tests.helpers.recorded import (
     rejected,
     variant,
 )
-
-
-def errors(first_bad_row: tuple[int, int, int] | None, bad_rows: float, nonfinite: int = 0) -> CaseErrors:
-    return CaseErrors(
-        nonfinite=nonfinite,
-        max_abs=0.5,
-        max_abs_tol=1e-3,
-        row_rel=0.8,
-        row_rel_tol=1e-3,
-        head_rel=0.1,
-        head_rel_tol=1e-4,
-        bias=0.0,
-        worst_index=(1, 2, 508, 7),
-        worst_value=0.125,
-        worst_reference=0.625,
-        first_bad_row=first_bad_row,
-        bad_rows=bad_rows,
-    )
-
-
-def incorrect(
-    found: CaseErrors, *, causal: bool = False, tile: int = 100, case: str = "Q3 2x3x509x509 randn"
-) -> Outcome:
-    fault = Fault(verdict=Verdict.INCORRECT, code=f"G2.{found.failed_rule}", detail="see the errors", case=case)
-    check = CheckResult(
-        code="G2.quick", status="fail", seconds=0.1, cases=(CaseResult(case=case, seed_index=0, errors=found),)
-    )
-    built = artifact(tile).model_copy(update={"causal": causal})
-    gate = GateReport(artifact=built.digest, checks=(check,), fault=fault)
-    return Outcome(variant=variant(tile), verdict=Verdict.INCORRECT, artifact=built, gate=gate, fault=fault)
 
 
 def faulty(code: str, detail: str, verdict: Verdict = Verdict.CRASHED, stderr: str = "") -> Outcome:
@@ -164,7 +135,7 @@ def test_what_is_out_of_tolerance_points_to_a_cause(found: CaseErrors, where: Ex
 
 
 def test_the_failing_case_is_the_one_that_broke() -> None:
-    good = errors(None, 0.0).model_copy(update={"max_abs": 0.0, "row_rel": 0.0, "head_rel": 0.0})
+    good = errors(None, 0.0).model_copy(update={"max_abs": 0.0, "row_rel": 0.0, "slice_rel": 0.0})
     outcome = incorrect(errors((0, 0, 0), 1.0))
     assert outcome.gate is not None
     (check,) = outcome.gate.checks

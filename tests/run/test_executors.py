@@ -15,15 +15,13 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from autotuner.build.build import build
-from autotuner.build.family import Kernel
-from autotuner.devices.settings import CpuSettings, make_cpu_backend
-from autotuner.devices.toolchain import Toolchain
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.run import worker
 from autotuner.run.executor import Executor
 from autotuner.run.inline import InlineExecutor
@@ -34,17 +32,18 @@ from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Heat
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.driver import TERMS, conduct, judges
 from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, outcome, play, race_job
-from tests.conformance.families import runs, tiny, wrapper
-from tests.conformance.judging import judged
-from tests.conformance.processes import gone, using
+from tests.helpers import conduct_driver, preload, zygote_witness
+from tests.helpers.conduct_driver import TERMS, conduct, judges
+from tests.helpers.families import runs, tiny, wrapper
+from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
+from tests.helpers.processes import gone, using
+
+pytestmark = pytest.mark.timed
 
 ROOT = Path(__file__).parent.parent.parent
 SYSTEMIC = ROOT / "tests" / "mutants" / "systemic"
-PRELOAD = (
-    "autotuner.devices.cpu.device",
-)  # the zygote is one for all tests, and the first executor says what it imports
 
 
 class TestInlineExecutor(Contract):
@@ -54,23 +53,23 @@ class TestInlineExecutor(Contract):
 
 class TestLocalExecutor(Contract):
     def make(self) -> LocalExecutor:
-        return LocalExecutor(play, preload=PRELOAD, deadlines=Deadlines(build=1))
+        return LocalExecutor(play, preload=preload.CPU, deadlines=Deadlines(build=1))
 
     def test_wait_gives_up_in_time_and_loses_nothing(self, executor: Executor) -> None:
         executor.submit(judge_job())
         outcome(executor.wait(60))  # the zygote is up
-        number = executor.submit(judge_job("sleep", MS=600))
+        number = executor.submit(judge_job("sleep", MS=3000))
         started = time.monotonic()
         assert executor.wait(0.0) is None
         assert executor.wait(0.2) is None
-        assert time.monotonic() - started < 0.5
+        assert time.monotonic() - started < 2.5
         done = executor.wait(60)
         assert done is not None
         assert done[0] == number
         assert outcome(done).verdict == Verdict.MEASURED
 
     def test_a_job_that_fails_by_itself_says_nothing_about_its_variant(self) -> None:
-        with closing(LocalExecutor(broken, preload=PRELOAD)) as executor:
+        with closing(LocalExecutor(broken, preload=preload.CPU)) as executor:
             for job in (build_job(), judge_job()):
                 executor.submit(job)
                 result = outcome(executor.wait(60))
@@ -125,13 +124,13 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def acts(logs: Path, toolchain: Toolchain, kernel_root: Path) -> Iterator[LocalExecutor]:
+def acts(logs: Path, toolchain: CpuToolchain, kernel_root: Path) -> Iterator[LocalExecutor]:
     with closing(judges(toolchain, kernel_root / "conduct", check=1.5)) as executor:
         yield executor
 
 
 @pytest.fixture(scope="module")
-def mutants(logs: Path, toolchain: Toolchain) -> Iterator[LocalExecutor]:
+def mutants(logs: Path, toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
     with closing(judges(toolchain, SYSTEMIC, check=2)) as executor:
         yield executor
 
@@ -152,9 +151,7 @@ def test_misconduct_ends_with_a_verdict_and_leaves_no_process(
     acts: LocalExecutor, logs: Path, act: str, verdict: Verdict, code: str
 ) -> None:
     for _ in range(2):  # the next job is judged alike
-        started = time.monotonic()
         result = judged(acts, conduct(act), TERMS)
-        assert time.monotonic() - started < 30
         assert result.verdict == verdict
         assert result.fault is not None
         assert result.fault.code.startswith(code)
@@ -174,17 +171,17 @@ def mutant(name: str) -> Variant:
     return Variant(family="systemic", backend="cpu", impl="mutant", parameters={"MUTANT": name})
 
 
-def library(toolchain: Toolchain, name: str) -> Artifact:
-    built = build(Kernel.load(SYSTEMIC), mutant(name), TERMS.compiled_for, toolchain)
+def library(toolchain: CpuToolchain, name: str) -> Artifact:
+    built = build(Family.load(SYSTEMIC), mutant(name), TERMS.compiled_for, toolchain)
     assert isinstance(built, Artifact)
     return built
 
 
-def judging(toolchain: Toolchain, name: str) -> JudgeJob:
+def judging(toolchain: CpuToolchain, name: str) -> JudgeJob:
     return JudgeJob(built=Built(artifact=library(toolchain, name), seconds=0.0), terms=TERMS, soak="never")
 
 
-def race(toolchain: Toolchain) -> RaceJob:
+def race(toolchain: CpuToolchain) -> RaceJob:
     """The timing of a right variant: it must go as if nothing had happened before."""
     return RaceJob(artifacts=(library(toolchain, "none"),), terms=TERMS, blocks=2)
 
@@ -201,7 +198,7 @@ def names() -> list[object]:
 
 @pytest.mark.parametrize(("name", "codes"), names())
 def test_a_mutant_takes_only_its_own_process_along(
-    mutants: LocalExecutor, toolchain: Toolchain, logs: Path, name: str, codes: list[str]
+    mutants: LocalExecutor, toolchain: CpuToolchain, logs: Path, name: str, codes: list[str]
 ) -> None:
     numbers = [mutants.submit(judging(toolchain, name)), mutants.submit(race(toolchain))]
     ended, timed = mutants.wait(60), mutants.wait(60)
@@ -225,7 +222,7 @@ def test_a_right_variant_is_judged_as_usual_after_all_that(mutants: LocalExecuto
     assert gone(logs)
 
 
-def test_a_redefined_parameter_fails_the_gate(logs: Path, toolchain: Toolchain, kernel_root: Path) -> None:
+def test_a_redefined_parameter_fails_the_gate(logs: Path, toolchain: CpuToolchain, kernel_root: Path) -> None:
     with closing(judges(toolchain, kernel_root / "tiny", check=30)) as executor:
         result = judged(executor, tiny("redefines"), TERMS)
     assert result.fault is not None
@@ -234,13 +231,13 @@ def test_a_redefined_parameter_fails_the_gate(logs: Path, toolchain: Toolchain, 
 
 
 def test_closing_amid_a_build_leaves_no_compiler(
-    tmp_path: Path, toolchain: Toolchain, kernel_root: Path, cache: Path
+    tmp_path: Path, toolchain: CpuToolchain, kernel_root: Path, cache: Path
 ) -> None:
     compiler = wrapper(tmp_path, f'case "$*" in *unit.cpp*) cd "{tmp_path}"; sleep 50;; esac')
     slow = toolchain.model_copy(update={"compiler": str(compiler)})
-    kernel = Kernel.load(kernel_root / "tiny")
-    settings = CpuSettings(toolchain=slow, kernel=kernel, cache_bytes=1 << 20)
-    with closing(LocalExecutor(partial(make_cpu_backend, settings), preload=PRELOAD)) as executor:
+    kernel = Family.load(kernel_root / "tiny")
+    settings = cpu_line(slow, kernel)
+    with closing(LocalExecutor(settings, preload=preload.CPU)) as executor:
         executor.submit(BuildJob(variant=tiny(), terms=TERMS))
         until = time.monotonic() + 60
         while not any("unit.cpp" in run for run in runs(tmp_path)):
@@ -268,7 +265,7 @@ def test_only_the_zygote_forgets_its_exit_code() -> None:
 
 def test_the_zygote_imports_once_for_all_jobs(tmp_path: Path) -> None:
     """torch is there before the fork; no job adds to the driver's standard output."""
-    process = driver(tmp_path, "tests.conformance.zygote")
+    process = driver(tmp_path, zygote_witness.__name__)
     said = json.loads(process.communicate(timeout=120)[0])
     first, second = said["jobs"]
     assert process.returncode == 0
@@ -284,7 +281,7 @@ def test_the_zygote_imports_once_for_all_jobs(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_variants_print_never_reaches_the_drivers_output(tmp_path: Path) -> None:
-    process = driver(tmp_path, "tests.conformance.driver", "prints", "last_words")
+    process = driver(tmp_path, conduct_driver.__name__, "prints", "last_words")
     assert process.communicate(timeout=120)[0] == "crashed\ncrashed\n"
     assert process.returncode == 0
     assert gone(tmp_path)
@@ -292,7 +289,7 @@ def test_what_variants_print_never_reaches_the_drivers_output(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_a_killed_driver_leaves_no_worker(tmp_path: Path) -> None:
-    process = driver(tmp_path, "tests.conformance.driver", "last_words", "waits")
+    process = driver(tmp_path, conduct_driver.__name__, "last_words", "waits")
     assert process.stdout is not None
     assert process.stdout.readline() == "crashed\n"
     time.sleep(2)  # now the second job waits in its variant

@@ -25,18 +25,18 @@ from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from tests.conformance.executors import TERMS, Contract, PlayBackend, build_job, judge_job, outcome, play
-from tests.conformance.processes import gone as nobody_uses
+from tests.helpers import preload, simulated_sweep
+from tests.helpers.processes import gone as nobody_uses
 
-PRELOAD = (
-    "autotuner.devices.cpu.device",
-)  # the zygote is one for all tests, and the first executor says what it imports
+pytestmark = pytest.mark.timed
+
 ROOT = Path(__file__).parent.parent.parent
 JOBS = 4
 
 
 def lanes(factory: Callable[[], PlayBackend] = play, start: float = 30) -> LocalExecutor:
     deadlines = Deadlines(start=start, check=1.5)
-    return LocalExecutor(factory, PRELOAD, deadlines, builders=2, overlap=True, jobs_per_process=JOBS)
+    return LocalExecutor(factory, preload.CPU, deadlines, builders=2, overlap=True, jobs_per_process=JOBS)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_process_serves_so_many_jobs_and_is_replaced(executor: LocalExecutor) 
 
 
 def test_by_default_each_job_has_a_process_of_its_own() -> None:
-    with closing(LocalExecutor(play, PRELOAD)) as executor:
+    with closing(LocalExecutor(play, preload.CPU)) as executor:
         assert len({told(executor) for _ in range(3)}) == 3
 
 
@@ -165,7 +165,7 @@ def test_the_end_of_the_output_is_that_of_the_job(executor: LocalExecutor) -> No
 
 
 def sweep(path: Path, trials: int) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.conformance.sweep", str(path / "studies.db"), str(trials)]
+    command = [sys.executable, "-m", simulated_sweep.__name__, str(path / "studies.db"), str(trials)]
     return subprocess.Popen(
         command, cwd=ROOT, env={**os.environ, "TMPDIR": str(path)}, stdout=subprocess.PIPE, text=True
     )

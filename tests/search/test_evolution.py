@@ -13,10 +13,8 @@ from optuna.trial import Trial
 
 from autotuner.search.evolution import EvolutionarySampler
 from autotuner.search.settings import DEFAULT, SearchSettings
-from autotuner.spaces.space import Space
 from tests.helpers import simulated
-from tests.search.test_samplers import ask, simulated_variant
-from tests.search.test_surrogate import objective
+from tests.helpers.searching import ask, objective, simulated_variant, study_of
 
 SPACE = simulated.space()
 BEST = min(objective(SPACE, point) for point in range(len(SPACE)))
@@ -26,14 +24,6 @@ OFFSPRING = SearchSettings(screened_whole=0)
 """No space is small enough to be screened whole."""
 
 either_way = pytest.mark.parametrize("settings", [DEFAULT, OFFSPRING], ids=["whole", "offspring"])
-
-
-def study_of(
-    seed: int, space: Space = SPACE, settings: SearchSettings = DEFAULT
-) -> tuple[optuna.Study, EvolutionarySampler]:
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = EvolutionarySampler(space, seed, settings)
-    return optuna.create_study(sampler=sampler), sampler
 
 
 def tell(study: optuna.Study, trial: Trial) -> float:

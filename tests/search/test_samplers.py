@@ -27,8 +27,9 @@ from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InputError
-from autotuner.values.variant import Value, Variant
+from autotuner.values.variant import Value
 from tests.helpers import simulated
+from tests.helpers.searching import ask, simulated_variant
 
 SPACE = simulated.space()
 
@@ -55,16 +56,6 @@ def parsed(text: str) -> Space:
     return Space.enumerate(SpaceFile.parse(text, Path("changed.toml")), simulated.DEVICE.facts)
 
 
-def ask(study: optuna.Study, space: Space) -> tuple[Trial, dict[str, Value]]:
-    """The next trial and its point, suggested as the driver does."""
-    trial = study.ask()
-    point: dict[str, Value] = {}
-    for name in space.file.order:
-        if space.file.exists(name, point, {**space.facts, **space.file.shared_facts}):
-            point[name] = trial.suggest_categorical(name, space.values[name])  # type: ignore[assignment]
-    return trial, point
-
-
 def run(sampler: str, seed: int, asks: int, study: optuna.Study | None = None) -> list[int]:
     """Indices of the points asked for, told their true latency."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -79,10 +70,6 @@ def run(sampler: str, seed: int, asks: int, study: optuna.Study | None = None) -
         trial.set_constraint("gate", 0.0 if fault is None else 1.0)
         study.tell(trial, float("inf") if fault is not None else simulated.microseconds(point))
     return indices
-
-
-def simulated_variant(point: dict[str, Value]) -> Variant:
-    return Variant.of("sdpa", "cpu", point)
 
 
 @pytest.mark.parametrize("sampler", EVERY)

@@ -14,25 +14,8 @@ from autotuner.search import surrogate
 from autotuner.search.covariance import Floats, Hypers, Indices, Likelihood, Steps
 from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.search.surrogate import Surrogate
-from autotuner.spaces.space import Space
 from autotuner.values.known_points import KnownPoints
-from autotuner.values.variant import Variant
-from tests.helpers import simulated
-
-SPACE = simulated.space()
-ALL = np.arange(len(SPACE))
-NOBODY = ALL[:0]
-
-
-def judged(n: int, seed: int = 0) -> tuple[Indices, Floats]:
-    """Some points in random order, and the logarithm of what they take; +inf for a reject."""
-    points = np.random.default_rng(seed).choice(len(SPACE), size=n, replace=False)
-    return points, np.array([objective(SPACE, int(point)) for point in points])
-
-
-def objective(space: Space, point: int) -> float:
-    found = simulated.truth(Variant.of("sdpa", "cpu", space.point(point)))
-    return math.inf if found.fault is not None else math.log(found.us)
+from tests.helpers.searching import ALL, NOBODY, SPACE, judged, objective
 
 
 def covariance(hypers: Hypers, one: Indices, other: Indices) -> float:

@@ -12,9 +12,7 @@ from autotuner.search.evolution import EvolutionarySampler
 from autotuner.search.settings import DEFAULT
 from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
 from tests.helpers import simulated
-from tests.search.test_evolution import SPACE, study_of
-from tests.search.test_samplers import ask
-from tests.search.test_surrogate import objective
+from tests.helpers.searching import SPACE, ask, objective, study_of
 
 TRUTH = np.array([objective(SPACE, point) for point in range(len(SPACE))])
 RANK = TRUTH.argsort(kind="stable").argsort()

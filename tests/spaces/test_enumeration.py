@@ -16,7 +16,7 @@ from autotuner.spaces.expression import Expression
 from autotuner.spaces.space import Space
 from autotuner.values.errors import SpaceError
 from autotuner.values.variant import Value
-from tests.spaces.test_space import file_of, made, replaced
+from tests.helpers.space_files import file_of, made, replaced
 
 NAMES = ["IMPL", "A", "B", "C", "D"]
 

@@ -12,11 +12,10 @@ import pytest
 from rich.console import Console
 
 from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.facts import cuda_device
 from autotuner.devices.cuda.probe import CudaFacts
-from autotuner.devices.facts import cuda_device
-from autotuner.devices.fake import FakeBackend, Truth
-from autotuner.ops.sdpa.problem import Problem
 from autotuner.report import tables as views
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.search.covariance import Floats, Hypers, Indices
 from autotuner.search.evolution import EvolutionarySampler
@@ -30,10 +29,10 @@ from autotuner.tuning.plan import Plan
 from autotuner.tuning.workbench import device_for, load_space
 from autotuner.values.errors import SpaceError
 from autotuner.values.known_points import KnownPoints
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
-from tests.search.test_evolution import study_of
-from tests.search.test_samplers import ask
+from tests.helpers.searching import ask, study_of
 
 DERIVED = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\n'
 STEPS = 'WAVES = "ceil_div(BLOCKS, 4)"\nNANOSECONDS = "1000 * WAVES * (BLOCK + 16) // UNROLL"\n'
@@ -261,7 +260,7 @@ def searched(folder: Path, space: Space, trials: int) -> list[float]:
         return Truth(us=float(np.exp(expected[place] - expected.min())) * (1 + (variant.point["STAGES"] == 3)))
 
     with closing(Store.open(str(folder / f"{space.expected is None}.db"))) as store:
-        executor = InlineExecutor(FakeBackend(truth, baseline_us=1.0))
+        executor = InlineExecutor(FakeLine(truth, baseline_us=1.0))
         driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.terms()))
         driver.run(Budget(trials=trials))
         return [math.exp(trial.outcome.objective) for trial in queries.judged(store, driver.name)]

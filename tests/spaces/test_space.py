@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,57 +11,7 @@ from autotuner.spaces import enumeration
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.errors import SpaceError
 from autotuner.values.variant import Value
-
-TEXT = """
-title = "An example"
-family = "sdpa"
-backend = "cpu"
-threads = 2
-
-[[problems]]
-batch = 1
-heads = 8
-seq_q = 512
-seq_k = 512
-head_dim = 64
-dtype = "float32"
-
-[[problems]]
-batch = 1
-heads = 8
-seq_q = 96
-seq_k = 512
-head_dim = 64
-dtype = "float32"
-
-[parameters]
-IMPL = ["scalar", "simd"]
-BLOCK_N = [32, 64, 128, 256]
-[parameters.VEC_WIDTH]
-values = [4, 8, 16]
-when = 'IMPL == "simd"'
-[parameters.FUSE]
-values = [0, 1]
-when = "VEC_WIDTH > 4 and CPU_FMA"
-
-[[constraints]]
-expression = "VEC_WIDTH * 4 <= CPU_VECTOR_BYTES"
-reason = "registers are no wider"
-[[constraints]]
-expression = "SEQ_Q % (BLOCK_N // 2) == 0"
-reason = "whole tiles"
-
-[default]
-IMPL = "simd"
-BLOCK_N = 64
-VEC_WIDTH = 4
-"""
-FACTS: dict[str, int | str | bool] = {"CPU_VECTOR_BYTES": 32, "CPU_FMA": True, "ARCH": "zen4"}
-PROBLEM = {"batch": 1, "heads": 2, "seq_q": 8, "seq_k": 8, "head_dim": 64, "dtype": "float32"}
-
-
-def made(text: str = TEXT, **facts: int | str | bool) -> Space:
-    return Space.enumerate(SpaceFile.parse(text, "dir/x.toml"), {**FACTS, **facts})
+from tests.helpers.space_files import FACTS, TEXT, file_of, made, replaced
 
 
 def test_the_example(tmp_path: Path) -> None:
@@ -86,14 +35,6 @@ def test_the_example(tmp_path: Path) -> None:
 
 
 VECTORS: list[dict[str, int]] = [{"VEC_WIDTH": 4}, {"VEC_WIDTH": 8, "FUSE": 0}, {"VEC_WIDTH": 8, "FUSE": 1}]
-
-
-def replaced(*pairs: tuple[str, str]) -> str:
-    text = TEXT
-    for old, new in pairs:
-        assert old in text
-        text = text.replace(old, new, 1)
-    return text
 
 
 BAD_FILES = [
@@ -302,13 +243,6 @@ def test_what_a_device_refuses(changes: list[tuple[str, str]], facts: dict[str, 
 def test_facts_must_be_scalars() -> None:
     with pytest.raises(TypeError, match="L1D_BYTES"):
         made(L1D_BYTES=1.5)  # type: ignore[arg-type]
-
-
-def file_of(parameters: dict[str, Any], constraints: list[str], default: dict[str, Value], **rest: Any) -> SpaceFile:
-    reasons = [{"expression": text, "reason": "because"} for text in constraints]
-    common = {"title": "t", "family": "sdpa", "backend": "cpu", "problems": [PROBLEM, {**PROBLEM, "seq_q": 12}]}
-    document = {**common, "parameters": parameters, "constraints": reasons, "default": default, **rest}
-    return SpaceFile.model_validate(document, strict=True)
 
 
 def test_too_many_points_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

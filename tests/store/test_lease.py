@@ -22,13 +22,15 @@ from tests.helpers.recorded import (
     study_record,
 )
 
+pytestmark = pytest.mark.timed
+
 # The lease, and being killed ------------------------------------------------------------------------------------
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def child(code: str) -> subprocess.Popen[str]:
-    prelude = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\n"
+    prelude = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
     text = prelude + textwrap.dedent(code)
     return subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 

@@ -15,12 +15,12 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from autotuner.devices.backend import Passed
-from autotuner.devices.fake import FakeBackend, Truth
 from autotuner.run import ask
 from autotuner.run.ask import BEAT_S
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
+from autotuner.run.line import Passed
 from autotuner.search.samplers import SAMPLERS, RandomPointSampler
 from autotuner.store import Lease, Store, queries
 from autotuner.tuning import driver as driver_module
@@ -78,7 +78,7 @@ def test_no_reject_is_ever_best(store: Store, width: int) -> None:
         fast = variant.point["BLOCK"] != 8
         return Truth(us=1.0, fault=Verdict.INCORRECT) if fast else Truth(us=200.0)
 
-    sweep = driver(store, FakeBackend(truth), width=width)
+    sweep = driver(store, FakeLine(truth), width=width)
     sweep.run(Budget(trials=20))
     study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
     assert math.isfinite(study.best_value)
@@ -91,7 +91,7 @@ def test_equal_programs_are_measured_once(store: Store, width: int) -> None:
     def truth(variant: Variant) -> Truth:
         return Truth(us=simulated.microseconds(variant.point), program=f"block {variant.point['BLOCK']}")
 
-    sweep = driver(store, FakeBackend(truth), width=width)
+    sweep = driver(store, FakeLine(truth), width=width)
     sweep.run(Budget(trials=25))
     counts = standings.summary(store, sweep.name).by_verdict
     measured = counts.get(Verdict.MEASURED, 0) + counts.get(Verdict.RACED_OUT, 0)
@@ -103,7 +103,7 @@ def test_equal_programs_are_measured_once(store: Store, width: int) -> None:
             assert trial.value == pytest.approx(outcome.objective)
 
 
-class Counting(FakeBackend):
+class Counting(FakeLine):
     """Counts what goes through the gate, by program."""
 
     def __init__(self, truth: Callable[[Variant], Truth]) -> None:
@@ -233,7 +233,7 @@ def test_what_another_program_enqueues_and_is_no_point_fails(store: Store, sampl
 def test_what_was_judged_is_told_under_another_number_without_a_job(store: Store) -> None:
     """Also a reject; our tables keep the one trial that was judged."""
     default = SPACE.point(SPACE.default_index)
-    backend = FakeBackend(lambda v: Truth(us=50.0) if v.point == default else Truth(fault=Verdict.INCORRECT))
+    backend = FakeLine(lambda v: Truth(us=50.0) if v.point == default else Truth(fault=Verdict.INCORRECT))
     driver(store, backend).run(Budget(trials=3))
     sweep = driver(store, backend)
     study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
@@ -297,7 +297,7 @@ def test_a_sampler_that_does_not_apply_leaves_no_study(store: Store) -> None:
 
 
 def test_a_broken_reference_keeps_the_sweep_from_starting(store: Store) -> None:
-    class Broken(FakeBackend):
+    class Broken(FakeLine):
         def calibrate(self, terms: Terms, say: Say) -> Calibration:
             raise OracleError("flash breaks T1")
 
@@ -322,7 +322,7 @@ def test_another_device_is_another_study(store: Store) -> None:
 def test_a_study_keeps_its_secret_seeds(store: Store) -> None:
     seen: list[tuple[int, ...]] = []
 
-    class Notes(FakeBackend):
+    class Notes(FakeLine):
         def calibrate(self, terms: Terms, say: Say) -> Calibration:
             seen.append(terms.seeds)
             return super().calibrate(terms, say)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -12,8 +13,8 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from autotuner.devices.fake import FakeBackend
 from autotuner.measure.arms import Tracks
+from autotuner.run.fake import FakeLine
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
 from autotuner.store import Store
@@ -63,7 +64,7 @@ def test_a_kill_before_the_telling_loses_and_repeats_nothing(store: Store, monke
 class Dying(Shuffled):
     """Its driver is killed when it waits for the last of some jobs."""
 
-    def __init__(self, backend: FakeBackend, width: int, jobs: int) -> None:
+    def __init__(self, backend: FakeLine, width: int, jobs: int) -> None:
         super().__init__(backend, width)
         self._jobs = jobs
 
@@ -116,7 +117,7 @@ def test_a_kill_before_the_parameters_are_noted_drops_the_half_made_trial(
 class Losing(InlineExecutor):
     """Loses the process of some variants when they are built or, else, judged."""
 
-    def __init__(self, backend: FakeBackend, lost: Callable[[int], bool], width: int = 1, built: bool = False) -> None:
+    def __init__(self, backend: FakeLine, lost: Callable[[int], bool], width: int = 1, built: bool = False) -> None:
         super().__init__(backend, width)
         self._lost, self._seen = lost, 0
         self._kind = BuildJob if built else JudgeJob
@@ -212,7 +213,7 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeyp
     are built wait for the new calibration."""
     calibrated = [0]
 
-    class Drifts(FakeBackend):
+    class Drifts(FakeLine):
         def calibrate(self, terms: Terms, say: Say) -> Calibration:
             calibrated[0] += 1
             return super().calibrate(terms, say)
@@ -223,7 +224,7 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeyp
                 monkeypatch.setattr(track, "_baseline_us", 200.0)  # SDPA is slow
             return tracks
 
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
 
     sweep = driver(store, Drifts(simulated.truth), width=width)
     sweep.run(Budget(trials=5))
@@ -237,7 +238,7 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeyp
 def test_a_point_that_is_lost_every_time_is_given_up(store: Store, width: int) -> None:
     """Four tries, then the sweep ends without it: the rest of the space is judged all the same."""
 
-    class LosesOne(FakeBackend):
+    class LosesOne(FakeLine):
         def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
             if variant.point == SMALL.point(5):
                 return Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail="lost")

@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 
 from autotuner.build.build import build
-from autotuner.build.family import Kernel
-from autotuner.devices.fake import FakeBackend
-from autotuner.devices.toolchain import Toolchain
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.report import tables as views
+from autotuner.run.fake import FakeLine
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store
@@ -31,12 +31,14 @@ from autotuner.values.outcome import Artifact, Calibration, Device, Outcome, Say
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
-from tests.cli.test_cli import SPACE, autotuner, lay_out, one_line
 from tests.helpers import simulated
+from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 from tests.helpers.recorded import CALIBRATION, case_errors, study_record
 
+pytestmark = pytest.mark.timed
+
 SCHEMA = json.loads((Path(__file__).parent.parent.parent / "docs" / "trial-report.schema.json").read_text())
-PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +50,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def mutant(folder: Path, toolchain: Toolchain, name: str) -> Artifact:
+def mutant(folder: Path, toolchain: CpuToolchain, name: str) -> Artifact:
     """A variant of that space, built."""
     wanted = Variant(family="mutants_numeric", backend="cpu", impl="mutant", parameters={"MUTANT": name})
-    made = build(Kernel.load(folder / "mutants_numeric"), wanted, PROBLEM, toolchain)
+    made = build(Family.load(folder / "mutants_numeric"), wanted, PROBLEM, toolchain)
     assert isinstance(made, Artifact)
     return made
 
 
 @pytest.fixture(scope="module")
-def right(folder: Path, toolchain: Toolchain) -> Artifact:
+def right(folder: Path, toolchain: CpuToolchain) -> Artifact:
     """The one without a mutation."""
     return mutant(folder, toolchain, "none")
 
@@ -108,8 +110,8 @@ def test_the_variant_of_a_trial_is_built_again(folder: Path, right: Artifact, st
         single.subject("4", None, str(path), "mutants")
 
 
-def test_without_a_space_a_shipped_variant_is_judged_on_a_usual_problem(toolchain: Toolchain) -> None:
-    kernel = Kernel.find("sdpa")
+def test_without_a_space_a_shipped_variant_is_judged_on_a_usual_problem(toolchain: CpuToolchain) -> None:
+    kernel = Family.find("sdpa")
     parameters = {"BLOCK_N": 64, "EXP": "poly5", "SYNC_POLICY": 0, "THREADS": 1, "UNROLL": 1}
     wanted = Variant(family="sdpa", backend="cpu", impl="scalar", parameters=parameters)
     made = build(kernel, wanted, PROBLEM.model_copy(update={"causal": True}), toolchain)
@@ -158,7 +160,9 @@ def test_a_right_variant_goes_through_every_check(folder: Path, right: Artifact)
     document = report(done)
     assert (document["verdict"], document["fault"]) == ("measured", None)
     assert {check["status"] for check in document["checks"]} == {"pass"}
-    assert {"G0.identity", "G2.sdpa", "G5.matrix", "G6.soak", "G7.recheck"} <= {c["code"] for c in document["checks"]}
+    assert {"G0.identity", "G2.baseline", "G5.matrix", "G6.soak", "G7.recheck"} <= {
+        c["code"] for c in document["checks"]
+    }
     identity = document["identity"]
     assert identity["build_id"] == identity["reported"]["build_id"] == right.digest
     assert identity["macros"] == identity["reported"]["macros"] == right.macros
@@ -187,7 +191,7 @@ def test_a_wrong_variant_is_rejected_with_place_values_and_cause(folder: Path) -
 
 
 @pytest.mark.slow
-def test_another_library_under_the_name_of_one_is_found(folder: Path, toolchain: Toolchain, right: Artifact) -> None:
+def test_another_library_under_the_name_of_one_is_found(folder: Path, toolchain: CpuToolchain, right: Artifact) -> None:
     """A stale binary: the file that should be one variant is the build of another, and has not even its name."""
     other = mutant(folder, toolchain, "k_and_v_swapped")
     copy = folder / "stale"
@@ -245,7 +249,7 @@ def test_the_table_has_a_row_a_case_and_names_what_is_broken() -> None:
 
 
 def test_a_backend_that_breaks_its_tolerance_keeps_a_sweep_from_starting(store: Store) -> None:
-    class Broken(FakeBackend):
+    class Broken(FakeLine):
         def calibrate(self, terms: Terms, say: Say) -> Calibration:
             return BROKEN_CALIBRATION
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from autotuner.devices.fake import FakeBackend, Truth
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store
-from autotuner.tuning import standings
+from autotuner.tuning import race_again, standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.tuning.race_again import race_best
@@ -22,7 +22,7 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
     store: Store, monkeypatch: pytest.MonkeyPatch, us: float, winner: str | None
 ) -> None:
     """SDPA takes 100 us. By A/A races with 1 % between two loads a tie is 2 % wide."""
-    backend = FakeBackend(lambda _: Truth(us=us), noise=0.0005)
+    backend = FakeLine(lambda _: Truth(us=us), noise=0.0005)
 
     class Session:
         """What a race needs of one, on the fake device."""
@@ -33,7 +33,7 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
         def executor(self) -> InlineExecutor:
             return InlineExecutor(backend)
 
-    monkeypatch.setattr("autotuner.tuning.race_again.Session", Session)
+    monkeypatch.setattr(race_again, "Session", Session)
     driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.terms()))
     driver.run(Budget(trials=1))
     before = race_best(store, driver.name, itself=False)

@@ -1,5 +1,5 @@
-"""The whole measuring stack on devices whose truth is known, a slice of benchmarks/simulated_truth.py; and that the
-bounds would notice a broken rule."""
+"""The whole measuring stack on devices whose truth is known, a slice of
+benchmarks/timing/simulated_truth.py; and that the bounds would notice a broken rule."""
 
 from __future__ import annotations
 

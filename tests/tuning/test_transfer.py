@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from autotuner.cli.app import app
-from autotuner.devices.fake import FakeBackend, Truth
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
@@ -27,6 +27,7 @@ from autotuner.tuning.transfer import distance, elites, known_points, mapped, st
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
 from autotuner.values.outcome import Device
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
 
@@ -43,7 +44,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def changed(**changes: object) -> Problem:
     """The simulated problem with something else."""
-    return Problem.model_validate({**PROBLEM.model_dump(), **changes})
+    return SdpaProblem.model_validate({**PROBLEM.model_dump(), **changes})
 
 
 def space_of(problem: Problem = PROBLEM, text: str = simulated.TOML, name: str = "simulated") -> Space:
@@ -56,14 +57,14 @@ def record_of(space: Space, device: Device = simulated.DEVICE, built_from: str =
     return study_record(space, device, terms, built_from=built_from)
 
 
-def backend(microseconds: Microseconds) -> FakeBackend:
+def backend(microseconds: Microseconds) -> FakeLine:
     """As simulated, with other latencies and the same faults."""
 
     def truth(variant: Variant) -> Truth:
         known = simulated.truth(variant)
         return known if known.fault is not None else Truth(us=microseconds(variant.point))
 
-    return FakeBackend(truth)
+    return FakeLine(truth)
 
 
 def search(

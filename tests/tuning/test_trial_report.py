@@ -13,10 +13,12 @@ import pytest
 
 from autotuner.store import Store
 from autotuner.values.outcome import Outcome
-from tests.cli.test_cli import SPACE, autotuner
+from tests.helpers.command_line import SPACE, autotuner
+from tests.helpers.errors import errors, incorrect
 from tests.helpers.recorded import CALIBRATION, measured, rejected, study_record
 from tests.mutants.expectations import MUTANTS
-from tests.report.test_trial_words import errors, incorrect
+
+pytestmark = pytest.mark.timed
 
 SCHEMA = json.loads((Path(__file__).parent.parent.parent / "docs" / "trial-report.schema.json").read_text())
 BROKEN = """
@@ -92,7 +94,7 @@ def recorded(folder: Path, *outcomes: Outcome) -> list[dict[str, Any]]:
 
 def test_a_number_that_is_not_finite_is_null(tmp_path: Path) -> None:
     found = errors((0, 0, 0), 1.0, nonfinite=3)
-    update = {"max_abs": math.nan, "row_rel": math.inf, "worst_value": -math.inf, "flash_ratio": math.inf}
+    update = {"max_abs": math.nan, "row_rel": math.inf, "worst_value": -math.inf, "peer_ratio": math.inf}
     (document,) = recorded(tmp_path, incorrect(found.model_copy(update=update)))
     written = document["checks"][0]["cases"][0]["errors"]
     assert [written[name] for name in update] == [None] * 4

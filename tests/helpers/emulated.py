@@ -1,0 +1,63 @@
+"""The CUDA mutants and right implementations on the host emulator, through the gate's numeric levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import torch
+from torch import Tensor
+
+from autotuner.devices.cuda.facts import usable_cpus
+from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.tolerance import judge, truth
+from tests.emulator.emulator import emulate
+from tests.mutants.expectations import MUTANTS, SEEDS, Expectation
+
+SOURCES = {"numeric": "mutants.cu", "right": "right.cu", "systemic": "systemic.cu"}
+TILES = {"numeric": (64, 64), "right": (32, 64)}
+NUMERIC = ("G1.unwritten", "G2", "G5", "pass")
+"""What is compared with a reference. The invariants of G3 are left to a device."""
+
+
+def seen(expectation: Expectation) -> bool:
+    """True where a case finds it, and no invariant has to."""
+    return any(code.startswith(NUMERIC) for code in expectation.codes)
+
+
+def output(expectation: Expectation, case: Case, tensors: tuple[Tensor, Tensor, Tensor], seed: int = 0) -> Tensor:
+    """O of one emulated launch."""
+    source = MUTANTS / expectation.table / SOURCES[expectation.table]
+    return emulate(source, expectation.variant.parameters, case.problem, *tensors, seed)
+
+
+def cases(expectation: Expectation) -> Iterator[tuple[str, Case, int]]:
+    """The cases of G2 and G5 in the gate's order: level, case and the secret seed's number."""
+    matrix = Matrix(expectation.problem)
+    for index, case in enumerate(matrix.quick()):
+        yield "G2", case, index
+    for index, case in enumerate(matrix.quick()):
+        yield "G5", case, index + 1
+    for index, case in enumerate(matrix.full(TILES[expectation.table])):
+        yield "G5", case, index
+        yield "G5", case, index + 2
+
+
+def first_failure(expectation: Expectation) -> str:
+    """The code of the first numeric level that fails; "pass" when none does."""
+    smoke = Matrix(expectation.problem).case((1, 2, 65, 65))
+    q, k, v, *_ = truth(smoke, SEEDS[0])
+    if not torch.isfinite(output(expectation, smoke, (q, k, v))).all():
+        return "G1.unwritten"
+
+    def failed(wanted: tuple[str, Case, int]) -> str | None:
+        level, case, index = wanted
+        expected = truth(case, SEEDS[index % 4])
+        rule = judge(output(expectation, case, expected[:3]), expected).failed_rule
+        return rule and f"{level}.{rule}"
+
+    with ExitStack() as stack:  # a launch is a process of its own, so that several run side by side
+        pool = ThreadPoolExecutor(usable_cpus())
+        stack.callback(pool.shutdown, cancel_futures=True)
+        return next((code for code in pool.map(failed, cases(expectation)) if code), "pass")

@@ -1,0 +1,86 @@
+"""Tests marked `timed` have deadlines of seconds, or say something of how long real work took. On a machine that is
+busy with other things such a test may fail, and means nothing then.
+
+Beside other tests it is put off when it fails: `python -m tests` tries it again alone. Alone it has three attempts, and
+when all fail it is skipped if the machine was disturbed during each, else it has failed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+ATTEMPTS = 3
+PRESSURE = Path("/proc/pressure/cpu")
+DISTURBED = 0.25
+"""The share of time in which something waited for a CPU: above it the machine had more to do than this test."""
+PUT_OFF = "failed beside other tests; tried again alone"
+BUSY = "the machine was busy with something else"
+
+
+def protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Runs a timed test; None, and nothing is done, for others."""
+    if item.get_closest_marker("timed") is None:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in put_off(item, nextitem) if "PYTEST_XDIST_WORKER" in os.environ else attempts(item, nextitem):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def put_off(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+    """One attempt; a failure becomes a skip."""
+    return spared(runtestprotocol(item, log=False, nextitem=nextitem), PUT_OFF)
+
+
+def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+    """Up to three attempts."""
+    calm = False
+    for left in reversed(range(ATTEMPTS)):
+        was_busy = watch()
+        reports: list[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=nextitem)
+        calm = calm or not was_busy()
+        if not any(report.failed for report in reports):
+            break
+        if left:
+            item._initrequest()  # type: ignore[attr-defined]  # its fixtures are made anew
+    return reports if calm else spared(reports, BUSY)
+
+
+def spared(reports: list[pytest.TestReport], why: str) -> list[pytest.TestReport]:
+    """The reports with a skip for each failure."""
+    for report in reports:
+        if report.failed:
+            report.sections.append(("failure", report.longreprtext))
+            report.outcome = "skipped"
+            path, line, _ = report.location
+            report.longrepr = (path, (line or 0) + 1, f"Skipped: {why}")
+    return reports
+
+
+def watch() -> Callable[[], bool]:
+    """From now on: was the machine disturbed until it is called? Where the system does not tell, by its load."""
+    started, before = time.monotonic(), waited()
+
+    def disturbed() -> bool:
+        if before is None:
+            return os.getloadavg()[0] > 2 * len(os.sched_getaffinity(0))
+        now = waited() or 0.0
+        return now - before > DISTURBED * (time.monotonic() - started)
+
+    return disturbed
+
+
+def waited() -> float | None:
+    """The seconds since the start of the system in which something waited for a CPU; None where nobody counts them."""
+    try:
+        line = PRESSURE.read_text().splitlines()[0]
+    except OSError:
+        return None
+    return int(line.rsplit("total=", 1)[1]) * 1e-6
