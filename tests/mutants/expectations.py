@@ -49,12 +49,11 @@ class Expectation(NamedTuple):
     @property
     def variant(self) -> Variant:
         """The variant to judge."""
-        document = family(self.table).document
-        table = document.cpu if self.backend == "cpu" else document.cuda
-        impl, implementation = next(iter(table.items()))
+        of = family(self.table)
+        impl, implementation = next(iter(of.table(self.backend).items()))
         known: dict[str, Value] = {"MUTANT": self.name, "KIND": self.name, "BLOCK_N": 32}
         parameters = {name: known[name] for name in implementation.parameters}
-        return Variant(family=document.family, backend=self.backend, impl=impl, parameters=parameters)
+        return Variant(family=of.document.family, backend=self.backend, impl=impl, parameters=parameters)
 
     @property
     def problem(self) -> Problem:
