@@ -298,10 +298,10 @@ def _period(rows: Sequence[int], tile: int) -> int:
 def _cause_by_rows(outcome: Outcome, found: CaseResult, op: Op) -> str | None:
     """What the pattern of bad rows points to."""
     extent = found.extent
-    if extent is None or extent.first is None or found.errors.first_bad_row is None:
+    if extent is None or found.errors.first_bad_row is None:
         return None
     slices, rows = extent.of_slices, extent.of_rows // extent.of_slices
-    before, row = extent.first
+    before, row = extent.first or (0, 0)
     bad = found.errors.bad_rows
     if bad > 0.99:
         return _cause_for_all_rows(extent, op)

@@ -29,7 +29,7 @@ from autotuner.spaces.fields import (
     show,
     suggestion,
 )
-from autotuner.spaces.limits import FindLimits, merged
+from autotuner.spaces.limits import KINDS, FindLimits, merged
 from autotuner.spaces.space_document import Document, complete, parse_document, read_document
 from autotuner.values import first_documents
 from autotuner.values.errors import KernelError, SpaceError
@@ -114,10 +114,9 @@ class SpaceFile(Model):
         cls, own: Document, path: str | Path, add: Callable[[Document], Document] = lambda document: document
     ) -> SpaceFile:
         where = f"{path} (like {own['like']})" if "like" in own else f"{path}"
-        amounts = [(table, name) for table in ("amounts", "derived", EXPECTED) for name in own.get(table, ())]
         try:
             file = cls.model_validate({**_of_an_op(add(own)), "path": str(path)}, strict=True)
-            file._check_strings(f"{table}.{name}" for table, name in amounts)
+            file._check_strings(f"{kind}.{name}" for kind in KINDS for name in own.get(kind, ()))
         except ValidationError as error:
             raise SpaceError(f"{where}: {explain(first_error(error), _tables(own), cls)}") from None
         except PydanticCustomError as error:

@@ -142,7 +142,7 @@ class GateReport(Model):
     def passed(self) -> bool:
         """True when nothing failed and every required check ran: absence is no pass."""
         done = {check.code for check in self.checks if check.status == "pass"}
-        return self.fault is None and {*self.required} <= done
+        return self.fault is None and bool(self.required) and {*self.required} <= done
 
     def extended(self, checks: tuple[CheckResult, ...], fault: Fault | None) -> GateReport:
         """This report with later checks (soak, after timing, sanitizers) appended."""

@@ -51,7 +51,7 @@ class PlayBackend(FakeLine):
             say(f"G1.{artifact.variant.parameters['NAME']}")
         fault = act(artifact.variant)
         if fault is not None:
-            return GateReport(artifact=artifact.digest, checks=(), fault=fault)
+            return GateReport(artifact=artifact.digest, required=(), checks=(), fault=fault)
         return super().check(artifact, terms, say, passed)
 
     def tracks(self, terms: Terms) -> Tracks:

@@ -99,14 +99,14 @@ def test_what_no_block_may_have_is_over_the_limits(kernel: Family, nvcc: CudaToo
 def test_fixed_lengths_are_compiled_in_and_part_of_the_identity(kernel: Family, nvcc: CudaToolchain) -> None:
     other = PROBLEM.model_copy(update={"seq_q": 65})
     fixed = [made(kernel, nvcc, plain(FIXED=1), problem) for problem in (PROBLEM, other)]
-    assert [artifact.lengths for artifact in fixed] == [(64, 64), (65, 64)]
+    assert [PROBLEM.fixed_in(each.macros) for each in fixed] == [{"SEQ_Q": 64, "SEQ_K": 64}, {"SEQ_Q": 65, "SEQ_K": 64}]
     assert len({artifact.digest for artifact in fixed}) == 2
     geometry = Geometry.read(Path(fixed[1].path).parent / "variant.cubin")
-    assert (geometry.fixed_seq_q, geometry.fixed_seq_k) == (65, 64)
+    assert geometry.op[2:] == (65, 64)
     assert LoadedVariant(fixed[1]).identity().macros["SEQ_Q"] == "65"
     free = [made(kernel, nvcc, plain(), problem) for problem in (PROBLEM, other)]
     assert free[0].digest == free[1].digest
-    assert free[0].lengths is None
+    assert PROBLEM.fixed_in(free[0].macros) == {}
 
 
 def test_the_report_of_the_assembler_is_read(kernel: Family, nvcc: CudaToolchain) -> None:

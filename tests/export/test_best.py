@@ -120,7 +120,7 @@ def test_the_schema_describes_every_field(best: Best) -> None:
 
 
 def test_what_has_no_proof_is_not_exported(best: Best) -> None:
-    bare = best.outcome.model_copy(update={"gate": GateReport(artifact="a", checks=())})
+    bare = best.outcome.model_copy(update={"gate": GateReport(artifact="a", required=(), checks=())})
     revoked = best.record.model_copy(update={"revoked_at": best.record.recorded_at})
     for record in (best.record.model_copy(update={"outcome": bare}), revoked):
         with pytest.raises(InputError, match="no measured pass"):

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from autotuner.build.build import build
+from autotuner.devices import DEVICES
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.run.local import LocalExecutor
-from autotuner.tuning.workbench import JOBS_PER_PROCESS
 from tests.helpers import preload
 from tests.helpers.lines import cuda_line
 from tests.helpers.mutant_settings import settings
@@ -58,7 +58,9 @@ def judges(request: pytest.FixtureRequest) -> Iterator[dict[str, LocalExecutor]]
     made = {}
     for table in TABLES:
         factory = cuda_line(toolchain, family(table))
-        made[table] = LocalExecutor(factory, preload.CUDA, overlap=True, jobs_per_process=JOBS_PER_PROCESS)
+        made[table] = LocalExecutor(
+            factory, preload.CUDA, overlap=True, jobs_per_process=DEVICES["cuda"].jobs_per_process
+        )
     yield made
     for executor in made.values():
         executor.close()

@@ -13,12 +13,16 @@ import torch
 
 from autotuner.build.build import build
 from autotuner.build.family import Family
-from autotuner.build.toolchain import CudaToolchain, Toolchain
+from autotuner.build.toolchain import Toolchain
+from autotuner.devices.cpu.sanitizer import CpuSanitizer
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.facts import usable_cpus
 from autotuner.devices.cuda.probe import CudaFacts, probe
+from autotuner.devices.cuda.sanitizer import CudaSanitizer
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.devices.environment import usable_cpus
 from autotuner.gate import sanitizer_report
-from autotuner.gate.sanitizer import sanitized, small_cases
+from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values import config
@@ -27,6 +31,7 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
+from tests.helpers import recorded
 from tests.helpers.families import runs, wrapper
 from tests.helpers.points import first_of
 from tests.helpers.processes import gone
@@ -34,8 +39,19 @@ from tests.helpers.processes import gone
 pytestmark = pytest.mark.timed
 
 MUTANTS = Path(__file__).parent.parent / "mutants"
+
+
+def tiled(block_m: int, block_n: int, **fixed: int) -> Artifact:
+    """An artifact with these tiles, compiled for the fixed lengths."""
+    parameters = {"BLOCK_M": block_m, "BLOCK_N": block_n}
+    built = recorded.artifact(block_m)
+    variant = built.variant.model_copy(update={"parameters": parameters})
+    macros = {**built.macros, **{name: str(value) for name, value in fixed.items()}}
+    return built.model_copy(update={"variant": variant, "macros": macros})
+
+
 LIKE = SdpaProblem(batch=1, heads=1, seq_q=8, seq_k=8, head_dim=64, dtype="float32")
-CASES = small_cases(LIKE, None, (32, 64))
+CASES = small_cases(LIKE, tiled(32, 64))
 CODES = ["G8.memory", "G8.race"]
 
 Found = tuple[tuple[CheckResult, ...], Fault | None]
@@ -43,7 +59,7 @@ Found = tuple[tuple[CheckResult, ...], Fault | None]
 
 def sanitize(
     folder: Path,
-    toolchain: AnyToolchain,
+    toolchain: Toolchain,
     parameters: dict[str, Value],
     like: Problem = LIKE,
     cases: Sequence[Problem] = CASES,
@@ -56,7 +72,11 @@ def sanitize(
     variant = Variant(family=kernel.document.family, backend=backend, impl=impl, parameters=parameters)
     artifact = build(kernel, variant, like, toolchain)
     assert isinstance(artifact, Artifact), artifact
-    return sanitized(kernel, artifact, toolchain, cases, lambda _: None, deadline_s)
+    return sanitized(tool_of(kernel, toolchain), artifact, cases, lambda _: None, deadline_s)
+
+
+def tool_of(family: Family, toolchain: Toolchain) -> SanitizerTool:
+    return CudaSanitizer() if isinstance(toolchain, CudaToolchain) else CpuSanitizer(family, toolchain)
 
 
 def faulty(kernel_root: Path, toolchain: Toolchain, fault: str, deadline_s: float = 100) -> Found:
@@ -75,9 +95,7 @@ def require_all_pass(session: Session, variants: Sequence[Variant], like: Proble
     def found(variant: Variant) -> Found:
         artifact = build(session.family, variant, like, toolchain)
         assert isinstance(artifact, Artifact), artifact
-        block_m, block_n = (int(variant.parameters.get(name, 64)) for name in ("BLOCK_M", "BLOCK_N"))
-        cases = small_cases(like, None, (block_m, block_n))
-        return sanitized(session.family, artifact, toolchain, cases, lambda _: None)
+        return sanitized(tool_of(session.family, toolchain), artifact, small_cases(like, artifact), lambda _: None)
 
     with ThreadPoolExecutor(usable_cpus()) as pool:
         for each in pool.map(found, variants):
@@ -98,10 +116,10 @@ def fault_of(found: Found) -> Fault:
 def test_the_cases_are_small_and_one_is_above_the_tile() -> None:
     assert len(CASES) == 3
     assert max(case.flops for case in CASES) < 1e7
-    assert any(case.seq_q > 32 and case.seq_k > 64 for case in CASES)
-    assert all(case.seq_q % 2 and case.seq_k % 2 for case in CASES)
-    fixed = small_cases(LIKE, (40, 48), (32, 64))
-    assert {(case.seq_q, case.seq_k) for case in fixed} == {(40, 48)}
+    assert any(case.shape[2] > 32 and case.shape[3] > 64 for case in CASES)
+    assert all(case.shape[2] % 2 and case.shape[3] % 2 for case in CASES)
+    fixed = small_cases(LIKE, tiled(32, 64, SEQ_Q=40, SEQ_K=48))
+    assert {case.shape[2:] for case in fixed} == {(40, 48)}
     assert len(fixed) == 2
 
 
@@ -250,7 +268,7 @@ def test_sources_that_have_changed_are_not_taken_for_the_artifacts(
     assert isinstance(artifact, Artifact)
     source = folder / "faulty.cpp"
     source.write_text(source.read_text() + "\n")
-    checks, fault = sanitized(kernel, artifact, toolchain, CASES, lambda _: None)
+    checks, fault = sanitized(tool_of(kernel, toolchain), artifact, CASES, lambda _: None)
     assert fault is None
     assert [check.status for check in checks] == ["unavailable"] * 2
     assert "have changed" in str(checks[0].note)
@@ -264,7 +282,7 @@ def sm_90() -> CudaToolchain:
 
 
 HALF = LIKE.model_copy(update={"dtype": "float16"})
-HALF_CASES = small_cases(HALF, None, (64, 32))
+HALF_CASES = small_cases(HALF, tiled(64, 32))
 
 
 def on_cuda(toolchain: CudaToolchain, mutant: str, deadline_s: float = 100) -> Found:
@@ -426,5 +444,5 @@ def test_the_shipped_cuda_kernels_pass(impl: str, device: CudaToolchain) -> None
     variant = session.variant(first_of(session.space, impl))
     artifact = build(session.family, variant, session.terms.compiled_for, device)
     assert isinstance(artifact, Artifact), artifact
-    cases = small_cases(session.terms.compiled_for, artifact.lengths, (artifact.resources["rows"], 64))
-    require_pass(sanitized(session.family, artifact, device, cases, lambda _: None))
+    cases = small_cases(session.terms.compiled_for, artifact)
+    require_pass(sanitized(tool_of(session.family, device), artifact, cases, lambda _: None))

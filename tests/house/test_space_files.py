@@ -12,7 +12,8 @@ from autotuner.tuning.workbench import load_space
 from autotuner.values import config
 
 ROOT = Path(__file__).parent.parent.parent
-SPACES = [*sorted(config.spaces_dir().glob("*.toml")), *sorted((ROOT / "benchmarks" / "landscapes").rglob("*.toml"))]
+LANDSCAPES = sorted((ROOT / "benchmarks").rglob("*.toml"))
+SPACES = [*sorted(config.spaces_dir().glob("*.toml")), *LANDSCAPES]
 LONGEST_FILE = 45
 LONGEST_CONSTRAINT = 120
 BLOCK = 6
@@ -46,3 +47,7 @@ def test_no_block_of_lines_stands_in_two_files() -> None:
         for first in range(len(lines) - BLOCK + 1):
             places["\n".join(lines[first : first + BLOCK])].add(str(path.relative_to(ROOT)))
     assert {block: files for block, files in places.items() if len(files) > 1} == {}
+
+
+def test_the_landscapes_are_among_them() -> None:
+    assert {"sdpa_mission", "sdpa_deep"} <= {path.stem for path in LANDSCAPES}

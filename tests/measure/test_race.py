@@ -14,7 +14,7 @@ import pytest
 from autotuner.measure import rules
 from autotuner.measure.arms import ArmError
 from autotuner.measure.blocks import MOST_DISCARDED, Throttled, combined
-from autotuner.measure.calibrate import fastest, time_backends
+from autotuner.measure.calibrate import fastest, time_baselines
 from autotuner.measure.race import heat
 from autotuner.measure.statistics import (
     deviation,
@@ -344,6 +344,6 @@ def test_calibration_pins_the_fastest_backend_that_takes_the_problem() -> None:
     (plain,) = backend.tracks(terms)
     assert isinstance(plain, FakeTrack)
     plain.__class__ = Choosy
-    timings = time_backends(plain, ["slow", "refuses", "quick"], 9)
+    timings = time_baselines(plain, ["slow", "refuses", "quick"], 9)
     assert [(timing.backend, round(timing.median_us)) for timing in timings] == [("slow", 100), ("quick", 50)]
     assert fastest(timings) == "quick"

@@ -49,11 +49,11 @@ class Expectation(NamedTuple):
     @property
     def variant(self) -> Variant:
         """The variant to judge."""
-        of = family(self.table)
-        impl, implementation = next(iter(of.table(self.backend).items()))
+        document = family(self.table).document
+        impl, implementation = next(iter(document.devices[self.backend].items()))
         known: dict[str, Value] = {"MUTANT": self.name, "KIND": self.name, "BLOCK_N": 32}
         parameters = {name: known[name] for name in implementation.parameters}
-        return Variant(family=of.document.family, backend=self.backend, impl=impl, parameters=parameters)
+        return Variant(family=document.family, backend=self.backend, impl=impl, parameters=parameters)
 
     @property
     def problem(self) -> Problem:

@@ -177,7 +177,8 @@ def test_the_file_may_name_amounts_and_replace_the_expected_latency() -> None:
         ("IMPL = [", "IMPL = 3 #", "parameters.IMPL: found 3, expected a list of values"),
         ("[parameters]", "[parametres]", "parametres: unknown key; did you mean parameters?"),
         ("[[constraints]]", "[constraints]", "constraints: found"),
-        ("[default]", "derived = 3\n[default]", "constraints[0].derived: unknown key"),
+        ("[parameters]", "derived = 3\n[parameters]", "derived: found 3, expected a table"),
+        ("[parameters]", "amounts = [3]\n[parameters]", "amounts: found [3] (a list), expected a table"),
     ],
 )
 def test_what_does_not_go_together_is_one_line(old: str, new: str, message: str) -> None:

@@ -221,7 +221,7 @@ def test_a_heat_belongs_to_what_is_there(store: Store, session: int, path: Path)
     [
         rejected(16).model_copy(update={"measurement": measurement(50.0)}),
         measured(16, 50.0).model_copy(update={"gate": None}),
-        measured(16, 50.0).model_copy(update={"gate": GateReport(artifact="a", checks=())}),
+        measured(16, 50.0).model_copy(update={"gate": GateReport(artifact="a", required=(), checks=())}),
         measured(16, 50.0).model_copy(update={"measurement": None}),
         deduplicated(16, measured(32, 50.0)).model_copy(update={"original": None}),
         measured(16, 50.0).model_copy(update={"measurement": Measurement(timings=(), objective=-1.0, cache="cold")}),

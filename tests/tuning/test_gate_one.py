@@ -84,7 +84,7 @@ def test_a_variant_is_found_by_library_by_folder_and_by_build_id(folder: Path, r
         subject = found(target, folder)
         assert (subject.artifact.digest, subject.artifact.path) == (right.digest, right.path)
         assert subject.problems == (PROBLEM,)
-        assert subject.kernel.document.family == "mutants_numeric"
+        assert subject.family.document.family == "mutants_numeric"
 
 
 def test_a_copied_library_is_known_by_its_name(folder: Path, right: Artifact, tmp_path: Path) -> None:
@@ -117,6 +117,7 @@ def test_without_a_space_a_shipped_variant_is_judged_on_a_usual_problem(toolchai
     made = build(kernel, wanted, PROBLEM.model_copy(update={"causal": True}), toolchain)
     assert isinstance(made, Artifact)
     (problem,) = single.subject(made.path, None, "none.db", None).problems
+    assert isinstance(problem, SdpaProblem)
     assert (problem.seq_q, problem.dtype, problem.head_dim, problem.causal) == (512, "float32", 64, True)
 
 
