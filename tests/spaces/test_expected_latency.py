@@ -26,7 +26,7 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
-from autotuner.tuning.workbench import device_for, load_space
+from autotuner.tuning.workbench import choose_device, load_space
 from autotuner.values.errors import SpaceError
 from autotuner.values.known_points import KnownPoints
 from autotuner.values.problem import Problem
@@ -135,7 +135,7 @@ def test_a_space_shows_its_steps_and_how_far_they_tell_points_apart() -> None:
 )
 def test_the_kept_files_expect_something_of_every_mma_variant(name: str, arch: str) -> None:
     file = load_space(name)
-    space = Space.enumerate(file, device_for(file, arch).facts)
+    space = Space.enumerate(file, choose_device(file, arch).device.facts)
     impl = space.values["IMPL"].index("mma")
     assert space.expected is not None
     assert (np.isfinite(space.expected) == (space.rows[:, space.parameters.index("IMPL")] == impl)).all()
