@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from autotuner.export import trial_report
+from autotuner.tuning import trial_report
 from benchmarks.attention import cuda_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.gate import gate_pages

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.devices.toolchain import Toolchain
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.store import Store
 from autotuner.values import config
 from tests.helpers import sample, timed
@@ -73,9 +73,9 @@ def one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def toolchain() -> Toolchain:
+def toolchain() -> CpuToolchain:
     """The machine's C++ compiler."""
-    return Toolchain.discover()
+    return CpuToolchain.discover()
 
 
 @pytest.fixture(scope="session")

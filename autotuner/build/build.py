@@ -21,51 +21,36 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from autotuner.build.build_inputs import ABI_VERSION, Recipe, abi_dir, source_digests, unit_text
-from autotuner.build.family import Kernel
-from autotuner.build.ninja_file import CUBIN_ASSEMBLY, library, ninja_text
-from autotuner.devices.cpu import object_file as objectfile
-from autotuner.devices.cuda import cubin
-from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.toolchain import AnyToolchain, CudaToolchain
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.build.build_inputs import ABI_VERSION, BuildInputs, binding, source_digests, unit_text
+from autotuner.build.family import Family
+from autotuner.build.ninja_file import ninja_text
+from autotuner.build.toolchain import Program, Toolchain
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, ToolchainError
 from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
 BUILD_DEADLINE_S = 300.0
 ABANDONED_S = 24 * 3600.0
-SASS = "variant.sass"
 ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
 """What the line of a compiler's or linker's first error contains."""
 
 
-def build(kernel: Kernel, variant: Variant, problem: Problem, toolchain: AnyToolchain) -> Artifact | Fault:
+def build(family: Family, variant: Variant, problem: Problem | None, toolchain: Toolchain) -> Artifact | Fault:
     """The variant's artifact, compiled unless the cache holds it.
 
-    `problem` gives the compile-time part: dtype, head_dim, causal, and the lengths of a variant that fixes them.
+    `problem` gives the compile-time part, and the lengths of a variant that fixes them; None for what computes no op.
     Returns a Fault when the compiler refuses the variant, takes longer than BUILD_DEADLINE_S, or makes a kernel the
     architecture cannot launch. Raises KernelError, ToolchainError, DiskFullError.
     """
-    recipe = Recipe.of(kernel, variant, problem, toolchain)
-    final = _cache() / "builds" / recipe.digest[:2] / recipe.digest
-    return built(final) or _compile(recipe, final)
-
-
-def disassembly(artifact: Artifact) -> str | None:
-    """The machine code of an artifact as text; None where it was built without a disassembler at hand."""
-    library = Path(artifact.path)
-    if artifact.variant.backend == "cpu":
-        return objectfile.disassemble(library)
-    with contextlib.suppress(OSError):
-        return (library.parent / SASS).read_text()
-    return None
+    inputs = BuildInputs.of(family, variant, problem, toolchain)
+    final = _cache() / "builds" / inputs.digest[:2] / inputs.digest
+    return built(final) or _compile(inputs, final)
 
 
 def _cache() -> Path:
@@ -90,21 +75,20 @@ def built(final: Path) -> Artifact | None:
     return None
 
 
-def _compile(recipe: Recipe, final: Path) -> Artifact | Fault:
+def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
     started = time.monotonic()
-    sources = [abi_dir() / "binding.cpp", *([recipe.host] if recipe.host else [])]
-    objects = [_shared_object(recipe.toolchain, source, recipe.include_dirs) for source in sources]
+    sources = [binding(), *([inputs.host] if inputs.host else [])]
+    objects = [_shared_object(inputs.toolchain, source, inputs.include_dirs) for source in sources]
     with private_directory(final) as private:
-        (private / ("unit.cu" if recipe.host else "unit.cpp")).write_text(unit_text(recipe))
-        (private / "cubin.S").write_text(CUBIN_ASSEMBLY)
-        (private / "build.ninja").write_text(ninja_text(recipe, objects))
-        report = _run_ninja(private)
-        if isinstance(report, Fault):
-            return report
-        made = _made(recipe, private, report)
+        (private / inputs.toolchain.unit).write_text(unit_text(inputs))
+        (private / "build.ninja").write_text(ninja_text(inputs, objects))
+        printed = _run_ninja(private)
+        if isinstance(printed, Fault):
+            return printed
+        made = inputs.toolchain.program(inputs, private, printed)
         if isinstance(made, Fault):
             return made
-        artifact = _describe(recipe, private, made, time.monotonic() - started)
+        artifact = _describe(inputs, private, made, time.monotonic() - started)
         (private / "artifact.json").write_text(artifact.model_dump_json(indent=1))
         published = _publish(private, final)
     return published.model_copy(update={"build_seconds": artifact.build_seconds})
@@ -159,11 +143,9 @@ def _publish(private: Path, final: Path) -> Artifact:
     raise OSError(errno.EIO, f"{final} is damaged and cannot be replaced")
 
 
-def _shared_object(toolchain: AnyToolchain, source: Path, include_dirs: tuple[Path, ...]) -> Path:
+def _shared_object(toolchain: Toolchain, source: Path, include_dirs: tuple[Path, ...]) -> Path:
     """A source compiled once a toolchain: the Python binding, a host side. Raises ToolchainError when it cannot be."""
-    flags = (*toolchain.binding_flags, *(f"-I{folder}" for folder in include_dirs))
-    if isinstance(toolchain, CudaToolchain):
-        flags = (*flags, *(f"-I{folder}" for folder in toolchain.include_dirs))
+    flags = (*toolchain.binding_flags, *(f"-I{folder}" for folder in (*include_dirs, *toolchain.include_dirs)))
     identity = [toolchain.model_dump(mode="json"), source_digests([source], include_dirs), flags, ABI_VERSION]
     folder = _cache() / "objects" / digest_of(identity)[:16]
     for found in folder.glob("*.o"):  # named after its contents: a damaged one is made anew
@@ -234,46 +216,19 @@ def first_error(output: str) -> str:
     return "\n".join(lines[starts[0] :] if starts else lines[-10:])[:1000]
 
 
-class _Made(NamedTuple):
-    """What was compiled: the program's hash and what it uses."""
-
-    program_hash: str
-    resources: dict[str, int]
-
-
-def _made(recipe: Recipe, private: Path, report: str) -> _Made | Fault:
-    """Reads the compiled object; a Fault when the device could not launch it."""
-    if recipe.host is None:
-        unit = private / "unit.o"
-        stack = [int(line.split("\t")[1]) for line in (private / "unit.su").read_text().splitlines()]
-        used = {"text_bytes": objectfile.text_bytes(unit), "stack_bytes": max(stack, default=0)}
-        return _Made(objectfile.program_hash(unit), used)
-    code = private / "variant.cubin"
-    assembly = cubin.disassemble(code, recipe.toolchain.nvcc if isinstance(recipe.toolchain, CudaToolchain) else None)
-    if assembly is not None:  # once a build, beside other builds, rather than on the way to the device
-        (private / SASS).write_text(assembly)
-    used = {"text_bytes": cubin.text_bytes(code), **cubin.resources(report, cubin.Geometry.read(code))}
-    refused = architecture(recipe.toolchain.architecture).refuse(used)
-    return refused or _Made(cubin.program_hash(code, recipe.host.name), used)
-
-
-def _describe(recipe: Recipe, private: Path, made: _Made, seconds: float) -> Artifact:
-    extension = private / library(recipe)
+def _describe(inputs: BuildInputs, private: Path, made: Program, seconds: float) -> Artifact:
+    extension = private / inputs.library
     return Artifact(
-        variant=recipe.variant,
-        dtype=recipe.dtype,
-        head_dim=recipe.head_dim,
-        causal=recipe.causal,
-        lengths=recipe.lengths,
-        digest=recipe.digest,
-        name=recipe.name,
+        variant=inputs.variant,
+        digest=inputs.digest,
+        name=inputs.name,
         path=str(extension),
         library_sha256=hashlib.sha256(extension.read_bytes()).hexdigest(),
         program_hash=made.program_hash,
-        macros=recipe.macros,
-        compiler=recipe.toolchain.version,
-        flags=recipe.flags,
-        architecture=recipe.toolchain.architecture,
+        macros=inputs.macros,
+        compiler=inputs.toolchain.version,
+        flags=inputs.flags,
+        architecture=inputs.toolchain.architecture,
         resources=made.resources,
         build_seconds=seconds,
     )

@@ -1,4 +1,4 @@
-"""Recipe: all that goes into one artifact, and its identity; and the translation unit that is compiled."""
+"""Build inputs: all that goes into one artifact, and its identity; and the translation unit that is compiled."""
 
 from __future__ import annotations
 
@@ -6,74 +6,61 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from autotuner.build.family import Implementation, Kernel
-from autotuner.devices.toolchain import COMMON_FLAGS, AnyToolchain, CudaToolchain
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.build.family import Family, Implementation
+from autotuner.build.toolchain import Toolchain
 from autotuner.values import config
-from autotuner.values.model import Model
-from autotuner.values.variant import Variant, digest_of
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Value, Variant, digest_of
 
 ABI_VERSION = 1
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
 
 
 def abi_dir() -> Path:
-    """The folder of the ABI's headers, the binding and the launcher."""
+    """The folder of the ABI's headers and the binding."""
     return config.kernels_dir() / "abi"
 
 
-class Recipe(Model):
+@dataclass(frozen=True)
+class BuildInputs:
     """All that goes into one artifact, and its identity."""
 
     variant: Variant
-    dtype: str
-    head_dim: int
-    causal: bool
-    lengths: tuple[int, int] | None
-    """(seq_q, seq_k) when they are fixed at compile time."""
-    toolchain: AnyToolchain
+    compiled: Mapping[str, Value]
+    """The macros that the problem gives: its compile-time part, and the lengths that the variant fixes."""
+    toolchain: Toolchain
     flags: tuple[str, ...]
     source: Path
     host: Path | None
-    """The host side of a CUDA variant."""
+    """The host side of a variant that needs one."""
     include_dirs: tuple[Path, ...]
     digest: str
 
     @classmethod
-    def of(cls, kernel: Kernel, variant: Variant, problem: Problem, toolchain: AnyToolchain) -> Recipe:
-        """Raises KernelError when the family does not take the variant or the problem."""
-        kernel.admit(variant, problem)
-        implementation = kernel.implementation(variant.backend, variant.impl)
-        source, host = kernel.folder / implementation.source, host_source(kernel, variant.backend, implementation)
-        include_dirs = (abi_dir(), kernel.folder)
-        common = toolchain.device_flags if isinstance(toolchain, CudaToolchain) else COMMON_FLAGS
-        flags = (*common, *implementation.flags)
-        fixed = implementation.fixed_lengths is not None and variant.parameters[implementation.fixed_lengths] == 1
-        lengths = (problem.seq_q, problem.seq_k) if fixed else None
-        sources = [source, abi_dir() / "binding.cpp", *([host] if host else [])]
+    def of(cls, family: Family, variant: Variant, problem: Problem | None, toolchain: Toolchain) -> BuildInputs:
+        """`problem` is None for what computes no op. Raises KernelError when the family does not take the variant or
+        the problem."""
+        family.admit(variant, problem)
+        implementation = family.implementation(variant.backend, variant.impl)
+        source, host = family.folder / implementation.source, host_source(family, toolchain, implementation)
+        include_dirs = (abi_dir(), *family.include_dirs)
+        flags = (*toolchain.flags, *implementation.flags)
+        compiled: dict[str, Value] = dict(problem.compiled) if problem is not None else {}
+        if problem is not None and implementation.fixes(variant):
+            compiled |= problem.lengths
         identity = {
             "variant": variant.model_dump(mode="json"),
-            "compiled_for": [problem.op, problem.dtype, problem.head_dim, problem.causal, *(lengths or ())],
+            "op": None if problem is None else problem.op,
+            "compiled": compiled,
             "toolchain": toolchain.model_dump(mode="json"),
             "flags": flags,
-            "sources": source_digests(sources, include_dirs),
+            "sources": source_digests([source, binding(), *([host] if host else [])], include_dirs),
             "abi": ABI_VERSION,
         }
-        return cls(
-            variant=variant,
-            dtype=problem.dtype,
-            head_dim=problem.head_dim,
-            causal=problem.causal,
-            lengths=lengths,
-            toolchain=toolchain,
-            flags=flags,
-            source=source,
-            host=host,
-            include_dirs=include_dirs,
-            digest=digest_of(identity),
-        )
+        return cls(variant, compiled, toolchain, flags, source, host, include_dirs, digest_of(identity))
 
     @property
     def name(self) -> str:
@@ -81,35 +68,41 @@ class Recipe(Model):
         return f"{self.variant.family}_{self.variant.impl}_{self.digest[:16]}"
 
     @property
-    def compiled_in(self) -> dict[str, int]:
-        """The integer macros that the problem gives."""
-        macros = {"HEAD_DIM": self.head_dim, "CAUSAL": int(self.causal)}
-        if self.lengths is not None:
-            macros |= {"SEQ_Q": self.lengths[0], "SEQ_K": self.lengths[1]}
-        return macros
+    def library(self) -> str:
+        """The file name of the extension."""
+        return f"{self.name}.abi3.so"
 
     @property
     def macros(self) -> dict[str, str]:
-        """Name and value, as text, of every macro the binary must report."""
-        problem = {"DTYPE": self.dtype, **{name: str(value) for name, value in self.compiled_in.items()}}
-        return {**{name: str(value) for name, value in self.variant.parameters.items()}, **problem}
+        """Name and value, as text, of every macro that the binary must report."""
+        return {name: str(value) for name, value in {**self.variant.parameters, **self.compiled}.items()}
 
 
-def host_source(kernel: Kernel, backend: str, implementation: Implementation) -> Path | None:
-    """The host side of a CUDA implementation: its own, or the launcher of the ABI. A CPU variant needs none."""
-    if backend != "cuda":
-        return None
-    return kernel.folder / implementation.host if implementation.host else abi_dir() / "sdpa_launch.cpp"
+def binding() -> Path:
+    """The Python binding's source."""
+    return abi_dir() / "binding.cpp"
 
 
-def built_from(kernel: Kernel, backend: str, toolchain: AnyToolchain) -> str:
-    """A digest of what every artifact of a family is made from: its sources, the ABI, the compiler, the machine."""
-    sources = [kernel.folder / "kernel.toml", abi_dir() / "binding.cpp"]
-    for implementation in kernel.table(backend).values():
-        host = host_source(kernel, backend, implementation)
-        sources += [kernel.folder / implementation.source, *([host] if host else [])]
-    digests = source_digests(sources, (abi_dir(), kernel.folder))
-    return digest_of([sorted(digests.items()), toolchain.model_dump(mode="json"), ABI_VERSION])
+def host_source(family: Family, toolchain: Toolchain, implementation: Implementation) -> Path | None:
+    """The host side of an implementation: its own, or the family's; None where the toolchain wants none.
+
+    Raises KernelError where there is none but one is needed.
+    """
+    return family.host(implementation) if toolchain.needs_host else None
+
+
+def built_from(family: Family, device: str, toolchain: Toolchain) -> str:
+    """A digest of what every artifact of a family is made from: its sources, flags and policy, the ABI, the compiler,
+    the machine. Limits and expectations are no part of it: a space's digest has what they leave."""
+    table = family.table(device)
+    sources = [binding()]
+    for implementation in table.values():
+        host = host_source(family, toolchain, implementation)
+        sources += [family.folder / implementation.source, *([host] if host else [])]
+    digests = source_digests(sources, (abi_dir(), *family.include_dirs))
+    said = {name: implementation.model_dump(mode="json") for name, implementation in sorted(table.items())}
+    policy = family.document.gate.model_dump(mode="json")
+    return digest_of([sorted(digests.items()), said, policy, toolchain.model_dump(mode="json"), ABI_VERSION])
 
 
 def source_digests(sources: list[Path], include_dirs: tuple[Path, ...]) -> dict[str, str]:
@@ -145,49 +138,32 @@ def macro_lines(parameters: Mapping[str, int | str]) -> Iterator[str]:
             yield f"#define {name} {value}"
 
 
-def _report_lines(recipe: Recipe) -> Iterator[str]:
+def _report_lines(inputs: BuildInputs) -> Iterator[str]:
     """The table of macros as the preprocessor holds them after the variant's source, as NAME=VALUE lines."""
-    for name, value in recipe.variant.parameters.items():
+    for name, value in inputs.variant.parameters.items():
         if isinstance(value, str):
             flag = f"{name}_{re.sub(r'[^A-Z0-9]', '_', value.upper())}"
             yield f'#if {flag} == 1\n"{name}={value}\\n"\n#endif'
         else:
             yield f'"{name}=" AT_TEXT({name}) "\\n"'
-    yield f'#if DTYPE == AT_{recipe.dtype.upper()}\n"DTYPE={recipe.dtype}\\n"\n#endif'
-    for name in recipe.compiled_in:
-        yield f'"{name}=" AT_TEXT({name}) "\\n"'
+    for name, value in inputs.compiled.items():
+        if isinstance(value, str):
+            yield f'#if {name} == AT_{value.upper()}\n"{name}={value}\\n"\n#endif'
+        else:
+            yield f'"{name}=" AT_TEXT({name}) "\\n"'
 
 
-def unit_text(recipe: Recipe) -> str:
+def unit_text(inputs: BuildInputs) -> str:
     """The translation unit: macros, the variant's source, and what the binary says about itself."""
-    head = [
-        *macro_lines(recipe.variant.parameters),
-        f"#define DTYPE AT_{recipe.dtype.upper()}",
-        *(f"#define {name} {value}" for name, value in recipe.compiled_in.items()),
-        f'#include "{recipe.source.name}"',
+    compiled = (
+        f"#define {name} {value if isinstance(value, int) else f'AT_{value.upper()}'}"
+        for name, value in inputs.compiled.items()
+    )
+    lines = [
+        *macro_lines(inputs.variant.parameters),
+        *compiled,
+        f'#include "{inputs.source.name}"',
         '#include "identity.h"',
+        *inputs.toolchain.identity(inputs.digest, list(_report_lines(inputs))),
     ]
-    identity = _device_identity(recipe) if recipe.host else _host_identity(recipe)
-    return "\n".join([*head, *identity, ""])
-
-
-def _host_identity(recipe: Recipe) -> list[str]:
-    """The identity of a CPU variant, in sections that the program hash leaves out."""
-    return [
-        f'__attribute__((section(".at_build_id"))) static const char at_build_id[] = "{recipe.digest}";',
-        '__attribute__((section(".at_macros"))) static const char at_macros[] =',
-        *_report_lines(recipe),
-        '"";',
-        'extern "C" __attribute__((section(".at_identity"), used)) const at_identity variant_identity = {',
-        "    AT_ABI_VERSION, (int32_t)sizeof(at_call), at_build_id, at_macros, variant_workspace, variant_run};",
-    ]
-
-
-def _device_identity(recipe: Recipe) -> list[str]:
-    """The identity of a CUDA variant: constants of the cubin, which the host side reads there."""
-    return [
-        f'extern "C" __device__ const char at_build_id[] = "{recipe.digest}";',
-        'extern "C" __device__ const char at_macros[] =',
-        *_report_lines(recipe),
-        '"";',
-    ]
+    return "\n".join([*lines, ""])

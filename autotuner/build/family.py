@@ -5,61 +5,106 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
-from autotuner.ops.sdpa.problem import Dtype, Problem
+from autotuner.build.family_limits import limits_of, limits_path, split
+from autotuner.ops import OPS, Op
 from autotuner.spaces.expression import Expression, ExpressionError
+from autotuner.spaces.limits import Limits, LimitTable
 from autotuner.values import config
 from autotuner.values.errors import KernelError
 from autotuner.values.gate_policy import GatePolicy, Omission, OwnCase, Tolerance
 from autotuner.values.model import Model
+from autotuner.values.problem import Dtype, Problem
 from autotuner.values.variant import Value, Variant
 
-FACTS = ("DTYPE", "HEAD_DIM", "CAUSAL")
-"""What an assert of kernel.toml may ask of the problem: the compile-time part."""
-
-
 DEBUG_FLAGS = ("-G", "--device-debug", "-O0")
+LAUNCHER = "launch.cpp"
+"""The file in an op's ABI folder that launches a variant of one kernel."""
+
 REACH = 512
-"""So far from a case's lengths others are looked for that the variant serves."""
+"""How far from a case's lengths others are looked for that the variant serves."""
 
 
 class Effect(Model):
     """A claim about the machine code that shows that a parameter took effect; checked on every build (G0.effect)."""
 
-    when: str = Field(default="True", description="expression over parameters, DTYPE, HEAD_DIM and CAUSAL")
+    when: str = Field(default="True", description="expression over parameters and the compile-time part of the problem")
     contains: str | None = Field(default=None, description="regular expression that the disassembly must contain")
     lacks: str | None = Field(default=None, description="regular expression that the disassembly must not contain")
     reason: str
 
 
 class Implementation(Model):
-    """One IMPL of a family on one backend: a source file and what it can do."""
+    """One IMPL of a family on one kind of device: a source file and what it can do."""
 
     source: str
-    host: str | None = Field(default=None, description="CUDA: the host side, where it is more than one launch")
-    fixed_lengths: str | None = Field(default=None, description="parameter that, set to 1, compiles SEQ_Q and SEQ_K in")
+    host: str | None = Field(default=None, description="the host side, where it is more than the op's own launcher")
+    fixed_lengths: str | None = Field(default=None, description="parameter that, set to 1, compiles the lengths in")
     domain: str = Field(default="True", description="expression over parameters and the problem: what is served")
     parameters: tuple[str, ...] = ()
-    dtypes: tuple[Dtype, ...]
-    head_dims: tuple[int, ...]
+    dtypes: tuple[Dtype, ...] = ()
+    served: dict[str, tuple[Value, ...]] = Field(
+        default_factory=dict,
+        description="values of the op's other compile-time fields; its key in the file is a plural",
+    )
     flags: tuple[str, ...] = ()
     asserts: tuple[Effect, ...] = ()
 
+    def fixes(self, variant: Variant) -> bool:
+        """Whether the variant is compiled for one pair of lengths."""
+        return self.fixed_lengths is not None and variant.parameters[self.fixed_lengths] == 1
 
-class KernelDocument(Model):
-    """kernel.toml: tables `[cpu.NAME]` and `[cuda.NAME]`, one an implementation."""
+
+class FamilyDocument(Model):
+    """kernel.toml: tables `[DEVICE.NAME]`, one an implementation of the family on a kind of device."""
 
     family: str
-    op: Literal["sdpa"]
+    op: str | None = Field(default=None, description="None: what the harness itself runs, which computes no op")
     gate: GatePolicy = GatePolicy()
-    cpu: dict[str, Implementation] = Field(default_factory=dict)
-    cuda: dict[str, Implementation] = Field(default_factory=dict)
+    devices: dict[str, dict[str, Implementation]] = Field(
+        default_factory=dict, description="by kind of device; in the file each is a table of its own"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_device(cls, document: Any) -> Any:
+        """Gathers the devices' tables, and of each implementation the plurals of the op's compile-time fields."""
+        if not isinstance(document, dict) or "devices" in document:
+            return document
+        kept = {name: value for name, value in document.items() if name in cls.model_fields}
+        tables = {name: value for name, value in document.items() if name not in kept and _is_table_of_tables(value)}
+        unknown = {name: value for name, value in document.items() if name not in kept and name not in tables}
+        plurals = {f"{name}s": name for name in _op_of(document).problem.COMPILED} if document.get("op") else {}
+        devices = {
+            device: {name: _with_served(each, plurals) for name, each in table.items()}
+            for device, table in tables.items()
+        }
+        return {**kept, **unknown, "devices": devices}
+
+
+def _is_table_of_tables(value: object) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(each, dict) for each in value.values())
+
+
+def _with_served(implementation: dict[str, Any], plurals: Mapping[str, str]) -> dict[str, Any]:
+    served = {plurals[name]: value for name, value in implementation.items() if name in plurals}
+    rest = {name: value for name, value in implementation.items() if name not in plurals}
+    return {**rest, "served": served} if served else rest
+
+
+def _op_of(document: Mapping[str, Any]) -> Op:
+    try:
+        return OPS[str(document["op"])]
+    except KeyError as error:
+        raise PydanticCustomError("family", "{message}", {"message": f"op: {error.args[0]}"}) from None
 
 
 class Claims(Model):
@@ -78,32 +123,37 @@ class Claims(Model):
         """The problem with the nearest lengths that the variant serves; None when there are none within REACH."""
         if self.serve(problem):
             return problem
-        near_q, near_k = (np.arange(max(1, n - REACH), n + REACH) for n in (problem.seq_q, problem.seq_k))
+        here = problem.lengths
+        grid = np.ix_(*(np.arange(max(1, length - REACH), length + REACH) for length in here.values()))
         scalars = {name: np.asarray(value) for name, value in {**problem.facts(), **self.parameters}.items()}
-        columns = {**scalars, "SEQ_Q": near_q[:, None], "SEQ_K": near_k[None, :]}
-        served = np.broadcast_to(_parsed(self.domain).evaluate_arrays(columns), (len(near_q), len(near_k)))
+        size = np.broadcast_shapes(*(each.shape for each in grid))
+        columns = {**scalars, **dict(zip(here, grid, strict=True))}
+        served = np.broadcast_to(_parsed(self.domain).evaluate_arrays(columns), size)
         if not served.any():
             return None
-        away = np.abs(near_q - problem.seq_q)[:, None] + np.abs(near_k - problem.seq_k)
-        at = np.unravel_index(np.where(served, away, 4 * REACH).argmin(), away.shape)
-        return problem.model_copy(update={"seq_q": int(near_q[at[0]]), "seq_k": int(near_k[at[1]])})
+        away = sum(np.abs(each - length) for each, length in zip(grid, here.values(), strict=True))
+        at = np.unravel_index(np.where(served, away, 2 * len(grid) * REACH).argmin(), size)
+        found = (int(each.flat[place]) for each, place in zip(grid, at, strict=True))
+        return problem.model_copy(update=dict(zip(problem.LENGTHS, found, strict=True)))
 
 
 _parsed = lru_cache(maxsize=64)(Expression.parse)
 
 
-class Kernel(Model):
+class Family(Model):
     """A loaded kernel family."""
 
     folder: Path
-    document: KernelDocument
+    document: FamilyDocument
+    limit_tables: dict[str, LimitTable] = Field(default_factory=dict, description="by device or device.IMPL")
 
     @classmethod
-    def load(cls, folder: Path) -> Kernel:
+    def load(cls, folder: Path) -> Family:
         """Reads folder/kernel.toml. Raises KernelError naming the file and the key."""
         path = folder / "kernel.toml"
         try:
-            document = KernelDocument.model_validate(tomllib.loads(path.read_text("utf-8")))
+            content, tables = split(tomllib.loads(path.read_text("utf-8")), path)
+            document = FamilyDocument.model_validate(content)
         except OSError as error:
             raise KernelError(
                 f"{path}: cannot be read ({error.strerror}); a kernel family needs a kernel.toml"
@@ -112,11 +162,44 @@ class Kernel(Model):
             raise KernelError(f"{path}: not TOML: {error}") from None
         except ValidationError as error:
             raise KernelError(f"{path}: {_first(error)}") from None
-        kernel = cls(folder=folder.resolve(), document=document)
-        for backend, table in (("cpu", document.cpu), ("cuda", document.cuda)):
+        family = cls(folder=folder.resolve(), document=document, limit_tables=tables)
+        family._check_policy(f"{path}: gate")
+        for device, table in document.devices.items():
             for name, implementation in table.items():
-                kernel._check(f"{path}: {backend}.{name}", implementation)
-        return kernel
+                family._check(f"{path}: {device}.{name}", implementation)
+            family.limits(device)
+        return family
+
+    @property
+    def op(self) -> Op | None:
+        """What the family computes; None for the harness's own instruments."""
+        return OPS[self.document.op] if self.document.op is not None else None
+
+    @property
+    def _facts(self) -> tuple[str, ...]:
+        """What an assert of kernel.toml may ask of the problem: the compile-time part."""
+        return ("DTYPE", *(name.upper() for name in self.op.problem.COMPILED)) if self.op is not None else ()
+
+    @property
+    def _lengths(self) -> tuple[str, ...]:
+        return tuple(name.upper() for name in self.op.problem.LENGTHS) if self.op is not None else ()
+
+    def _check_policy(self, where: str) -> None:
+        """Raises KernelError for a distribution or a shape that the op does not have."""
+        if self.op is None:
+            return
+        policy, known = self.document.gate, self.op.words.distributions
+        for name in (*policy.omitted, *(case.distribution for case in policy.cases)):
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+                raise KernelError(f"{where}: no distribution {name!r} of inputs{hint}")
+        if self.op.ordinary in policy.omitted:
+            raise KernelError(f"{where}.without: {self.op.ordinary} cannot be left out: nothing would be judged")
+        dims = self.op.problem.DIMS
+        for case in policy.cases:
+            if len(case.shape) != len(dims):
+                raise KernelError(f"{where}.cases: found {len(case.shape)} sizes, expected {', '.join(dims)}")
 
     def _check(self, where: str, implementation: Implementation) -> None:
         """Raises KernelError for what would otherwise show only when a variant is built."""
@@ -125,13 +208,13 @@ class Kernel(Model):
                 raise KernelError(f"{where}.{key}: there is no {name} in {self.folder}")
         if implementation.fixed_lengths not in (None, *implementation.parameters):
             raise KernelError(f"{where}.fixed_lengths: {implementation.fixed_lengths} is none of its parameters")
-        reserved = sorted({"IMPL", *FACTS, "SEQ_Q", "SEQ_K"} & set(implementation.parameters))
+        reserved = sorted({"IMPL", *self._facts, *self._lengths} & set(implementation.parameters))
         if reserved:
             raise KernelError(f"{where}.parameters: {reserved[0]} is defined by the build; choose another name")
         if debug := next((flag for flag in implementation.flags if flag in DEBUG_FLAGS), None):
             raise KernelError(f"{where}.flags: {debug} makes another, slower program than the one to tune; remove it")
-        known = {*implementation.parameters, "IMPL", *FACTS}
-        _check_expression(f"{where}.domain", implementation.domain, known | {"SEQ_Q", "SEQ_K"})
+        known = {*implementation.parameters, "IMPL", *self._facts}
+        _check_expression(f"{where}.domain", implementation.domain, known | {*self._lengths})
         for index, effect in enumerate(implementation.asserts):
             key = f"{where}.asserts.{index}"
             _check_expression(f"{key}.when", effect.when, known)
@@ -142,7 +225,7 @@ class Kernel(Model):
                 raise KernelError(f"{key}: not a regular expression: {error}") from None
 
     @classmethod
-    def find(cls, family: str, near: Path | None = None) -> Kernel:
+    def find(cls, family: str, near: Path | None = None) -> Family:
         """The family of this name: a folder beside the space file (or in its kernels/), else one that is shipped.
 
         Raises KernelError when there is none.
@@ -160,20 +243,42 @@ class Kernel(Model):
         looked = ", ".join(str(folder) for folder in folders)
         raise KernelError(f"no kernel family {family!r}: looked for {family}/kernel.toml in {looked}")
 
-    def table(self, backend: str) -> dict[str, Implementation]:
-        """The implementations for a backend, by name."""
-        return self.document.cpu if backend == "cpu" else self.document.cuda
+    def table(self, device: str) -> dict[str, Implementation]:
+        """The implementations for a kind of device, by name."""
+        return self.document.devices.get(device, {})
 
-    def implementation(self, backend: str, impl: str) -> Implementation:
+    def limits(self, device: str) -> Limits:
+        """What its implementations cannot do on a kind of device. Raises KernelError where that is not in order."""
+        parameters = {name: each.parameters for name, each in self.table(device).items()}
+        of, path = self.document, limits_path(self.folder)
+        facts = frozenset(name.upper() for name in self.op.problem.model_fields) if self.op is not None else frozenset()
+        return limits_of(of.family, of.op or "", device, parameters, self.limit_tables, path, facts - {"OP"})
+
+    def implementation(self, device: str, impl: str) -> Implementation:
         """The implementation of that name. Raises KernelError when the family has none."""
-        table = self.table(backend)
+        table = self.table(device)
         if impl not in table:
             known = ", ".join(sorted(table)) or "none"
-            raise KernelError(f"{self.folder}/kernel.toml: no [{backend}.{impl}]; implementations there: {known}")
+            raise KernelError(f"{self.folder}/kernel.toml: no [{device}.{impl}]; implementations there: {known}")
         return table[impl]
 
-    def admit(self, variant: Variant, problem: Problem) -> None:
-        """Raises KernelError when the family does not take the variant's parameters or the problem's dtype or head dim.
+    @property
+    def include_dirs(self) -> tuple[Path, ...]:
+        """Folders of headers of the family and its op."""
+        return (*([self.op.abi()] if self.op is not None else []), self.folder)
+
+    def host(self, implementation: Implementation) -> Path:
+        """The host side of an implementation: its own, or the op's launcher. Raises KernelError when there is none."""
+        if implementation.host is not None:
+            return self.folder / implementation.host
+        if self.op is not None and (self.op.abi() / LAUNCHER).is_file():
+            return self.op.abi() / LAUNCHER
+        raise KernelError(
+            f"{self.folder}/kernel.toml: {implementation.source} needs a key host: the op has no launcher"
+        )
+
+    def admit(self, variant: Variant, problem: Problem | None) -> None:
+        """Raises KernelError when the family does not take the variant's parameters or the problem.
 
         A parameter that no source reads would be dead; a space file with one is wrong.
         """
@@ -185,19 +290,37 @@ class Kernel(Model):
         missing = sorted(set(implementation.parameters) - set(variant.parameters))
         if missing:
             raise KernelError(f"{where} needs parameter {missing[0]}, which the space does not define for this IMPL")
+        if problem is not None:
+            self._admit_problem(where, implementation, problem)
+
+    def _admit_problem(self, where: str, implementation: Implementation, problem: Problem) -> None:
+        if problem.op != self.document.op:
+            raise KernelError(
+                f"{self.folder}/kernel.toml: op: the family computes {self.document.op}, not {problem.op}"
+            )
         if problem.dtype not in implementation.dtypes:
             raise KernelError(f"{where} has no dtype {problem.dtype}; it has {', '.join(implementation.dtypes)}")
-        if problem.head_dim not in implementation.head_dims:
-            raise KernelError(f"{where} has no head_dim {problem.head_dim}; it has {implementation.head_dims}")
+        for name, values in implementation.served.items():
+            value = getattr(problem, name)
+            if value not in values:
+                raise KernelError(f"{where} has no {name} {value}; it has {', '.join(map(str, values))}")
 
     def claims(self, variant: Variant, problem: Problem) -> Claims:
         """What kernel.toml says of this variant."""
         facts = problem.facts()
-        values = {**{name: facts[name] for name in FACTS}, **variant.point}
+        values = {**{name: facts[name] for name in self._facts}, **variant.point}
         implementation = self.implementation(variant.backend, variant.impl)
         effects = tuple(each for each in implementation.asserts if _parsed(each.when).evaluate(values))
         domain = implementation.domain
         return Claims(effects=effects, policy=self.document.gate, parameters=variant.point, domain=domain)
+
+
+def find_limits(family: str, device: str, near: Path) -> Limits:
+    """What the implementations of a family cannot do on a kind of device, for a space file in that folder.
+
+    Raises KernelError when there is no such family.
+    """
+    return Family.find(family, near).limits(device)
 
 
 def _check_expression(where: str, text: str, known: set[str]) -> None:
@@ -213,10 +336,10 @@ def _check_expression(where: str, text: str, known: set[str]) -> None:
 def _first(error: ValidationError) -> str:
     """The error to mend first, in words: a key that is not known explains one that is missing."""
     found = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")[0]
-    key = ".".join(str(part) for part in found["loc"])
+    key = ".".join(str(part) for part in found["loc"]).removeprefix("devices.")
     if found["type"] != "extra_forbidden":
         return f"{key}: {found['msg'].removeprefix('Value error, ')}"
-    tables = (Implementation, Effect, KernelDocument, GatePolicy, Tolerance, OwnCase, Omission)
+    tables = (Implementation, Effect, FamilyDocument, LimitTable, GatePolicy, Tolerance, OwnCase, Omission)
     known = [name for table in tables for name in table.model_fields]
     near = difflib.get_close_matches(str(found["loc"][-1]), known, n=1)
     return f"{key}: unknown key" + (f"; did you mean {near[0]}?" if near else "")

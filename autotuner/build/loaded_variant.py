@@ -9,44 +9,8 @@ from importlib.machinery import ExtensionFileLoader
 from types import ModuleType
 from typing import NamedTuple
 
-from autotuner.ops.sdpa.problem import Problem
 from autotuner.values.outcome import Artifact
-from autotuner.values.verdict import SystemFault
-
-STATUS = {0: "ok", 1: "outside the variant's domain", 2: "workspace missing or too small", 3: "no threads"}
-DEVICE_ERROR = 1000
-DEVICE_ERRORS = {
-    1: "invalid value",
-    2: "out of memory",
-    100: "no device",
-    201: "invalid context",
-    209: "no kernel image for the device",
-    226: "a contained exception",
-    500: "not found",
-    600: "not ready",
-    700: "illegal address",
-    701: "launch out of resources",
-    702: "launch timeout",
-    710: "assertion on the device",
-    714: "hardware stack error",
-    715: "illegal instruction",
-    716: "misaligned address",
-    717: "invalid address space",
-    718: "invalid program counter",
-    719: "launch failure",
-    721: "tensor memory leak",
-    801: "not supported",
-    810: "the multi-process service ended the client",
-    900: "not supported while a stream is captured",
-    911: "external device failure",
-}
-"""Errors of the CUDA driver by number (CUresult in cuda.h), in words."""
-
-CUBLAS = 2000
-"""Above this an error is this plus a status of cuBLAS (kernels/sdpa/cublas_host.cpp)."""
-
-STICKY = frozenset({226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911})
-"""Errors after which the process can do nothing more on the device."""
+from autotuner.values.problem import Problem
 
 
 class Identity(NamedTuple):
@@ -58,7 +22,7 @@ class Identity(NamedTuple):
     macros: dict[str, str]
 
 
-class Extension:
+class LoadedVariant:
     """One loaded artifact. Loading the same artifact twice gives two independent modules only under two paths."""
 
     def __init__(self, artifact: Artifact) -> None:
@@ -70,7 +34,7 @@ class Extension:
         loader.exec_module(self._module)
 
     @classmethod
-    def second(cls, artifact: Artifact) -> Extension:
+    def second(cls, artifact: Artifact) -> LoadedVariant:
         """The same library loaded once more: under another path, since the loader shares one path's image."""
         with tempfile.TemporaryDirectory(prefix="autotuner-copy-") as folder:
             copy = shutil.copy(artifact.path, folder)
@@ -84,49 +48,24 @@ class Extension:
 
     def workspace_bytes(self, problem: Problem) -> int:
         """Bytes of workspace one forward needs."""
-        return int(self._module.workspace(_dims(problem), (problem.scale,)))
+        return int(self._module.workspace(problem.shape, problem.scalars))
 
     def run(
         self,
         problem: Problem,
-        inputs: tuple[int, int, int],
-        output: int,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
         workspace: int,
         workspace_bytes: int,
         stream: int = 0,
     ) -> int:
-        """One forward on raw addresses; returns the variant's status (see STATUS). On CUDA it is only launched.
+        """One forward on raw addresses; returns the variant's status (see status.py). On CUDA it is only launched.
 
         Raises ValueError when an address is misaligned (16 bytes for tensors, 64 for the workspace).
         """
-        scalars = (problem.scale,)
-        return int(self._module.run(inputs, (output,), _dims(problem), scalars, workspace, workspace_bytes, stream))
+        sizes, scalars = problem.shape, problem.scalars
+        return int(self._module.run(inputs, outputs, sizes, scalars, workspace, workspace_bytes, stream))
 
     def command(self, numbers: tuple[int, ...], stream: int) -> int:
         """A call without tensors, for the harness's own instruments; each number is at least 1."""
         return int(self._module.run((), (), numbers, (), 0, 0, stream))
-
-
-def _dims(problem: Problem) -> tuple[int, int, int, int]:
-    return (problem.batch, problem.heads, problem.seq_q, problem.seq_k)
-
-
-def status_text(status: int) -> str:
-    """A variant's status in words."""
-    if status >= DEVICE_ERROR:
-        number = status - DEVICE_ERROR
-        if number > CUBLAS:
-            return f"cuBLAS status {number - CUBLAS} (see cublasStatus_t in cublas_api.h)"
-        return f"device error {number} ({DEVICE_ERRORS.get(number, 'see CUresult in cuda.h')})"
-    return STATUS.get(status, f"unknown status {status}")
-
-
-def system_fault(status: int) -> SystemFault:
-    """A variant's status as the report keeps it: a device error by the driver's own number."""
-    number = status - DEVICE_ERROR if DEVICE_ERROR <= status <= DEVICE_ERROR + CUBLAS else status
-    return SystemFault(number=number, name=status_text(status), sticky=is_sticky(status))
-
-
-def is_sticky(status: int) -> bool:
-    """True when the status is a device error that outlives the call."""
-    return status - DEVICE_ERROR in STICKY

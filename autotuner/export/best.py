@@ -16,12 +16,13 @@ from typing import Literal, NamedTuple
 
 from pydantic import ConfigDict, Field
 
-from autotuner.ops.sdpa.problem import Problem
-from autotuner.report.trial_words import GateSummary
-from autotuner.store.records import Best, StudyRecord
+from autotuner.store.records import StudyRecord
+from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.standings import Best
 from autotuner.values.errors import DiskFullError, InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Interval, Timing
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Value
 
 NOTE = (

@@ -1,110 +1,23 @@
-"""What each stable code of the gate asserts, and what usually breaks it."""
+"""What each stable code of the gate asserts and what usually breaks it, gathered from the checks. Imports no torch."""
 
 from __future__ import annotations
 
-_RULES = {
-    "T0": "every element is finite",
-    "T1": "the largest absolute error is within what rounding in the element type explains",
-    "T2": "no row's largest error, relative to the row, is out of what rounding explains",
-    "T3": "no head's error norm, relative to the head, is out of what rounding explains",
-}
+from autotuner.gate import checks, recheck, sanitizer
+from autotuner.gate.check import LAUNCH_FAULTS
+from autotuner.gate.gate import checks_of
+from autotuner.ops import Op
+from autotuner.values.verdict import Meaning
 
-MEANINGS: dict[str, str] = {
-    "G0.identity": "the loaded library is the one that was asked for: build id and every macro",
-    "G0.effect": "the machine code shows that the parameters took effect",
-    "G0.limits": "registers, shared memory and block size fit the device",
-    "G1.domain": "the variant serves the problems that are tuned",
-    "G1.status": "the launch reports success",
-    "G1.device": "the device reports no error after the launch",
-    "G1.deadline": "the launch ends",
-    "G1.unwritten": "every element of the output is written (it is poisoned with NaN before the launch)",
-    "G1.inputs": "Q, K and V are bitwise the same after the launch",
-    "G1.guard": "nothing is written outside the tensors",
-    "G1.workspace": "the variant asks for a workspace of reasonable size",
-    **{f"G2.{rule}": f"quick cases: {meaning}" for rule, meaning in _RULES.items()},
-    "G2.sdpa": "the output is not bitwise that of one of torch's SDPA backends",
-    "G3.repeat": "the same input gives the same bits, whatever ran before",
-    "G3.scale_v": "4 V gives exactly 4 O",
-    "G3.permute": "permuting the (batch, head) slices permutes the output, nothing else",
-    "G3.future": "under a causal mask, later keys and values do not reach earlier rows",
-    "G3.ones": "V = 1 gives O = 1: the weights of each row sum to 1",
-    "G3.offset": "tensors 16 and 32 bytes past an aligned address give the same bits",
-    "G3.misaligned": "a misaligned or strided tensor is refused before any launch",
-    "G3.domain": "lengths other than those compiled in are refused before any launch",
-    "G3.float_env": "the launch leaves rounding mode and subnormal handling as they were",
-    "G4.stream": "all work goes to the caller's stream: inputs that arrive late on it are waited for",
-    "G4.capture": "a launch can be captured into a graph, and its replay computes anew",
-    **{f"G5.{rule}": f"full matrix: {meaning}" for rule, meaning in _RULES.items()},
-    "G6.soak": "hundreds of launches under memory traffic give the same bits",
-    "G7.guard": "nothing was written around the timed buffers",
-    "G7.inputs": "the inputs are unchanged after the timing",
-    "G7.output": "the output of the last timed launch is still right",
-    "G7.strays": "all the timed launches, on equal inputs, gave the same bits",
-    "G7.recheck": "the timed buffers are as a right variant leaves them",
-    "G8.memory": "a memory sanitizer finds no access outside what was allocated",
-    "G8.race": "a race sanitizer finds no two accesses without an order between them",
-    "measure.launch": "the variant can be launched, and captured, on the problem that is tuned",
-    "measure.device": "the device reports no error while the variant is timed",
-    "measure.drift": "beside the variant, SDPA takes what it took at calibration",
-    "measure.floor": "a forward takes no less time than this device needs for its operations, and when cold its bytes",
-    "measure.clocks": "forwards take as long by the host's clock as by the device's",
-    "measure.throttled": "the device's clocks are not held down, but for a few blocks, which are taken again",
-    "build.failed": "the compiler accepts the variant",
-    "build.timeout": "the compiler finishes within its deadline",
-    "process.signal": "the process that runs the variant is not killed by a signal",
-    "process.exit": "the process that runs the variant does not exit by itself",
-    "process.deadline": "the variant finishes within its deadline",
-    "process.garbage": "what the process that runs the variant sends back can be read",
-    "store.revoked": "nothing that was found later took the result back",
-}
-"""What each check of the gate asserts, by its stable code."""
 
-_RACE = "a race (a missing barrier), or memory that is read before it is written"
-CAUSES = {
-    "G0.identity": "a stale or foreign library was loaded under this name",
-    "G0.effect": "a parameter that the source ignores, or a path that the compiler did not take",
-    "G1.device": "a read or write of memory that is not there, or an assertion or trap in the kernel",
-    "G1.deadline": "an endless loop, or a barrier that not every thread reaches",
-    "G1.unwritten": "rows or columns that no thread writes, or an arithmetic that gives NaN even on ordinary input",
-    "G1.inputs": "a write through an input pointer, such as a scaling of Q in place",
-    "G1.guard": "a write before the start or past the end of a tensor: a missing bounds check at a ragged edge",
-    "G2.sdpa": "the variant, or a library that it calls, answers by calling torch's attention",
-    "G3.repeat": _RACE,
-    "G3.scale_v": "a constant in the arithmetic (an epsilon, a clamp), or a result that does not come from V",
-    "G3.permute": "the addressing of batch or head, or a result that depends on the order of blocks",
-    "G3.future": "the causal mask lets later keys through",
-    "G3.ones": "the normaliser is not the sum of the weights in use: keys lost or counted twice, or padding counted",
-    "G3.offset": "an assumption on alignment beyond 16 bytes, or a fixed address",
-    "G4.stream": "a launch on a stream of its own, or on the default stream",
-    "G4.capture": "work that a graph cannot hold (an allocation, a wait), or an answer kept from an earlier call",
-    "G6.soak": _RACE,
-    "G7.guard": "a write past a tensor's end that depends on the shape",
-    "G7.strays": _RACE,
-    "G8.memory": "an index past the end of an array, one that no guard around a tensor sees",
-    "G8.race": "a missing barrier, or a barrier that not all threads reach",
-    "G7.output": "right on the first launches and wrong later: kept state, a race, or a cached result",
-    "G7.inputs": "a write through an input pointer that the first launches did not show",
-    "measure.floor": "work that is skipped while it is timed: an answer kept from an earlier forward",
-    "measure.clocks": "work that is put off past the timed events, or that runs where they do not see it",
-    "measure.throttled": "heat, a power limit, or clocks that somebody set: the device's own tool says which",
-    "process.deadline": "an endless loop, or a barrier that not every thread reaches",
-}
-SIGNALS = {
-    4: "an instruction that this processor does not have (built for another architecture)",
-    6: "an assertion or the C++ runtime aborted: an uncaught exception, or damaged heap memory",
-    7: "an access that the memory system refuses: a misaligned or unbacked address",
-    8: "an integer division by zero",
-    9: "killed from outside: out of memory, or by a person",
-    11: "usually a read or write past a tensor's end: on the CPU every tensor ends at an unmapped page",
-}
-DISTRIBUTIONS = {
-    "randn": "standard normal",
-    "large": "normal, Q times 5, K and V times 3",
-    "huge": "normal, Q and K times 16: exp overflows unless the maximum is subtracted",
-    "one_hot": "each row attends to one key: a single wrong key shows at full size",
-    "big_v": "normal, V times 1000",
-    "tiny_v": "normal, V times 1e-6",
-    "zero_q": "Q = 0: every weight is equal",
-    "uniform01": "uniform between 0 and 1",
-    "const_v": "V constant",
-}
+def meanings(op: Op) -> dict[str, Meaning]:
+    """By code, of every check on a variant of the op and of every fault that one may end with."""
+    found = dict(LAUNCH_FAULTS)
+    for check in (*checks_of(op), checks.soak()):
+        found |= {check.code: Meaning(check.asserts, check.cause), **check.faults}
+    limits = {"G0.limits": Meaning("registers, shared memory and block size fit the device")}
+    return {
+        **found,
+        **limits,
+        **recheck.MEANINGS,
+        **{level.code: level.meaning for level in sanitizer.LEVELS},
+    }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from autotuner.ops.sdpa.problem import Problem
 from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault
 
 

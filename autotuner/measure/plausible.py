@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from autotuner.measure.arms import Clocks, VariantArm
-from autotuner.ops.sdpa.problem import Problem
 from autotuner.values.outcome import Ceilings
+from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
 
 MARGIN = 1.25

@@ -18,7 +18,7 @@ from pydantic import Field
 from autotuner.measure.tie import tie_band
 from autotuner.report.importance import share_alone, share_together
 from autotuner.report.rejects import RejectedWhere, rejected_where
-from autotuner.search.evolution import WHOLE
+from autotuner.search.settings import DEFAULT
 from autotuner.search.surrogate import Surrogate
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
@@ -265,7 +265,7 @@ def _knob(space: Space, impl: str, column: int, programs: dict[int, str]) -> Bui
 
 
 def _beliefs(space: Space, trials: _Trials, seed: int, tie: float) -> Beliefs | None:
-    surrogate = Surrogate.of(space, seed, whole=len(space) <= WHOLE)
+    surrogate = Surrogate.of(space, seed, whole=len(space) <= DEFAULT.screened_whole)
     if not surrogate.learn(trials.points, trials.objectives):
         return None
     points = _looked_at(space, seed)
@@ -309,7 +309,7 @@ def _beliefs(space: Space, trials: _Trials, seed: int, tie: float) -> Beliefs | 
 
 def _looked_at(space: Space, seed: int) -> Indices:
     """All points of the space, or of a large one a sample."""
-    if len(space) <= WHOLE:
+    if len(space) <= DEFAULT.screened_whole:
         return np.arange(len(space))
     drawn: Indices = np.random.default_rng([seed, len(space)]).choice(len(space), size=SAMPLE, replace=False)
     return np.sort(drawn)

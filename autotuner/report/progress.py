@@ -16,8 +16,8 @@ from rich.text import Text
 
 from autotuner.spaces.space import Space
 from autotuner.tuning.driver import Converged, Event, Judged, Started
+from autotuner.tuning.plan import Start
 from autotuner.tuning.time_left import Pace
-from autotuner.tuning.transfer import Start
 from autotuner.tuning.workbench import builders_beside
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.terms import Terms
@@ -63,8 +63,8 @@ class Progress:
         """Shows what a new study starts from."""
         if start.first:
             self._say(f"starts with {len(start.first)} of the best points that are there already (--from)")
-        if start.lessons is not None:
-            count, study = len(start.lessons.points), start.lessons.study
+        if start.known_points is not None:
+            count, study = len(start.known_points.points), start.known_points.study
             self._say(f"learns from {count} points of the related study {study} (--cold starts without)")
 
     def hear(self, event: Event) -> None:
@@ -107,8 +107,8 @@ class Progress:
             self._say(self._summary())
 
     def _sides(self) -> str:
-        """How many threads both sides have, on a CPU."""
-        if self._device.backend != "cpu":
+        """How many threads both sides have, on a device that has threads."""
+        if "THREADS_ALLOWED" not in self._device.facts:
             return ""
         count = self._terms.threads
         return f"{count} thread{'s' if count > 1 else ''}, "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -11,17 +11,20 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from autotuner.export.trial_report import TrialReport
-from autotuner.gate.meanings import MEANINGS
+from autotuner.gate.meanings import meanings
 from autotuner.measure.confirm import Confirmed, Standing
+from autotuner.ops import op_of
+from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Calibration, Device, Interval, MeanInterval
 from autotuner.values.terms import TIE
+from autotuner.values.verdict import Meaning
 
 if TYPE_CHECKING:  # numpy and sqlalchemy take longer to import than a table to print, and few tables need both
     from autotuner.spaces.dead_parameters import Knob
     from autotuner.spaces.space import Space
-    from autotuner.store import Entry, Finalist, FinalsRecord, FinalsSummary, StudySummary
+    from autotuner.store import Finalist, FinalsRecord
+    from autotuner.tuning.standings import Entry, FinalsSummary, StudySummary
 
 
 def _table(*columns: str, right: tuple[int, ...] = ()) -> Table:
@@ -191,12 +194,13 @@ def doctor_view(knobs: Sequence[Knob]) -> RenderableType:
 def gate_view(report: TrialReport) -> RenderableType:
     """Every check of the gate that ran: how it ended, what it took and the largest error it saw."""
     table = _table("check", "", "ms", "launches", "cases", "worst error", "asserts", right=(2, 3, 4, 5))
+    known = meanings(op_of(report.problems[0]))
     styles = {"fail": "red", "unavailable": "yellow"}
     for check in report.checks:
         ratios = [case.errors.worst_ratio for case in check.cases]
         worst = f"{max(ratios):.2f} of tolerance" if ratios else ""
         counts = [str(count) if count else "" for count in (check.launches, len(ratios))]
-        said = check.note or _asserted(check.code)
+        said = check.note or _asserted(check.code, known)
         table.add_row(
             check.code,
             Text(check.status, style=styles.get(check.status, "")),
@@ -209,20 +213,13 @@ def gate_view(report: TrialReport) -> RenderableType:
     return Group(table, *looser)
 
 
-def _asserted(code: str) -> str:
-    """What a check asserts: a code of its own, or the first of those that it can fail with."""
-    if code in MEANINGS:
-        return MEANINGS[code]
-    level = code.split(".")[0]
-    return {
-        "G1": "one launch: status, output, inputs, guards, floating-point environment",
-        "G2": "quick cases are within tolerance",
-        "G5": "the full case matrix is within tolerance",
-    }.get(level, "")
+def _asserted(code: str, known: Mapping[str, Meaning]) -> str:
+    """What a check asserts; nothing of one that an earlier version had."""
+    return known[code].asserts if code in known else ""
 
 
 def reference_view(calibration: Calibration, device: Device) -> RenderableType:
-    """torch's SDPA backends against float64: the largest error in tolerances, a case a row."""
+    """the op's baselines against float64: the largest error in tolerances, a case a row."""
     backends = list(dict.fromkeys(check.backend for check in calibration.references))
     table = _table("case", *backends, right=tuple(range(1, len(backends) + 1)))
     found = {(check.case, check.backend): check for check in calibration.references}
@@ -304,13 +301,14 @@ def space_document(space: Space) -> dict[str, Any]:
         },
         "raw_points": space.raw_count,
         "valid_points": len(space),
+        "amounts": dict(file.amounts),
         "constraints": [
-            {"expression": constraint.expression, "reason": constraint.reason, "removed": removed, "alone": alone}
+            {**constraint.model_dump(mode="json"), "removed": removed, "alone": alone}
             for constraint, removed, alone in zip(file.constraints, space.removed, space.alone, strict=True)
         ],
         "derived": [
-            {"name": name, "expression": text, "least": space.amounts[name][0], "greatest": space.amounts[name][1]}
-            for name, text in file.derived.items()
+            {"name": name, "expression": file.derived[name], "least": least, "greatest": greatest}
+            for name, (least, greatest) in space.derived_ranges.items()
         ],
         "expected_latency": {"steps": dict(file.expected_latency), "spread": space.expected_spread},
         "default": dict(file.default),
@@ -326,16 +324,20 @@ def space_view(space: Space) -> RenderableType:
     for name, parameter in file.parameters.items():
         values = ", ".join(str(value) for value in parameter.values)
         parameters.add_row(name, values, parameter.when or "", str(file.default.get(name, "")))
-    constraints = _table("removed", "alone", "constraint", "reason", right=(0, 1))
+    constraints = _table("removed", "alone", "of", "constraint", "reason", right=(0, 1))
     for constraint, removed, alone in zip(file.constraints, space.removed, space.alone, strict=True):
         by_itself = f"{alone:,}" if alone is not None else "?"
-        constraints.add_row(f"{removed:,}", by_itself, constraint.expression, constraint.reason)
+        of = constraint.place.partition(".constraints")[0] or "space file"
+        constraints.add_row(f"{removed:,}", by_itself, of, Text(constraint.expression), Text(constraint.reason))
+    amounts = _table("amount", "expression")
+    for name, text in file.amounts.items():
+        amounts.add_row(name, text)
     derived = _table("derived", "expression", "least", "greatest", right=(2, 3))
     for name, text in file.derived.items():
-        derived.add_row(name, text, *(f"{amount:,.4g}" for amount in space.amounts[name]))
+        derived.add_row(name, text, *(f"{amount:,.4g}" for amount in space.derived_ranges[name]))
     head = f"{space.name}: {file.title}\n" + "\n".join(str(problem) for problem in file.problems)
     counts = f"{space.raw_count:,} raw points, {len(space):,} valid here ({len(space) / space.raw_count:.1%})"
-    tables = [parameters, *([derived] if file.derived else []), *([constraints] if file.constraints else [])]
+    tables = [table for table in (parameters, derived, amounts, constraints) if table.row_count]
     if space.expected_spread is not None:
         counts += f"; expected to differ by {space.expected_spread:.3g}x from the fastest to the slowest"
     return Group(Text(head), *tables, Text(counts))

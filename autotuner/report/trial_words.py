@@ -10,19 +10,21 @@ import re
 import statistics
 from collections.abc import Sequence
 
-from pydantic import ConfigDict, Field
-
-from autotuner.gate.meanings import CAUSES, DISTRIBUTIONS, MEANINGS, SIGNALS
-from autotuner.store.records import Best
+from autotuner.build import faults as build_faults
+from autotuner.gate.check import RACE
+from autotuner.gate.meanings import meanings as gate_meanings
+from autotuner.measure import faults as measure_faults
+from autotuner.ops import Op, op_of
+from autotuner.run import faults as run_faults
+from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.standings import Best
 from autotuner.values.gate_report import CaseErrors, CaseResult, Extent, GateReport, error_in_tolerances
-from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Measurement, Outcome, Stop, Timing
-from autotuner.values.verdict import Verdict
+from autotuner.values.verdict import Fault, Meaning, Verdict
 
-_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)x(\d+)(?: (\w+))?")
+_SHAPE = re.compile(r"\b(\d+(?:x\d+)*)(?: (\w+))?$")
 _SIGNAL = re.compile(r"signal\D{0,3}(\d+)", re.IGNORECASE)
 _STDERR_LINES = 12
-_RACE = CAUSES["G3.repeat"]
 _LAST_DIGITS = 2.0**-8
 """A difference between two launches that is smaller than this may be the order of a sum."""
 
@@ -37,48 +39,27 @@ _STOPS = {
 }
 
 
-class GateSummary(Model):
-    """A gate report in figures. As JSON, a ratio that is not finite is null."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
-
-    passed: tuple[str, ...] = Field(description="codes of the checks that passed, in order")
-    unavailable: tuple[str, ...] = Field(description="codes of the checks that could not run here; absence is no pass")
-    cases: int = Field(description="outputs compared with the float64 reference")
-    worst_ratio: float | None = Field(description="largest error over all cases, in units of its tolerance")
-    flash_ratio: float | None = Field(
-        default=None, description="median over the cases of the largest error, over that of torch's flash attention"
-    )
-    looser: tuple[str, ...] = Field(default=(), description="where kernel.toml loosens the gate, with the reason")
-
-    @classmethod
-    def of(cls, report: GateReport) -> GateSummary:
-        """The figures of a report."""
-        errors = [each.errors for check in report.checks for each in check.cases]
-        ratios = [each.worst_ratio for each in errors]
-        beside_flash = [each.flash_ratio for each in errors if each.flash_ratio is not None]
-        return cls(
-            passed=tuple(check.code for check in report.checks if check.status == "pass"),
-            unavailable=tuple(check.code for check in report.checks if check.status == "unavailable"),
-            cases=len(ratios),
-            worst_ratio=max(ratios, default=None),
-            flash_ratio=statistics.median(beside_flash) if beside_flash else None,
-            looser=report.policy.looser,
-        )
+REVOKED = Meaning("nothing that was found later took the result back")
 
 
-def explain(outcome: Outcome) -> list[str]:
+def meanings(op: Op) -> dict[str, Meaning]:
+    """What every code of a fault asserts, and what usually breaks it."""
+    others = {**measure_faults.MEANINGS, **build_faults.MEANINGS, **run_faults.MEANINGS, "store.revoked": REVOKED}
+    return {**gate_meanings(op), **others}
+
+
+def explain(outcome: Outcome, op: Op) -> list[str]:
     """The outcome for a person, a sentence or two a line; the first line is the verdict."""
     if outcome.verdict.has_latency and outcome.measurement is not None:
         return _achieved(outcome, outcome.measurement)
-    return _rejected(outcome)
+    return _rejected(outcome, op)
 
 
 def explain_best(best: Best) -> list[str]:
     """The trial to use for a person: what the finals confirmed, where there were some, and what the search found."""
     confirmed, finals, entry = best.confirmed, best.finals, best.entry
     if confirmed is None or finals is None or entry.difference is None:
-        return explain(best.outcome)
+        return explain(best.outcome, _op(best))
     where = (
         f"finals {finals.id} of {finals.finished_at:%Y-%m-%d}: {finals.processes} processes x {finals.blocks} blocks"
     )
@@ -93,15 +74,21 @@ def explain_best(best: Best) -> list[str]:
         lines.append(f"Tied with trial {', '.join(others)}: of these it is the preferred one. Nobody is crowned.")
     else:
         lines.append("It leads, but not shown to be faster than the baseline by more than a tie. Nobody is crowned.")
-    first, *rest = explain(best.outcome)
+    first, *rest = explain(best.outcome, _op(best))
     biased = f"Search estimate, biased: {first}; {entry.difference:+z.1%} off what was confirmed."
     return [*lines, biased, *rest]
 
 
-def explain_gate(outcome: Outcome) -> list[str]:
+def _op(best: Best) -> Op:
+    """What the best trial computes."""
+    assert best.outcome.measurement is not None  # it was measured
+    return op_of(best.outcome.measurement.timings[0].problem)
+
+
+def explain_gate(outcome: Outcome, op: Op) -> list[str]:
     """What the gate alone found, for a person: no latency is mentioned."""
     if outcome.fault is not None or outcome.gate is None:
-        return _rejected(outcome)
+        return _rejected(outcome, op)
     return [f"passed: {outcome.variant}", _gate_line(GateSummary.of(outcome.gate))]
 
 
@@ -158,8 +145,8 @@ def _gate_line(summary: GateSummary) -> str:
     line = f"Gate: {len(summary.passed)} checks passed, {summary.cases} outputs compared with the float64 reference"
     if summary.worst_ratio is not None:
         line += f", the worst error {summary.worst_ratio:.2f} of its tolerance"
-    if summary.flash_ratio is not None:
-        line += f", errors {summary.flash_ratio:.2f} times those of torch's flash attention in the median"
+    if summary.peer_ratio is not None:
+        line += f", errors {summary.peer_ratio:.2f} times those of the baseline that stands beside it in the median"
     if summary.looser:
         line += f"; the family's kernel.toml loosens the gate: {'; '.join(summary.looser)}"
     if summary.unavailable:
@@ -167,38 +154,37 @@ def _gate_line(summary: GateSummary) -> str:
     return line + "."
 
 
-def _rejected(outcome: Outcome) -> list[str]:
+def _rejected(outcome: Outcome, op: Op) -> list[str]:
     fault = outcome.fault or (outcome.gate.fault if outcome.gate is not None else None)
     lines = [f"{outcome.verdict}" if fault is None else f"{outcome.verdict}: {fault.code}"]
     if not outcome.verdict.judges:
         lines.append("This says nothing about the variant: the machinery around it failed, and it is tried again.")
     lines.append(f"Variant: {outcome.variant}")
     if fault is not None:
-        if fault.code in MEANINGS:
-            lines.append(f"Check {fault.code} asserts: {MEANINGS[fault.code]}.")
+        meaning = meanings(op).get(fault.code)
+        if meaning is not None:
+            lines.append(f"Check {fault.code} asserts: {meaning.asserts}.")
         if fault.case is not None:
-            lines.append(f"Case: {_case_in_words(fault.case, outcome.artifact)}")
+            lines.append(f"Case: {_case_in_words(fault.case, outcome.artifact, op)}")
         lines.append(f"Found: {fault.detail}")
         found = _failing_case(outcome, fault.case)
         if found is not None:
-            lines += _errors_in_words(found.errors)
-        cause = _cause(outcome, fault.code, fault.detail, found)
+            lines += _errors_in_words(found.errors, op)
+        cause = _cause(outcome, fault, found, op)
         if cause:
             lines.append(f"Likely cause: {cause}.")
     return lines + _stderr(outcome.stderr_tail)
 
 
-def _case_in_words(case: str, artifact: Artifact | None) -> str:
-    shape = _SHAPE.search(case)
-    if shape is None:
+def _case_in_words(case: str, artifact: Artifact | None, op: Op) -> str:
+    found = _SHAPE.search(case)
+    shape = tuple(int(size) for size in found[1].split("x")) if found is not None else ()
+    if found is None or len(shape) != len(op.problem.DIMS):
         return case
-    batch, heads, seq_q, seq_k, distribution = shape.groups()
-    words = f"{case}: batch {batch}, heads {heads}, {seq_q} query rows, {seq_k} keys"
-    if artifact is not None:
-        mask = "causal" if artifact.causal else "no mask"
-        words += f", head_dim {artifact.head_dim}, {artifact.dtype}, {mask}"
-    if distribution in DISTRIBUTIONS:
-        words += f"; inputs {distribution}: {DISTRIBUTIONS[distribution]}"
+    words = f"{case}: {op.words.case(shape, artifact.macros if artifact is not None else {})}"
+    distribution = found[2]
+    if distribution in op.words.distributions:
+        words += f"; inputs {distribution}: {op.words.distributions[distribution]}"
     return words
 
 
@@ -211,15 +197,15 @@ def _failing_case(outcome: Outcome, name: str | None) -> CaseResult | None:
     return broken[-1] if broken else None
 
 
-def _errors_in_words(errors: CaseErrors) -> list[str]:
+def _errors_in_words(errors: CaseErrors, op: Op) -> list[str]:
     lines = []
     if errors.nonfinite:
         lines.append(f"Not finite: {errors.nonfinite} elements (NaN or infinity).")
     if errors.first_bad_row is not None:
         lines.append(
-            f"First bad row: {_place(errors.first_bad_row)}; {errors.bad_rows:.1%} of rows are out of tolerance."
+            f"First bad row: {_place(errors.first_bad_row, op)}; {errors.bad_rows:.1%} of rows are out of tolerance."
         )
-    where = _place(errors.worst_index)
+    where = _place(errors.worst_index, op)
     lines.append(
         f"Worst element: {where}: {errors.worst_value:.7g} where the reference has {errors.worst_reference:.7g}."
     )
@@ -228,31 +214,31 @@ def _errors_in_words(errors: CaseErrors) -> list[str]:
         for name, error, tolerance in (
             ("Largest absolute error (T1)", errors.max_abs, errors.max_abs_tol),
             ("Largest error relative to its row (T2)", errors.row_rel, errors.row_rel_tol),
-            ("Largest error norm relative to its head (T3)", errors.head_rel, errors.head_rel_tol),
+            ("Largest error norm relative to its slice (T3)", errors.slice_rel, errors.slice_rel_tol),
         )
     ]
     return lines
 
 
-def _place(index: tuple[int, ...]) -> str:
-    return ", ".join(f"{name} {i}" for name, i in zip(("batch", "head", "row", "column"), index, strict=False))
+def _place(index: tuple[int, ...], op: Op) -> str:
+    """Of the first output that has as many dimensions."""
+    axes = next((output.axes for output in op.outputs if len(output.axes) >= len(index)), op.outputs[0].axes)
+    return ", ".join(f"{name} {i}" for name, i in zip(axes, index, strict=False))
 
 
-def _cause(outcome: Outcome, code: str, detail: str, found: CaseResult | None) -> str | None:
-    if code == "process.signal":
-        number = _SIGNAL.search(detail)
-        return SIGNALS.get(int(number.group(1))) if number else None
+def _cause(outcome: Outcome, fault: Fault, found: CaseResult | None, op: Op) -> str | None:
+    if fault.code == "process.signal":
+        number = _SIGNAL.search(fault.detail)
+        return run_faults.SIGNALS.get(int(number.group(1))) if number else None
     stale = _cause_of_stale(outcome.gate, found)
     if stale is not None:
         return stale
     if found is None:
-        return _cause_of_difference(code, outcome.gate) or CAUSES.get(code)
+        meaning = meanings(op).get(fault.code)
+        return _cause_of_difference(fault.code, outcome.gate) or (meaning.cause if meaning is not None else None)
     if found.errors.nonfinite:
-        return (
-            "exp overflowed (the row's maximum is not subtracted, or not the current one), a row with no visible key"
-            " was divided by 0, or memory was read before it was written"
-        )
-    return _cause_by_rows(outcome, found)
+        return op.words.nonfinite
+    return _cause_by_rows(outcome, found, op)
 
 
 def _cause_of_stale(gate: GateReport | None, found: CaseResult | None) -> str | None:
@@ -263,7 +249,7 @@ def _cause_of_stale(gate: GateReport | None, found: CaseResult | None) -> str | 
     affected = found.extent if found is not None else check.differs
     part = _part_of_tiles(affected) if affected is not None else None
     where = f"; {part} are affected" if part else ""
-    return f"the output depends on what memory held before the launch: {_RACE}{where}"
+    return f"the output depends on what memory held before the launch: {RACE}{where}"
 
 
 def _cause_of_difference(code: str, gate: GateReport | None) -> str | None:
@@ -279,9 +265,9 @@ def _cause_of_difference(code: str, gate: GateReport | None) -> str | None:
         )
     if differs.largest < _LAST_DIGITS:
         return "the last digits differ: sums whose order changes from run to run (atomics, or work that threads share)"
-    if differs.heads == 1 and differs.of_heads > 1:
-        return f"one (batch, head) of {differs.of_heads} differs: {_RACE}, in a block that is not like the others"
-    return _RACE
+    if differs.slices == 1 and differs.of_slices > 1:
+        return f"one slice of {differs.of_slices} differs: {RACE}, in a block that is not like the others"
+    return RACE
 
 
 def _part_of_tiles(extent: Extent) -> str | None:
@@ -309,49 +295,43 @@ def _period(rows: Sequence[int], tile: int) -> int:
     return tile
 
 
-def _cause_by_rows(outcome: Outcome, found: CaseResult) -> str | None:
+def _cause_by_rows(outcome: Outcome, found: CaseResult, op: Op) -> str | None:
     """What the pattern of bad rows points to."""
-    shape, first = _SHAPE.search(found.case), found.errors.first_bad_row
-    if shape is None or first is None:
+    extent = found.extent
+    if extent is None or found.errors.first_bad_row is None:
         return None
-    batch, heads, rows = (int(shape.group(i)) for i in (1, 2, 3))
-    head, row = first[:-1], first[-1]
-    bad_a_head = found.errors.bad_rows * rows
-    if found.errors.bad_rows > 0.99:
-        return _cause_for_all_rows(found)
-    before = head[0] * heads + head[1]
-    if before and row == 0 and abs(found.errors.bad_rows * batch * heads - (batch * heads - before)) < 0.02:
-        return f"every head from {_place(head)} on is wrong and none before: the addressing of batch or head"
-    if row > 0 and abs(bad_a_head - (rows - row)) < 0.5:
-        return _cause_of_tail(outcome, rows, row)
-    part = _part_of_tiles(found.extent) if found.extent is not None else None
+    slices, rows = extent.of_slices, extent.of_rows // extent.of_slices
+    before, row = extent.first or (0, 0)
+    bad = found.errors.bad_rows
+    if bad > 0.99:
+        return _cause_for_all_rows(extent, op)
+    if before and row == 0 and abs(bad * slices - (slices - before)) < 0.02:
+        first = _place(found.errors.first_bad_row[:-1], op)
+        return f"every slice from {first} on is wrong and none before: how a slice is addressed"
+    if row > 0 and abs(bad * rows - (rows - row)) < 0.5:
+        return _cause_of_tail(outcome, rows, row, op)
+    part = _part_of_tiles(extent)
     if part is None:
         return None
     return f"only {part} are wrong: a mask that goes by tiles, or work that some threads of a block do otherwise"
 
 
-def _cause_for_all_rows(found: CaseResult) -> str:
+def _cause_for_all_rows(extent: Extent, op: Op) -> str:
     """Every row is bad: perhaps in some columns only."""
-    extent = found.extent
-    if extent is not None and 0 < len(extent.columns) <= extent.of_columns // 2:
+    if 0 < len(extent.columns) <= extent.of_columns // 2:
         columns = f"{len(extent.columns)} of {extent.of_columns} columns, from {extent.columns[0]} on"
-        return f"every row is off, in {columns}: a part of V, or of the accumulator, is wrong or written twice"
-    return "every row is off, so something that they share: scale, normaliser, a lost key, a wrong tensor"
+        return f"every row is off, in {columns}: {op.words.some_columns}"
+    return f"every row is off, so {op.words.every_row}"
 
 
-def _cause_of_tail(outcome: Outcome, rows: int, row: int) -> str:
+def _cause_of_tail(outcome: Outcome, rows: int, row: int, op: Op) -> str:
     """Every row from `row` on is bad and none before."""
-    causal = outcome.artifact is not None and outcome.artifact.causal
     count = rows - row
     tile = outcome.variant.parameters.get("BLOCK_M")
     if isinstance(tile, int) and tile > 0 and count == rows % tile:
         return f"only the {count} rows after the last whole tile of BLOCK_M={tile} are wrong: a dropped tail"
-    if causal:
-        return (
-            f"every row from {row} on is wrong and none before: those that see keys from about position {row} on,"
-            " so keys there are lost, shifted or masked wrongly"
-        )
-    return f"only the last {count} of {rows} rows are wrong: a dropped tail"
+    macros = outcome.artifact.macros if outcome.artifact is not None else {}
+    return op.words.tail(macros, row) or f"only the last {count} of {rows} rows are wrong: a dropped tail"
 
 
 def _stderr(tail: str) -> list[str]:

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from autotuner.devices.backend import Backend
 from autotuner.run.jobs import AnyJob, Result, perform
+from autotuner.run.line import Line
 
 
 class InlineExecutor:
     """Does each job when it is waited for, in the order of submission. A job that raises, raises out of `wait`.
 
-    One backend stands for the devices of all lanes; `fresh` makes another for a job that wants its own.
+    One line stands for the devices of all lanes; `fresh` makes another for a job that wants its own.
     """
 
-    def __init__(
-        self, backend: Backend, width: int = 1, lanes: int = 1, *, fresh: Callable[[], Backend] | None = None
-    ) -> None:
-        self._backend, self._width, self._lanes, self._fresh = backend, width, lanes, fresh
+    def __init__(self, line: Line, width: int = 1, lanes: int = 1, *, fresh: Callable[[], Line] | None = None) -> None:
+        self._line, self._width, self._lanes, self._fresh = line, width, lanes, fresh
         self._waiting: deque[tuple[int, AnyJob]] = deque()
         self._next = 0
 
@@ -42,12 +40,12 @@ class InlineExecutor:
         if not self._waiting:
             return None
         number, job = self._waiting.popleft()
-        return number, perform(job, self._backend_for(job), lambda _: None)
+        return number, perform(job, self._line_for(job), lambda _: None)
 
     def close(self) -> None:
         self._waiting.clear()
 
-    def _backend_for(self, job: AnyJob) -> Backend:
+    def _line_for(self, job: AnyJob) -> Line:
         if self._fresh is not None and getattr(job, "fresh", False):
             return self._fresh()
-        return self._backend
+        return self._line

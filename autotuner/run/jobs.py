@@ -11,11 +11,12 @@ from typing import Literal, TypeVar
 
 from pydantic import Field, PositiveInt
 
-from autotuner.devices.backend import Backend, Level, Passed
+from autotuner.gate import recheck
 from autotuner.measure.arms import ArmError
 from autotuner.measure.blocks import Throttled
 from autotuner.measure.race import heat, measure
 from autotuner.measure.thermometer import Drifted
+from autotuner.run.line import Level, Line, Passed
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome, Say
@@ -77,41 +78,41 @@ AnyJob = BuildJob | JudgeJob | CalibrationJob | RaceJob
 Result = Built | Outcome | Calibration | Heat | Fault
 
 
-def perform(job: AnyJob, backend: Backend, say: Say) -> Result:
+def perform(job: AnyJob, line: Line, say: Say) -> Result:
     """Does the job. `say` hears of every step before it starts, so that a death can be placed."""
     if isinstance(job, BuildJob):
-        return build(job, backend, say)
+        return build(job, line, say)
     if isinstance(job, JudgeJob):
-        return judge(job, backend, say)
+        return judge(job, line, say)
     if isinstance(job, RaceJob):
-        return race(job, backend, say)
+        return race(job, line, say)
     say("calibrate")
-    return backend.calibrate(job.terms, say)
+    return line.calibrate(job.terms, say)
 
 
-def build(job: BuildJob, backend: Backend, say: Say) -> Built | Outcome:
+def build(job: BuildJob, line: Line, say: Say) -> Built | Outcome:
     """The variant, built; its outcome if there is nothing to judge."""
     say("build")
     started = time.monotonic()
-    made = backend.build(job.variant, job.terms)
+    made = line.build(job.variant, job.terms)
     seconds = time.monotonic() - started
     if isinstance(made, Fault):
         return Outcome(variant=job.variant, verdict=made.verdict, fault=made, seconds={"build": seconds})
     return Built(artifact=made, seconds=seconds)
 
 
-def race(job: RaceJob, backend: Backend, say: Say) -> Heat | Fault:
+def race(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
     """Interleaved blocks of all; a fault when the machine was disturbed, or one of them failed while it was timed."""
     say("measure")
     try:
-        return heat(backend.tracks(job.terms), job.artifacts, job.blocks, job.terms, say)
+        return heat(line.tracks(job.terms), job.artifacts, job.blocks, job.terms, say)
     except (ArmError, Drifted, Throttled) as error:
         return error.fault
 
 
-def judge(job: JudgeJob, backend: Backend, say: Say) -> Outcome:
+def judge(job: JudgeJob, line: Line, say: Say) -> Outcome:
     """The straight line on the device. Only a pass of the gate leads to a measurement."""
-    return _Line(job, backend, say).run()
+    return _Judging(job, line, say).run()
 
 
 class _Clock:
@@ -124,7 +125,7 @@ class _Clock:
 
     def __call__(self, step: str) -> None:
         self.stop()
-        self._checking, self._since = step.startswith("G7"), time.monotonic()
+        self._checking, self._since = step.startswith(recheck.CODE), time.monotonic()
         self._say(step)
 
     def stop(self) -> None:
@@ -134,17 +135,17 @@ class _Clock:
         self._checking = False
 
 
-class _Line:
+class _Judging:
     """One variant on its way; keeps what is known so far, for the outcome."""
 
-    def __init__(self, job: JudgeJob, backend: Backend, say: Say) -> None:
-        self._job, self._backend, self._say = job, backend, say
+    def __init__(self, job: JudgeJob, line: Line, say: Say) -> None:
+        self._job, self._line, self._say = job, line, say
         self._seconds = {"build": job.built.seconds}
         self._report: GateReport | None = None
 
     def run(self) -> Outcome:
         artifact, terms = self._job.built.artifact, self._job.terms
-        self._report = report = self._timed("check", lambda: self._backend.check(artifact, terms, self._say))
+        self._report = report = self._timed("check", lambda: self._line.check(artifact, terms, self._say))
         if not report.passed:
             return self._rejected(report)
         measured = self._measure(report)
@@ -170,13 +171,13 @@ class _Line:
         job, clock = self._job, _Clock(self._say)
 
         def race_it() -> Measurement | Fault:
-            return measure(self._backend.tracks(job.terms), job.built.artifact, job.incumbent, job.terms, clock)
+            return measure(self._line.tracks(job.terms), job.built.artifact, job.incumbent, job.terms, clock)
 
         measured = self._timed("measure", race_it)
         clock.stop()
         fault = measured if isinstance(measured, Fault) else None
-        if fault is None or fault.code.startswith("G7"):
-            check = CheckResult(code="G7.recheck", status="fail" if fault else "pass", seconds=clock.seconds)
+        if fault is None or fault.code in recheck.MEANINGS:
+            check = CheckResult(code=recheck.CODE, status="fail" if fault else "pass", seconds=clock.seconds)
             self._report = report.extended((check,), fault)
         return measured
 
@@ -184,7 +185,7 @@ class _Line:
         """One more level after a pass."""
         assert self._report is not None
         passed, artifact = Passed(self._report, level), self._job.built.artifact
-        self._report = self._timed(level, lambda: self._backend.check(artifact, self._job.terms, self._say, passed))
+        self._report = self._timed(level, lambda: self._line.check(artifact, self._job.terms, self._say, passed))
 
     def _timed(self, stage: str, step: Callable[[], T]) -> T:
         self._say(stage)

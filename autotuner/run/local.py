@@ -23,9 +23,11 @@ from pathlib import Path
 
 from pydantic import Field
 
+from autotuner.gate.checks import EFFECT
+from autotuner.run import process, zygote
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, RaceJob, Result
 from autotuner.run.messages import Message
-from autotuner.run.process import BackendFactory, Role
+from autotuner.run.process import MakeLine, Role
 from autotuner.run.worker import Submitted, Worker
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.gate_report import CheckResult, GateReport
@@ -65,7 +67,7 @@ class LocalExecutor:
 
     def __init__(
         self,
-        factory: BackendFactory,
+        factory: MakeLine,
         preload: tuple[str, ...] = (),
         deadlines: Deadlines | None = None,
         builders: int = 1,
@@ -73,10 +75,10 @@ class LocalExecutor:
         jobs_per_process: int = 1,
         devices: tuple[str | None, ...] = (None,),
     ) -> None:
-        """`factory` makes the backend in each process and must be picklable. `devices`, one a lane, are values of
+        """`factory` makes the line in each process and must be picklable. `devices`, one a lane, are values of
         CUDA_VISIBLE_DEVICES, such as a UUID; None leaves a process what the driver sees.
 
-        A device that works no more shows when its process makes the backend: `factory` raises InfrastructureError, or
+        A device that works no more shows when its process makes the line: `factory` raises InfrastructureError, or
         does not return before the deadline. `wait` raises InfrastructureError then.
         """
         self._builder = Role(factory, devices="", jobs=1)
@@ -84,7 +86,7 @@ class LocalExecutor:
         self._builders, self._overlap = builders, overlap
         self._deadlines = deadlines or Deadlines()
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["autotuner.run.process", *preload, "autotuner.run.zygote"])
+        self._context.set_forkserver_preload([process.__name__, *preload, zygote.__name__])
         self._waiting: dict[int, Submitted] = {}
         """What no process has been given, by number, in the order in which it is due."""
         self._running: list[Worker] = []
@@ -326,17 +328,16 @@ def _killed_by_its_variant(worker: Worker, job: JudgeJob, fault: Fault) -> Outco
 def _until_the_end(worker: Worker, artifact: Artifact, fault: Fault) -> GateReport | None:
     """What is known of the gate of a variant whose process was lost: the checks it had passed, and the one it was in.
 
-    G0.effect is left out: it may have been unavailable.
+    What is not required is left out: it may have been unavailable.
     """
     begun = [*worker.checks.items(), ("", time.monotonic())]
     checks = [
         CheckResult(code=code, status="pass", seconds=later - since)
         for (code, since), (_, later) in pairwise(begun)
-        if code != "G0.effect"
+        if code != EFFECT.code
     ]
     if not checks:
         return None
     if worker.stage != "measure":  # the timing is no check of its own
         checks[-1] = checks[-1].model_copy(update={"status": "fail"})
-    causal, streams = artifact.causal, artifact.variant.backend == "cuda"
-    return GateReport(artifact=artifact.digest, causal=causal, streams=streams, checks=tuple(checks), fault=fault)
+    return GateReport(artifact=artifact.digest, required=(), checks=tuple(checks), fault=fault)

@@ -16,12 +16,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.devices.backend import Backend
 from autotuner.run.jobs import perform
+from autotuner.run.line import Line
 from autotuner.run.messages import Message, send
 from autotuner.values.errors import AutotunerError, InfrastructureError, InputError, OracleError
 
-BackendFactory = Callable[[], Backend]
+MakeLine = Callable[[], Line]
 HIGHEST_FILE = 1 << 16
 BUILDERS_NICE = 10
 """Compilers give way to what launches and times on a device: a launch that waits for a CPU is an idle device."""
@@ -30,7 +30,7 @@ BUILDERS_NICE = 10
 class Role(NamedTuple):
     """What a process is for."""
 
-    factory: BackendFactory
+    factory: MakeLine
     devices: str | None
     """Its CUDA_VISIBLE_DEVICES: "" for none, a UUID for that device, None for those that the driver sees."""
     jobs: int
@@ -43,7 +43,7 @@ def log_of(logs: Path, number: int) -> Path:
 
 
 def serve(jobs: Connection, replies: Connection, key: bytes, logs: Path, role: Role) -> None:
-    """Does the jobs that come, one after another, and sends what happens. The backend is made before the first.
+    """Does the jobs that come, one after another, and sends what happens. The line is made before the first.
 
     The next job may be there before the driver has read how the last one ended. So the process ends by itself where
     that ending spoils it; the driver, who cannot rely on this, throws away whatever came after.
@@ -57,26 +57,26 @@ def serve(jobs: Connection, replies: Connection, key: bytes, logs: Path, role: R
     def tell(message: Message) -> None:
         send(replies, key, message)
 
-    backend = cache(role.factory)
+    line = cache(role.factory)
     for _ in range(role.jobs):
         try:
             number, pickled = jobs.recv()
         except EOFError:  # the driver has gone
             break
         _print_to(log_of(logs, number))
-        ending = _do(number, pickled, backend, tell)
+        ending = _do(number, pickled, line, tell)
         tell(ending)
         if ending.spoils:
             break
     os._exit(0)  # what a variant left behind (threads, exit handlers) must not run
 
 
-def _do(number: int, pickled: bytes, backend: BackendFactory, tell: Callable[[Message], None]) -> Message:
-    """How the job ended. An InfrastructureError is for the driver only when there is no backend: nothing can be judged
+def _do(number: int, pickled: bytes, line: MakeLine, tell: Callable[[Message], None]) -> Message:
+    """How the job ended. An InfrastructureError is for the driver only when there is no line: nothing can be judged
     then; raised later, it is about this job."""
     for_driver: tuple[type[AutotunerError], ...] = (InputError, OracleError, InfrastructureError)
     try:
-        made = backend()
+        made = line()
         for_driver = (InputError, OracleError)
         return Message(number, result=perform(pickle.loads(pickled), made, lambda step: tell(Message(number, step))))
     except for_driver as error:

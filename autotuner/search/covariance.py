@@ -8,10 +8,10 @@ root of the squared steps added up, each in units of its parameter's length (aut
 lengths, noise and the kind of steps maximise the marginal likelihood with weak priors: C. E. Rasmussen and
 C. K. I. Williams, Gaussian Processes for Machine Learning, 2006, chapters 2, 4 and 5.
 
-What is believed of every point before anything is judged, by another study's surrogate or by the space file, is added
-to the process with a multiple: M. C. Kennedy and A. O'Hagan, Predicting the Output from a Complex Computer Code When
-Fast Approximations Are Available, 2000. The multiple is taken to be 1, give or take about as much, until what is judged
-here says otherwise.
+An earlier belief, of every point before anything is judged, comes from another study's surrogate or from the space
+file. It is added to the process with a factor: M. C. Kennedy and A. O'Hagan, Predicting the Output from a Complex
+Computer Code When Fast Approximations Are Available, 2000. The factor is taken to be 1, give or take about as much,
+until the points judged here say otherwise.
 """
 
 from __future__ import annotations
@@ -25,45 +25,40 @@ import scipy.optimize
 import scipy.special
 from numpy.typing import NDArray
 
+from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.spaces.space import Space
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Indices = NDArray[np.int64]
 
-LENGTH, LENGTH_SPREAD = np.log(0.7), 1.2
-NOISE, NOISE_SPREAD = np.log(1e-2), 1.5
-"""The noise's variance; the whole variance is 1."""
-SHARE, ENUMERATED, SHARE_SPREAD = -1.4, 2.0, 1.0
-"""Logits of the share of a number's step that is the same between any two values. The second is for numbers that count
-up from 0 through at least three values: more often they name a method than an amount."""
-SLOPE, SLOPE_SPREAD = 0.0, 1.0
-"""The variance around 1 of what the belief before is multiplied by, where the belief's own variance is 1."""
 JITTER = 1e-6
+"""Variance added to each point's own, relative to that of all, so that a covariance matrix can be factored."""
 BOUNDS = ((-4.0, 5.0), (-12.0, 1.0), (-5.0, 5.0), (-8.0, 4.0))
-"""Of the logarithms of lengths and noise, of the logits of shares, and of the logarithm of the slope's variance."""
+"""Least and greatest value that a fit may choose: of the logarithms of lengths and noise, of the logits of shares, and
+of the logarithm of the slope's variance."""
 
 
 class Hypers(NamedTuple):
     """What is fitted, for the d dimensions of the steps."""
 
     lengths: Floats
-    """(d,): what has a great length matters little."""
+    """(d,): a dimension with a great length matters little."""
     noise: float
     """The variance of a measurement, where 1 is the variance of all."""
     shares: Floats
     """(d,), 0..1: how much of a step does not depend on how far it goes."""
     slope: float = 0.0
-    """The variance around 1 of what the belief before is multiplied by; without such a belief 0."""
+    """The variance, around 1, of the factor on the earlier belief; 0 without such a belief."""
 
 
-class Taught(NamedTuple):
-    """What the surrogate of N points is taught before anything is judged."""
+class EarlierBelief(NamedTuple):
+    """What is believed of all N points before anything is judged."""
 
     belief: Floats
-    """(N,): in units of which its variance is about 1, and its mean about 0."""
+    """(N,): objectives, shifted and scaled to a mean of about 0 and a variance of about 1."""
     scale: float
-    """Such a unit, in those of the objective."""
+    """That scale: one unit of `belief` in units of the objective."""
 
 
 class Steps:
@@ -95,9 +90,10 @@ class Steps:
         self.far = [_far(each) for each in values]
         """How far it is between two values, 0..1; each (k, k)."""
         self.other = [1.0 - np.eye(len(far)) for far in self.far]
-        """Whether they differ; of a derived quantity, whose steps have a length and nothing else, twice how far."""
+        """Whether they differ, 0 or 1; for a derived quantity, whose steps have only a length, twice how far."""
         enumerated = [each == list(range(len(each))) and len(each) > 2 for each in values]
-        self.share_prior = np.where([*enumerated, *(False for _ in self._amounts)], ENUMERATED, SHARE)
+        self.enumerated = np.array([*enumerated, *(False for _ in self._amounts)])
+        """(d,): whether it is a number that counts up from 0 through three values or more."""
         for _, amounts in self._amounts:
             self.far.append(_far_amounts(amounts))
             self.other.append(2 * self.far[-1])
@@ -175,28 +171,36 @@ def matern(squares: NDArray[Any]) -> NDArray[Any]:
 # Hyperparameters -------------------------------------------------------------------------------------------------
 
 
-def fit(steps: Steps, points: Indices, targets: Floats, taught: Taught | None = None) -> Hypers:
+def fit(
+    steps: Steps,
+    points: Indices,
+    targets: Floats,
+    earlier: EarlierBelief | None = None,
+    settings: SearchSettings = DEFAULT,
+) -> Hypers:
     """The hyperparameters of the highest posterior density, by L-BFGS from the priors' centres.
 
     `points` (n,) and their standardised targets. The amplitude is profiled out.
     """
     d = len(steps)
-    bounds = [BOUNDS[0]] * d + [BOUNDS[1]] + [BOUNDS[2]] * d + ([] if taught is None else [BOUNDS[3]])
-    likelihood = Likelihood(steps, points, targets, taught)
+    bounds = [BOUNDS[0]] * d + [BOUNDS[1]] + [BOUNDS[2]] * d + ([] if earlier is None else [BOUNDS[3]])
+    likelihood = Likelihood(steps, points, targets, earlier, settings)
     found = scipy.optimize.minimize(
         likelihood, likelihood.centre, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 25}
     )
     return _hypers(found.x, d)
 
 
-def _prior(steps: Steps, taught: Taught | None) -> tuple[Floats, Floats]:
+def _prior(steps: Steps, earlier: EarlierBelief | None, settings: SearchSettings) -> tuple[Floats, Floats]:
     """Centre and deviation of each hyperparameter's logarithm or logit."""
     d = len(steps)
-    centre = np.concatenate([np.full(d, LENGTH), [NOISE], steps.share_prior])
-    spread = np.concatenate([np.full(d, LENGTH_SPREAD), [NOISE_SPREAD], np.full(d, SHARE_SPREAD)])
-    if taught is None:
-        return centre, spread
-    return np.append(centre, SLOPE), np.append(spread, SLOPE_SPREAD)
+    shares = np.where(steps.enumerated, settings.share_enumerated, settings.share)
+    centre = np.concatenate([np.full(d, settings.log_length), [settings.log_noise], shares])
+    of_lengths, of_shares = np.full(d, settings.log_length_deviation), np.full(d, settings.share_deviation)
+    deviation = np.concatenate([of_lengths, [settings.log_noise_deviation], of_shares])
+    if earlier is None:
+        return centre, deviation
+    return np.append(centre, settings.log_slope), np.append(deviation, settings.log_slope_deviation)
 
 
 def _hypers(theta: Floats, d: int) -> Hypers:
@@ -211,14 +215,21 @@ class Likelihood:
     a block for each dimension.
     """
 
-    def __init__(self, steps: Steps, points: Indices, targets: Floats, taught: Taught | None = None) -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        points: Indices,
+        targets: Floats,
+        earlier: EarlierBelief | None = None,
+        settings: SearchSettings = DEFAULT,
+    ) -> None:
         self._far: Floats = scipy.linalg.block_diag(*steps.far)
         self._differ: Floats = 0.5 * scipy.linalg.block_diag(*steps.other)
         self._sizes = [len(each) for each in steps.far]
         self._marks = steps.marks(points).astype(np.float64)
-        self._along = None if taught is None else np.outer(taught.belief[points], taught.belief[points])
+        self._along = None if earlier is None else np.outer(earlier.belief[points], earlier.belief[points])
         self._targets = targets
-        self.centre, self._spread = _prior(steps, taught)
+        self.centre, self._deviation = _prior(steps, earlier, settings)
         self._d, self._m = len(steps), len(points)
 
     def __call__(self, theta: Floats) -> tuple[float, Floats]:
@@ -250,8 +261,8 @@ class Likelihood:
         gradient[d + 1 : 2 * d + 1] = by_share * hypers.shares * (1 - hypers.shares)
         if self._along is not None:
             gradient[-1] = (slope * self._along).sum() * hypers.slope
-        off = (theta - self.centre) / self._spread
-        return float(value + 0.5 * (off**2).sum()), gradient + off / self._spread
+        off = (theta - self.centre) / self._deviation
+        return float(value + 0.5 * (off**2).sum()), gradient + off / self._deviation
 
     def _by_dimension(self, slots: Floats) -> Floats:
         """(d,): the sum of each dimension's block."""

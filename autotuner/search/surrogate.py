@@ -1,8 +1,8 @@
-"""What the search believes of points that were not judged: a Gaussian process whose covariance is covariance.py's.
+"""The search's belief about points that were not judged: a Gaussian process with the covariance of covariance.py.
 
 Expected improvement is that of D. R. Jones, M. Schonlau and W. J. Welch, Efficient Global Optimization of Expensive
-Black-Box Functions, 1998. Everything depends on the space, the seed and the judged points in the order of their ends,
-and on nothing else: a surrogate that is made anew believes the same to the last bit.
+Black-Box Functions, 1998. A belief depends on the space, the seed, the settings and the judged points in the order of
+their ends, and on nothing else: a surrogate that is made anew believes the same to the last bit.
 """
 
 from __future__ import annotations
@@ -14,36 +14,22 @@ import scipy.linalg
 import scipy.special
 from numpy.typing import NDArray
 
-from autotuner.search.covariance import JITTER, Floats, Hypers, Indices, Singles, Steps, Taught, fit, matern
+from autotuner.search.covariance import JITTER, EarlierBelief, Floats, Hypers, Indices, Singles, Steps, fit, matern
 from autotuner.search.one_thread import single_threaded
+from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.spaces.space import Space
-from autotuner.values.known_points import Lessons
+from autotuner.values.known_points import KnownPoints
 
-FITTED, REMEMBERED, REMEMBERED_OF_MANY = 150, 400, 200
-"""So many judged points at most decide the hyperparameters, and so many are conditioned on at each fit; the third where
-covariances are not kept, and each proposal takes as long as the square of the number."""
-GROWTH, STEP, LONGEST = 1.3, 3, 256
-"""The next fit is after so many times as many points and so many more, but no later than after the last number."""
-SLOW, SQUEEZE = 1.0, 0.2
-"""What is farther above the median than this times the median's distance from the best is squeezed: among the slow ones
-it does not matter which is how slow, and they would set the scale."""
-REJECTED_AS = 0.9
-"""A reject counts as this quantile of what was measured. The number is used here alone, no store ever has it."""
 AT_ONCE = 10_000
-"""So many points are believed of at a time where a belief of all is wanted and their covariances are not kept."""
+"""Points whose beliefs are computed at a time, where all are wanted and their covariances are not kept."""
 ROWS = 64
-"""So many rows of a triangular matrix are multiplied at a time; more would multiply more zeros."""
-OPTIMISM = 1.0
-"""A lesson is what is believed, less so many deviations: of what the other study knows little, good is expected."""
+"""Rows of a triangular matrix that are multiplied at a time; more rows would multiply more zeros."""
 TOLD_APART = 1e-6
-"""Expected latencies that all are as close to each other as this, relative, expect nothing."""
-DRAWS, LIE = 0, 0.0
-"""What is being judged counts as if it had come out in as many ways as are drawn, and gains are averaged over them.
-Without draws there is one: so many deviations above what is believed."""
+"""Range of the expected log-latencies below which they tell no two points apart."""
 
 
 class Expected(NamedTuple):
-    """What to expect of points by what was believed of them beforehand, in a surrogate's own units."""
+    """What the earlier belief makes one expect of points, in a surrogate's own units."""
 
     belief: Floats
     slope: float
@@ -60,33 +46,48 @@ class Surrogate:
     all of them at once, 4 bytes for each pair of a point and a judged one.
     """
 
-    def __init__(self, steps: Steps, seed: int, whole: bool, taught: Taught | None = None) -> None:
-        """`taught`: of all points of the steps."""
-        self.steps, self.taught = steps, taught
+    def __init__(
+        self,
+        steps: Steps,
+        seed: int,
+        whole: bool,
+        earlier: EarlierBelief | None = None,
+        settings: SearchSettings = DEFAULT,
+    ) -> None:
+        """`earlier`: of all points of the steps."""
+        self.steps, self.earlier, self.settings = steps, earlier, settings
         self._seed, self._whole = seed, whole
         self._marks = steps.marks(np.arange(len(steps.slots))) if whole else None
         self._points: Indices = np.empty(0, dtype=np.int64)
         self._objectives: Floats = np.empty(0)
         self._epoch = 0
-        """How many points the last fit knew; 0 before the first."""
+        """Judged points at the last fit; 0 before the first."""
         self.hypers: Hypers
         self._targets: Floats
         """The objectives in standard units, whose shift and scale these are."""
         self._shift: float
         self._scale: float
         self._expected: Expected | None = None
-        """In standard units; None where nothing was taught."""
+        """In standard units; None without an earlier belief."""
         self._factor: _Factor
 
     @classmethod
-    def of(cls, space: Space, seed: int, whole: bool, lessons: Lessons | None = None) -> Surrogate:
-        """That of a space, taught what its file expects. `lessons`: what another study has measured, by which it is
-        taught instead; at least one of their points has a latency."""
-        if lessons is None:
-            return cls(Steps(space), seed, whole, _foretold(space))
-        elsewhere = _elsewhere(space, lessons)
+    def of(
+        cls,
+        space: Space,
+        seed: int,
+        whole: bool,
+        known: KnownPoints | None = None,
+        settings: SearchSettings = DEFAULT,
+    ) -> Surrogate:
+        """The surrogate of a space. Its earlier belief is that of the space file or, with `known`, comes from what
+        another study has measured; at least one of the known points has a latency."""
+        if known is None:
+            return cls(Steps(space), seed, whole, _expected_by_file(space), settings)
+        elsewhere = _elsewhere(space, known)
         steps = Steps(space, elsewhere)
-        return cls(steps, seed, whole, _taught(space, seed, lessons, steps.beside(np.array(lessons.points), elsewhere)))
+        both = steps.beside(np.array(known.points), elsewhere)
+        return cls(steps, seed, whole, _believed_elsewhere(space, seed, known, both, settings), settings)
 
     # Learning ---------------------------------------------------------------------------------------------------
 
@@ -95,9 +96,10 @@ class Surrogate:
         """Takes in the judged points (n,), all of them in the order of their ends, and their objectives, +inf for a
         reject. Whether there is a belief: not before something was measured.
 
-        The hyperparameters are fitted again each time that there are GROWTH times as many points, to the first of them.
+        The hyperparameters are fitted again each time that there are `refit_factor` times as many points, to the first
+        of them.
         """
-        epoch = _last_fit(len(points))
+        epoch = _last_fit(len(points), self.settings)
         known = len(self._points)
         same = known <= len(points) and np.array_equal(points[:known], self._points)
         if not (same and epoch == self._epoch):
@@ -108,30 +110,31 @@ class Surrogate:
         for point in points[known:]:
             self._factor.add(int(point))
         self._points, self._objectives, self._epoch = points, objectives, epoch
-        self._targets, self._shift, self._scale = _standard(objectives)
+        self._targets, self._shift, self._scale = _standard(objectives, self.settings)
         self._expected = self._expectation(points, self._targets, self._scale)
         return True
 
     def _fit(self, points: Indices, objectives: Floats) -> None:
-        room = _next_fit(len(points)) - len(points)
-        targets, _, scale = _standard(objectives)
-        chosen = self._halved(targets, FITTED)
+        settings = self.settings
+        room = _next_fit(len(points), settings) - len(points)
+        targets, _, scale = _standard(objectives, settings)
+        chosen = self._halved(targets, settings.fitted)
         beyond = _beyond(targets, points, self._expectation(points, targets, scale))
-        self.hypers = fit(self.steps, points[chosen], beyond[chosen], self.taught)
-        chosen = self._halved(targets, REMEMBERED if self._whole else REMEMBERED_OF_MANY)
-        belief = None if self.taught is None else self.taught.belief
+        self.hypers = fit(self.steps, points[chosen], beyond[chosen], self.earlier, settings)
+        chosen = self._halved(targets, settings.conditioned if self._whole else settings.conditioned_unkept)
+        belief = None if self.earlier is None else self.earlier.belief
         self._factor = _Factor(self.steps, self.hypers, points[chosen], room, self._marks, belief)
 
     def _expectation(self, points: Indices, targets: Floats, scale: float) -> Expected | None:
-        """In units of this scale, and at the points as high in the mean as the targets."""
-        if self.taught is None:
+        """The earlier belief in units of this scale, shifted so that its mean at the points is that of the targets."""
+        if self.earlier is None:
             return None
-        slope = self.taught.scale / scale
-        level = float((targets - slope * self.taught.belief[points]).mean())
-        return Expected(self.taught.belief, slope, level)
+        slope = self.earlier.scale / scale
+        level = float((targets - slope * self.earlier.belief[points]).mean())
+        return Expected(self.earlier.belief, slope, level)
 
     def _halved(self, targets: Floats, most: int) -> Indices:
-        """Of more points than that the better half of so many, and others by lot; in their order."""
+        """The places of at most `most` targets, in their order: half of them the best, the others by lot."""
         if len(targets) <= most:
             return np.arange(len(targets))
         order = np.argsort(targets, kind="stable")
@@ -143,7 +146,7 @@ class Surrogate:
     @single_threaded
     def believe(self, points: Indices) -> tuple[Floats, Floats]:
         """Mean and standard deviation (n,) of the objective at each point, as if all was well there."""
-        mean, deviation, _ = self._standard_belief(points)
+        mean, deviation = self._standard_belief(points)
         return self._shift + self._scale * mean, self._scale * deviation
 
     @single_threaded
@@ -153,52 +156,44 @@ class Surrogate:
 
         `pending` points are being judged: they count as if they had come out as believed, which leaves less to learn
         near them (the kriging believer of D. Ginsbourger, R. Le Riche and L. Carraro, Kriging Is Well-Suited to
-        Parallelize Optimization, 2010), or as DRAWS and LIE say. With many draws the gain is that over the best of
-        what was judged and is being judged.
+        Parallelize Optimization, 2010).
         """
         both, n = np.concatenate([points, pending]), len(points)
         reduced = None if self._whole else self._factor.reduced(both)
-        mean, deviation, amplitude = self._standard_belief(both, reduced)
-        means, best, scale = mean[:n, None], np.array([self._targets.min()]), self._scale
+        means, deviations = self._standard_belief(both, reduced)
+        mean, deviation, best = means[:n], deviations[:n], self._targets.min()
         if len(pending):
-            lower, known, left = self._beside(both, n, reduced)
-            surprises = self._surprises(lower, deviation[n:], amplitude)
-            means = means + known.T @ surprises
-            best = np.minimum(best, (mean[n:, None] + lower @ surprises).min(axis=0))
-            deviation = deviation[:n] * np.sqrt(left)
-        deviation = deviation[:, None]
-        gains = np.log(scale * deviation) + _log_improvement((best - means) / deviation)
-        mean_gain: Floats = np.logaddexp.reduce(gains, axis=1) - np.log(gains.shape[1])
-        return mean_gain
+            best = min(best, means[n:].min())
+            deviation = deviation * np.sqrt(self._left_beside(both, n, reduced))
+        gains: Floats = np.log(self._scale * deviation) + _log_improvement((best - mean) / deviation)
+        return gains
 
     def as_measured(self, believed: Floats) -> Floats:
         """Believed objectives (n,) with the squeezing of the slow ones undone."""
-        slow = _slow(self._objectives[np.isfinite(self._objectives)])
-        stretched: Floats = np.where(believed > slow, slow + (believed - slow) / SQUEEZE, believed)
+        slow = _slow(self._objectives[np.isfinite(self._objectives)], self.settings)
+        stretched: Floats = np.where(believed > slow, slow + (believed - slow) / self.settings.slow_factor, believed)
         return stretched
 
-    def _standard_belief(self, points: Indices, reduced: NDArray[Any] | None = None) -> tuple[Floats, Floats, float]:
-        """Mean, deviation and amplitude in standard units. `reduced` of the points, if it is known."""
+    def _standard_belief(self, points: Indices, reduced: NDArray[Any] | None = None) -> tuple[Floats, Floats]:
+        """Mean and deviation in standard units. `reduced` of the points, if it is known."""
         by_point = np.full(len(self.steps.slots), np.nan)
         by_point[self._points] = _beyond(self._targets, self._points, self._expected)
         mean, variance, amplitude = self._factor.believe(by_point, points, reduced)
         if self._expected is not None:
             mean = mean + self._expected.at(points)
-        return mean, np.sqrt(np.maximum(variance, 1e-9) * amplitude), amplitude
+        return mean, np.sqrt(np.maximum(variance, 1e-9) * amplitude)
 
     @single_threaded
-    def lesson(self, count: int) -> Taught:
-        """What it has to teach of the first so many points, in units of what was judged."""
+    def as_earlier_belief(self, count: int) -> EarlierBelief:
+        """What it believes of the first `count` points, for the surrogate of a study that has not begun."""
         parts = np.array_split(np.arange(count), 1 + count // AT_ONCE)
         believed = (self._standard_belief(part) for part in parts)
-        return Taught(np.concatenate([mean - OPTIMISM * deviation for mean, deviation, _ in believed]), self._scale)
+        optimistic = [mean - self.settings.optimism * deviation for mean, deviation in believed]
+        return EarlierBelief(np.concatenate(optimistic), self._scale)
 
-    def _beside(
-        self, both: Indices, n: int, reduced: NDArray[Any] | None
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Of n points and the q after them: the Cholesky factor (q, q) of the covariance of the latter's outcomes, it
-        solved for the covariances (q, n), and the share (n,) of the variances that is left once they are known.
-        `reduced` of both, if it is known."""
+    def _left_beside(self, both: Indices, n: int, reduced: NDArray[Any] | None) -> Floats:
+        """The share (n,) of the variance of the first n points that is left once the outcomes of the points after them
+        are known. `reduced` of both, if it is known."""
         points, pending = both[:n], both[n:]
         of_points = self._factor.reduced(points) if reduced is None else reduced[:, :n]
         of_pending = self._factor.reduced(pending) if reduced is None else reduced[:, n:]
@@ -207,54 +202,46 @@ class Surrogate:
         among[np.diag_indices(len(among))] += self.hypers.noise + JITTER
         lower = np.linalg.cholesky(among)
         known = scipy.linalg.solve_triangular(lower, shared.T, lower=True, check_finite=False)
-        left = 1.0 - (known**2).sum(axis=0) / np.maximum(self._factor.variance(points, of_points), 1e-9)
-        return lower, known, np.maximum(left, 1e-6)
-
-    def _surprises(self, lower: Floats, deviation: Floats, amplitude: float) -> Floats:
-        """In how many ways (q, k) the outcomes of q points may differ from what is believed; `lower` makes it so."""
-        q = len(deviation)
-        if DRAWS:
-            draw = np.random.default_rng([self._seed, len(self._points), q])
-            drawn: Floats = amplitude**0.5 * draw.standard_normal((q, DRAWS))
-            return drawn
-        solved: Floats = scipy.linalg.solve_triangular(lower, LIE * deviation[:, None], lower=True, check_finite=False)
-        return solved
+        left: Floats = 1.0 - (known**2).sum(axis=0) / np.maximum(self._factor.variance(points, of_points), 1e-9)
+        return np.maximum(left, 1e-6)
 
 
-def _taught(space: Space, seed: int, lessons: Lessons, steps: Steps) -> Taught:
-    """What a surrogate believes here that has learnt what the other study judged, as the points are there: those after
-    the space's in `steps`."""
-    teacher = Surrogate(steps, seed, whole=False, taught=_foretold(space, lessons))
-    objectives = np.array([np.inf if each is None else each for each in lessons.objectives])
-    teacher.learn(np.arange(len(space), len(steps.slots)), objectives)
-    return teacher.lesson(len(space))
+def _believed_elsewhere(
+    space: Space, seed: int, known: KnownPoints, steps: Steps, settings: SearchSettings
+) -> EarlierBelief:
+    """What the other study's surrogate believes of the space's points. In `steps` its own points, with the derived
+    quantities that they have there, come after the space's."""
+    elsewhere = Surrogate(steps, seed, whole=False, earlier=_expected_by_file(space, known), settings=settings)
+    objectives = np.array([np.inf if each is None else each for each in known.objectives])
+    elsewhere.learn(np.arange(len(space), len(steps.slots)), objectives)
+    return elsewhere.as_earlier_belief(len(space))
 
 
-def _foretold(space: Space, lessons: Lessons | None = None) -> Taught | None:
-    """What the space file expects of the space's points, and of those of lessons after them, as they are there; as much
-    as in the mean where it expects nothing. None where it tells no two points apart."""
-    if space.expected is None or (lessons is not None and len(lessons.expected) != len(lessons.points)):
+def _expected_by_file(space: Space, known: KnownPoints | None = None) -> EarlierBelief | None:
+    """The latency that the space file expects of the space's points and, after them, of the known points where these
+    were measured; the mean where it expects none. None where it tells no two points apart."""
+    if space.expected is None or (known is not None and len(known.expected) != len(known.points)):
         return None
-    there = space.expected if lessons is None else np.array(lessons.expected, dtype=np.float64)
-    known = there[np.isfinite(there)]
-    if not len(known) or np.ptp(known) < TOLD_APART:
+    there = space.expected if known is None else np.array(known.expected, dtype=np.float64)
+    told = there[np.isfinite(there)]
+    if not len(told) or np.ptp(told) < TOLD_APART:
         return None
-    both = space.expected if lessons is None else np.concatenate([space.expected, there])
-    level, unit = known.mean(), known.std()
-    return Taught(np.where(np.isfinite(both), (both - level) / unit, 0.0), float(unit))
+    both = space.expected if known is None else np.concatenate([space.expected, there])
+    level, unit = told.mean(), told.std()
+    return EarlierBelief(np.where(np.isfinite(both), (both - level) / unit, 0.0), float(unit))
 
 
-def _elsewhere(space: Space, lessons: Lessons) -> Floats | None:
-    """(n, q): the derived quantities of the lessons' points where they were learnt; None where they are not known."""
-    found = np.array(lessons.derived, dtype=np.float64)
-    return found if found.shape == (len(lessons.points), space.derived.shape[1]) else None
+def _elsewhere(space: Space, known: KnownPoints) -> Floats | None:
+    """(n, q): the derived quantities of the known points where they were measured; None where they were not noted."""
+    found = np.array(known.derived, dtype=np.float64)
+    return found if found.shape == (len(known.points), space.derived.shape[1]) else None
 
 
 class _Factor:
     """The inverse of the Cholesky factor of the judged points' covariance, a row longer with each that comes, and what
     it makes of the others'. To multiply by it takes some processors half as long as to solve with the factor.
 
-    The multiple of the belief taught is no part of that covariance but is worked out beside it, as in Rasmussen and
+    The factor on the earlier belief is no part of that covariance but is worked out beside it, as in Rasmussen and
     Williams 2.7: a great one would leave the process nothing of single precision.
     """
 
@@ -267,7 +254,7 @@ class _Factor:
         marks: Singles | None,
         belief: Floats | None = None,
     ) -> None:
-        """`belief` (N,) is that before anything was judged, if there is one."""
+        """`belief` (N,) is the earlier one, if there is one. `room`: points that may be added before the next fit."""
         self._steps, self._hypers = steps, hypers
         self._squares = steps.squares(hypers)
         self._marks = marks
@@ -359,12 +346,12 @@ class _Factor:
 
     @property
     def _precision(self) -> float:
-        """Of the multiple, when the judged points are known."""
+        """Of the factor on the earlier belief, when the judged points are known."""
         trend = self._trend[: len(self._points)]
         return 1 / self._hypers.slope + float(trend @ trend)
 
     def _beyond_process(self, points: Indices, reduced: NDArray[Any] | None) -> Floats:
-        """(n,): what the belief has at the points that the process does not have from the judged ones."""
+        """(n,): the earlier belief at the points, less what the process has of it from the judged ones."""
         assert self._belief is not None
         if self._marks is not None:
             beyond: Floats = self._beyond[points]
@@ -400,27 +387,27 @@ class _Factor:
 # Numbers ---------------------------------------------------------------------------------------------------------
 
 
-def _next_fit(points: int) -> int:
-    """How many judged points the fit after the one to so many knows."""
-    return min(int(points * GROWTH) + STEP, points + LONGEST)
+def _next_fit(points: int, settings: SearchSettings = DEFAULT) -> int:
+    """Judged points at the fit after the one to `points`."""
+    return min(int(points * settings.refit_factor) + settings.refit_step, points + settings.refit_latest)
 
 
-def _last_fit(points: int) -> int:
-    """How many of so many judged points the last fit knows."""
+def _last_fit(points: int, settings: SearchSettings = DEFAULT) -> int:
+    """Judged points at the last fit, when `points` are judged."""
     last = following = 1
     while following <= points:
-        last, following = following, _next_fit(following)
+        last, following = following, _next_fit(following, settings)
     return last
 
 
-def _standard(objectives: Floats) -> tuple[Floats, float, float]:
+def _standard(objectives: Floats, settings: SearchSettings = DEFAULT) -> tuple[Floats, float, float]:
     """Objectives (n,) as the model sees them, of mean 0 and deviation 1, with the shift and the scale of that: the slow
     ones squeezed, rejects at a high quantile of the others."""
     measured = np.isfinite(objectives)
     found = objectives[measured]
-    targets = np.where(measured, objectives, np.quantile(found, REJECTED_AS))
-    slow = _slow(found)
-    targets = np.where(targets > slow, slow + SQUEEZE * (targets - slow), targets)
+    targets = np.where(measured, objectives, np.quantile(found, settings.reject_quantile))
+    slow = _slow(found, settings)
+    targets = np.where(targets > slow, slow + settings.slow_factor * (targets - slow), targets)
     shift, scale = float(targets.mean()), float(targets.std()) + 1e-9
     return (targets - shift) / scale, shift, scale
 
@@ -430,10 +417,10 @@ def _beyond(targets: Floats, points: Indices, expected: Expected | None) -> Floa
     return targets if expected is None else targets - expected.at(points)
 
 
-def _slow(found: Floats) -> float:
-    """Above this objective what was measured is squeezed."""
+def _slow(found: Floats, settings: SearchSettings) -> float:
+    """The objective above which the measured ones are squeezed."""
     middle = float(np.median(found))
-    return middle + SLOW * (middle - float(found.min()))
+    return middle + settings.slow_from * (middle - float(found.min()))
 
 
 def _log_improvement(z: Floats) -> Floats:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from pydantic_core import PydanticCustomError
 
 from autotuner.spaces.expression import ExpressionError
-from autotuner.spaces.space_file import Facts, SpaceFile, refuse, show, suggestion
+from autotuner.spaces.fields import Facts, refuse, show, suggestion
+from autotuner.spaces.space_file import SpaceFile
 
 Array = NDArray[Any]
 Columns = dict[str, Array]
@@ -104,7 +105,7 @@ class Enumeration:
 
     def binding_order(self) -> tuple[str, ...]:
         """The parameters, those of the constraint with the fewest combinations of values first, controllers earlier."""
-        groups = [self.closure(constraint.parsed.names) for constraint in self.file.constraints]
+        groups = [self.closure(self.file.rule(i).names) for i in range(len(self.file.constraints))]
         bound: dict[str, None] = {}
         while groups:
             group = min(
@@ -127,7 +128,7 @@ class Enumeration:
         order = self.binding_order()
         for position, name in enumerate(order):
             unbound = order[position + 1 :]
-            ready = [i for i, item in enumerate(self.file.constraints) if not item.parsed.names & {*unbound}]
+            ready = [i for i in range(len(self.file.constraints)) if not self.file.rule(i).names & {*unbound}]
             due = [i for i in ready if i not in self.applied]
             self.applied += due
             columns = self._step(name, columns, due, unbound)
@@ -141,7 +142,7 @@ class Enumeration:
         for start in range(0, _height(columns), step):
             piece = self.bind(name, _select(columns, slice(start, start + step)))
             for i in due:
-                keep = self.holds(f"constraints[{i}].expression", piece, absent=True)
+                keep = self.holds(f"{self.file.constraint_key(i)}.expression", piece, absent=True)
                 if not keep.all():
                     self.removed[i] += self.completions(_select(piece, ~keep), unbound)
                     piece, last = _select(piece, keep), i
@@ -149,7 +150,9 @@ class Enumeration:
             self._check_height(sum(map(_height, pieces)), name)
         if not any(map(_height, pieces)):
             reason = self.file.constraints[last].reason
-            raise refuse(f"no valid point: this constraint removed the last ones ({reason})", f"constraints[{last}]")
+            raise refuse(
+                f"no valid point: this constraint removed the last ones ({reason})", self.file.constraint_key(last)
+            )
         return {other: np.concatenate([piece[other] for piece in pieces]) for other in pieces[0]}
 
     def _check_height(self, height: int, name: str) -> None:
@@ -160,13 +163,13 @@ class Enumeration:
     def alone(self, i: int) -> int | None:
         """The raw points that constraint i forbids by itself; None when it names too many or has no value there."""
         columns: Columns = {}
-        named = self.closure(self.file.constraints[i].parsed.names)
+        named = self.closure(self.file.rule(i).names)
         if math.prod(len(self.values[name]) for name in named) > _CHUNK:
             return None
         for name in named:
             columns = self.bind(name, columns)
         try:
-            broken = ~self.holds(f"constraints[{i}].expression", columns, absent=True)
+            broken = ~self.holds(f"{self.file.constraint_key(i)}.expression", columns, absent=True)
         except PydanticCustomError:
             return None
         rest = [name for name in self.file.order if name not in named]

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotuner.ops.sdpa.problem import Problem
 from autotuner.spaces.expression import Expression
-from autotuner.spaces.space_file import EXPECTED, Facts, SpaceFile
+from autotuner.spaces.fields import EXPECTED, Facts
+from autotuner.spaces.space_file import SpaceFile
+from autotuner.values.problem import Problem
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.int16]

@@ -88,23 +88,29 @@ class ExpressionError(ValueError):
 class Expression:
     """A parsed expression; equal to another one when the texts are equal.
 
-    `names` are the parameters and facts it speaks of. `string_tests` holds each (name, string) that it compares for
-    equality or membership, so that a misspelt string can be found.
+    `names` are the parameters and facts it speaks of, also through the amounts that it names. `string_tests` holds each
+    (name, string) that its text compares for equality or membership, so that a misspelt string can be found.
     """
 
     text: str
     names: frozenset[str] = field(compare=False)
     string_tests: frozenset[tuple[str, str]] = field(compare=False, repr=False)
     _tree: ast.expr = field(compare=False, repr=False)
+    _amounts: Mapping[str, Expression] = field(compare=False, repr=False)
 
     @classmethod
-    def parse(cls, text: str) -> Expression:
-        """Read `text`; line breaks count as blanks. Raises ExpressionError for whatever the grammar does not allow."""
+    def parse(cls, text: str, amounts: Mapping[str, Expression] | None = None) -> Expression:
+        """Read `text`, which may name `amounts`; line breaks count as blanks.
+
+        Raises ExpressionError for whatever the grammar does not allow.
+        """
         text = " ".join(text.splitlines()).strip()
         tree = _syntax_tree(text)
         check = _Check(text)
-        names = check.visit(tree, 0)
-        return cls(text, names, frozenset(check.string_tests), tree)
+        named = check.visit(tree, 0)
+        used = {name: amount for name, amount in (amounts or {}).items() if name in named}
+        names = (named - used.keys()).union(*(amount.names for amount in used.values()))
+        return cls(text, names, frozenset(check.string_tests), tree, used)
 
     def evaluate(self, values: Mapping[str, object]) -> bool | int | str:
         """The value at one point: `values` maps each name to an int, bool or str. Raises ExpressionError."""
@@ -119,11 +125,14 @@ class Expression:
         strings and integers are mixed, and when an element divides by zero or leaves 64 bits.
         """
         used = {name: _column(name, columns[name], self.text) for name in sorted(self.names & columns.keys())}
-        result = _Evaluation(self.text, used).visit(self._tree)
+        result = self._result(used)
         shape = np.broadcast_shapes(*(column.shape for column in used.values()))
         if result.fault is not None and result.fault.any():
             raise ExpressionError(_describe_fault(result.fault, used, shape), self.text)
         return np.array(np.broadcast_to(result.data, shape))
+
+    def _result(self, columns: Mapping[str, Array]) -> _Result:
+        return _Evaluation(self.text, columns, self._amounts).visit(self._tree)
 
     def holds(
         self, values: Mapping[str, Array], indices: Mapping[str, Array], facts: Sequence[Mapping[str, Any]]
@@ -205,7 +214,7 @@ class _Check:
 
     def work_out(self, node: ast.expr) -> None:
         """Refuses `2 ** 9999`, `1 // 0` or `"a" < 3` where it is written, not where it is used."""
-        fault = _Evaluation(self.text, {}).visit(node).fault
+        fault = _Evaluation(self.text, {}, {}).visit(node).fault
         if fault is not None and fault.any():
             raise self.refuse(_FAULTS[int(fault)], node)
 
@@ -300,14 +309,17 @@ class _Result:
 class _Evaluation:
     """Evaluates a checked tree over columns. Faults travel with the results, so that and/or can drop unreached ones."""
 
-    def __init__(self, text: str, columns: Mapping[str, Array]) -> None:
+    def __init__(self, text: str, columns: Mapping[str, Array], amounts: Mapping[str, Expression]) -> None:
         self.text = text
         self.columns = columns
+        self.amounts = amounts
 
     def visit(self, node: ast.expr) -> _Result:
         match node:
             case ast.Constant(value=value):
                 return _Result(np.asarray(value))
+            case ast.Name(id=name) if name in self.amounts:
+                return self.amounts[name]._result(self.columns)
             case ast.Name(id=name):
                 if name not in self.columns:
                     raise ExpressionError(f"{name} has no value", self.text, node.col_offset)

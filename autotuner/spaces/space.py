@@ -20,7 +20,8 @@ from pydantic_core import PydanticCustomError
 from autotuner.spaces.enumeration import Enumeration
 from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.expression import ExpressionError
-from autotuner.spaces.space_file import EXPECTED, Facts, SpaceFile, refuse, show
+from autotuner.spaces.fields import EXPECTED, Facts, refuse, show
+from autotuner.spaces.space_file import SpaceFile
 from autotuner.values.errors import SpaceError
 from autotuner.values.variant import Value, digest_of
 
@@ -59,7 +60,7 @@ class Space:
         try:
             return cls._enumerate(file, facts)
         except PydanticCustomError as error:
-            raise SpaceError(f"{file.path}: {(error.context or {})['key']}: {error.message()}") from None
+            raise SpaceError(f"{file.where}: {(error.context or {})['key']}: {error.message()}") from None
 
     @classmethod
     def _enumerate(cls, file: SpaceFile, facts: Facts) -> Space:
@@ -85,8 +86,9 @@ class Space:
         row = self.row_of(self.file.default)
         columns = {name: row[[column]] for column, name in enumerate(self.parameters)}
         for i, constraint in enumerate(self.file.constraints):
-            if not work.holds(f"constraints[{i}].expression", columns, absent=True)[0]:
-                message = f"not valid on this device: constraints[{i}] {constraint.expression!r} ({constraint.reason})"
+            key = self.file.constraint_key(i)
+            if not work.holds(f"{key}.expression", columns, absent=True)[0]:
+                message = f"not valid on this device: {key} {constraint.expression!r} ({constraint.reason})"
                 raise refuse(message, "default")
         raise AssertionError("the default point satisfies every constraint but was not enumerated")
 
@@ -122,7 +124,7 @@ class Space:
         return None if self.expected is None else float(np.exp(np.nanmax(self.expected) - np.nanmin(self.expected)))
 
     @property
-    def amounts(self) -> dict[str, tuple[float, float]]:
+    def derived_ranges(self) -> dict[str, tuple[float, float]]:
         """The least and the greatest that each derived quantity comes to."""
         ranges = [(2 ** float(np.nanmin(each)), 2 ** float(np.nanmax(each))) for each in self.derived.T]
         return dict(zip(self.file.derived, ranges, strict=True))

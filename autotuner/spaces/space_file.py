@@ -2,67 +2,40 @@
 
 from __future__ import annotations
 
-import difflib
-import re
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops import OPS
 from autotuner.spaces.expression import Expression, ExpressionError
-from autotuner.values.errors import SpaceError
+from autotuner.spaces.fields import (
+    EXPECTED,
+    NAME,
+    Constraint,
+    ExpressionText,
+    Facts,
+    Parameter,
+    ParameterValue,
+    as_tuple,
+    explain,
+    first_error,
+    parsed_amounts,
+    refuse,
+    show,
+    suggestion,
+)
+from autotuner.spaces.limits import KINDS, FindLimits, merged
+from autotuner.spaces.space_document import Document, complete, parse_document, read_document
+from autotuner.values import first_documents
+from autotuner.values.errors import KernelError, SpaceError
 from autotuner.values.model import Model
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Value
-
-Array = NDArray[Any]
-Facts = Mapping[str, int | str | bool]
-
-_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
-_STRING = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
-_WORDS = {
-    "Input should be ": "expected ",
-    "expected greater": "expected a number greater",
-    "String should have": "expected a string of",
-    "Tuple should have": "expected a list of",
-    " after validation, not 0": "",
-    "a valid tuple": "a list",
-    "a valid dictionary or instance of ": "a table: ",
-    "a valid dictionary": "a table",
-    "a valid ": "a ",
-    "a integer": "an integer",
-    "a boolean": "true or false",
-}
-EXPECTED = "expected_latency"
-_COMPILE_TIME = ("op", "dtype", "head_dim", "causal")
-
-
-def refuse(message: str, key: str = "") -> PydanticCustomError:
-    """A refusal of the space file's content; `key` is where, when pydantic cannot know."""
-    return PydanticCustomError("space", "{message}", {"message": message, "key": key})
-
-
-def _tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _parameter_value(value: object) -> Value:
-    if isinstance(value, int) and not isinstance(value, bool):
-        if not -(2**63) <= value < 2**63:
-            raise refuse(f"found {value}, expected an integer of 64 bits")
-        return value
-    if not isinstance(value, str):
-        remedy = " (write 0 or 1)" if isinstance(value, bool) else ""
-        raise refuse(f"found {show(value)}, expected an integer or a string{remedy}")
-    if not _STRING.fullmatch(value):
-        raise refuse(f"found {show(value)}, expected a string of 1 to 64 letters, digits, and _ . + -")
-    return value
 
 
 def _threads(value: object) -> int | Literal["all"]:
@@ -73,126 +46,87 @@ def _threads(value: object) -> int | Literal["all"]:
     raise refuse(f'found {show(value)}, expected "all" or a positive integer')
 
 
-def _expression(text: object) -> str:
-    if not isinstance(text, str):
-        raise refuse(f"found {show(text)}, expected a string with an expression")
-    try:
-        Expression.parse(text)
-    except ExpressionError as error:
-        raise refuse(f"found {show(text)}: {error.reason}") from None
-    return text
+def _of_an_op(document: Document) -> Document:
+    """The document whose problems name their op: where neither they nor a family do, the first one."""
+    problems = document.get("problems")
+    if not isinstance(problems, list):
+        return document
+    named = [{"op": first_documents.OP, **each} if isinstance(each, dict) else each for each in problems]
+    return {**document, "problems": named}
 
 
-def show(value: object) -> str:
-    """The value for a one-line message, with what it is where its look does not tell."""
-    text = repr(value) if not isinstance(value, bool) else str(value).lower()
-    text = text if len(text) <= 60 else text[:57] + "..."
-    kinds = {bool: "a boolean", float: "a float", dict: "a table", list: "a list"}
-    kind = kinds.get(type(value))
-    return f"{text} ({kind})" if kind else text
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-ParameterValue = Annotated[Value, PlainValidator(_parameter_value)]
-ExpressionText = Annotated[str, PlainValidator(_expression)]
-
-
-class Parameter(Model):
-    """A parameter: its values in the order of the file and, for a conditional one, when it exists."""
-
-    values: Annotated[tuple[ParameterValue, ...], BeforeValidator(_tuple)]
-    when: ExpressionText | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, value: object) -> object:
-        if isinstance(value, int | float | str):
-            raise refuse(f"found {show(value)}, expected a list of values, or a table with values and when")
-        return {"values": value} if isinstance(value, list | tuple) else value
-
-    @field_validator("values")
-    @classmethod
-    def _check_values(cls, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        if not 0 < len(values) < 2**15:
-            raise refuse(f"found {len(values) or 'no'} values, expected 1 to {2**15 - 1}")
-        if len({type(value) for value in values}) > 1:
-            raise refuse("found both integers and strings, expected one kind")
-        twice = next((value for index, value in enumerate(values) if value in values[:index]), None)
-        if twice is not None:
-            raise refuse(f"found {twice!r} twice, expected distinct values")
-        return values
-
-    @cached_property
-    def condition(self) -> Expression | None:
-        """`when`, parsed."""
-        return None if self.when is None else Expression.parse(self.when)
-
-    @cached_property
-    def array(self) -> Array:
-        """The values as an int64 or str array."""
-        return np.asarray(self.values)
-
-
-class Constraint(Model):
-    """What must hold at every valid point, for every problem, and why."""
-
-    expression: ExpressionText
-    reason: str = Field(min_length=1)
-
-    @cached_property
-    def parsed(self) -> Expression:
-        """`expression`, parsed."""
-        return Expression.parse(self.expression)
+def _tables(document: Document) -> dict[int | str, type[Model]]:
+    """The models of a space file's tables, by their key."""
+    problems = document.get("problems")
+    first = problems[0] if isinstance(problems, list) and problems and isinstance(problems[0], dict) else {}
+    op = first.get("op", first_documents.OP)
+    problem = OPS[op].problem if isinstance(op, str) and op in OPS else Problem
+    return {"problems": problem, "parameters": Parameter, "constraints": Constraint}
 
 
 class SpaceFile(Model):
     """A space file: what can be tuned, for which problems, under which constraints. See docs/space-files.md."""
 
     path: str = Field(default="space.toml", description="where it was read; not a key of the file")
+    like: str | None = Field(default=None, description="the space file that it takes over what it does not say from")
     title: str
     family: str
-    backend: Literal["cpu", "cuda"]
+    backend: str = Field(pattern="^[a-z][a-z0-9_]*$")
     threads: Annotated[int | Literal["all"], PlainValidator(_threads)] = "all"
     cache: Literal["cold", "warm"] = "cold"
     objective: Literal["mean", "max"] = "mean"
-    problems: Annotated[tuple[Problem, ...], BeforeValidator(_tuple)] = Field(min_length=1)
+    problems: Annotated[tuple[Problem, ...], BeforeValidator(as_tuple)] = Field(min_length=1)
     parameters: dict[str, Parameter]
-    constraints: Annotated[tuple[Constraint, ...], BeforeValidator(_tuple)] = ()
+    amounts: dict[str, ExpressionText] = Field(default_factory=dict, description="named parts of other expressions")
+    constraints: Annotated[tuple[Constraint, ...], BeforeValidator(as_tuple)] = ()
     derived: dict[str, ExpressionText] = Field(default_factory=dict)
     expected_latency: dict[str, ExpressionText] = Field(default_factory=dict)
-    default: dict[str, ParameterValue]
+    default: dict[str, ParameterValue] = Field(description="a parameter that is not named takes its first value")
 
     @classmethod
-    def load(cls, path: str | Path) -> SpaceFile:
-        """Read and check a file. Raises SpaceError: one line with the file, the key, what was found and expected."""
-        try:
-            text = Path(path).read_bytes().decode()
-        except OSError as error:
-            raise SpaceError(f"{path}: cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError as error:
-            raise SpaceError(f"{path}: not UTF-8 text (byte {error.start})") from None
-        return cls.parse(text, path)
+    def load(cls, path: str | Path, limits: FindLimits | None = None) -> SpaceFile:
+        """Read and check a file and add what `limits` finds for its family; None where the file says all there is.
+
+        Raises SpaceError, one line with the file, the key, what was found and expected; and what `limits` raises.
+        """
+        return cls._of(read_document(Path(path)), path, limits)
 
     @classmethod
-    def parse(cls, text: str, path: str | Path = "space.toml") -> SpaceFile:
-        """Check the text of a space file; `path` names it in messages. Raises SpaceError as `load` does."""
+    def parse(cls, text: str, path: str | Path = "space.toml", limits: FindLimits | None = None) -> SpaceFile:
+        """Check the text of a space file, as `load` does; `path` names it in messages."""
+        return cls._of(parse_document(text, path), path, limits)
+
+    @classmethod
+    def _of(cls, written: Document, path: str | Path, find: FindLimits | None) -> SpaceFile:
+        own, inherited = complete(written, path)
+        family, device = own.get("family"), own.get("backend")
+        if find is None or not isinstance(family, str) or not isinstance(device, str):
+            return cls._checked(own, path)
         try:
-            document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            last = f" (line {len(text.splitlines())})" if "line" not in str(error) else ""
-            raise SpaceError(f"{path}: not TOML: {error}{last}") from None
-        if "path" in document:
-            raise SpaceError(f"{path}: path: unknown key")
+            limits = find(family, device, Path(path).resolve().parent)
+        except KernelError:
+            cls._checked(own, path)  # what is wrong with the file itself comes first
+            raise
+        return cls._checked(own, path, lambda document: merged(document, limits, inherited))
+
+    @classmethod
+    def _checked(
+        cls, own: Document, path: str | Path, add: Callable[[Document], Document] = lambda document: document
+    ) -> SpaceFile:
+        where = f"{path} (like {own['like']})" if "like" in own else f"{path}"
         try:
-            return cls.model_validate({**document, "path": str(path)}, strict=True)
+            file = cls.model_validate({**_of_an_op(add(own)), "path": str(path)}, strict=True)
+            file._check_strings(f"{kind}.{name}" for kind in KINDS for name in own.get(kind, ()))
         except ValidationError as error:
-            # A misspelt key is unknown and leaves the right one missing: the first says more.
-            first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-            raise SpaceError(f"{path}: {_explain(first)}") from None
+            raise SpaceError(f"{where}: {explain(first_error(error), _tables(own), cls)}") from None
+        except PydanticCustomError as error:
+            raise SpaceError(f"{where}: {(error.context or {})['key']}: {error.message()}") from None
+        return file
+
+    @property
+    def where(self) -> str:
+        """The file for a message, with the one that it is like."""
+        return self.path if self.like is None else f"{self.path} (like {self.like})"
 
     @property
     def name(self) -> str:
@@ -228,12 +162,25 @@ class SpaceFile(Model):
     @cached_property
     def expressions(self) -> dict[str, Expression]:
         """Every expression by its dotted key."""
+        amounts, implementations = parsed_amounts(self.amounts), self.parameters["IMPL"].values
         whens = {f"parameters.{name}.when": item.condition for name, item in self.parameters.items()}
         result = {key: condition for key, condition in whens.items() if condition is not None}
-        result |= {f"constraints[{i}].expression": item.parsed for i, item in enumerate(self.constraints)}
-        result |= {f"derived.{name}": Expression.parse(text) for name, text in self.derived.items()}
-        result |= {f"{EXPECTED}.{name}": Expression.parse(text) for name, text in self.expected_latency.items()}
+        result |= {f"amounts.{name}": amount for name, amount in amounts.items()}
+        for i, item in enumerate(self.constraints):
+            result[f"{self.constraint_key(i)}.expression"] = item.parsed(implementations, amounts)
+        result |= {f"derived.{name}": Expression.parse(text, amounts) for name, text in self.derived.items()}
+        for name, text in self.expected_latency.items():
+            result[f"{EXPECTED}.{name}"] = Expression.parse(text, amounts)
         return result
+
+    def constraint_key(self, index: int) -> str:
+        """Where a constraint stands: in the file, or among the limits of the family."""
+        place = self.constraints[index].place
+        return f"{place} of {self.family}" if place else f"constraints[{index}]"
+
+    def rule(self, index: int) -> Expression:
+        """What a constraint demands of every point."""
+        return self.expressions[f"{self.constraint_key(index)}.expression"]
 
     def steps_before(self, key: str) -> set[str]:
         """The names that the expression of that key may use beside parameters and facts: of a step towards the expected
@@ -264,11 +211,10 @@ class SpaceFile(Model):
 
     @model_validator(mode="after")
     def _check(self) -> SpaceFile:
-        if self.backend != "cpu" and self.threads != "all":
-            raise refuse(f'found {self.threads}, expected no such key: only the backend "cpu" has threads', "threads")
         self._check_problems()
         self._check_names()
         self._check_expressions()
+        self._fill_default()
         self.check_default(self.shared_facts)
         return self
 
@@ -277,7 +223,7 @@ class SpaceFile(Model):
         for index, problem in enumerate(self.problems[1:], 1):
             if problem in self.problems[:index]:
                 raise refuse("found the same problem twice, expected distinct problems", f"problems[{index}]")
-            for key in _COMPILE_TIME:
+            for key in ("op", "dtype", *first.COMPILED):
                 found, expected = getattr(problem, key), getattr(first, key)
                 if found != expected:
                     message = f"found {show(found)}, expected {show(expected)} as in problems[0]: {key} is compiled in"
@@ -285,18 +231,21 @@ class SpaceFile(Model):
 
     def _check_names(self) -> None:
         for name in self.parameters:
-            if not _NAME.fullmatch(name):
+            if not NAME.fullmatch(name):
                 raise refuse("expected a name of capitals, digits and _, a capital first", f"parameters.{name}")
             if name in self.problems[0].facts():
                 raise refuse("the problem already has a fact of this name; expected another", f"parameters.{name}")
-        for table, names in (("derived", self.derived), (EXPECTED, self.expected_latency)):
+        tables = {"amounts": self.amounts, "derived": self.derived, EXPECTED: self.expected_latency}
+        for table, names in tables.items():
             for name in names:
-                if not _NAME.fullmatch(name):
+                if not NAME.fullmatch(name):
                     raise refuse("expected a name of capitals, digits and _, a capital first", f"{table}.{name}")
                 if name in self.parameters or name in self.problems[0].facts():
                     raise refuse("a parameter or a fact has this name; expected another", f"{table}.{name}")
                 if table == EXPECTED and name in self.derived:
                     raise refuse("a derived quantity has this name; expected another", f"{table}.{name}")
+                if table != "amounts" and name in self.amounts:
+                    raise refuse("an amount has this name; expected another", f"{table}.{name}")
         if "IMPL" not in self.parameters:
             raise refuse("missing; expected the list of implementations", "parameters.IMPL")
         impl = self.parameters["IMPL"]
@@ -306,18 +255,31 @@ class SpaceFile(Model):
     def _check_expressions(self) -> None:
         for key, expression in self.expressions.items():
             for name in sorted(expression.names):
-                if not _NAME.fullmatch(name):
+                if not NAME.fullmatch(name):
                     hint = suggestion(name.upper(), self.parameters)
                     raise refuse(f"found the name {name}, expected a parameter or a fact, in capitals{hint}", key)
                 # A point exists once for all problems, so its parameters cannot depend on where the problems differ.
                 if "when" in key and name in self.problems[0].facts().keys() - self.shared_facts.keys():
                     raise refuse(f"found {name}, which differs between the problems; expected facts they share", key)
-            for name, text in sorted(expression.string_tests):
+        own = [f"{self.constraint_key(i)}.expression" for i, each in enumerate(self.constraints) if not each.place]
+        self._check_strings([*(key for key in self.expressions if "when" in key), *own])
+        len(self.order)  # refuses circles
+
+    def _check_strings(self, keys: Iterable[str]) -> None:
+        """Refuse a string that no value of its parameter is. Only in what the file itself says: a limit of the family
+        may speak of a value that this space does not offer."""
+        for key in keys:
+            for name, text in sorted(self.expressions[key].string_tests):
                 values = self.parameters[name].values if name in self.parameters else (text,)
                 if isinstance(values[0], str) and text not in values:
                     hint = suggestion(text, map(str, values))
                     raise refuse(f"compares {name} with {text!r}, expected one of its values{hint}", key)
-        len(self.order)  # refuses circles
+
+    def _fill_default(self) -> None:
+        """Gives each parameter that the default point does not name, and that surely exists there, its first value."""
+        for name in self.order:
+            if name not in self.default and self.exists(name, self.default, self.shared_facts):
+                self.default[name] = self.parameters[name].values[0]
 
     def check_default(self, facts: Facts) -> None:
         """Refuse a default point that has a wrong name, value or set of parameters, as far as these facts tell."""
@@ -337,27 +299,3 @@ class SpaceFile(Model):
             elif not exists and name in self.default:
                 when = self.parameters[name].when
                 raise refuse(f"the parameter does not exist at the default point (when: {when})", f"default.{name}")
-
-
-def _explain(error: ErrorDetails) -> str:
-    """One line for pydantic's first complaint: the dotted key, what was found and what was expected."""
-    places = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"])
-    context = error.get("ctx", {})
-    key = context.get("key") or "".join(places).removeprefix(".")
-    if error["type"] == "extra_forbidden":
-        return f"{key}: unknown key{suggestion(str(error['loc'][-1]), _keys_beside(error['loc']))}"
-    if error["type"] == "missing":
-        return f"{key}: missing; this key is required"
-    if error["type"] == "space":
-        return f"{key}: {error['msg']}"
-    message = error["msg"]
-    for theirs, ours in _WORDS.items():
-        message = message.replace(theirs, ours)
-    return f"{key}: found {show(error['input'])}, {message}"
-
-
-def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
-    """The keys that are known where an unknown one stands."""
-    tables: dict[int | str, type[Model]] = {"problems": Problem, "parameters": Parameter, "constraints": Constraint}
-    table = tables.get(place[0], SpaceFile) if len(place) > 1 else SpaceFile
-    return [key for key in table.model_fields if key not in ("path", "op")]

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from autotuner.ops.sdpa.problem import Problem
 from autotuner.store.records import SessionRecord, StudyRecord
 from autotuner.store.tables import SessionRow, StudyRow, TrialRow
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Device, Measurement, Outcome, Timing
+from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
 
 REVOKED = "store.revoked"

@@ -13,23 +13,24 @@ from typing import NamedTuple
 
 from autotuner.measure.confirm import FINAL_BLOCKS, PROCESSES, confirm
 from autotuner.measure.tie import tie_band
+from autotuner.run.ask import Beat, Heartbeat, ask, ask_all, sound_calibration
 from autotuner.run.executor import Executor
-from autotuner.run.jobs import AnyJob, BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
-from autotuner.store import Finalist, FinalsRecord, Lease, Lineup, Store, queries
+from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
+from autotuner.store import Finalist, FinalsRecord, Lineup, Store, queries
+from autotuner.tuning import standings
 from autotuner.tuning.workbench import fresh_seeds
-from autotuner.values.errors import InfrastructureError, InputError, OracleError
+from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
-from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome
+from autotuner.values.outcome import Artifact, Heat, Measurement, Outcome
 from autotuner.values.terms import Terms
 from autotuner.values.verdict import Fault, Verdict
 
-BEAT_S = 10.0
 TOP = 8
+"""Best trials by the search's estimate that are always finalists."""
 MOST = 32
-"""More than so many finalists are not raced, however many overlap the best."""
-
+"""Trials whose interval overlaps that of the best, at most, that are finalists beside these."""
 TRIES = 3
-"""A heat or a judgement that a disturbed machine has spoilt is tried so often."""
+"""Tries of a heat or a judgement, where a disturbed machine spoils them."""
 
 Number = int
 """Of a trial."""
@@ -107,18 +108,19 @@ class Finals:
     def run(self) -> FinalsRecord:
         """Raises InputError when there is nothing to confirm, OracleError or InfrastructureError when it cannot be."""
         with self._store.lease() as lease:
+            beat = Heartbeat(lease.beat)
             outcomes = self._store.judged_numbers(self._study)
             numbers = contenders(outcomes, self._default)
             if not numbers:
                 raise InputError(f"{self._study} has no right variant yet; run `autotuner tune` first")
-            self._terms = self._calibrated(lease)
+            self._terms = self._calibrated(beat)
             self._considered = numbers
-            entrants = self._built({number: outcomes[number] for number in numbers}, lease)
-            entrants = self._passed(entrants, lease)
+            entrants = self._built({number: outcomes[number] for number in numbers}, beat)
+            entrants = self._passed(entrants, beat)
             if not entrants:
                 raise InputError(f"no finalist of {self._study} passed the gate here; `autotuner status` says why")
-            self._race(entrants, lease)
-        found = queries.finals(self._store, self._study)
+            self._race(entrants, beat)
+        found = standings.finals(self._store, self._study)
         assert found is not None  # it was just recorded
         return found
 
@@ -128,38 +130,32 @@ class Finals:
     def _fresh(self) -> Terms:
         return self._terms.model_copy(update={"seeds": fresh_seeds()})
 
-    def _calibrated(self, lease: Lease) -> Terms:
-        found = self._done(CalibrationJob(terms=self._fresh()), lease)
-        if not isinstance(found, Calibration):
-            raise InfrastructureError(f"calibration gave no result: {found}")
-        if found.oracle_fault is not None:
-            raise OracleError(found.oracle_fault)
+    def _calibrated(self, beat: Beat) -> Terms:
+        found = sound_calibration(ask(self._executor, CalibrationJob(terms=self._fresh()), beat))
         # no thermometer: what disturbs one process widens the interval, and no two are judged alone
         return self._terms.model_copy(update={"baselines": found.baselines, "ceilings": found.ceilings})
 
     # Who races --------------------------------------------------------------------------------------------------
 
-    def _built(self, finalists: Mapping[Number, Outcome], lease: Lease) -> list[_Entrant]:
+    def _built(self, finalists: Mapping[Number, Outcome], beat: Beat) -> list[_Entrant]:
         """Those that can be built here; what the search built lies in the cache."""
         self._say(f"{len(finalists)} finalists: building them")
-        jobs = {
-            self._executor.submit(BuildJob(variant=outcome.variant, terms=self._terms)): number
-            for number, outcome in finalists.items()
-        }
-        results = dict(self._wait(lease) for _ in jobs)
-        built = {jobs[job]: result for job, result in results.items() if isinstance(result, Built)}
-        for number in finalists:
-            if number not in built:
+        jobs = [(BuildJob(variant=outcome.variant, terms=self._terms), 0) for outcome in finalists.values()]
+        entrants: list[_Entrant] = []
+        for (number, outcome), result in zip(finalists.items(), ask_all(self._executor, jobs, beat), strict=True):
+            if isinstance(result, Built):
+                entrants.append(_Entrant(number, outcome, result))
+            else:
                 self._say(f"trial {number} cannot be built here and is left out")
-        return [_Entrant(number, finalists[number], built[number]) for number in finalists if number in built]
+        return entrants
 
-    def _passed(self, entrants: Sequence[_Entrant], lease: Lease) -> list[_Entrant]:
+    def _passed(self, entrants: Sequence[_Entrant], beat: Beat) -> list[_Entrant]:
         """Those that pass the gate on fresh seeds, with a longer soak. What fails is revoked."""
         self._say("judging them on fresh inputs")
         terms = self._fresh()
         passed: list[_Entrant] = []
         for entrant in entrants:
-            outcome = self._judged(entrant, terms, lease)
+            outcome = self._judged(entrant, terms, beat)
             if outcome.verdict.has_latency:
                 passed.append(entrant)
             else:
@@ -167,9 +163,9 @@ class Finals:
                 self._fails(entrant, outcome.fault)
         return passed
 
-    def _judged(self, entrant: _Entrant, terms: Terms, lease: Lease) -> Outcome:
+    def _judged(self, entrant: _Entrant, terms: Terms, beat: Beat) -> Outcome:
         for tried in range(TRIES):
-            outcome = self._done(JudgeJob(built=entrant.built, terms=terms, soak="finalist"), lease)
+            outcome = ask(self._executor, JudgeJob(built=entrant.built, terms=terms, soak="finalist"), beat)
             if not isinstance(outcome, Outcome):
                 raise InfrastructureError(f"a finalist's job gave no outcome: {outcome}")
             if outcome.verdict.judges or tried == TRIES - 1:
@@ -189,7 +185,7 @@ class Finals:
 
     # The heats --------------------------------------------------------------------------------------------------
 
-    def _race(self, entrants: Sequence[_Entrant], lease: Lease) -> None:
+    def _race(self, entrants: Sequence[_Entrant], beat: Beat) -> None:
         aa = queries.aa_heats(self._store, self._study)
         lineup = Lineup(
             finalists=tuple(_finalist(entrant) for entrant in entrants),
@@ -206,37 +202,23 @@ class Finals:
             self._say(
                 f"process {process + 1} of {PROCESSES}: {len(artifacts)} finalists and SDPA, {FINAL_BLOCKS} blocks"
             )
-            heats.append(self._heat(artifacts, lease))
+            heats.append(self._heat(artifacts, beat))
             self._store.record_heat(self._study, "finals", heats[-1], finals_id=number)
         faults = {place: fault for heat in heats for place, fault in heat.faults.items()}
         for place, fault in faults.items():
             self._fails(entrants[place], fault)
         self._store.finish_finals(number, confirm(heats, lineup.tie, lineup.objective))
 
-    def _heat(self, artifacts: tuple[Artifact, ...], lease: Lease) -> Heat:
+    def _heat(self, artifacts: tuple[Artifact, ...], beat: Beat) -> Heat:
         """One heat, in a process of its own."""
         result: object = None
         for _ in range(TRIES):
-            result = self._done(
-                RaceJob(artifacts=artifacts, terms=self._fresh(), blocks=FINAL_BLOCKS, fresh=True), lease
-            )
+            job = RaceJob(artifacts=artifacts, terms=self._fresh(), blocks=FINAL_BLOCKS, fresh=True)
+            result = ask(self._executor, job, beat)
             if isinstance(result, Heat):
                 return result
         why = result.detail if isinstance(result, Fault) else result
         raise InfrastructureError(f"the finals cannot be raced: {why}")
-
-    # Jobs -------------------------------------------------------------------------------------------------------
-
-    def _done(self, job: AnyJob, lease: Lease) -> object:
-        """The result of one job."""
-        self._executor.submit(job)
-        return self._wait(lease)[1]
-
-    def _wait(self, lease: Lease) -> tuple[int, object]:
-        while (done := self._executor.wait(BEAT_S)) is None:
-            lease.beat()
-        lease.beat()
-        return done
 
 
 def _finalist(entrant: _Entrant) -> Finalist:
@@ -255,5 +237,5 @@ def _finalist(entrant: _Entrant) -> Finalist:
 def due(store: Store, study: str, default: str) -> bool:
     """Whether finals would have others in them than the last ones had, or there were none."""
     numbers = contenders(store.judged_numbers(study), default)
-    last = queries.finals(store, study)
+    last = standings.finals(store, study)
     return bool(numbers) and (last is None or not set(numbers) <= set(last.considered))

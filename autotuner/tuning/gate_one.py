@@ -10,31 +10,28 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from autotuner.build.build import build, built, cached_builds
-from autotuner.build.family import Kernel
-from autotuner.devices.toolchain import AnyToolchain
-from autotuner.export.trial_report import TrialReport, trial_report
-from autotuner.ops.sdpa.problem import Problem
-from autotuner.run.executor import Executor
+from autotuner.build.family import Family
+from autotuner.build.toolchain import Toolchain
+from autotuner.devices import DEVICES, Chosen, Wishes
+from autotuner.ops import OPS
+from autotuner.run import ask
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.space import SpaceFile
+from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.tuning.workbench import (
     Session,
-    backend_factory,
+    choose_device,
     default_space,
-    device_for,
-    device_of,
     executor_for,
     fresh_seeds,
     load_space,
     toolchain_for,
 )
-from autotuner.values.errors import InfrastructureError, InputError, OracleError
+from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome
+from autotuner.values.problem import Problem
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Value
-
-USUAL_LENGTH = 512
-"""Sequence length to judge a library at that was built for any."""
 
 EXTENSION = re.compile(r"^(?P<name>.+_[0-9a-f]{16})\.abi3\.so$")
 
@@ -43,14 +40,19 @@ class Subject(NamedTuple):
     """A built variant, and what it takes to judge it."""
 
     artifact: Artifact
-    kernel: Kernel
+    family: Family
     problems: tuple[Problem, ...]
-    device: Device
-    toolchain: AnyToolchain
+    chosen: Chosen
+    toolchain: Toolchain
+
+    @property
+    def device(self) -> Device:
+        """Where it is judged."""
+        return self.chosen.device
 
 
-class Judged(NamedTuple):
-    """What was found of it."""
+class GateResult(NamedTuple):
+    """What the gate found of it."""
 
     outcome: Outcome
     report: TrialReport
@@ -72,45 +74,30 @@ def subject(target: str, space: str | None, store: str, study: str | None) -> Su
     return _described(_by_build_id(target), space)
 
 
-def judge(found: Subject, sanitize: bool = False) -> Judged:
+def judge(found: Subject, sanitize: bool = False) -> GateResult:
     """Puts it through the whole gate in a process of its own, G7 after a few timed blocks included. Nothing is stored.
 
     Raises OracleError when a reference breaks its own tolerance, InfrastructureError when the machinery fails.
     """
     threads = int(found.device.facts.get("THREADS_ALLOWED", 1))
     terms = Terms(problems=found.problems, threads=threads, seeds=fresh_seeds(), min_blocks=2, max_blocks=2)
-    make = backend_factory(found.device, found.toolchain, found.kernel)
-    with closing(executor_for(found.device, make)) as executor:
-        executor.submit(CalibrationJob(terms=terms))
-        calibration = _answer(executor)
-        if not isinstance(calibration, Calibration):
-            raise InfrastructureError(f"calibration gave no result: {calibration}")
-        if calibration.oracle_fault is not None:
-            raise OracleError(calibration.oracle_fault)
+    with closing(executor_for(found.chosen, found.toolchain, found.family)) as executor:
+        calibration = ask.sound_calibration(ask.ask(executor, CalibrationJob(terms=terms)))
         pinned = terms.model_copy(update={"baselines": calibration.baselines})
-        executor.submit(JudgeJob(built=Built(artifact=found.artifact, seconds=0.0), terms=pinned, sanitize=sanitize))
-        outcome = _answer(executor)
+        job = JudgeJob(built=Built(artifact=found.artifact, seconds=0.0), terms=pinned, sanitize=sanitize)
+        outcome = ask.ask(executor, job)
     if not isinstance(outcome, Outcome):
         raise InfrastructureError(f"the gate gave no outcome: {outcome}")
-    return Judged(outcome, trial_report(outcome, found.problems, found.device, calibration))
+    return GateResult(outcome, trial_report(outcome, found.problems, found.device, calibration))
 
 
 def calibrate(session: Session) -> Calibration:
-    """torch's SDPA backends against the reference and the clock, for the space's problems.
+    """The op's baselines against the reference and the clock, for the space's problems.
 
     Raises InfrastructureError.
     """
     with closing(session.executor()) as executor:
-        executor.submit(CalibrationJob(terms=session.terms))
-        found = _answer(executor)
-    if not isinstance(found, Calibration):
-        raise InfrastructureError(f"calibration gave no result: {found}")
-    return found
-
-
-def _answer(executor: Executor) -> object:
-    done = executor.wait()
-    return done[1] if done else None
+        return ask.calibration(ask.ask(executor, CalibrationJob(terms=session.terms)))
 
 
 # Finding it -------------------------------------------------------------------------------------------------------
@@ -158,21 +145,21 @@ def _described(artifact: Artifact, space: str | None) -> Subject:
     """With the problems of the space if it is compiled for them, else a usual one that it is compiled for."""
     file = None if space is None else load_space(space)
     near = Path(file.path if file else ".").resolve()
-    seq_q, seq_k = artifact.lengths or (USUAL_LENGTH, USUAL_LENGTH)
-    usual = Problem.model_validate(
-        {"batch": 1, "heads": 8, "seq_q": seq_q, "seq_k": seq_k, "head_dim": artifact.head_dim}
-        | {"dtype": artifact.dtype, "causal": artifact.causal}
-    )
+    near = near.parent if file else near
+    family = Family.find(artifact.variant.family, near=near)
+    if family.document.op is None:
+        raise InputError(f"{artifact.path}: {artifact.variant.family} computes no op, and has no gate")
+    usual = OPS[family.document.op].usual(artifact.macros)
     here = [problem for problem in (file.problems if file else ()) if _compiled_for(artifact, problem)]
     backend = artifact.variant.backend
-    device = device_for(file) if file is not None and file.backend == backend else device_of(backend)
-    kernel = Kernel.find(artifact.variant.family, near=near.parent if file else near)
-    return Subject(artifact, kernel, tuple(here) or (usual,), device, toolchain_for(device))
+    chosen = choose_device(file) if file is not None and file.backend == backend else DEVICES[backend].choose(Wishes())
+    return Subject(artifact, family, tuple(here) or (usual,), chosen, toolchain_for(chosen.device))
 
 
 def _compiled_for(artifact: Artifact, problem: Problem) -> bool:
-    compiled = (problem.dtype, problem.head_dim, problem.causal) == (artifact.dtype, artifact.head_dim, artifact.causal)
-    return compiled and artifact.lengths in (None, (problem.seq_q, problem.seq_k))
+    """Whether the artifact serves the problem, by the macros that it is compiled with."""
+    macros = {**problem.compiled, **problem.lengths}
+    return all(artifact.macros.get(name, str(value)) == str(value) for name, value in macros.items())
 
 
 def _by_trial(number: int, store: str, study: str | None) -> Subject:
@@ -210,7 +197,7 @@ def _made(session: Session, point: dict[str, Value]) -> Subject:
         said = " ".join(f"{name}={value}" for name, value in point.items())
         raise InputError(f"{said}: not a valid point of {session.space.name} here; `autotuner space show` says why")
     variant = session.variant(index)
-    made = build(session.kernel, variant, session.terms.compiled_for, session.toolchain)
+    made = build(session.family, variant, session.terms.compiled_for, session.toolchain)
     if not isinstance(made, Artifact):
         raise InputError(f"{variant} cannot be built ({made.code}): {made.detail}")
-    return Subject(made, session.kernel, session.terms.problems, session.device, session.toolchain)
+    return Subject(made, session.family, session.terms.problems, session.chosen, session.toolchain)

@@ -8,10 +8,11 @@ from contextlib import closing
 from autotuner.measure.blocks import combined
 from autotuner.measure.statistics import median_interval
 from autotuner.measure.tie import logs, ratios_between, tie_band
-from autotuner.run.executor import Executor
+from autotuner.run.ask import ask
 from autotuner.run.jobs import BuildJob, Built, RaceJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, queries
+from autotuner.tuning import standings
 from autotuner.tuning.workbench import Session
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
@@ -47,7 +48,7 @@ def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) 
     Raises StoreError, and InputError when nothing was measured yet or the variant cannot be built any more.
     """
     name = queries.resolve_study(store, wanted)
-    found = queries.best(store, name)
+    found = standings.best(store, name)
     if found is None:
         raise InputError(f"{name} has no variant measured to the end yet; run `autotuner tune` first")
     session = Session(SpaceFile.model_validate_json(queries.study(store, name).space_document))
@@ -55,10 +56,10 @@ def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) 
     variant, artifact = found.outcome.variant, found.outcome.artifact
     assert artifact is not None  # what was measured was built
     with closing(session.executor()) as executor:
-        built = _answer(executor, BuildJob(variant=variant, terms=terms))
+        built = ask(executor, BuildJob(variant=variant, terms=terms))
         if isinstance(built, Built) and built.artifact.digest == artifact.digest:
             artifacts = (built.artifact,) * (2 if itself else 1)
-            heat = _answer(executor, RaceJob(artifacts=artifacts, terms=terms, blocks=blocks, fresh=True))
+            heat = ask(executor, RaceJob(artifacts=artifacts, terms=terms, blocks=blocks, fresh=True))
         else:
             said = "its sources or its compiler have changed since it passed the gate; tune again"
             raise InputError(f"trial {found.entry.number} of {name} cannot be timed again: {said}")
@@ -75,9 +76,3 @@ def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) 
 def _ratio(ratios: list[float]) -> Interval:
     found = median_interval(ratios)
     return Interval(low=math.exp(found.low), median=math.exp(found.median), high=math.exp(found.high))
-
-
-def _answer(executor: Executor, job: BuildJob | RaceJob) -> object:
-    executor.submit(job)
-    done = executor.wait()
-    return done[1] if done else None

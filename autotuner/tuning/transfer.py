@@ -17,31 +17,31 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from autotuner.ops.sdpa.problem import ITEM_BYTES, Problem
+from autotuner.ops import op_of
 from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.expression import ExpressionError
 from autotuner.spaces.space import Space
 from autotuner.store import Store, StudyRecord, queries
+from autotuner.tuning import standings
+from autotuner.tuning.plan import Start
 from autotuner.values.errors import InputError
-from autotuner.values.known_points import Lessons
+from autotuner.values.known_points import KnownPoints
 from autotuner.values.outcome import Device
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
 
-ELITES = 8
-"""So many of the best points of the study that a person named are judged first, at most."""
+FIRST = 8
+"""Best points, at most, of the study that a person named, which are judged first."""
 CHANGED = 1 / 3
-"""A point of which the new space would change a larger share of the parameters is another point; it is dropped."""
-LEAST, MOST = 10, 120
-"""A study with fewer measured points that are valid here teaches nothing; of more judged ones than the second number
-the better half of so many is kept, and others evenly from the rest."""
+"""Largest share of a point's parameters that moving it to the new space may change; else it is another point, and
+dropped."""
+LEAST = 10
+"""Fewest measured points, valid in the new space, of a study that is worth knowing."""
+MOST = 120
+"""Known points of a study, at most: the better half of this number, and others evenly from the rest."""
 
-LENGTH, ROWS, HEAD_DIM, THREADS = 0.5, 0.5, 2.0, 0.5
-"""What a doubling counts: of one of the two lengths; of batch times heads, which are only more of the same work; of the
-head dimension, which changes what fits into registers and on-chip memory; of the threads."""
-DTYPE, DTYPE_BYTES, MASK, MODEL, CACHE = 0.5, 2.0, 1.0, 3.0, 0.5
-"""What a change counts: of the element type; and each doubling of its size, on top; of the mask; of the device's model;
-of the cache policy."""
+THREADS, MODEL, CACHE = 0.5, 3.0, 0.5
+"""What counts beside the problems: a doubling of the threads; a change of the device's model; of the cache policy."""
 
 Numbers = tuple[float | None, ...]
 Derived = tuple[Numbers, ...]
@@ -54,16 +54,8 @@ class Related(NamedTuple):
     distance: float
 
 
-class Start(NamedTuple):
-    """What a new study starts from."""
-
-    first: Sequence[Mapping[str, Value]] = ()
-    """Valid points that are judged before others, in their order."""
-    lessons: Lessons | None = None
-
-
 def start(store: Store, new: StudyRecord, space: Space, like: str | None = None) -> Start:
-    """What the study `new` of `space` starts from: the lessons of the nearest related study that has any.
+    """What the study `new` of `space` starts from: the known points of the nearest related study that has any.
 
     `like` names the study to take them from instead, by name or unique prefix; then its best points are judged first as
     well. A study that has judged something has started already, and gets nothing. Raises StoreError when there is no
@@ -73,12 +65,12 @@ def start(store: Store, new: StudyRecord, space: Space, like: str | None = None)
     if _has_begun(store, new):
         return Start()
     if named is None:
-        found = (lessons(store, each.study.name, space) for each in related(store, new))
-        return Start(lessons=next((each for each in found if each is not None), None))
-    first = list(islice(elites(store, named, space), ELITES))
+        found = (known_points(store, each.study.name, space) for each in related(store, new))
+        return Start(known_points=next((each for each in found if each is not None), None))
+    first = list(islice(elites(store, named, space), FIRST))
     if not first:
         raise InputError(f"{named} has no measured point that fits {space.name}; leave out --from")
-    return Start(first, lessons(store, named, space))
+    return Start(first, known_points(store, named, space))
 
 
 def _has_begun(store: Store, new: StudyRecord) -> bool:
@@ -101,25 +93,13 @@ def distance(one: StudyRecord, new: StudyRecord) -> float:
     """How far a study is from a new one: 0 for the same problems on the same device. Of several problems of the new one
     the mean is taken, each by the problem of `one` that is nearest to it.
     """
-    nearest = [min(_between(problem, other) for other in one.problems) for problem in new.problems]
+    nearest = [min(op_of(problem).distance(problem, other) for other in one.problems) for problem in new.problems]
     return sum(nearest) / len(nearest) + _between_devices(one.device, new.device) + CACHE * (one.cache != new.cache)
 
 
 def _kind(study: StudyRecord) -> tuple[object, ...]:
     """What related studies have in common. The space is read as data: an old one need not be valid today."""
     return json.loads(study.space_document).get("family"), study.device.backend, {each.op for each in study.problems}
-
-
-def _between(one: Problem, other: Problem) -> float:
-    lengths = _doublings(one.seq_q, other.seq_q) + _doublings(one.seq_k, other.seq_k)
-    return (
-        LENGTH * lengths
-        + ROWS * _doublings(one.batch * one.heads, other.batch * other.heads)
-        + HEAD_DIM * _doublings(one.head_dim, other.head_dim)
-        + DTYPE * (one.dtype != other.dtype)
-        + DTYPE_BYTES * _doublings(ITEM_BYTES[one.dtype], ITEM_BYTES[other.dtype])
-        + MASK * (one.causal != other.causal)
-    )
 
 
 def _between_devices(one: Device, other: Device) -> float:
@@ -134,7 +114,7 @@ def _doublings(one: int, other: int) -> float:
 # What they give --------------------------------------------------------------------------------------------------
 
 
-def lessons(store: Store, study: str, space: Space) -> Lessons | None:
+def known_points(store: Store, study: str, space: Space) -> KnownPoints | None:
     """What the study has judged, in the order of its ends, of the points that are valid in `space` as they are; what
     they lack is the default point's. None where fewer than LEAST of them have a latency. Raises StoreError.
     """
@@ -148,7 +128,7 @@ def lessons(store: Store, study: str, space: Space) -> Lessons | None:
     points = _thinned(found)
     objectives = tuple(found[place] if math.isfinite(found[place]) else None for place in points)
     derived, expected = _there(queries.study(store, study), points, space)
-    return Lessons(study=study, points=points, objectives=objectives, derived=derived, expected=expected)
+    return KnownPoints(study=study, points=points, objectives=objectives, derived=derived, expected=expected)
 
 
 def _there(study: StudyRecord, points: Sequence[int], space: Space) -> tuple[Derived, Numbers]:
@@ -186,7 +166,7 @@ def elites(store: Store, study: str, space: Space) -> Iterator[dict[str, Value]]
 
     Duplicates of a program are left out: they say nothing new.
     """
-    entries = queries.leaderboard(store, study, 2 * ELITES)
+    entries = standings.leaderboard(store, study, 2 * FIRST)
     points = [entry.variant.point for entry in entries if entry.verdict != Verdict.DEDUPLICATED]
     kept = [_kept(point, space) for point in points]
     changed = [mapped(point, space) for point, place in zip(points, kept, strict=True) if place is None]

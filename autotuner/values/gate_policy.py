@@ -5,11 +5,11 @@ Stricter costs nothing. Looser needs a written reason, which is kept in every re
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
-from autotuner.ops.sdpa.problem import Distribution
+from autotuner.values import first_documents
 from autotuner.values.model import Model
 
 Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10)]
@@ -17,7 +17,7 @@ Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10)]
 
 
 class Tolerance(Model):
-    """T1 to T3 times a number. `strict` adds a bound: the error of torch's flash attention, twice, and an ulp."""
+    """T1 to T3 times a number. `strict` adds a bound: the error of the op's peer, twice, and an ulp."""
 
     times: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     strict: bool = False
@@ -31,16 +31,16 @@ class Tolerance(Model):
 
 
 class OwnCase(Model):
-    """One more case of the matrix, judged with two seeds: shape is (batch, heads, seq_q, seq_k)."""
+    """One more case of the matrix, judged with two seeds; the sizes of `shape` are in the op's order."""
 
-    shape: tuple[PositiveInt, PositiveInt, PositiveInt, PositiveInt]
-    distribution: Distribution = "randn"
+    shape: tuple[PositiveInt, ...] = Field(min_length=1)
+    distribution: str = "randn"
 
 
 class Omission(Model):
     """A distribution of inputs that the family is not judged on."""
 
-    distribution: Distribution
+    distribution: str
     reason: Reason
 
 
@@ -50,13 +50,12 @@ class GatePolicy(Model):
     tolerance: Tolerance = Tolerance()
     cases: tuple[OwnCase, ...] = ()
     without: tuple[Omission, ...] = ()
-    equals_sdpa: Reason | None = Field(default=None, description="why the output may be bitwise that of torch's SDPA")
+    equals_baseline: Reason | None = Field(default=None, description="why the output may be bitwise a baseline's")
 
-    @model_validator(mode="after")
-    def _judged_on_something(self) -> GatePolicy:
-        if "randn" in self.omitted:
-            raise ValueError("without: randn cannot be left out: nothing would be judged")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _by_other_names(cls, document: Any) -> Any:
+        return first_documents.policy(document)
 
     @property
     def omitted(self) -> frozenset[str]:
@@ -69,6 +68,6 @@ class GatePolicy(Model):
         said = [f"not judged on inputs {each.distribution}: {each.reason}" for each in self.without]
         if self.tolerance.times > 1:
             said.insert(0, f"tolerances times {self.tolerance.times:g}: {self.tolerance.reason}")
-        if self.equals_sdpa is not None:
-            said.append(f"may give bitwise what torch's SDPA gives: {self.equals_sdpa}")
+        if self.equals_baseline is not None:
+            said.append(f"may give bitwise what a baseline gives: {self.equals_baseline}")
         return tuple(said)

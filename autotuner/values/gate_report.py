@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from autotuner.values import first_documents
 from autotuner.values.gate_policy import GatePolicy
 from autotuner.values.model import Model
 from autotuner.values.verdict import Fault
@@ -27,17 +28,22 @@ class CaseErrors(Model):
     max_abs_tol: float
     row_rel: float
     row_rel_tol: float
-    head_rel: float
-    head_rel_tol: float
+    slice_rel: float
+    slice_rel_tol: float
     bias: float = Field(description="mean of output - reference, signed")
-    worst_index: tuple[int, ...] = Field(description="(batch, head, row, column) of the largest absolute error")
+    worst_index: tuple[int, ...] = Field(description="place of the largest absolute error")
     worst_value: float
     worst_reference: float
-    first_bad_row: tuple[int, ...] | None = Field(description="(batch, head, row) of the first row out of tolerance")
+    first_bad_row: tuple[int, ...] | None = Field(description="place of the first row out of tolerance")
     bad_rows: float = Field(description="fraction of rows out of tolerance")
-    flash_ratio: float | None = Field(
-        default=None, description="largest absolute error over that of torch's flash attention on the same inputs"
+    peer_ratio: float | None = Field(
+        default=None, description="largest absolute error over that of the op's peer among the baselines, same inputs"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_other_names(cls, document: Any) -> Any:
+        return first_documents.renamed(document)
 
     @property
     def failed_rule(self) -> str | None:
@@ -48,7 +54,7 @@ class CaseErrors(Model):
             return "T1"
         if not self.row_rel <= self.row_rel_tol:
             return "T2"
-        if not self.head_rel <= self.head_rel_tol:
+        if not self.slice_rel <= self.slice_rel_tol:
             return "T3"
         return None
 
@@ -58,7 +64,7 @@ class CaseErrors(Model):
         pairs = (
             (self.max_abs, self.max_abs_tol),
             (self.row_rel, self.row_rel_tol),
-            (self.head_rel, self.head_rel_tol),
+            (self.slice_rel, self.slice_rel_tol),
         )
         return max(error_in_tolerances(error, tolerance) for error, tolerance in pairs)
 
@@ -68,14 +74,20 @@ class Extent(Model):
 
     rows: int = Field(description="rows that are affected, of `of_rows`")
     of_rows: int
-    heads: int = Field(description="(batch, head) slices that are affected, of `of_heads`")
-    of_heads: int
+    slices: int = Field(description="slices that are affected, of `of_slices`")
+    of_slices: int
     columns: tuple[int, ...] = Field(description="columns that are affected in any row")
     of_columns: int
     tile: int = Field(description="rows of the variant's own tile")
     rows_of_tile: tuple[int, ...] = Field(description="positions within a tile at which a row is affected")
     tiles: int = Field(description="tiles of which a row is affected")
     largest: float = Field(description="largest difference; infinite where a number is not finite")
+    first: tuple[int, int] | None = Field(default=None, description="slice, and row in it, of the first affected row")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_other_names(cls, document: Any) -> Any:
+        return first_documents.renamed(document)
 
 
 class CaseResult(Model):
@@ -102,22 +114,6 @@ class CheckResult(Model):
     note: str | None = Field(default=None, description="why the check is unavailable, or what it saw")
 
 
-REQUIRED_CHECKS = (
-    "G0.identity",
-    "G1.smoke",
-    "G2.quick",
-    "G2.sdpa",
-    "G3.repeat",
-    "G3.scale_v",
-    "G3.permute",
-    "G3.ones",
-    "G3.offset",
-    "G3.misaligned",
-    "G5.matrix",
-)
-"""Without a pass of each of these no variant has a latency."""
-
-
 class ReportedIdentity(Model):
     """What the loaded library said of itself."""
 
@@ -129,11 +125,9 @@ class ReportedIdentity(Model):
 class GateReport(Model):
     """What the gate found, in the order it looked; the first failure stopped it."""
 
-    schema_version: Literal[1, 2] = 2
+    schema_version: Literal[1, 2, 3] = 3
     artifact: str = Field(description="digest of the artifact: the build id that the library must report")
-    causal: bool = False
-    streams: bool = Field(default=False, description="the device has streams: G4 is required")
-    bounded: bool = Field(default=False, description="the artifact does not serve every length: G3.domain is required")
+    required: tuple[str, ...] = Field(description="codes of the checks without a pass of which there is no latency")
     policy: GatePolicy = Field(default=GatePolicy(), description="what the family's kernel.toml changes of the gate")
     identity: ReportedIdentity | None = None
     checks: tuple[CheckResult, ...]
@@ -141,29 +135,14 @@ class GateReport(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _first_version(cls, document: Any) -> Any:
-        """Version 1 knew of one reason to refuse lengths only."""
-        if isinstance(document, dict) and "fixed_lengths" in document:
-            return {**{k: v for k, v in document.items() if k != "fixed_lengths"}, "bounded": document["fixed_lengths"]}
-        return document
+    def _first_versions(cls, document: Any) -> Any:
+        return first_documents.report(document)
 
     @property
     def passed(self) -> bool:
         """True when nothing failed and every required check ran: absence is no pass."""
         done = {check.code for check in self.checks if check.status == "pass"}
-        return self.fault is None and self.required <= done
-
-    @property
-    def required(self) -> set[str]:
-        """The checks without a pass of which this artifact has no latency."""
-        extra = {
-            "G3.future": self.causal,
-            "G3.domain": self.bounded,
-            "G4.stream": self.streams,
-            "G4.capture": self.streams,
-        }
-        later = {"G2.sdpa"} if self.schema_version == 1 else set()
-        return {*REQUIRED_CHECKS, *(code for code, needed in extra.items() if needed)} - later
+        return self.fault is None and bool(self.required) and {*self.required} <= done
 
     def extended(self, checks: tuple[CheckResult, ...], fault: Fault | None) -> GateReport:
         """This report with later checks (soak, after timing, sanitizers) appended."""
@@ -171,13 +150,13 @@ class GateReport(Model):
 
 
 class ReferenceCheck(Model):
-    """One of torch's SDPA backends against the float64 reference on one case: the dual reference."""
+    """One of the op's baselines against the float64 reference on one case: the dual reference."""
 
-    backend: str
+    backend: str = Field(description="the baseline's name")
     case: str
-    errors: CaseErrors | None = Field(description="null where the backend does not take the case")
+    errors: CaseErrors | None = Field(description="null where the baseline does not take the case")
 
     @property
     def failed_rule(self) -> str | None:
-        """The rule that the backend itself breaks."""
+        """The rule that the baseline itself breaks."""
         return None if self.errors is None else self.errors.failed_rule

@@ -1,4 +1,4 @@
-"""Lessons: what another study has measured, as a new one keeps it from its start."""
+"""Known points: what another study has measured, as a new study keeps it from its start."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from pydantic import Field
 
 from autotuner.values.model import Model
 
-LESSONS = "autotuner:lessons"
-"""The attribute of a study in which its lessons are: a study that goes on has those that it began with."""
+KNOWN_POINTS = "autotuner:lessons"
+"""The attribute of a study that holds its known points: a study that goes on has those that it began with. The value is
+that of older versions, whose studies stay readable."""
 
 
-class Lessons(Model):
+class KnownPoints(Model):
     """Points that another study has judged and that are valid in this one's space."""
 
     study: str
-    points: tuple[int, ...] = Field(description="their places in the space of the study that learns")
+    points: tuple[int, ...] = Field(description="their places in the space of the new study")
     objectives: tuple[float | None, ...] = Field(description="ln(t_variant / t_baseline) there; None for a reject")
     derived: tuple[tuple[float | None, ...], ...] = Field(
         default=(),

@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.values import first_documents
 from autotuner.values.gate_report import GateReport, ReferenceCheck
 from autotuner.values.model import Model
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
@@ -31,27 +32,28 @@ class Device(Model):
 class Artifact(Model):
     """A built variant: one uniquely named extension, content-addressed.
 
-    `digest` covers the variant, the compile-time part of the problem (dtype, head_dim, causal, lengths), architecture,
-    compiler, flags, every source and header, and the ABI; `name` is the importable module name made from it.
+    `digest` covers the variant, the compile-time part of the problem (in `macros`), architecture, compiler, flags,
+    every source and header, and the ABI; `name` is the importable module name made from it.
     `program_hash` covers the machine code and host-side parameters alone: equal programs are measured once.
     """
 
     variant: Variant
-    dtype: str
-    head_dim: int
-    causal: bool
-    lengths: tuple[int, int] | None = Field(default=None, description="(seq_q, seq_k) when no others are served")
     digest: str
     name: str
     path: str
     library_sha256: str
     program_hash: str
-    macros: dict[str, str]
+    macros: dict[str, str] = Field(description="as the binary must report them: parameters and compile-time part")
     compiler: str
     flags: tuple[str, ...]
     architecture: str
     resources: dict[str, int]
     build_seconds: float = Field(description="wall seconds of the compiler run that made it; 0 when found in the cache")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_versions(cls, document: Any) -> Any:
+        return first_documents.artifact(document)
 
 
 class Interval(Model):
@@ -145,7 +147,7 @@ class Heat(Model):
     """Some variants raced in one process, block by block, together with the baseline. Microseconds of one forward."""
 
     entrants: tuple[str, ...] = Field(description="digests of the artifacts; one that is there twice was loaded twice")
-    baselines: tuple[str, ...] = Field(description="the SDPA backend, one a problem")
+    baselines: tuple[str, ...] = Field(description="the baseline, one a problem")
     us: tuple[tuple[tuple[float, ...], ...], ...] = Field(description="[entrant][problem][block]")
     baseline_us: tuple[tuple[float, ...], ...] = Field(description="[problem][block]")
     faults: dict[int, Fault] = Field(default_factory=dict, description="entrants that failed while they were timed")
@@ -160,7 +162,7 @@ class Ceilings(Model):
 
 
 class BackendTiming(Model):
-    """One SDPA backend on one problem, measured by the calibration."""
+    """One baseline on one problem, measured by the calibration."""
 
     backend: str
     problem: Problem
@@ -170,7 +172,7 @@ class BackendTiming(Model):
 class Calibration(Model):
     """What was found before the first trial: the pinned baseline of each problem, and the references' errors."""
 
-    baselines: tuple[str, ...] = Field(description="the pinned SDPA backend, one a problem")
+    baselines: tuple[str, ...] = Field(description="the pinned baseline, one a problem")
     timings: tuple[BackendTiming, ...]
     references: tuple[ReferenceCheck, ...]
     versions: dict[str, str] = Field(default_factory=dict, description="of torch, and of what its backends call")
@@ -191,7 +193,7 @@ class Calibration(Model):
         first, rest = self.broken[0], len(self.broken) - 1
         assert first.errors is not None
         return (
-            f"SDPA backend {first.backend} of torch {self.versions.get('torch', '?')} breaks {first.failed_rule} on"
+            f"baseline {first.backend} of torch {self.versions.get('torch', '?')} breaks {first.failed_rule} on"
             f" {first.case}: {first.errors.worst_ratio:.2f} times the tolerance{f', and {rest} more' if rest else ''};"
             " the case or this installation is broken, `autotuner reference` shows where"
         )

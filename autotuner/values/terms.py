@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt
 
-from autotuner.ops.sdpa.problem import Problem
 from autotuner.values.model import Model
 from autotuner.values.outcome import Ceilings
+from autotuner.values.problem import Problem
 
 TIE = 0.005
 """Ratios within this of 1 are a tie at least; A/A races can only widen the band."""
@@ -22,7 +22,7 @@ class Terms(Model):
     objective: Literal["mean", "max"] = Field(default="mean", description="of the problems' log-ratios")
     threads: PositiveInt = 1
     seeds: tuple[int, int, int, int] = Field(description="secret: inputs are drawn from these")
-    baselines: tuple[str, ...] = Field(default=(), description="the pinned SDPA backend, one a problem")
+    baselines: tuple[str, ...] = Field(default=(), description="the pinned baseline, one a problem")
     baseline_us: tuple[float, ...] = Field(
         default=(), description="what the baselines took at calibration, microseconds: the session's thermometer"
     )
@@ -33,5 +33,5 @@ class Terms(Model):
 
     @property
     def compiled_for(self) -> Problem:
-        """A problem that gives the compile-time part (dtype, head_dim, causal), which all problems of a study share."""
+        """A problem that gives the compile-time part which all problems of a study share."""
         return self.problems[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from pydantic import Field
 
@@ -57,3 +58,10 @@ class Fault(Model):
     detail: str
     case: str | None = None
     system: SystemFault | None = None
+
+
+class Meaning(NamedTuple):
+    """What a stable code of a fault asserts, and what usually breaks it."""
+
+    asserts: str
+    cause: str | None = None

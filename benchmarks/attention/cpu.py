@@ -21,7 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from autotuner.store import Store, queries
+from autotuner.store import Store
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Event, Judged
 from autotuner.tuning.race_again import Race, race_best
 from autotuner.tuning.workbench import Session, load_space
@@ -53,7 +54,7 @@ def speedup(race: Race) -> dict[str, float]:
 
 def row(store: Store, session: Session, study: str, seconds: float) -> dict[str, Any]:
     """All figures of one sweep."""
-    summary, best = queries.summary(store, study), queries.best(store, study)
+    summary, best = standings.summary(store, study), standings.best(store, study)
     assert best is not None
     races = sorted(
         (race_best(store, study, itself=False, blocks=BLOCKS) for _ in range(3)), key=lambda r: r.ratio.median

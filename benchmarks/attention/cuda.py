@@ -26,14 +26,17 @@ from typing import Any, Literal
 
 from autotuner.measure.statistics import median_interval
 from autotuner.measure.tie import logs
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import CalibrationJob, RaceJob
 from autotuner.spaces.space import SpaceFile
-from autotuner.store import Store, queries
-from autotuner.tuning.driver import Budget, Event, Judged, Point
+from autotuner.store import Store
+from autotuner.tuning import standings
+from autotuner.tuning.driver import Budget, Event, Judged
+from autotuner.tuning.plan import Point, Start
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values.outcome import Calibration, Heat, Outcome
+from autotuner.values.problem import Problem
 from autotuner.values.terms import Terms
 from benchmarks.provenance import ROOT, command_line
 
@@ -55,7 +58,7 @@ BLOCKS = 24
 def problem_of(shape: tuple[int, int, int, int], causal: bool) -> Problem:
     """A problem of shape (batch, heads, length, head_dim) in float16."""
     batch, heads, length, head_dim = shape
-    return Problem(
+    return SdpaProblem(
         batch=batch, heads=heads, seq_q=length, seq_k=length, head_dim=head_dim, dtype="float16", causal=causal
     )
 
@@ -83,10 +86,10 @@ def sweep(store: Store, session: Session, label: str, trials: int, first: list[P
     """Runs a sweep, or goes on with it; its figures."""
     started, ear = time.monotonic(), Ear(label, trials)
     with closing(session.executor()) as executor:
-        driver = session.driver(store, executor, listen=ear, first=first or ())
+        driver = session.driver(store, executor, listen=ear, start=Start(first=first or ()))
         driver.run(Budget(trials=trials))
     seconds = time.monotonic() - started
-    summary = queries.summary(store, driver.name)
+    summary = standings.summary(store, driver.name)
     return {
         "study": driver.name,
         "space": session.space.name,
@@ -262,7 +265,7 @@ def main() -> None:
             keep()
         if "shapes" in options.steps:
             sweeps = document["mission"]["sweeps"]
-            known = {summary.name for summary in queries.studies(store)}
+            known = {summary.name for summary in standings.studies(store)}
             here = known.issuperset(each["study"] for each in sweeps)
             for problem in PROBLEMS[options.start : options.start + options.count]:
                 kept = kept_points(document, problem)

@@ -15,7 +15,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from autotuner.devices.facts import cpu_device
+from autotuner.devices.cuda.facts import cpu_device
 from benchmarks import holds
 from benchmarks.provenance import command_line
 from tests.helpers.kills import killed_sweep

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from autotuner.devices.backend import Backend
+from autotuner.run.line import Backend
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact

@@ -20,32 +20,32 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from autotuner.devices.instruments import Instruments
+from autotuner.ops.sdpa.attention import inputs, sdpa
 from torch import Tensor
 
-from autotuner.build.family import Kernel
-from autotuner.build.loaded_variant import Extension
-from autotuner.devices.cuda.device import CudaBackend
-from autotuner.devices.instruments import Instruments
-from autotuner.devices.settings import CudaSettings
-from autotuner.devices.toolchain import CudaToolchain
+from autotuner.build.family import Family
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.gate.cases import Case
 from autotuner.gate.launching import same_bits
 from autotuner.gate.references import versions
 from autotuner.gate.tolerance import Truth, compute_truth, judge
-from autotuner.ops.sdpa.attention import inputs, sdpa
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.line import GatedLine
 from autotuner.tuning.workbench import device_of, toolchain_for
 from autotuner.values.outcome import Artifact
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from benchmarks.provenance import ROOT, command_line
+from tests.helpers.lines import cuda_line
 
-MISSION = Problem(batch=1, heads=8, seq_q=512, seq_k=512, head_dim=64, dtype="float16")
+MISSION = SdpaProblem(batch=1, heads=8, seq_q=512, seq_k=512, head_dim=64, dtype="float16")
 FILLS = (0, 0x7FFF7FFF, 0x7BFF7BFF, 0x42FE42FE)
 Predecessor = Callable[[], object]
 
 
-def launcher(extension: Extension, expected: Truth) -> Callable[[], Tensor]:
+def launcher(extension: LoadedVariant, expected: Truth) -> Callable[[], Tensor]:
     """Launches on the truth's inputs; gives the output, which was NaN before."""
     o = torch.empty_like(expected.q)
     addresses = (expected.q.data_ptr(), expected.k.data_ptr(), expected.v.data_ptr())
@@ -93,7 +93,7 @@ def row(
     }
 
 
-def built(mutant: str, backend: CudaBackend, terms: Terms) -> Artifact:
+def built(mutant: str, backend: GatedLine, terms: Terms) -> Artifact:
     variant = Variant(family="systemic", backend="cuda", impl="mutant", parameters={"MUTANT": mutant, "BLOCK_N": 32})
     artifact = backend.build(variant, terms)
     assert isinstance(artifact, Artifact), artifact
@@ -108,13 +108,13 @@ def main() -> None:
     device = device_of("cuda")
     toolchain = toolchain_for(device)
     assert isinstance(toolchain, CudaToolchain)
-    kernel = Kernel.load(ROOT / "tests" / "mutants" / "systemic")
-    backend = CudaBackend(CudaSettings(toolchain=toolchain, kernel=kernel))
+    kernel = Family.load(ROOT / "tests" / "mutants" / "systemic")
+    backend = cuda_line(toolchain, kernel)()
     terms = Terms(problems=(MISSION,), seeds=(11, 22, 33, 44))
     artifacts = {name: built(name, backend, terms) for name in ("none", "missing_barrier_before_max")}
     truth = compute_truth(Case(name="mission", problem=MISSION), 11, "cuda")
-    want = launcher(Extension(artifacts["none"]), truth)().clone()
-    racy = launcher(Extension(artifacts["missing_barrier_before_max"]), truth)
+    want = launcher(LoadedVariant(artifacts["none"]), truth)().clone()
+    racy = launcher(LoadedVariant(artifacts["missing_barrier_before_max"]), truth)
     instruments = Instruments(toolchain, int(device.environment["multiprocessors"]))
     rows = [
         row(name, before, racy, want, truth, options.launches)

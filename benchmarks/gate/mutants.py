@@ -31,15 +31,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotuner.build.build import build
+from autotuner.build.toolchain import CudaToolchain
 from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.facts import cpu_device, cuda_device, usable_cpus
-from autotuner.devices.settings import CpuSettings, CudaSettings, make_cpu_backend, make_cuda_backend
-from autotuner.devices.toolchain import AnyToolchain, CudaToolchain, Toolchain
+from autotuner.devices.cuda.facts import cpu_device, cuda_device, usable_cpus
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.outcome import Device, Outcome
 from benchmarks import holds
 from benchmarks.provenance import command_line
 from tests.helpers import preload
+from tests.helpers.lines import cpu_line, cuda_line
 from tests.mutants.expectations import SEEDS, TABLES, Backend, Expectation, Seeds, expectations, family
 
 CHUNK = 8
@@ -54,7 +54,7 @@ class Task(NamedTuple):
 
 def toolchain_of(backend: Backend) -> AnyToolchain:
     if backend == "cpu":
-        return Toolchain.discover()
+        return CpuToolchain.discover()
     return CudaToolchain.discover(architecture(f"sm_{cuda_device().facts['SM']}"))
 
 
@@ -65,11 +65,11 @@ def device_of(backend: Backend) -> Device:
 def executor_for(toolchain: AnyToolchain, table: str) -> LocalExecutor:
     """Processes that judge the implementations of a table."""
     if isinstance(toolchain, CudaToolchain):
-        cuda = CudaSettings(toolchain=toolchain, kernel=family(table))
-        return LocalExecutor(partial(make_cuda_backend, cuda), preload.CUDA, overlap=True, jobs_per_process=50)
-    cpu = CpuSettings(toolchain=toolchain, kernel=family(table), cache_bytes=1 << 20)
+        cuda = cuda_line(toolchain, family(table))
+        return LocalExecutor(cuda, preload.CUDA, overlap=True, jobs_per_process=50)
+    cpu = cpu_line(toolchain, family(table))
     deadlines = Deadlines(check=10 if table == "systemic" else 60)
-    return LocalExecutor(partial(make_cpu_backend, cpu), preload.CPU, deadlines)
+    return LocalExecutor(cpu, preload.CPU, deadlines)
 
 
 # Judging ------------------------------------------------------------------------------------------------------------

@@ -16,13 +16,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from autotuner.ops.sdpa.attention import CPU_BACKENDS, CUDA_BACKENDS
+
 from autotuner.gate.cases import Case
 from autotuner.gate.references import reference_checks, versions
 from autotuner.gate.tolerance import Truth, compute_truth
-from autotuner.ops.sdpa.attention import CPU_BACKENDS, CUDA_BACKENDS
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import device_of
 from autotuner.values.gate_report import ReferenceCheck
+from autotuner.values.problem import Problem
 from benchmarks.provenance import command_line
 
 SEED = 20_26
@@ -67,7 +69,7 @@ def main() -> None:
         for head_dim in (64, 128):
             for causal in (False, True):
                 fields = {"batch": 1, "heads": 8, "seq_q": 512, "seq_k": 512, "head_dim": head_dim}
-                like = Problem.model_validate({**fields, "dtype": dtype, "causal": causal})
+                like = SdpaProblem.model_validate({**fields, "dtype": dtype, "causal": causal})
                 parts.append(part(options.device, like, backends))
                 for name, row in parts[-1]["backends"].items():
                     print(f"{parts[-1]['compiled_for']}: {name} {row['cases']} cases, worst {row['worst_ratio']:.2f}")

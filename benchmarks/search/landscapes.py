@@ -39,7 +39,7 @@ from autotuner.store import Store, queries
 from autotuner.tuning.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values import config
-from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.errors import AutotunerError, InputError, SpaceError
 from autotuner.values.outcome import Device, Measurement, Outcome
 from autotuner.values.variant import digest_of
 from autotuner.values.verdict import Verdict
@@ -171,7 +171,7 @@ def landscape(outcomes: Sequence[Outcome], space: Space, device: Device, command
     return Landscape(
         command=command,
         when=datetime.now(UTC).isoformat(timespec="seconds"),
-        space=space.file.model_copy(update={"path": Path(space.file.path).name}),
+        space=carried(space.file, Path(space.file.path).name),
         device=device,
         compiler=next(each.artifact.compiler for each in outcomes if each.artifact is not None),
         baseline_us=baseline_us,
@@ -180,18 +180,29 @@ def landscape(outcomes: Sequence[Outcome], space: Space, device: Device, command
     )
 
 
+def carried(file: SpaceFile, name: str) -> SpaceFile:
+    """A space file as a landscape keeps it: complete, with no path of the machine it was on."""
+    return file.model_copy(update={"path": name, "like": None})
+
+
 def with_derived(measured: Landscape, file: SpaceFile) -> Landscape:
     """The landscape with what the file derives and expects, which changes nothing of what was measured, and with the
-    facts of its device that there have been since. Raises InputError where anything else of the file differs."""
-    later = {"derived": file.derived, "expected_latency": file.expected_latency}
-    space = measured.space.model_copy(update=later)
-    if space != file.model_copy(update={"path": space.path}):
-        raise InputError(f"{file.path}: not the file that was measured, but for what it derives: measure it")
+    facts of its device that there have been since. Raises InputError where the points or anything else differ."""
     device = measured.device
     if "multiprocessors" in device.environment:
         facts = {**device.facts, "MULTIPROCESSORS": int(device.environment["multiprocessors"])}
         device = device.model_copy(update={"facts": facts})
-    return measured.model_copy(update={"space": space, "device": device})
+    if not same_space(measured.space, file, device):
+        raise InputError(f"{file.path}: not the space that was measured, but for what it derives: measure it")
+    return measured.model_copy(update={"space": carried(file, measured.space.path), "device": device})
+
+
+def same_space(one: SpaceFile, other: SpaceFile, device: Device) -> bool:
+    """Whether two files have the same parameters and the same points on a device, however they say it."""
+    try:
+        return Space.enumerate(one, device.facts).digest == Space.enumerate(other, device.facts).digest
+    except SpaceError:
+        return False
 
 
 def _baseline_us(measurement: Measurement) -> float:

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 import optuna
 
-from autotuner.search.evolution import WHOLE, EvolutionarySampler
+from autotuner.search.evolution import EvolutionarySampler
+from autotuner.search.settings import DEFAULT
 from autotuner.spaces.space import Space, SpaceFile
 from benchmarks.provenance import command_line
 from benchmarks.throughput.space_enumeration import cpu_model, peak_rss_mb
@@ -122,7 +123,7 @@ def study_of(name: str, in_flight: int, trials: int) -> dict[str, Any]:
             study.tell(ended, value)
     return {
         "valid_points": len(points),
-        "screened_whole": len(points) <= WHOLE,
+        "screened_whole": len(points) <= DEFAULT.screened_whole,
         "in_flight": in_flight,
         "trials": trials,
         "mean_ms": round(fmean(milliseconds), 2),

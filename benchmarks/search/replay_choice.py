@@ -1,4 +1,4 @@
-"""Other constants of the default sampler, replayed on recorded spaces: which of them are chosen for a space that has no
+"""Other settings of the default sampler, replayed on recorded spaces: which of them are chosen for a space that has no
 part in the choice. docs/search.md, "How the constants were chosen".
 
     python -m benchmarks.search.replay_choice SPACE.json[.gz] ... [--seeds 50] [--in-flight 1 16] [--jobs 2]
@@ -24,15 +24,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
+from functools import partial
 from itertools import product
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from autotuner.run.jobs import Result
-from autotuner.search import covariance, evolution, surrogate
+from autotuner.search.evolution import EvolutionarySampler
+from autotuner.search.samplers import SAMPLERS
+from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.store import Store
 from autotuner.values.errors import InputError
 from benchmarks import holds
@@ -43,28 +45,23 @@ from benchmarks.search.replay_spaces import Recorded, read
 from benchmarks.throughput.sweep_watch import rounded
 
 AS_IT_IS = "as it is"
-CANDIDATES: dict[str, dict[str, Any]] = {
-    AS_IT_IS: {},
-    "starts anywhere": {"SPREAD": 1},
-    "pending: drawn": {"DRAWS": 32},
-    "starts less far apart": {"SPREAD": 4},
-    "pending: optimist": {"LIE": -1.0},
-    "8 starts": {"STARTS": 8},
-    "3 starts": {"STARTS": 3},
-    "lengths: narrower prior": {"LENGTH_SPREAD": 0.6},
-    "lengths: wider prior": {"LENGTH_SPREAD": 2.4},
-    "no number is a name": {"ENUMERATED": covariance.SHARE},
-    "slow ones not squeezed": {"SQUEEZE": 1.0},
-    "rejects as the slowest": {"REJECTED_AS": 1.0},
-    "more fits": {"GROWTH": 1.1},
-    "less noise": {"NOISE": math.log(1e-4)},
-    "pending: pessimist": {"LIE": 1.0},
-    "short list of 64": {"SHORTLIST": 64},
+CANDIDATES: dict[str, SearchSettings] = {
+    AS_IT_IS: DEFAULT,
+    "starts anywhere": SearchSettings(start_candidates=1),
+    "starts less far apart": SearchSettings(start_candidates=4),
+    "8 starts": SearchSettings(starts=8),
+    "3 starts": SearchSettings(starts=3),
+    "lengths: narrower prior": SearchSettings(log_length_deviation=0.6),
+    "lengths: wider prior": SearchSettings(log_length_deviation=2.4),
+    "no number is a name": SearchSettings(share_enumerated=DEFAULT.share),
+    "slow ones not squeezed": SearchSettings(slow_factor=1.0),
+    "rejects as the slowest": SearchSettings(reject_quantile=1.0),
+    "more fits": SearchSettings(refit_factor=1.1),
+    "less noise": SearchSettings(log_noise=math.log(1e-4)),
+    "short list of 64": SearchSettings(shortlist=64),
 }
-"""By name, the constants of the sampler that are different; first those that are more likely to matter."""
+"""The settings of the sampler by name; first those that are more likely to matter."""
 
-MODULES: tuple[ModuleType, ...] = (evolution, surrogate, covariance)
-"""Where the constants are."""
 CHUNK = 5
 """So many searches share a store, and are what a process does at a time."""
 
@@ -75,25 +72,15 @@ SPACES: list[tuple[Recorded, Yardstick]] = []
 # Settings -----------------------------------------------------------------------------------------------------------
 
 
-def owner(constant: str) -> ModuleType:
-    """The module that has the constant. Raises InputError when none has."""
-    for module in MODULES:
-        if constant.isupper() and constant in vars(module):
-            return module
-    raise InputError(f"{constant}: no constant of {' or '.join(module.__name__ for module in MODULES)}")
-
-
 @contextmanager
-def changed(constants: Mapping[str, Any]) -> Iterator[None]:
-    """In the block the constants are these. Raises InputError, with nothing changed, when one does not exist."""
-    before = [(owner(name), name, getattr(owner(name), name)) for name in constants]
+def registered(settings: SearchSettings) -> Iterator[str]:
+    """The name under which, in the block, the default sampler with these settings can be had."""
+    name = "evolution, set otherwise"
+    SAMPLERS[name] = partial(EvolutionarySampler, settings=settings)
     try:
-        for module, name, _ in before:
-            setattr(module, name, constants[name])
-        yield
+        yield name
     finally:
-        for module, name, value in before:
-            setattr(module, name, value)
+        del SAMPLERS[name]
 
 
 # Searches -----------------------------------------------------------------------------------------------------------
@@ -142,14 +129,14 @@ def run(task: Task) -> list[Trace]:
     with (
         tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder,
         closing(Store.open(f"{folder}/studies.db")) as store,
-        changed(CANDIDATES[case.candidate]),
+        registered(CANDIDATES[case.candidate]) as sampler,
     ):
         for seed in task.seeds:
             if time.monotonic() > task.until:
                 break
             clock = Clock(task.charge)
             executor = UntilFound(recorded, yardstick, case.in_flight, clock)
-            search(recorded, executor, clock, "evolution", seed, store)
+            search(recorded, executor, clock, sampler, seed, store)
             traces.append(executor.trace())
     return traces
 
@@ -315,11 +302,12 @@ def arguments() -> argparse.Namespace:
 
 
 def settings(candidates: Sequence[str]) -> dict[str, dict[str, dict[str, Any]]]:
-    """What the JSON has of each candidate: its constants, and what they are otherwise."""
+    """What the JSON has of each candidate: its settings that are not the default's, and those."""
     return {
         name: {
-            constant: {"now": getattr(owner(constant), constant), "tried": value}
-            for constant, value in CANDIDATES[name].items()
+            setting: {"now": getattr(DEFAULT, setting), "tried": getattr(CANDIDATES[name], setting)}
+            for setting in SearchSettings.model_fields
+            if setting in CANDIDATES[name].model_fields_set
         }
         for name in candidates
     }

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from autotuner.devices.fake import FakeBackend, Truth
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.jobs import AnyJob, BuildJob, Result, perform
 from autotuner.search.point_sampler import PointSampler
 from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import Space
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.study_identity import study_record
-from autotuner.tuning.transfer import Start, start
+from autotuner.tuning.transfer import start
 from autotuner.values.outcome import Device
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
@@ -122,7 +123,7 @@ class VirtualExecutor:
         self._workers, self._clock = workers, clock
         self._seconds, self._evaluations, self._goal = seconds, evaluations, goal
         self._places: dict[str, int] = {}
-        self._backend = FakeBackend(self._truth, BASELINE_US)
+        self._backend = FakeLine(self._truth, BASELINE_US)
         self._jobs: list[tuple[float, int, float, float, AnyJob]] = []
         """Of each: its end, its number, since when its worker was free, and the sampler's seconds until it began."""
         self._free = [0.0] * workers
@@ -235,7 +236,7 @@ def search(
         device = Device(backend="cuda", name=RECORDED, facts=space.facts, environment={})
         record = study_record(space, device, terms, **named)
         found = start(store, record, space) if warm else Start()
-        driver = Driver(store, space, device, terms, executor, first=found.first, lessons=found.lessons, **named)
+        driver = Driver(store, executor, Plan(space, device, terms, start=found, **named))
         try:
             driver.run(Budget(trials=len(space)))
         except Spent:

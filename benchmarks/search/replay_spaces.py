@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, model_validator
 
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.spaces.fields import Parameter
 from autotuner.spaces.space import Space, SpaceFile
-from autotuner.spaces.space_file import Parameter
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Device, Outcome
@@ -32,7 +32,7 @@ FORMAT = "autotuner landscape 1"
 RECORDED = "recorded"
 """The one implementation of a space whose file knows nothing of implementations."""
 
-PROBLEM = Problem(batch=1, heads=1, seq_q=1, seq_k=1, head_dim=1, dtype="float32")
+PROBLEM = SdpaProblem(batch=1, heads=1, seq_q=1, seq_k=1, head_dim=1, dtype="float32")
 """Stands for what was computed there, of which nothing is asked."""
 
 NO_TIME_MS = 1e20

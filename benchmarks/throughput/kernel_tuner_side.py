@@ -22,10 +22,10 @@ import numpy as np
 from autotuner.build.build import run
 from autotuner.build.build_inputs import abi_dir
 from autotuner.devices.cuda.cubin import Geometry
-from autotuner.devices.facts import usable_cpus
-from autotuner.devices.toolchain import CudaToolchain
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.devices.cuda.facts import usable_cpus
+from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.spaces.space import Space
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Value
 
 Point = dict[str, Value]

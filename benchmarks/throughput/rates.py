@@ -38,14 +38,15 @@ from typing import Any
 import numpy as np
 
 from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.facts import chosen_devices, usable_cpus, version_of
-from autotuner.devices.fake import FakeBackend, Truth
-from autotuner.devices.toolchain import CudaToolchain
+from autotuner.devices.cuda.facts import chosen_devices, usable_cpus, version_of
+from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.run.executor import Executor
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
 from autotuner.tuning.workbench import Session, executor_for, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Device
@@ -194,11 +195,11 @@ def store(options: argparse.Namespace) -> Document:
     space = of_impl(Space.enumerate(load_space("sdpa_cuda"), facts), "mma")
     environment = {"optuna": version_of("optuna"), "python": sys.version.split()[0]}
     device = Device(backend="cuda", name="made up", facts=facts, environment=environment)
-    executor = InlineExecutor(FakeBackend(truth, noise=0.005), width=options.width)
+    executor = InlineExecutor(FakeLine(truth, noise=0.005), width=options.width)
 
     def make(store: Store, watched: Executor, ear: Ear) -> Driver:
         terms = Terms(problems=space.file.problems, threads=1, seeds=(1, 2, 3, 4))
-        return Driver(store, space, device, terms, watched, options.sampler, options.seed, ear)
+        return Driver(store, watched, Plan(space, device, terms, sampler=options.sampler, seed=options.seed), ear)
 
     with tempfile.TemporaryDirectory(prefix="autotuner-throughput-", dir=options.folder) as folder:
         found = sweep(Path(folder) / "studies.db", options.trials, executor, make)
@@ -300,7 +301,7 @@ def kernel_tuner_alone(options: argparse.Namespace) -> Document:
     here = Session(load_space("sdpa_cuda"))
     assert isinstance(here.toolchain, CudaToolchain)
     points = kernel_tuner.configurations(here.space, options.configurations, options.seed)
-    with kernel_tuner.headers(here.toolchain, here.kernel.folder) as compiler_options:
+    with kernel_tuner.headers(here.toolchain, here.family.folder) as compiler_options:
         return kernel_tuner.judge(points, here.terms.problems[0], compiler_options)
 
 
@@ -309,7 +310,7 @@ def dry_run(options: argparse.Namespace) -> Document:
     here = Session(load_space("sdpa_cuda"), options.arch)
     assert isinstance(here.toolchain, CudaToolchain)
     points = kernel_tuner.configurations(here.space, options.configurations, options.seed)
-    with kernel_tuner.headers(here.toolchain, here.kernel.folder) as compiler_options:
+    with kernel_tuner.headers(here.toolchain, here.family.folder) as compiler_options:
         log = kernel_tuner.compile_all(points, here.terms.problems[0], here.toolchain, compiler_options)
     return {"configurations": len(points), "compiled": sum(not each for each in log), "errors": [e for e in log if e]}
 

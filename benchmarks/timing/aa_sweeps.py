@@ -26,13 +26,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autotuner.devices.backend import Backend, Passed
-from autotuner.devices.facts import version_of
+from autotuner.devices.cuda.facts import version_of
 from autotuner.measure.arms import Arm, Track, Tracks, VariantArm
 from autotuner.run.executor import Executor
+from autotuner.run.line import Backend, Passed
 from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.driver import Budget, Driver, Event, TieFound
 from autotuner.tuning.finals import Finals
+from autotuner.tuning.plan import Plan
 from autotuner.tuning.workbench import Session, executor_for, load_space
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Measurement, Say, Stop
@@ -121,7 +122,8 @@ def sweep(session: Session, store: Store, executor: Executor, trials: int, seed:
         if isinstance(event, TieFound):
             ties.append(event.tie)
 
-    driver = Driver(store, session.space, session.device, session.terms, executor, "random", seed, listen, f"aa {seed}")
+    plan = Plan(session.space, session.device, session.terms, sampler="random", seed=seed, built_from=f"aa {seed}")
+    driver = Driver(store, executor, plan, listen)
     driver.run(Budget(trials=trials))
     environment = session.device.environment
     finals = Finals(store, driver.name, session.terms, executor, environment, session.default_digest).run()

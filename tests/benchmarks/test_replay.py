@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autotuner.devices.fake import Truth
+from autotuner.run.fake import Truth
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
 from autotuner.store import Store
 from autotuner.values.errors import InputError

@@ -7,22 +7,33 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
-from autotuner.search import evolution, surrogate
-from autotuner.search.surrogate import Surrogate
+from autotuner.search.evolution import EvolutionarySampler
+from autotuner.search.samplers import SAMPLERS
+from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.store import Store
 from autotuner.values.errors import InputError
 from benchmarks.search import choice_pages, replay_choice
-from benchmarks.search.replay_choice import AS_IT_IS, CANDIDATES, Case, Sampled, Task, best, changed, choice, left_out
+from benchmarks.search.replay_choice import (
+    AS_IT_IS,
+    CANDIDATES,
+    Case,
+    Sampled,
+    Task,
+    best,
+    choice,
+    left_out,
+    registered,
+)
 from benchmarks.search.replay_run import replay
 from benchmarks.search.replay_score import AXES, Yardstick
 from benchmarks.search.replay_spaces import Recorded, read, write_t4
-from tests.helpers.searching import ALL, NOBODY, SPACE, judged
+from tests.helpers.searching import SPACE
 
 ROOT = Path(__file__).parent.parent.parent
 MADE_UP = ROOT / "tests" / "data" / "replay" / "made_up.json"
@@ -91,66 +102,25 @@ def test_a_difference_is_paired() -> None:
 # Settings -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CANDIDATES)
-def test_a_candidate_changes_what_there_is_and_is_undone(name: str) -> None:
-    def now() -> list[object]:
-        return [getattr(replay_choice.owner(constant), constant) for constant in CANDIDATES[name]]
-
-    before = now()
-    with changed(CANDIDATES[name]):
-        assert now() == list(CANDIDATES[name].values())
-        assert all(one != other for one, other in zip(now(), before, strict=True))
-    assert now() == before
+@pytest.mark.parametrize("name", [name for name in CANDIDATES if name != AS_IT_IS])
+def test_a_candidate_differs_from_the_default_in_what_it_says(name: str) -> None:
+    said = replay_choice.settings([name])[name]
+    assert said
+    assert all(each["now"] != each["tried"] for each in said.values())
+    assert CANDIDATES[name] == DEFAULT.model_copy(update={key: each["tried"] for key, each in said.items()})
 
 
-def test_changes_are_undone_after_an_error() -> None:
-    before = [evolution.STARTS, surrogate.GROWTH]
-    with pytest.raises(RuntimeError), changed({"STARTS": 50, "GROWTH": 2.0}):
-        raise RuntimeError
-    assert before == [evolution.STARTS, surrogate.GROWTH]
+def test_a_candidate_is_a_sampler_in_its_block_alone() -> None:
+    with registered(CANDIDATES["8 starts"]) as name:
+        made = SAMPLERS[name](SPACE, 0)
+        assert isinstance(made, EvolutionarySampler)
+        assert made.settings.starts == 8
+    assert name not in SAMPLERS
 
 
-@pytest.mark.parametrize("constant", ["START", "Surrogate", "fit"])
-def test_an_unknown_constant_is_refused_and_nothing_is_changed(constant: str) -> None:
-    with (
-        pytest.raises(InputError, match=f"{constant}: no constant of {evolution.__name__}"),
-        changed({"STARTS": 50, constant: 1}),
-    ):
-        pass
-    assert evolution.STARTS != 50
-
-
-def test_drawn_outcomes_give_the_gain_of_both_points_together() -> None:
-    """What two points promise together does not depend on which of them is being judged; as believed it does."""
-    points, objectives = judged(40)
-    model = Surrogate.of(SPACE, 0, whole=True)
-    model.learn(points, objectives)
-    fresh = np.setdiff1d(ALL, points)
-    promising = fresh[np.argsort(-model.gains(fresh, NOBODY))[:6]]
-
-    def together(first: int, second: int) -> float:
-        alone, beside = (model.gains(np.array([first]), NOBODY), model.gains(np.array([second]), np.array([first])))
-        return float(np.exp(alone[0]) + np.exp(beside[0]))
-
-    pairs = [(int(one), int(other)) for one, other in combinations(promising, 2)]
-    with changed({"DRAWS": 20_000}):
-        assert [together(*pair) for pair in pairs] == pytest.approx([together(*pair[::-1]) for pair in pairs], rel=0.01)
-    assert [together(*pair) for pair in pairs] != pytest.approx([together(*pair[::-1]) for pair in pairs], rel=0.01)
-
-
-def test_an_optimist_has_more_to_gain_near_what_is_judged_than_a_pessimist() -> None:
-    points, objectives = judged(40)
-    model = Surrogate.of(SPACE, 0, whole=True)
-    model.learn(points, objectives)
-    pending = np.setdiff1d(ALL, points)[:1]
-    differ = (SPACE.rows != SPACE.rows[pending]).sum(axis=1)
-    near, far = np.setdiff1d(ALL[differ == 1], points), np.setdiff1d(ALL[differ > 4], points)
-
-    def near_above_far(lie: float) -> float:
-        with changed({"LIE": lie}):
-            return float(model.gains(near, pending).mean() - model.gains(far, pending).mean())
-
-    assert near_above_far(-1.0) > near_above_far(0.0) > near_above_far(1.0)
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(ValidationError, match="start"):
+        SearchSettings.model_validate({"start": 50})
 
 
 # Searches -----------------------------------------------------------------------------------------------------------
@@ -190,7 +160,9 @@ def test_the_command_writes_what_the_page_shows(recorded: Recorded, tmp_path: Pa
     assert done.returncode == 0, done.stderr
     document = json.loads(result.read_text())
     assert list(document["candidates"]) == [AS_IT_IS, "starts anywhere"]
-    assert document["candidates"]["starts anywhere"] == {"SPREAD": {"now": evolution.SPREAD, "tried": 1}}
+    assert document["candidates"]["starts anywhere"] == {
+        "start_candidates": {"now": DEFAULT.start_candidates, "tried": 1}
+    }
     assert [row["space"] for row in document["choices"][0]["left_out"]] == ["one", "two"]
     assert len(document["rows"]) == 4
     assert document["rows"][0]["time"]["p"] != document["rows"][2]["time"]["p"]  # the change had an effect

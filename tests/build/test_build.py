@@ -16,17 +16,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from autotuner.devices.toolchain import COMMON_FLAGS, CpuToolchain
 
 from autotuner.build.build import build, first_error
 from autotuner.build.build import build as builds
-from autotuner.build.build_inputs import Recipe
-from autotuner.build.family import Kernel
-from autotuner.build.loaded_variant import Extension
-from autotuner.devices.toolchain import COMMON_FLAGS, Toolchain
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.build.build_inputs import BuildInputs
+from autotuner.build.family import Family
+from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, KernelError, ToolchainError
 from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.families import PROBLEM, runs, tiny, wrapper
@@ -40,7 +40,7 @@ class Workshop:
     """A cache of its own, a copy of the family tiny, and a compiler whose runs are counted."""
 
     folder: Path
-    toolchain: Toolchain
+    toolchain: CpuToolchain
 
     @property
     def cache(self) -> Path:
@@ -50,11 +50,11 @@ class Workshop:
     def family(self) -> Path:
         return self.folder / "tiny"
 
-    def recipe(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> Recipe:
-        return Recipe.of(Kernel.load(self.family), variant or tiny(), problem, self.toolchain)
+    def recipe(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> BuildInputs:
+        return BuildInputs.of(Family.load(self.family), variant or tiny(), problem, self.toolchain)
 
     def build(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> Artifact | Fault:
-        return build(Kernel.load(self.family), variant or tiny(), problem, self.toolchain)
+        return build(Family.load(self.family), variant or tiny(), problem, self.toolchain)
 
     def library(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> Artifact:
         built = self.build(variant, problem)
@@ -84,7 +84,7 @@ def set_up(folder: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, bod
     shutil.copytree(kernel_root / "tiny", folder / "tiny")
     monkeypatch.setenv(config.CACHE, str(folder / "cache"))
     monkeypatch.setenv("CXX", str(wrapper(folder, body)))
-    return Workshop(folder, Toolchain.discover())
+    return Workshop(folder, CpuToolchain.discover())
 
 
 # Identity ---------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def set_up(folder: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, bod
 def test_the_loaded_library_says_what_it_is(workshop: Workshop) -> None:
     problem = PROBLEM.model_copy(update={"dtype": "bfloat16", "head_dim": 128, "causal": True})
     artifact = workshop.library(tiny(MODE="half-up", SIZE=-4), problem)
-    said = Extension(artifact).identity()
+    said = LoadedVariant(artifact).identity()
     assert said.abi_version == 1
     assert said.build_id == artifact.digest
     assert said.macros == artifact.macros
@@ -123,7 +123,7 @@ def test_every_variant_can_be_imported_under_a_name_of_its_own(
 def test_a_source_that_redefines_its_parameter_says_so(workshop: Workshop) -> None:
     artifact = workshop.library(tiny("redefines"))
     assert artifact.macros["SIZE"] == "3"
-    assert Extension(artifact).identity().macros["SIZE"] == "5"
+    assert LoadedVariant(artifact).identity().macros["SIZE"] == "5"
 
 
 def test_what_is_recorded_of_a_build(workshop: Workshop) -> None:
@@ -157,10 +157,10 @@ def test_headers_of_one_name_in_folders_of_one_name_all_count(workshop: Workshop
 
 
 def test_flags_macros_compiler_and_problem_are_part_of_the_identity(workshop: Workshop) -> None:
-    kernel = Kernel.load(workshop.family)
+    kernel = Family.load(workshop.family)
 
-    def digest(toolchain: Toolchain = workshop.toolchain) -> str:
-        return Recipe.of(Kernel.load(workshop.family), tiny(), PROBLEM, toolchain).digest
+    def digest(toolchain: CpuToolchain = workshop.toolchain) -> str:
+        return BuildInputs.of(Family.load(workshop.family), tiny(), PROBLEM, toolchain).digest
 
     found = [digest()]
     found += [digest(workshop.toolchain.model_copy(update={each: "other"})) for each in ("version", "architecture")]
@@ -183,7 +183,7 @@ def test_what_a_variant_does_not_depend_on_is_not_part_of_the_identity(workshop:
     elsewhere = workshop.folder / "elsewhere"
     elsewhere.mkdir()
     shutil.copytree(workshop.family, elsewhere / "tiny")
-    assert Recipe.of(Kernel.load(elsewhere / "tiny"), tiny(), PROBLEM, workshop.toolchain).digest == before
+    assert BuildInputs.of(Family.load(elsewhere / "tiny"), tiny(), PROBLEM, workshop.toolchain).digest == before
 
 
 def test_a_variant_that_its_family_does_not_take_is_not_built(workshop: Workshop) -> None:
@@ -222,7 +222,7 @@ def test_a_damaged_library_is_built_again(workshop: Workshop, damage: str) -> No
     again = workshop.library()
     assert workshop.compiled() == 2
     assert again.path == first.path
-    assert Extension(again).identity().build_id == first.digest
+    assert LoadedVariant(again).identity().build_id == first.digest
     assert workshop.half_made() == []
 
 
@@ -230,7 +230,7 @@ def test_a_damaged_binding_is_compiled_again(workshop: Workshop) -> None:
     workshop.library()
     (binding,) = (workshop.cache / "objects").rglob("*.o")
     binding.write_bytes(b"")
-    Extension(workshop.library(tiny(DEAD=2)))
+    LoadedVariant(workshop.library(tiny(DEAD=2)))
 
 
 @pytest.mark.parametrize("name", ["a b", "c$d", "e:f", "g'h"])
@@ -239,7 +239,7 @@ def test_paths_may_hold_any_character(
 ) -> None:
     (tmp_path / name).mkdir()
     workshop = set_up(tmp_path / name, kernel_root, monkeypatch)
-    Extension(workshop.library())
+    LoadedVariant(workshop.library())
 
 
 def test_a_relative_cache_is_meant_from_where_the_build_is_asked(
@@ -250,19 +250,19 @@ def test_a_relative_cache_is_meant_from_where_the_build_is_asked(
     artifact = workshop.library()
     monkeypatch.chdir("/")
     assert Path(artifact.path).is_relative_to(workshop.folder / "here")
-    Extension(artifact)
+    LoadedVariant(artifact)
 
 
 BUILD_IN_A_PROCESS = """
 import sys
 from pathlib import Path
 from autotuner.build.build import build
-from autotuner.devices.toolchain import Toolchain
-from autotuner.build.loaded_variant import Extension
-from autotuner.build.family import Kernel
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.build.family import Family
 from tests.helpers.families import PROBLEM, tiny
-artifact = build(Kernel.load(Path(sys.argv[1])), tiny(sys.argv[2]), PROBLEM, Toolchain.discover())
-print(artifact.library_sha256, artifact.path, Extension(artifact).identity().build_id == artifact.digest)
+artifact = build(Family.load(Path(sys.argv[1])), tiny(sys.argv[2]), PROBLEM, CpuToolchain.discover())
+print(artifact.library_sha256, artifact.path, LoadedVariant(artifact).identity().build_id == artifact.digest)
 """
 
 
@@ -304,7 +304,7 @@ def test_a_build_after_a_killed_one_is_as_if_it_never_was(
     process.kill()
     process.communicate()
     (tmp_path / "go").touch()
-    Extension(workshop.library())
+    LoadedVariant(workshop.library())
     for pid in using(workshop.cache):  # the compiler of the killed process, which has no deadline any more
         os.kill(pid, signal.SIGKILL)
 
@@ -385,7 +385,7 @@ def test_no_compiler_is_told_in_one_line_with_the_remedy(tmp_path: Path, monkeyp
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolchainError) as raised:
-        Toolchain.discover()
+        CpuToolchain.discover()
     assert str(raised.value) == "no C++ compiler: g++ is not on the PATH; install one (apt-get install g++)"
 
 
@@ -393,7 +393,7 @@ def test_no_compiler_is_told_in_one_line_with_the_remedy(tmp_path: Path, monkeyp
 def test_what_is_no_compiler_is_told_in_one_line(impostor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", impostor)
     with pytest.raises(ToolchainError, match="is it a working") as raised:
-        Toolchain.discover()
+        CpuToolchain.discover()
     assert "\n" not in str(raised.value)
 
 

@@ -1,4 +1,4 @@
-"""Kernel families: what kernel.toml may say, where it is looked for, and which variants it takes."""
+"""Family families: what kernel.toml may say, where it is looked for, and which variants it takes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.family import Kernel
+from autotuner.build.family import Family
 from autotuner.values import config
 from autotuner.values.errors import KernelError
 from autotuner.values.variant import Variant
@@ -19,7 +19,7 @@ def variant(impl: str = "fast", **parameters: int | str) -> Variant:
 
 
 def test_a_family_loads(tmp_path: Path) -> None:
-    kernel = Kernel.load(family(tmp_path))
+    kernel = Family.load(family(tmp_path))
     assert kernel.folder == (tmp_path / "mine").resolve()
     implementation = kernel.implementation("cpu", "fast")
     assert implementation.parameters == ("WIDTH", "EXP")
@@ -46,17 +46,17 @@ def test_a_family_loads(tmp_path: Path) -> None:
 def test_what_is_wrong_in_a_kernel_toml_is_told_in_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     folder = family(tmp_path, GOOD.replace(old, new, 1))
     with pytest.raises(KernelError, match=message) as raised:
-        Kernel.load(folder)
+        Family.load(folder)
     assert "\n" not in str(raised.value)
     assert str(raised.value).startswith(f"{folder}/kernel.toml: ")
 
 
 def test_a_family_without_a_kernel_toml_and_one_that_is_no_text(tmp_path: Path) -> None:
     with pytest.raises(KernelError, match=r"needs a kernel\.toml"):
-        Kernel.load(tmp_path)
+        Family.load(tmp_path)
     (tmp_path / "kernel.toml").write_bytes(b'family = "\xff"')
     with pytest.raises(KernelError, match="not TOML"):
-        Kernel.load(tmp_path)
+        Family.load(tmp_path)
 
 
 def test_a_family_is_found_beside_the_space_file_first(tmp_path: Path) -> None:
@@ -65,29 +65,29 @@ def test_a_family_is_found_beside_the_space_file_first(tmp_path: Path) -> None:
     places = [spaces.parent / "kernels", spaces / "kernels", spaces]
     for place in places:
         family(place)
-        assert Kernel.find("mine", near=spaces).folder == (place / "mine").resolve()
+        assert Family.find("mine", near=spaces).folder == (place / "mine").resolve()
 
 
 def test_a_family_that_is_shipped_is_found_from_anywhere(tmp_path: Path) -> None:
     shipped = (config.kernels_dir() / "sdpa").resolve()
-    assert Kernel.find("sdpa").folder == shipped
-    assert Kernel.find("sdpa", near=tmp_path).folder == shipped
+    assert Family.find("sdpa").folder == shipped
+    assert Family.find("sdpa", near=tmp_path).folder == shipped
 
 
 def test_no_such_family_names_the_places(tmp_path: Path) -> None:
     with pytest.raises(KernelError, match="no kernel family 'nowhere'") as raised:
-        Kernel.find("nowhere", near=tmp_path)
+        Family.find("nowhere", near=tmp_path)
     assert str(tmp_path / "kernels") in str(raised.value)
 
 
 def test_a_family_is_named_like_its_folder(tmp_path: Path) -> None:
     family(tmp_path, name="other")
     with pytest.raises(KernelError, match="found 'mine', expected the folder's name"):
-        Kernel.find("other", near=tmp_path)
+        Family.find("other", near=tmp_path)
 
 
 def test_what_a_family_does_not_take(tmp_path: Path) -> None:
-    kernel = Kernel.load(family(tmp_path))
+    kernel = Family.load(family(tmp_path))
     kernel.admit(variant(), PROBLEM)
     with pytest.raises(KernelError, match="reads no parameter DEPTH"):
         kernel.admit(variant(DEPTH=1), PROBLEM)
@@ -105,7 +105,7 @@ def test_what_a_family_does_not_take(tmp_path: Path) -> None:
 
 
 def test_the_claims_that_apply_to_a_variant(tmp_path: Path) -> None:
-    kernel = Kernel.load(family(tmp_path))
+    kernel = Family.load(family(tmp_path))
 
     def reasons(each: Variant) -> list[str]:
         return [effect.reason for effect in kernel.claims(each, PROBLEM).effects]
@@ -116,5 +116,5 @@ def test_the_claims_that_apply_to_a_variant(tmp_path: Path) -> None:
 
 
 def test_the_families_of_these_tests_load(kernel_root: Path) -> None:
-    kernel = Kernel.load(kernel_root / "tiny")
+    kernel = Family.load(kernel_root / "tiny")
     kernel.admit(tiny(), PROBLEM)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from autotuner.build.build import build
-from autotuner.build.family import Kernel
-from autotuner.build.loaded_variant import Extension, is_sticky, status_text
-from autotuner.devices.toolchain import Toolchain
+from autotuner.build.family import Family
+from autotuner.build.loaded_variant import LoadedVariant, is_sticky, status_text
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.values.outcome import Artifact
 from tests.helpers.families import PROBLEM, tiny
 
@@ -30,20 +30,20 @@ class Buffers(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def artifact(kernel_root: Path, toolchain: Toolchain) -> Artifact:
-    built = build(Kernel.load(kernel_root / "tiny"), tiny(MODE="half-up"), PROBLEM, toolchain)
+def artifact(kernel_root: Path, toolchain: CpuToolchain) -> Artifact:
+    built = build(Family.load(kernel_root / "tiny"), tiny(MODE="half-up"), PROBLEM, toolchain)
     assert isinstance(built, Artifact)
     return built
 
 
 @pytest.fixture(scope="module")
-def extension(artifact: Artifact) -> Extension:
-    return Extension(artifact)
+def extension(artifact: Artifact) -> LoadedVariant:
+    return LoadedVariant(artifact)
 
 
 @pytest.fixture(scope="module")
 def module(artifact: Artifact) -> ModuleType:
-    """The module itself, below Extension."""
+    """The module itself, below LoadedVariant."""
     loader = importlib.machinery.ExtensionFileLoader(artifact.name, artifact.path)
     spec = importlib.util.spec_from_file_location(artifact.name, artifact.path, loader=loader)
     assert spec is not None
@@ -64,14 +64,14 @@ def buffers() -> Buffers:
     return Buffers((q, k, v), output, workspace)
 
 
-def test_a_forward_reads_and_writes_the_given_memory(extension: Extension, buffers: Buffers) -> None:
+def test_a_forward_reads_and_writes_the_given_memory(extension: LoadedVariant, buffers: Buffers) -> None:
     wanted = extension.workspace_bytes(PROBLEM)
     assert wanted == 3 * PROBLEM.seq_k
     assert extension.run(PROBLEM, buffers.inputs, buffers.output, buffers.workspace, wanted) == 0
     assert ctypes.c_float.from_address(buffers.output).value == 7.0  # (3 + 1/2) * 2
 
 
-def test_the_variants_status_comes_back(extension: Extension, buffers: Buffers) -> None:
+def test_the_variants_status_comes_back(extension: LoadedVariant, buffers: Buffers) -> None:
     wanted = extension.workspace_bytes(PROBLEM)
     assert extension.run(PROBLEM, *buffers, wanted - 1) == 2
     outside = PROBLEM.model_copy(update={"seq_q": 7})
@@ -104,7 +104,7 @@ def test_an_error_outlives_its_call_or_not() -> None:
 
 @pytest.mark.parametrize("offset", [1, 4, 8])
 def test_misaligned_tensors_are_refused_before_anything_runs(
-    extension: Extension, buffers: Buffers, offset: int
+    extension: LoadedVariant, buffers: Buffers, offset: int
 ) -> None:
     wanted = extension.workspace_bytes(PROBLEM)
     q, k, v = buffers.inputs
@@ -116,7 +116,7 @@ def test_misaligned_tensors_are_refused_before_anything_runs(
     assert ctypes.c_float.from_address(buffers.output).value == 0.0
 
 
-def test_the_workspace_is_aligned_to_64_bytes(extension: Extension, buffers: Buffers) -> None:
+def test_the_workspace_is_aligned_to_64_bytes(extension: LoadedVariant, buffers: Buffers) -> None:
     for offset in (16, 32):
         with pytest.raises(ValueError, match="the workspace is not aligned to 64 bytes"):
             extension.run(PROBLEM, buffers.inputs, buffers.output, buffers.workspace + offset, 1000)
@@ -175,11 +175,11 @@ def test_what_is_no_library_does_not_load(artifact: Artifact, tmp_path: Path) ->
     broken = tmp_path / Path(artifact.path).name
     broken.write_bytes(b"no library")
     with pytest.raises(ImportError):
-        Extension(artifact.model_copy(update={"path": str(broken)}))
+        LoadedVariant(artifact.model_copy(update={"path": str(broken)}))
     with pytest.raises(ImportError):
-        Extension(artifact.model_copy(update={"path": str(tmp_path / "absent.so")}))
+        LoadedVariant(artifact.model_copy(update={"path": str(tmp_path / "absent.so")}))
 
 
 def test_a_library_loads_under_its_own_name_only(artifact: Artifact, tmp_path: Path) -> None:
     with pytest.raises(ImportError, match="PyInit_another"):
-        Extension(artifact.model_copy(update={"name": "another"}))
+        LoadedVariant(artifact.model_copy(update={"name": "another"}))

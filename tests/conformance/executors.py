@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import pytest
 
-from autotuner.devices.backend import Passed
-from autotuner.devices.fake import FakeArm, FakeBackend, FakeTrack, Truth
 from autotuner.measure.arms import Tracks
 from autotuner.run.executor import Executor
+from autotuner.run.fake import FakeArm, FakeLine, FakeTrack, Truth
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
+from autotuner.run.line import Passed
 from autotuner.run.messages import Message
 from autotuner.values.errors import DiskFullError, OracleError
 from autotuner.values.gate_report import GateReport
@@ -36,7 +36,7 @@ from tests.helpers.families import PROBLEM
 TERMS = Terms(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baselines=("fake",), min_blocks=2, max_blocks=2)
 
 
-class PlayBackend(FakeBackend):
+class PlayBackend(FakeLine):
     """What IMPL asks for happens in the build of a variant and again in its gate; what is not in ACTS is right."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class PlayBackend(FakeBackend):
             say(f"G1.{artifact.variant.parameters['NAME']}")
         fault = act(artifact.variant)
         if fault is not None:
-            return GateReport(artifact=artifact.digest, checks=(), fault=fault)
+            return GateReport(artifact=artifact.digest, required=(), checks=(), fault=fault)
         return super().check(artifact, terms, say, passed)
 
     def tracks(self, terms: Terms) -> Tracks:
@@ -212,7 +212,7 @@ def build_job(impl: str = "right", **parameters: Value) -> BuildJob:
 
 
 def judge_job(impl: str = "right", **parameters: Value) -> JudgeJob:
-    artifact = FakeBackend(lambda _: Truth()).build(variant(impl, **parameters), TERMS)
+    artifact = FakeLine(lambda _: Truth()).build(variant(impl, **parameters), TERMS)
     assert isinstance(artifact, Artifact)
     return JudgeJob(built=Built(artifact=artifact, seconds=0.25), terms=TERMS)
 

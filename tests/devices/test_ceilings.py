@@ -7,26 +7,20 @@ import time
 import pytest
 import torch
 
-from autotuner.devices.ceilings import cpu_ceilings
-from autotuner.devices.facts import usable_cpus
-from autotuner.devices.instruments import PeakInstrument
-from autotuner.devices.toolchain import Toolchain
+from autotuner.devices.cpu.ceilings import ceilings
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.environment import usable_cpus
 from autotuner.measure.plausible import MARGIN
 
 pytestmark = [pytest.mark.timed, pytest.mark.alone]
 
 
-@pytest.fixture(scope="module")
-def peak() -> PeakInstrument:
-    return PeakInstrument(Toolchain.discover())
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_no_product_is_faster_than_the_ceiling(peak: PeakInstrument, dtype: str) -> None:
+def test_no_product_is_faster_than_the_ceiling(toolchain: CpuToolchain, dtype: str) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = cpu_ceilings(dtype, peak)
+        found = ceilings(dtype, toolchain)
         assert torch.get_num_threads() == 1
         best = max(product(256), product(384), product(768))
     finally:
@@ -47,12 +41,12 @@ def product(size: int) -> float:
 
 
 @pytest.mark.skipif(usable_cpus() < 2, reason="needs two CPUs")
-def test_two_threads_have_twice_the_ceiling_of_one(peak: PeakInstrument) -> None:
+def test_two_threads_have_twice_the_ceiling_of_one(toolchain: CpuToolchain) -> None:
     threads, found = torch.get_num_threads(), []
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            found.append(cpu_ceilings("float32", peak).flops)
+            found.append(ceilings("float32", toolchain).flops)
     finally:
         torch.set_num_threads(threads)
     assert found[1] / found[0] == pytest.approx(2, rel=0.5)

@@ -9,21 +9,22 @@ from pathlib import Path
 import pytest
 
 from autotuner.build.build import build
-from autotuner.build.family import Kernel
-from autotuner.build.loaded_variant import Extension
+from autotuner.build.family import Family
+from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.architecture import ARCHITECTURES, architecture
 from autotuner.devices.cuda.cubin import Geometry
-from autotuner.devices.toolchain import CudaToolchain
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values import config
 from autotuner.values.errors import InputError, ToolchainError
 from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.mutants.expectations import expectations, family
 
 SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"
-PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16")
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16")
 
 
 @pytest.fixture(scope="module")
@@ -41,39 +42,39 @@ def plain(**parameters: Value) -> Variant:
 
 
 @pytest.fixture(scope="module")
-def kernel() -> Kernel:
-    return Kernel.load(SYSTEMIC)
+def kernel() -> Family:
+    return Family.load(SYSTEMIC)
 
 
-def made(kernel: Kernel, nvcc: CudaToolchain, variant: Variant, problem: Problem = PROBLEM) -> Artifact:
+def made(kernel: Family, nvcc: CudaToolchain, variant: Variant, problem: Problem = PROBLEM) -> Artifact:
     built = build(kernel, variant, problem, nvcc)
     assert isinstance(built, Artifact), built
     return built
 
 
-def test_the_library_says_what_it_is_without_a_device(kernel: Kernel, nvcc: CudaToolchain) -> None:
+def test_the_library_says_what_it_is_without_a_device(kernel: Family, nvcc: CudaToolchain) -> None:
     artifact = made(kernel, nvcc, plain())
-    identity = Extension(artifact).identity()
+    identity = LoadedVariant(artifact).identity()
     assert identity.build_id == artifact.digest
     parameters = {"MUTANT": "none", "BLOCK_N": "32", "DEAD": "1", "FIXED": "0"}
     assert identity.macros == artifact.macros == {**parameters, "DTYPE": "float16", "HEAD_DIM": "64", "CAUSAL": "0"}
     assert artifact.name.startswith("systemic_fixed_")
 
 
-def test_every_compile_time_part_of_the_problem_is_a_program_of_its_own(kernel: Kernel, nvcc: CudaToolchain) -> None:
+def test_every_compile_time_part_of_the_problem_is_a_program_of_its_own(kernel: Family, nvcc: CudaToolchain) -> None:
     problems = [PROBLEM, *(PROBLEM.model_copy(update=u) for u in ({"dtype": "bfloat16"}, {"causal": True}))]
     artifacts = [made(kernel, nvcc, plain(), problem) for problem in problems]
     assert len({artifact.digest for artifact in artifacts}) == len({a.program_hash for a in artifacts}) == 3
 
 
-def test_a_parameter_that_nothing_reads_makes_the_same_program(kernel: Kernel, nvcc: CudaToolchain) -> None:
+def test_a_parameter_that_nothing_reads_makes_the_same_program(kernel: Family, nvcc: CudaToolchain) -> None:
     one, two = (made(kernel, nvcc, plain(DEAD=value)) for value in (1, 123456))
     assert one.digest != two.digest
     assert one.name != two.name
     assert one.program_hash == two.program_hash
 
 
-def test_a_parameter_that_is_read_makes_another_program(kernel: Kernel, nvcc: CudaToolchain) -> None:
+def test_a_parameter_that_is_read_makes_another_program(kernel: Family, nvcc: CudaToolchain) -> None:
     hashes = {made(kernel, nvcc, plain(**p)).program_hash for p in ({}, {"BLOCK_N": 64}, {"MUTANT": "missing_barrier"})}
     assert len(hashes) == 3
 
@@ -82,12 +83,12 @@ def test_the_geometry_alone_makes_another_program(nvcc: CudaToolchain, tmp_path:
     shutil.copytree(SYSTEMIC.parent, tmp_path, dirs_exist_ok=True)
     source = tmp_path / "systemic" / "systemic.cu"
     source.write_text(source.read_text().replace(".split = 1", ".split = DEAD"))
-    kernel = Kernel.load(tmp_path / "systemic")
+    kernel = Family.load(tmp_path / "systemic")
     hashes = {made(kernel, nvcc, plain(DEAD=value)).program_hash for value in (1, 2)}
     assert len(hashes) == 2
 
 
-def test_what_no_block_may_have_is_over_the_limits(kernel: Kernel, nvcc: CudaToolchain) -> None:
+def test_what_no_block_may_have_is_over_the_limits(kernel: Family, nvcc: CudaToolchain) -> None:
     fault = build(kernel, plain(MUTANT="too_much_shared"), PROBLEM, nvcc)
     assert isinstance(fault, Fault)
     assert (fault.verdict, fault.code) == (Verdict.OVER_LIMITS, "G0.limits")
@@ -95,20 +96,20 @@ def test_what_no_block_may_have_is_over_the_limits(kernel: Kernel, nvcc: CudaToo
     assert "sm_90 has at most 232448" in fault.detail
 
 
-def test_fixed_lengths_are_compiled_in_and_part_of_the_identity(kernel: Kernel, nvcc: CudaToolchain) -> None:
+def test_fixed_lengths_are_compiled_in_and_part_of_the_identity(kernel: Family, nvcc: CudaToolchain) -> None:
     other = PROBLEM.model_copy(update={"seq_q": 65})
     fixed = [made(kernel, nvcc, plain(FIXED=1), problem) for problem in (PROBLEM, other)]
-    assert [artifact.lengths for artifact in fixed] == [(64, 64), (65, 64)]
+    assert [PROBLEM.fixed_in(each.macros) for each in fixed] == [{"SEQ_Q": 64, "SEQ_K": 64}, {"SEQ_Q": 65, "SEQ_K": 64}]
     assert len({artifact.digest for artifact in fixed}) == 2
     geometry = Geometry.read(Path(fixed[1].path).parent / "variant.cubin")
-    assert (geometry.fixed_seq_q, geometry.fixed_seq_k) == (65, 64)
-    assert Extension(fixed[1]).identity().macros["SEQ_Q"] == "65"
+    assert geometry.op[2:] == (65, 64)
+    assert LoadedVariant(fixed[1]).identity().macros["SEQ_Q"] == "65"
     free = [made(kernel, nvcc, plain(), problem) for problem in (PROBLEM, other)]
     assert free[0].digest == free[1].digest
-    assert free[0].lengths is None
+    assert PROBLEM.fixed_in(free[0].macros) == {}
 
 
-def test_the_report_of_the_assembler_is_read(kernel: Kernel, nvcc: CudaToolchain) -> None:
+def test_the_report_of_the_assembler_is_read(kernel: Family, nvcc: CudaToolchain) -> None:
     used = made(kernel, nvcc, plain()).resources
     assert used["threads"] == 128
     assert used["registers"] > 15
@@ -131,7 +132,7 @@ def test_every_mutant_is_a_program_of_its_own(nvcc: CudaToolchain, table: str) -
 
 
 @pytest.mark.parametrize("name", ["sm_80", "sm_89"])
-def test_other_architectures_compile(kernel: Kernel, nvcc: CudaToolchain, name: str) -> None:
+def test_other_architectures_compile(kernel: Family, nvcc: CudaToolchain, name: str) -> None:
     toolchain = CudaToolchain.discover(architecture(name))
     assert made(kernel, toolchain, plain()).architecture == name
 

@@ -9,22 +9,21 @@ from statistics import fmean
 import pytest
 import torch
 
-from autotuner.build.family import Kernel
-from autotuner.devices.backend import Passed
+from autotuner.build.family import Family
 from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.device import CudaBackend
 from autotuner.devices.cuda.guarded_memory import Arena, damage
 from autotuner.devices.cuda.probe import CudaFacts, probe
-from autotuner.devices.settings import CudaSettings
-from autotuner.devices.toolchain import CudaToolchain
+from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.measure.race import heat, measure
 from autotuner.measure.tie import ratios_between
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.line import GatedLine, Passed
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Value, Variant
+from tests.helpers.lines import cuda_line
 from tests.helpers.points import first_of
 
 pytestmark = [
@@ -32,19 +31,19 @@ pytestmark = [
 ]
 
 SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"
-PROBLEM = Problem(batch=1, heads=4, seq_q=128, seq_k=128, head_dim=64, dtype="float16")
+PROBLEM = SdpaProblem(batch=1, heads=4, seq_q=128, seq_k=128, head_dim=64, dtype="float16")
 
 
 @pytest.fixture(scope="module")
-def backend() -> CudaBackend:
+def backend() -> GatedLine:
     found = probe()
     assert isinstance(found, CudaFacts), found
     toolchain = CudaToolchain.discover(architecture(f"sm_{found.sm}"))
-    return CudaBackend(CudaSettings(toolchain=toolchain, kernel=Kernel.load(SYSTEMIC)))
+    return cuda_line(toolchain, Family.load(SYSTEMIC))()
 
 
 @pytest.fixture(scope="module")
-def terms(backend: CudaBackend) -> Terms:
+def terms(backend: GatedLine) -> Terms:
     bare = Terms(problems=(PROBLEM,), seeds=(11, 12, 13, 14))
     calibration = backend.calibrate(bare, print)
     return bare.model_copy(update={"baselines": calibration.baselines, "baseline_us": calibration.baseline_us})
@@ -55,18 +54,18 @@ def variant(mutant: str, impl: str = "mutant", **more: Value) -> Variant:
     return Variant(family="systemic", backend="cuda", impl=impl, parameters=values)
 
 
-def built(backend: CudaBackend, terms: Terms, wanted: Variant) -> Artifact:
+def built(backend: GatedLine, terms: Terms, wanted: Variant) -> Artifact:
     artifact = backend.build(wanted, terms)
     assert isinstance(artifact, Artifact), artifact
     return artifact
 
 
-def judged(backend: CudaBackend, terms: Terms, wanted: Variant) -> GateReport:
+def judged(backend: GatedLine, terms: Terms, wanted: Variant) -> GateReport:
     return backend.check(built(backend, terms, wanted), terms, lambda _: None)
 
 
 @pytest.mark.parametrize("update", [{}, {"causal": True}, {"dtype": "bfloat16"}, {"head_dim": 128}])
-def test_a_right_variant_passes(backend: CudaBackend, terms: Terms, update: dict[str, Value]) -> None:
+def test_a_right_variant_passes(backend: GatedLine, terms: Terms, update: dict[str, Value]) -> None:
     here = terms.model_copy(update={"problems": (PROBLEM.model_copy(update=update),)})
     report = judged(backend, here, variant("none"))
     assert report.fault is None, report.fault
@@ -74,14 +73,14 @@ def test_a_right_variant_passes(backend: CudaBackend, terms: Terms, update: dict
     assert {"G4.stream", "G4.capture"} <= {check.code for check in report.checks}
 
 
-def test_a_right_variant_of_fixed_lengths_passes_at_its_own(backend: CudaBackend, terms: Terms) -> None:
+def test_a_right_variant_of_fixed_lengths_passes_at_its_own(backend: GatedLine, terms: Terms) -> None:
     report = judged(backend, terms, variant("none", "fixed", DEAD=1, FIXED=1))
     assert report.fault is None, report.fault
     assert report.passed
     assert "G3.domain" in {check.code for check in report.checks}
 
 
-def test_a_variant_is_measured_against_the_pinned_baseline(backend: CudaBackend, terms: Terms) -> None:
+def test_a_variant_is_measured_against_the_pinned_baseline(backend: GatedLine, terms: Terms) -> None:
     artifact = built(backend, terms, variant("none"))
     measured = measure(backend.tracks(terms), artifact, None, terms, lambda _: None)
     assert isinstance(measured, Measurement), measured
@@ -92,14 +91,14 @@ def test_a_variant_is_measured_against_the_pinned_baseline(backend: CudaBackend,
     assert timing.calls[0] > 100  # as many as it takes to leave the second-level cache
 
 
-def test_a_variant_against_its_second_load_is_a_tie(backend: CudaBackend, terms: Terms) -> None:
+def test_a_variant_against_its_second_load_is_a_tie(backend: GatedLine, terms: Terms) -> None:
     artifact = built(backend, terms, variant("none"))
     raced = heat(backend.tracks(terms), (artifact, artifact), 12, terms, lambda _: None)
     assert not raced.faults
     assert abs(fmean(ratios_between(raced, 0, 1))) < math.log(1.03)
 
 
-def test_the_incumbent_races_beside_the_candidate(backend: CudaBackend, terms: Terms) -> None:
+def test_the_incumbent_races_beside_the_candidate(backend: GatedLine, terms: Terms) -> None:
     artifact = built(backend, terms, variant("none"))
     measured = measure(backend.tracks(terms), artifact, artifact, terms, lambda _: None)
     assert isinstance(measured, Measurement), measured
@@ -108,7 +107,7 @@ def test_the_incumbent_races_beside_the_candidate(backend: CudaBackend, terms: T
     assert len(measured.timings[0].incumbent_us) == len(measured.timings[0].variant_us)
 
 
-def test_new_seeds_are_new_inputs(backend: CudaBackend, terms: Terms) -> None:
+def test_new_seeds_are_new_inputs(backend: GatedLine, terms: Terms) -> None:
     """A process that serves another study, with other secrets, times on its inputs."""
     artifact = built(backend, terms, variant("none"))
     for seeds in (terms.seeds, (11, 12, 13, 14)):
@@ -116,7 +115,7 @@ def test_new_seeds_are_new_inputs(backend: CudaBackend, terms: Terms) -> None:
         assert isinstance(measure(backend.tracks(here), artifact, None, here, lambda _: None), Measurement)
 
 
-def test_what_the_device_can_do_is_measured(backend: CudaBackend, terms: Terms) -> None:
+def test_what_the_device_can_do_is_measured(backend: GatedLine, terms: Terms) -> None:
     ceilings = backend.calibrate(terms, lambda _: None).ceilings
     assert ceilings is not None
     assert ceilings.flops > 1e13
@@ -127,7 +126,7 @@ def test_what_the_device_can_do_is_measured(backend: CudaBackend, terms: Terms) 
 def test_every_shipped_implementation_passes(impl: str) -> None:
     session = Session(load_space("sdpa_cuda"))
     assert isinstance(session.toolchain, CudaToolchain)
-    backend = CudaBackend(CudaSettings(toolchain=session.toolchain, kernel=session.kernel))
+    backend = cuda_line(session.toolchain, session.family)()
     wanted = session.variant(first_of(session.space, impl))
     for update in ({}, {"causal": True}, {"dtype": "bfloat16"}, {"head_dim": 128}):
         problem = session.terms.compiled_for.model_copy(update=update)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from autotuner.build.build import build
-from autotuner.build.family import Kernel
+from autotuner.build.family import Family
 from autotuner.devices.cpu.object_file import disassemble, program_hash, text_bytes
-from autotuner.devices.toolchain import Toolchain
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
@@ -119,8 +119,8 @@ def test_objects_of_intermediate_code_are_never_taken_for_the_same_program(tmp_p
     assert hash_of(tmp_path, ADDS, "-flto") != hash_of(tmp_path, ADDS.replace("+ 1", "+ 2"), "-flto")
 
 
-def test_variants_that_differ_in_a_dead_parameter_are_one_program(kernel_root: Path, toolchain: Toolchain) -> None:
-    kernel = Kernel.load(kernel_root / "tiny")
+def test_variants_that_differ_in_a_dead_parameter_are_one_program(kernel_root: Path, toolchain: CpuToolchain) -> None:
+    kernel = Family.load(kernel_root / "tiny")
 
     def artifact(variant: Variant) -> Artifact:
         built = build(kernel, variant, PROBLEM, toolchain)
@@ -135,13 +135,13 @@ def test_variants_that_differ_in_a_dead_parameter_are_one_program(kernel_root: P
 
 
 def test_builds_in_two_places_are_one_program(
-    kernel_root: Path, toolchain: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kernel_root: Path, toolchain: CpuToolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = []
     for place in ("a", "b"):
         shutil.copytree(kernel_root / "tiny", tmp_path / place / "tiny")
         monkeypatch.setenv(config.CACHE, str(tmp_path / place / "cache"))
-        built = build(Kernel.load(tmp_path / place / "tiny"), tiny(), PROBLEM, toolchain)
+        built = build(Family.load(tmp_path / place / "tiny"), tiny(), PROBLEM, toolchain)
         assert isinstance(built, Artifact)
         found.append((built.digest, built.program_hash, built.library_sha256))
     assert found[0] == found[1]

@@ -15,15 +15,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
+from autotuner.ops.sdpa.attention import DTYPES
 from torch import Tensor
 
 from autotuner.build.build_inputs import INCLUDE, macro_lines
 from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
-from autotuner.ops.sdpa.attention import DTYPES
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values import config
 from autotuner.values.gate_report import CaseErrors
+from autotuner.values.problem import Problem
 
 HERE = Path(__file__).parent
 KERNELS = config.kernels_dir()
@@ -231,7 +232,7 @@ def in_words(errors: CaseErrors) -> str:
         for name, error, tolerance in (
             ("T1 largest", errors.max_abs, errors.max_abs_tol),
             ("T2 row", errors.row_rel, errors.row_rel_tol),
-            ("T3 head", errors.head_rel, errors.head_rel_tol),
+            ("T3 head", errors.slice_rel, errors.slice_rel_tol),
         )
     ]
     text = ", ".join(ratios)
@@ -261,7 +262,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3, help="schedules to compare")
     given = parser.parse_intermixed_args()
     sizes = zip(("batch", "heads", "seq_q", "seq_k", "head_dim"), map(int, given.shape.split(",")), strict=True)
-    problem = Problem.model_validate({**dict(sizes), "dtype": given.dtype, "causal": given.causal})
+    problem = SdpaProblem.model_validate({**dict(sizes), "dtype": given.dtype, "causal": given.causal})
     case = Case.model_validate({"name": str(problem), "problem": problem, "distribution": given.distribution})
     started = time.monotonic()
     try:

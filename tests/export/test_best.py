@@ -20,7 +20,9 @@ from autotuner.export.best import (
     render,
     write_atomically,
 )
-from autotuner.store import Best, Store, queries
+from autotuner.store import Store
+from autotuner.tuning import standings
+from autotuner.tuning.standings import Best
 from autotuner.values.errors import DiskFullError, InputError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Outcome
@@ -39,7 +41,7 @@ def best_of(folder: Path, outcome: Outcome) -> Best:
         store.ensure_study(study_record())
         session = store.start_session("scalar-abc", CALIBRATION, {"torch": "2.11", "governor": "performance"})
         store.record("scalar-abc", session, 3, outcome)
-        best = queries.best(store, "scalar-abc")
+        best = standings.best(store, "scalar-abc")
     assert best is not None
     return best
 
@@ -80,7 +82,7 @@ def test_what_the_finals_confirmed_stands_beside_the_estimate(tmp_path: Path) ->
         for number, (tile, us) in enumerate(((16, 48.0), (32, 49.0), (64, 60.0))):
             store.record("scalar-abc", session, number, measured(tile, us))
         hold_finals(store, {16: 50.0, 32: 50.0, 64: 61.0}, {16: 0, 32: 1, 64: 2})
-        best = queries.best(store, "scalar-abc")
+        best = standings.best(store, "scalar-abc")
     assert best is not None
     found = BestConfiguration.model_validate_json(export_json(best, study_record()))
     assert (found.trial, found.note) == (0, CONFIRMED_NOTE)
@@ -118,7 +120,7 @@ def test_the_schema_describes_every_field(best: Best) -> None:
 
 
 def test_what_has_no_proof_is_not_exported(best: Best) -> None:
-    bare = best.outcome.model_copy(update={"gate": GateReport(artifact="a", checks=())})
+    bare = best.outcome.model_copy(update={"gate": GateReport(artifact="a", required=(), checks=())})
     revoked = best.record.model_copy(update={"revoked_at": best.record.recorded_at})
     for record in (best.record.model_copy(update={"outcome": bare}), revoked):
         with pytest.raises(InputError, match="no measured pass"):

@@ -3,42 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from autotuner.build.family import Claims, Kernel
-from autotuner.devices.settings import CpuSettings, make_cpu_backend
-from autotuner.devices.toolchain import Toolchain
+from autotuner.build.family import Claims, Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.gate.cases import Matrix
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.local import LocalExecutor
 from autotuner.values.errors import KernelError
-from autotuner.values.gate_report import REQUIRED_CHECKS
 from autotuner.values.outcome import Outcome
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import preload
 from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
+from tests.helpers.recorded import REQUIRED
 from tests.mutants.expectations import SEEDS
 
 pytestmark = pytest.mark.timed
 
-PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
 TERMS = Terms(problems=(PROBLEM,), cache="warm", seeds=SEEDS, baselines=("flash",), min_blocks=2, max_blocks=2)
 GROUP = 16
 
 
 @pytest.fixture(scope="module")
-def kernel(kernel_root: Path) -> Kernel:
-    return Kernel.load(kernel_root / "sixteens")
+def kernel(kernel_root: Path) -> Family:
+    return Family.load(kernel_root / "sixteens")
 
 
 @pytest.fixture(scope="module")
-def executor(toolchain: Toolchain, kernel: Kernel) -> Iterator[LocalExecutor]:
-    factory = partial(make_cpu_backend, CpuSettings(toolchain=toolchain, kernel=kernel, cache_bytes=1 << 20))
+def executor(toolchain: CpuToolchain, kernel: Family) -> Iterator[LocalExecutor]:
+    factory = cpu_line(toolchain, kernel)
     made = LocalExecutor(factory, preload=preload.CPU)
     yield made
     made.close()
@@ -63,7 +62,7 @@ def test_what_refuses_all_but_its_own_lengths_passes(executor: LocalExecutor) ->
     assert outcome.verdict.has_latency, outcome.fault
     assert outcome.gate is not None
     passed = {check.code for check in outcome.gate.checks if check.status == "pass"}
-    assert passed >= {*REQUIRED_CHECKS, "G3.domain"}
+    assert passed >= {*REQUIRED, "G3.domain"}
     cases = [result.case for check in outcome.gate.checks for result in check.cases]
     assert len(cases) > 30
     assert [case for case in cases if rows_of(case) % GROUP] == []
@@ -108,14 +107,14 @@ def test_every_case_is_inside_the_domain_and_every_refusal_outside(domain: str, 
 def test_a_case_moves_no_further_than_it_must() -> None:
     nearest = claims("SEQ_Q % 16 == 0 and SEQ_K > 200").nearest(PROBLEM.model_copy(update={"seq_q": 113, "seq_k": 150}))
     assert nearest is not None
-    assert (nearest.seq_q, nearest.seq_k) == (112, 201)
+    assert nearest.shape[2:] == (112, 201)
     assert claims("SEQ_Q > 100000").nearest(PROBLEM) is None
 
 
 def test_without_a_domain_everything_is_served() -> None:
     matrix = Matrix(PROBLEM)
     assert not matrix.bounded
-    assert matrix.quick()[3].problem.seq_q == 113
+    assert matrix.quick()[3].problem.shape[2] == 113
 
 
 # kernel.toml --------------------------------------------------------------------------------------------------------
@@ -130,12 +129,12 @@ def test_without_a_domain_everything_is_served() -> None:
     ],
 )
 def test_a_domain_that_cannot_be_read_is_told_in_one_line(
-    kernel: Kernel, tmp_path: Path, domain: str, message: str
+    kernel: Family, tmp_path: Path, domain: str, message: str
 ) -> None:
     text = (kernel.folder / "kernel.toml").read_text().replace("SEQ_Q % GROUP == 0", domain)
     (tmp_path / "kernel.toml").write_text(text)
     (tmp_path / "sixteens.cpp").touch()
     with pytest.raises(KernelError, match=message) as raised:
-        Kernel.load(tmp_path)
+        Family.load(tmp_path)
     assert str(raised.value).startswith(f"{tmp_path}/kernel.toml: ")
     assert "\n" not in str(raised.value)

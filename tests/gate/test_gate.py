@@ -7,17 +7,17 @@ sixth numeric mutant and fifth right implementation is judged in the fast tests,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from autotuner.build.family import Kernel
-from autotuner.devices.settings import CpuSettings, make_cpu_backend
-from autotuner.devices.toolchain import Toolchain
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.ops.sdpa import OP
 from autotuner.report.trial_words import explain
 from autotuner.run.local import Deadlines, LocalExecutor
 from tests.helpers import preload
+from tests.helpers.lines import cpu_line
 from tests.helpers.mutant_settings import settings
 from tests.helpers.stale import STALE, stale
 from tests.mutants.expectations import MUTANTS, TABLES, Backend, Expectation, entries, expectations
@@ -29,12 +29,12 @@ HUNG_AFTER_S = 2
 
 
 @pytest.fixture(scope="module")
-def judges(toolchain: Toolchain) -> Iterator[dict[str, LocalExecutor]]:
+def judges(toolchain: CpuToolchain) -> Iterator[dict[str, LocalExecutor]]:
     """An executor for each family of mutants, and one for those that hang; they share one zygote."""
     made = {}
     for table in TABLES:
-        kernel = Kernel.load(MUTANTS / table)
-        factory = partial(make_cpu_backend, CpuSettings(toolchain=toolchain, kernel=kernel, cache_bytes=1 << 20))
+        kernel = Family.load(MUTANTS / table)
+        factory = cpu_line(toolchain, kernel)
         made[table] = LocalExecutor(factory, preload=preload.CPU)
         if table == "systemic":
             deadlines = Deadlines(check=HUNG_AFTER_S)
@@ -94,7 +94,7 @@ def test_what_depends_on_what_memory_held_is_said_to(
     assert outcome.fault is not None
     assert outcome.gate is not None
     assert outcome.gate.checks[-1].stale == (depends and not outcome.fault.code.startswith("G3"))
-    assert ("what memory held before" in "\n".join(explain(outcome))) == outcome.gate.checks[-1].stale
+    assert ("what memory held before" in "\n".join(explain(outcome, OP))) == outcome.gate.checks[-1].stale
 
 
 # A stale library ----------------------------------------------------------------------------------------------------

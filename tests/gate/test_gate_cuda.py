@@ -9,19 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from autotuner.build.build import build
+from autotuner.devices import DEVICES
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.probe import CudaFacts, probe
-from autotuner.devices.settings import CudaSettings, make_cuda_backend
-from autotuner.devices.toolchain import CudaToolchain
+from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.run.local import LocalExecutor
-from autotuner.tuning.workbench import JOBS_PER_PROCESS
 from tests.helpers import preload
+from tests.helpers.lines import cuda_line
 from tests.helpers.mutant_settings import settings
 from tests.helpers.stale import STALE, stale
 from tests.mutants.expectations import TABLES, Expectation, expectations, family
@@ -58,8 +57,10 @@ def judges(request: pytest.FixtureRequest) -> Iterator[dict[str, LocalExecutor]]
     build_all(toolchain, selected(request))
     made = {}
     for table in TABLES:
-        factory = partial(make_cuda_backend, CudaSettings(toolchain=toolchain, kernel=family(table)))
-        made[table] = LocalExecutor(factory, preload.CUDA, overlap=True, jobs_per_process=JOBS_PER_PROCESS)
+        factory = cuda_line(toolchain, family(table))
+        made[table] = LocalExecutor(
+            factory, preload.CUDA, overlap=True, jobs_per_process=DEVICES["cuda"].jobs_per_process
+        )
     yield made
     for executor in made.values():
         executor.close()

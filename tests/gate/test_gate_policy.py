@@ -7,18 +7,16 @@ import re
 import shutil
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from autotuner.build.family import Kernel
-from autotuner.devices.settings import CpuSettings, make_cpu_backend
-from autotuner.devices.toolchain import Toolchain
-from autotuner.export.trial_report import json_schema
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.run.local import LocalExecutor
 from autotuner.store import Store
+from autotuner.tuning.trial_report import json_schema
 from autotuner.values.errors import KernelError
 from autotuner.values.gate_report import CaseResult, GateReport
 from autotuner.values.outcome import Outcome
@@ -27,6 +25,7 @@ from tests.helpers import preload
 from tests.helpers.command_line import autotuner
 from tests.helpers.judging import judged
 from tests.helpers.kernel_toml import GOOD, family
+from tests.helpers.lines import cpu_line
 from tests.helpers.recorded import CALIBRATION, study_record
 from tests.mutants.expectations import MUTANTS, Expectation
 
@@ -51,13 +50,13 @@ Judge = Callable[[str, str, str, str], Outcome]
         ('[[gate.without]]\ndistribution = "odd"\nreason = "never used so"', r"gate\.without\.0\.distribution: "),
         ('[[gate.without]]\ndistribution = "randn"\nreason = "never used so"', r"gate: .*randn cannot be left out"),
         ("[[gate.cases]]\nshape = [1, 1, 0, 4]", r"gate\.cases\.0\.shape\.2: "),
-        ('[gate]\nequals_sdpa = "yes"', r"gate\.equals_sdpa: .*at least 10"),
+        ('[gate]\nequals_baseline = "yes"', r"gate\.equals_baseline: .*at least 10"),
     ],
 )
 def test_what_is_wrong_in_the_gate_table_is_told_in_one_line(tmp_path: Path, gate: str, message: str) -> None:
     folder = family(tmp_path, f"{GOOD}\n{gate}\n")
     with pytest.raises(KernelError, match=message) as raised:
-        Kernel.load(folder)
+        Family.load(folder)
     assert "\n" not in str(raised.value)
     assert str(raised.value).startswith(f"{folder}/kernel.toml: ")
 
@@ -77,43 +76,43 @@ def test_what_is_wrong_in_the_gate_table_is_told_in_one_line(tmp_path: Path, gat
     ],
 )
 def test_only_what_takes_something_away_is_called_looser(tmp_path: Path, gate: str, looser: tuple[str, ...]) -> None:
-    assert Kernel.load(family(tmp_path, f"{GOOD}\n{gate}\n")).document.gate.looser == looser
+    assert Family.load(family(tmp_path, f"{GOOD}\n{gate}\n")).document.gate.looser == looser
 
 
 def test_the_example_of_the_docs_loads(tmp_path: Path) -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "kernel-abi.md").read_text()
     (example,) = re.findall(r"```toml\n(\[gate\].*?)```", page, re.DOTALL)
-    assert len(Kernel.load(family(tmp_path, f"{GOOD}\n{example}")).document.gate.looser) == 3
+    assert len(Family.load(family(tmp_path, f"{GOOD}\n{example}")).document.gate.looser) == 3
 
 
 @pytest.mark.parametrize("flag", ["-G", "--device-debug", "-O0"])
 def test_a_flag_that_makes_another_program_is_refused(tmp_path: Path, flag: str) -> None:
     text = GOOD.replace("head_dims = [64]", f'head_dims = [64]\nflags = ["{flag}"]', 1)
     with pytest.raises(KernelError, match=rf"cpu\.fast\.flags: {flag} makes another, slower program"):
-        Kernel.load(family(tmp_path, text))
+        Family.load(family(tmp_path, text))
 
 
 # What it does to the judgement --------------------------------------------------------------------------------------
 
 
-def changed(folder: Path, table: str, gate: str) -> Kernel:
+def changed(folder: Path, table: str, gate: str) -> Family:
     """A copy of the mutants' family of that table whose kernel.toml ends with this [gate]."""
-    copy = folder / Kernel.load(MUTANTS / table).document.family
+    copy = folder / Family.load(MUTANTS / table).document.family
     shutil.copytree(MUTANTS / "common", folder / "common")
     shutil.copytree(MUTANTS / table, copy)
     with (copy / "kernel.toml").open("a") as text:
         text.write(f"\n{gate}\n")
-    return Kernel.load(copy)
+    return Family.load(copy)
 
 
 @pytest.fixture(scope="module")
-def judge(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Judge:
+def judge(toolchain: CpuToolchain, tmp_path_factory: pytest.TempPathFactory) -> Judge:
     """Judges one of the mutants or right implementations under a [gate] of its family."""
 
     def under(table: str, name: str, dtype: str, gate: str) -> Outcome:
         kernel = changed(tmp_path_factory.mktemp("family"), table, gate)
-        settings = CpuSettings(toolchain=toolchain, kernel=kernel, cache_bytes=1 << 20)
-        with closing(LocalExecutor(partial(make_cpu_backend, settings), preload=preload.CPU)) as here:
+        settings = cpu_line(toolchain, kernel)
+        with closing(LocalExecutor(settings, preload=preload.CPU)) as here:
             wanted = Expectation("cpu", table, name, dtype, False, 64, ("pass",))
             return judged(here, wanted.variant, wanted.terms())
 
@@ -151,8 +150,8 @@ def test_strict_rejects_scores_in_16_bits(judge: Judge) -> None:
     strict = judge("numeric", "scores_in_bf16", "bfloat16", "[gate.tolerance]\nstrict = true")
     assert code(strict) == "G5.T1"
     worst = cases(strict)[-1].errors
-    assert worst.flash_ratio is not None
-    assert worst.flash_ratio > 2
+    assert worst.peer_ratio is not None
+    assert worst.peer_ratio > 2
 
 
 def test_strict_lets_float32_scores_pass(judge: Judge) -> None:
@@ -185,11 +184,13 @@ def test_an_own_case_can_reject(judge: Judge) -> None:
     assert cases(outcome)[-1].case == "own 1x1x16x2200 randn"
 
 
-def test_what_equals_sdpa_needs_a_reason(judge: Judge) -> None:
+def test_what_equals_baseline_needs_a_reason(judge: Judge) -> None:
     usual = judge("systemic", "calls_sdpa", "float32", "")
-    assert (code(usual), usual.verdict) == ("G2.sdpa", Verdict.IMPOSSIBLE)
-    reasoned = judge("systemic", "calls_sdpa", "float32", '[gate]\nequals_sdpa = "it is PyTorch itself, to compare"')
-    (check,) = (each for each in report(reasoned).checks if each.code == "G2.sdpa")
+    assert (code(usual), usual.verdict) == ("G2.baseline", Verdict.IMPOSSIBLE)
+    reasoned = judge(
+        "systemic", "calls_sdpa", "float32", '[gate]\nequals_baseline = "it is PyTorch itself, to compare"'
+    )
+    (check,) = (each for each in report(reasoned).checks if each.code == "G2.baseline")
     assert check.status == "pass"
     assert check.note is not None
     assert "bitwise that of torch's SDPA" in check.note

@@ -11,10 +11,11 @@ from torch import Tensor
 from autotuner.gate.cases import Case
 from autotuner.gate.recheck import Timed, recheck
 from autotuner.gate.tolerance import OWN, Truth, compute_truth
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.verdict import Fault, Verdict
 
-CASE = Case(name="measured", problem=Problem(batch=1, heads=2, seq_q=5, seq_k=9, head_dim=64, dtype="float16"))
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=5, seq_k=9, head_dim=64, dtype="float16")
+CASE = Case(name="measured", problem=PROBLEM, distribution="randn")
 Forward = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -25,7 +26,7 @@ def truths() -> tuple[Truth, Truth]:
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    weights = torch.softmax(CASE.problem.scale * q.double() @ k.double().transpose(2, 3), -1)
+    weights = torch.softmax(PROBLEM.scale * q.double() @ k.double().transpose(2, 3), -1)
     return (weights @ v.double()).half()
 
 
@@ -34,14 +35,14 @@ class Buffers:
 
     def __init__(self, truths: tuple[Truth, Truth], forward: Forward = attention) -> None:
         self.expected, self.fresh = truths
-        self.inputs = tuple(tensor.clone() for tensor in self.expected[:3])
-        self.output = attention(*self.expected[:3])
+        self.inputs = tuple(tensor.clone() for tensor in self.expected.inputs)
+        self.output = attention(*self.expected.inputs)
         self.again = 0
         self._forward = forward
 
     def recheck(self, damage: str | None = None, strays: str | None = None) -> Fault | None:
-        left = Timed(self.inputs, self.output, damage, strays, self._repeat)
-        return recheck(left, self.expected, self.fresh, OWN)
+        left = Timed(self.inputs, (self.output,), damage, strays, self._repeat)
+        return recheck(PROBLEM, left, self.expected, self.fresh, OWN)
 
     def _repeat(self) -> None:
         self.again += 1
@@ -50,7 +51,7 @@ class Buffers:
     @property
     def restored(self) -> bool:
         """True when the inputs are those that were timed."""
-        return all(torch.equal(now, then) for now, then in zip(self.inputs, self.expected[:3], strict=True))
+        return all(torch.equal(now, then) for now, then in zip(self.inputs, self.expected.inputs, strict=True))
 
 
 def test_a_right_variant_passes_and_its_inputs_come_back(truths: tuple[Truth, Truth]) -> None:
@@ -82,7 +83,7 @@ def test_a_wrong_output_of_the_timed_run_is_found(truths: tuple[Truth, Truth]) -
 
 def test_an_answer_that_was_kept_is_found(truths: tuple[Truth, Truth]) -> None:
     """Kept by the address of the inputs, which is the same."""
-    kept = attention(*truths[0][:3])
+    kept = attention(*truths[0].inputs)
     timed = Buffers(truths, lambda *_: kept)
     fault = timed.recheck()
     assert fault is not None
@@ -93,8 +94,8 @@ def test_an_answer_that_was_kept_is_found(truths: tuple[Truth, Truth]) -> None:
 
 def test_an_output_that_is_not_written_again_is_found(truths: tuple[Truth, Truth]) -> None:
     timed = Buffers(truths)
-    left = Timed(timed.inputs, timed.output, None, None, lambda: None)
-    fault = recheck(left, timed.expected, timed.expected, OWN)
+    left = Timed(timed.inputs, (timed.output,), None, None, lambda: None)
+    fault = recheck(PROBLEM, left, timed.expected, timed.expected, OWN)
     assert fault is not None
     assert (fault.verdict, fault.code) == (Verdict.INCORRECT, "G7.output")
     assert "breaks T0" in fault.detail

@@ -12,20 +12,26 @@ import pytest
 import torch
 
 from autotuner.build.build import build
-from autotuner.build.family import Kernel
+from autotuner.build.family import Family
+from autotuner.build.toolchain import Toolchain
+from autotuner.devices.cpu.sanitizer import CpuSanitizer
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.probe import CudaFacts, probe
-from autotuner.devices.facts import usable_cpus
-from autotuner.devices.toolchain import AnyToolchain, CudaToolchain, Toolchain
+from autotuner.devices.cuda.sanitizer import CudaSanitizer
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.devices.environment import usable_cpus
 from autotuner.gate import sanitizer_report
-from autotuner.gate.sanitizer import sanitized, small_cases
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values import config
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
+from tests.helpers import recorded
 from tests.helpers.families import runs, wrapper
 from tests.helpers.points import first_of
 from tests.helpers.processes import gone
@@ -33,8 +39,19 @@ from tests.helpers.processes import gone
 pytestmark = pytest.mark.timed
 
 MUTANTS = Path(__file__).parent.parent / "mutants"
-LIKE = Problem(batch=1, heads=1, seq_q=8, seq_k=8, head_dim=64, dtype="float32")
-CASES = small_cases(LIKE, None, (32, 64))
+
+
+def tiled(block_m: int, block_n: int, **fixed: int) -> Artifact:
+    """An artifact with these tiles, compiled for the fixed lengths."""
+    parameters = {"BLOCK_M": block_m, "BLOCK_N": block_n}
+    built = recorded.artifact(block_m)
+    variant = built.variant.model_copy(update={"parameters": parameters})
+    macros = {**built.macros, **{name: str(value) for name, value in fixed.items()}}
+    return built.model_copy(update={"variant": variant, "macros": macros})
+
+
+LIKE = SdpaProblem(batch=1, heads=1, seq_q=8, seq_k=8, head_dim=64, dtype="float32")
+CASES = small_cases(LIKE, tiled(32, 64))
 CODES = ["G8.memory", "G8.race"]
 
 Found = tuple[tuple[CheckResult, ...], Fault | None]
@@ -42,20 +59,24 @@ Found = tuple[tuple[CheckResult, ...], Fault | None]
 
 def sanitize(
     folder: Path,
-    toolchain: AnyToolchain,
+    toolchain: Toolchain,
     parameters: dict[str, Value],
     like: Problem = LIKE,
     cases: Sequence[Problem] = CASES,
     deadline_s: float = 100,
 ) -> Found:
     """G8 on a variant of the family's only implementation on the toolchain's backend, or of the first."""
-    kernel = Kernel.load(folder)
+    kernel = Family.load(folder)
     backend = "cuda" if isinstance(toolchain, CudaToolchain) else "cpu"
     impl = next(iter(kernel.table(backend)))
     variant = Variant(family=kernel.document.family, backend=backend, impl=impl, parameters=parameters)
     artifact = build(kernel, variant, like, toolchain)
     assert isinstance(artifact, Artifact), artifact
-    return sanitized(kernel, artifact, toolchain, cases, lambda _: None, deadline_s)
+    return sanitized(tool_of(kernel, toolchain), artifact, cases, lambda _: None, deadline_s)
+
+
+def tool_of(family: Family, toolchain: Toolchain) -> SanitizerTool:
+    return CudaSanitizer() if isinstance(toolchain, CudaToolchain) else CpuSanitizer(family, toolchain)
 
 
 def faulty(kernel_root: Path, toolchain: Toolchain, fault: str, deadline_s: float = 100) -> Found:
@@ -72,11 +93,9 @@ def require_all_pass(session: Session, variants: Sequence[Variant], like: Proble
     """They pass on cases around their own tiles; several side by side, as each compiles and runs in processes."""
 
     def found(variant: Variant) -> Found:
-        artifact = build(session.kernel, variant, like, toolchain)
+        artifact = build(session.family, variant, like, toolchain)
         assert isinstance(artifact, Artifact), artifact
-        block_m, block_n = (int(variant.parameters.get(name, 64)) for name in ("BLOCK_M", "BLOCK_N"))
-        cases = small_cases(like, None, (block_m, block_n))
-        return sanitized(session.kernel, artifact, toolchain, cases, lambda _: None)
+        return sanitized(tool_of(session.family, toolchain), artifact, small_cases(like, artifact), lambda _: None)
 
     with ThreadPoolExecutor(usable_cpus()) as pool:
         for each in pool.map(found, variants):
@@ -97,10 +116,10 @@ def fault_of(found: Found) -> Fault:
 def test_the_cases_are_small_and_one_is_above_the_tile() -> None:
     assert len(CASES) == 3
     assert max(case.flops for case in CASES) < 1e7
-    assert any(case.seq_q > 32 and case.seq_k > 64 for case in CASES)
-    assert all(case.seq_q % 2 and case.seq_k % 2 for case in CASES)
-    fixed = small_cases(LIKE, (40, 48), (32, 64))
-    assert {(case.seq_q, case.seq_k) for case in fixed} == {(40, 48)}
+    assert any(case.shape[2] > 32 and case.shape[3] > 64 for case in CASES)
+    assert all(case.shape[2] % 2 and case.shape[3] % 2 for case in CASES)
+    fixed = small_cases(LIKE, tiled(32, 64, SEQ_Q=40, SEQ_K=48))
+    assert {case.shape[2:] for case in fixed} == {(40, 48)}
     assert len(fixed) == 2
 
 
@@ -177,7 +196,7 @@ def test_a_race_that_no_output_shows_is_found(name: str, kernel_root: Path, tool
 def test_a_race_over_copied_memory_is_found(body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by a compiler that checks the sizes of copies, as those of some distributions do."""
     monkeypatch.setenv("CXX", str(wrapper(tmp_path, body)))
-    fault = fault_of(sanitize(MUTANTS / "systemic", Toolchain.discover(), {"MUTANT": "thread_not_awaited"}))
+    fault = fault_of(sanitize(MUTANTS / "systemic", CpuToolchain.discover(), {"MUTANT": "thread_not_awaited"}))
     assert (fault.code, fault.verdict) == ("G8.race", Verdict.NONDETERMINISTIC)
 
 
@@ -232,7 +251,7 @@ def test_a_sanitizer_that_cannot_be_had_is_unavailable(
     body: str, note: str, tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", str(wrapper(tmp_path, body)))
-    checks, fault = faulty(kernel_root, Toolchain.discover(), "same_row")
+    checks, fault = faulty(kernel_root, CpuToolchain.discover(), "same_row")
     assert fault is None
     assert [(check.code, check.status) for check in checks] == list(zip(CODES, ["pass", "unavailable"], strict=True))
     assert note in str(checks[1].note)
@@ -243,13 +262,13 @@ def test_sources_that_have_changed_are_not_taken_for_the_artifacts(
     tmp_path: Path, kernel_root: Path, toolchain: Toolchain
 ) -> None:
     folder = Path(shutil.copytree(kernel_root / "sanitized", tmp_path / "sanitized"))
-    kernel = Kernel.load(folder)
+    kernel = Family.load(folder)
     variant = Variant(family="sanitized", backend="cpu", impl="faulty", parameters={"FAULT": "none"})
     artifact = build(kernel, variant, LIKE, toolchain)
     assert isinstance(artifact, Artifact)
     source = folder / "faulty.cpp"
     source.write_text(source.read_text() + "\n")
-    checks, fault = sanitized(kernel, artifact, toolchain, CASES, lambda _: None)
+    checks, fault = sanitized(tool_of(kernel, toolchain), artifact, CASES, lambda _: None)
     assert fault is None
     assert [check.status for check in checks] == ["unavailable"] * 2
     assert "have changed" in str(checks[0].note)
@@ -263,7 +282,7 @@ def sm_90() -> CudaToolchain:
 
 
 HALF = LIKE.model_copy(update={"dtype": "float16"})
-HALF_CASES = small_cases(HALF, None, (64, 32))
+HALF_CASES = small_cases(HALF, tiled(64, 32))
 
 
 def on_cuda(toolchain: CudaToolchain, mutant: str, deadline_s: float = 100) -> Found:
@@ -423,7 +442,7 @@ def test_a_right_kernel_on_cuda_passes(mutant: str, device: CudaToolchain) -> No
 def test_the_shipped_cuda_kernels_pass(impl: str, device: CudaToolchain) -> None:
     session = Session(load_space("sdpa_cuda"))
     variant = session.variant(first_of(session.space, impl))
-    artifact = build(session.kernel, variant, session.terms.compiled_for, device)
+    artifact = build(session.family, variant, session.terms.compiled_for, device)
     assert isinstance(artifact, Artifact), artifact
-    cases = small_cases(session.terms.compiled_for, artifact.lengths, (artifact.resources["rows"], 64))
-    require_pass(sanitized(session.kernel, artifact, device, cases, lambda _: None))
+    cases = small_cases(session.terms.compiled_for, artifact)
+    require_pass(sanitized(tool_of(session.family, device), artifact, cases, lambda _: None))

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
-from autotuner.build.family import Kernel
-from autotuner.devices.settings import CpuSettings, make_cpu_backend
-from autotuner.devices.toolchain import Toolchain
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from tests.helpers import preload
 from tests.helpers.families import PROBLEM
 from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 TERMS = Terms(
@@ -31,15 +30,15 @@ def conduct(act: str) -> Variant:
     return Variant(family="conduct", backend="cpu", impl="act", parameters={"ACT": act})
 
 
-def judges(toolchain: Toolchain, folder: Path, check: float) -> LocalExecutor:
+def judges(toolchain: CpuToolchain, folder: Path, check: float) -> LocalExecutor:
     """An executor with the real backend for that family."""
-    settings = CpuSettings(toolchain=toolchain, kernel=Kernel.load(folder), cache_bytes=1 << 20)
+    settings = cpu_line(toolchain, Family.load(folder))
     deadlines = Deadlines(check=check)
-    return LocalExecutor(partial(make_cpu_backend, settings), preload=preload.CPU, deadlines=deadlines)
+    return LocalExecutor(settings, preload=preload.CPU, deadlines=deadlines)
 
 
 def main() -> None:
-    with closing(judges(Toolchain.discover(), KERNELS / "conduct", check=30)) as executor:
+    with closing(judges(CpuToolchain.discover(), KERNELS / "conduct", check=30)) as executor:
         for act in sys.argv[1:]:
             sys.stdout.write(f"{judged(executor, conduct(act), TERMS).verdict}\n")
             sys.stdout.flush()

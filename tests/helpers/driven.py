@@ -8,11 +8,12 @@ from collections.abc import Callable
 import optuna
 import pytest
 
-from autotuner.devices.fake import FakeBackend
+from autotuner.run.fake import FakeLine
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, Result
 from autotuner.store import Store
 from autotuner.tuning.driver import Driver, Event
+from autotuner.tuning.plan import Plan
 from tests.helpers import simulated
 
 SPACE = simulated.space()
@@ -25,7 +26,7 @@ at_any_width = pytest.mark.parametrize("width", [1, WIDE])
 class Shuffled(InlineExecutor):
     """Finishes jobs in any order, and sees to it that the driver sends no more than it may."""
 
-    def __init__(self, backend: FakeBackend, width: int) -> None:
+    def __init__(self, backend: FakeLine, width: int) -> None:
         super().__init__(backend, width)
         self._draw = random.Random(0)
         self.crowd = 0
@@ -45,13 +46,13 @@ class Shuffled(InlineExecutor):
 
 def driver(
     store: Store,
-    backend: FakeBackend,
+    backend: FakeLine,
     listen: Callable[[Event], None] = lambda _: None,
     width: int = 1,
     sampler: str = "evolution",
 ) -> Driver:
     executor = Shuffled(backend, width)
-    return Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, sampler, listen=listen)
+    return Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms(), sampler=sampler), listen)
 
 
 def trials_of(store: Store, name: str) -> list[optuna.trial.FrozenTrial]:

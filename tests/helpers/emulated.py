@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import torch
 from torch import Tensor
 
-from autotuner.devices.facts import usable_cpus
+from autotuner.devices.cuda.facts import usable_cpus
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import judge, truth
 from tests.emulator.emulator import emulate

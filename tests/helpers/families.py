@@ -5,10 +5,10 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.variant import Value, Variant
 
-PROBLEM = Problem(batch=1, heads=2, seq_q=8, seq_k=16, head_dim=64, dtype="float32")
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=8, seq_k=16, head_dim=64, dtype="float32")
 
 
 def tiny(impl: str = "plain", **parameters: Value) -> Variant:

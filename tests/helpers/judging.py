@@ -6,7 +6,7 @@ from typing import Literal
 
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
-from autotuner.tuning.driver import RETRIES
+from autotuner.tuning.outcomes import RETRIES
 from autotuner.values.outcome import Outcome
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant

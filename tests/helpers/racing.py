@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from autotuner.devices.fake import FakeBackend, FakeTrack, Truth, Weather
 from autotuner.measure.arms import Arm
 from autotuner.measure.blocks import Blocks
 from autotuner.measure.race import measure
+from autotuner.run.fake import FakeLine, FakeTrack, Truth, Weather
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
@@ -57,10 +57,10 @@ def race(
     return measure(backend.tracks(terms), artifacts[0], opponent, terms, lambda _: None)
 
 
-def fakes(us: Sequence[float], weather: Weather | None, **update: object) -> tuple[FakeBackend, list[Artifact], Terms]:
+def fakes(us: Sequence[float], weather: Weather | None, **update: object) -> tuple[FakeLine, list[Artifact], Terms]:
     """A device, artifacts that take so many microseconds there, and terms."""
     weather = weather or Weather(noise=0.003, spikes=0.02)
-    backend = FakeBackend(lambda variant: Truth(us=us[int(variant.point["N"])]), weather=weather, seed=5)
+    backend = FakeLine(lambda variant: Truth(us=us[int(variant.point["N"])]), weather=weather, seed=5)
     terms = simulated.terms().model_copy(update={"baseline_us": (100.0,), **update})
     variants = [Variant.of("sdpa", "cpu", {"IMPL": "plain", "N": place}) for place in range(len(us))]
     artifacts = [backend.build(variant, terms) for variant in variants]

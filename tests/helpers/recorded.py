@@ -6,10 +6,12 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
+from autotuner.gate.check import Subject
+from autotuner.gate.gate import required
 from autotuner.measure.confirm import confirm
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.store import Finalist, Lineup, Store, StudyRecord
-from autotuner.values.gate_report import REQUIRED_CHECKS, CaseErrors, CaseResult, CheckResult, GateReport
+from autotuner.values.gate_report import CaseErrors, CaseResult, CheckResult, GateReport
 from autotuner.values.outcome import (
     Artifact,
     Calibration,
@@ -25,7 +27,8 @@ from autotuner.values.outcome import (
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
-PROBLEM = Problem(batch=1, heads=8, seq_q=512, seq_k=512, head_dim=64, dtype="float32")
+PROBLEM = SdpaProblem(batch=1, heads=8, seq_q=512, seq_k=512, head_dim=64, dtype="float32")
+REQUIRED = required(Subject(PROBLEM, streams=False, bounded=False))
 CALIBRATION = Calibration(baselines=("flash",), timings=(), references=())
 
 
@@ -37,15 +40,12 @@ def artifact(tile: int, program: str | None = None) -> Artifact:
     digest = digest_of(["artifact", tile])
     return Artifact(
         variant=variant(tile),
-        dtype="float32",
-        head_dim=64,
-        causal=False,
         digest=digest,
         name=f"sdpa_scalar_{digest[:12]}",
         path=f"/nowhere/{tile}.so",
         library_sha256=digest_of(["library", tile]),
         program_hash=program or digest_of(["program", tile]),
-        macros={},
+        macros={"DTYPE": "float32", "HEAD_DIM": "64", "CAUSAL": "0"},
         compiler="g++ 13",
         flags=("-O3",),
         architecture="x86-64-v4",
@@ -55,8 +55,8 @@ def artifact(tile: int, program: str | None = None) -> Artifact:
 
 
 def passed_gate(tile: int) -> GateReport:
-    checks = tuple(CheckResult(code=code, status="pass", seconds=0.1) for code in REQUIRED_CHECKS)
-    return GateReport(artifact=artifact(tile).digest, checks=checks)
+    checks = tuple(CheckResult(code=code, status="pass", seconds=0.1) for code in REQUIRED)
+    return GateReport(artifact=artifact(tile).digest, required=REQUIRED, checks=checks)
 
 
 def measurement(microseconds: float, baseline: float = 100.0, *, censored: bool = False) -> Measurement:
@@ -132,8 +132,8 @@ def case_errors(max_abs: float, tolerance: float = 1.0) -> CaseErrors:
         max_abs_tol=tolerance,
         row_rel=0.0,
         row_rel_tol=1.0,
-        head_rel=0.0,
-        head_rel_tol=1.0,
+        slice_rel=0.0,
+        slice_rel_tol=1.0,
         bias=0.0,
         worst_index=(0, 0, 0, 0),
         worst_value=0.0,

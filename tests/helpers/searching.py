@@ -10,6 +10,7 @@ from optuna.trial import Trial
 
 from autotuner.search.covariance import Floats, Indices
 from autotuner.search.evolution import EvolutionarySampler
+from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.spaces.space import Space
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
@@ -44,7 +45,9 @@ def simulated_variant(point: dict[str, Value]) -> Variant:
     return Variant.of("sdpa", "cpu", point)
 
 
-def study_of(seed: int, space: Space = SPACE) -> tuple[optuna.Study, EvolutionarySampler]:
+def study_of(
+    seed: int, space: Space = SPACE, settings: SearchSettings = DEFAULT
+) -> tuple[optuna.Study, EvolutionarySampler]:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    sampler = EvolutionarySampler(space, seed)
+    sampler = EvolutionarySampler(space, seed, settings)
     return optuna.create_study(sampler=sampler), sampler

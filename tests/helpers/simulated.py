@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from autotuner.devices.fake import FakeBackend, Truth
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.outcome import Device
 from autotuner.values.terms import Terms
@@ -95,6 +95,6 @@ def truth(variant: Variant) -> Truth:
     return Truth(us=microseconds(point))
 
 
-def backend(noise: float = 0.0) -> FakeBackend:
+def backend(noise: float = 0.0) -> FakeLine:
     """The fake backend with this truth."""
-    return FakeBackend(truth, noise=noise)
+    return FakeLine(truth, noise=noise)

@@ -16,6 +16,7 @@ def main(store: str, trials: str) -> None:
     from autotuner.run.local import LocalExecutor
     from autotuner.store import Store
     from autotuner.tuning.driver import Budget, Driver, Event, Judged
+    from autotuner.tuning.plan import Plan
 
     def say(event: Event) -> None:
         if isinstance(event, Judged):
@@ -25,7 +26,7 @@ def main(store: str, trials: str) -> None:
     executor = LocalExecutor(simulated.backend, builders=2, overlap=True, jobs_per_process=8)
     with Store.open(store) as opened, closing(executor):
         terms = simulated.terms()
-        Driver(opened, simulated.space(), simulated.DEVICE, terms, executor, listen=say).run(Budget(trials=int(trials)))
+        Driver(opened, executor, Plan(simulated.space(), simulated.DEVICE, terms), say).run(Budget(trials=int(trials)))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.devices.fake import FakeBackend, Truth, Weather
+from autotuner.run.fake import FakeLine, Truth, Weather
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.finals import Finals
+from autotuner.tuning.plan import Plan, Start
 from autotuner.values.outcome import Measurement, Stop
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
@@ -86,9 +87,9 @@ class Land(NamedTuple):
     def truth(self, variant: Variant) -> Truth:
         return self.truths[int(variant.point["N"])]
 
-    def backend(self, seed: int) -> FakeBackend:
+    def backend(self, seed: int) -> FakeLine:
         """A process on the device."""
-        return FakeBackend(self.truth, BASELINE_US, weather=self.weather, seed=seed)
+        return FakeLine(self.truth, BASELINE_US, weather=self.weather, seed=seed)
 
 
 class Trial(NamedTuple):
@@ -117,13 +118,20 @@ def sweep(store: Store, regime: str, better: bool, seed: int) -> Sweep:
     random.seed(draw.random())  # a race draws the order of its arms from this
     land = Land.drawn(regime, better, draw)
 
-    def process() -> FakeBackend:
+    def process() -> FakeLine:
         return land.backend(draw.randrange(2**31))
 
     terms, executor = simulated.terms(), InlineExecutor(process(), fresh=process)
-    driver = Driver(
-        store, SPACE, simulated.DEVICE, terms, executor, sampler="random", seed=seed, built_from=name, first=[DEFAULT]
+    plan = Plan(
+        SPACE,
+        simulated.DEVICE,
+        terms,
+        sampler="random",
+        seed=seed,
+        built_from=name,
+        start=Start(first=[DEFAULT]),
     )
+    driver = Driver(store, executor, plan)
     driver.run(Budget(trials=CANDIDATES))
     finals = Finals(store, driver.name, terms, executor, {}, Variant.of("sdpa", "cpu", DEFAULT).digest).run()
     outcomes = store.judged_numbers(driver.name).values()

@@ -13,7 +13,7 @@ from contextlib import closing
 
 import torch
 
-from autotuner.devices.fake import FakeBackend, Truth
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.local import LocalExecutor
 from autotuner.values.outcome import Artifact
 from autotuner.values.terms import Terms
@@ -24,7 +24,7 @@ IMPORTED_IN = os.getpid()
 TORCH = torch.__version__
 
 
-class Witness(FakeBackend):
+class Witness(FakeLine):
     """Its faults tell what its process saw."""
 
     def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from autotuner.devices.facts import cpu_facts
 from autotuner.devices.toolchain import COMMON_FLAGS, Toolchain
+
+from autotuner.devices.cuda.facts import cpu_facts
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
 from autotuner.tuning.workbench import Session, load_space

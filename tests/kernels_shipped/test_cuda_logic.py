@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from autotuner.ops.sdpa.attention import DTYPES
 
 from autotuner.gate.cases import Case
-from autotuner.ops.sdpa.attention import DTYPES
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.space import SpaceFile
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
 from tests.emulator.emulator import EmulationError, cuda_include, emulate, emulate_softmax, in_words, judged
 
 pytestmark = pytest.mark.skipif(
@@ -32,7 +33,7 @@ def problem(
 ) -> Problem:
     """A small problem of two heads."""
     fields = {"batch": batch, "heads": 2, "seq_q": seq_q, "seq_k": seq_k, "head_dim": head_dim}
-    return Problem.model_validate({**fields, "dtype": dtype, "causal": causal})
+    return SdpaProblem.model_validate({**fields, "dtype": dtype, "causal": causal})
 
 
 FULL = problem(70, 91)

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from itertools import product
 
 import pytest
+from autotuner.devices.toolchain import has_cublas
 
 from autotuner.build.build import disassembly
-from autotuner.build.family import Kernel
-from autotuner.build.loaded_variant import Extension
-from autotuner.devices.toolchain import has_cublas
+from autotuner.build.family import Family, find_limits
+from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.gate.checks import broken_effect
 from autotuner.spaces.space import SpaceFile
 from autotuner.tuning.workbench import Session, load_space
@@ -48,13 +48,13 @@ def require_good(session: Session, points: list[int]) -> None:
     """Each builds, launches within the limits, reports its identity and keeps the claims of kernel.toml."""
     for point, built in zip(points, session.build_all(points), strict=True):
         assert isinstance(built, Artifact), (session.space.point(point), built)
-        identity = Extension(built).identity()
+        identity = LoadedVariant(built).identity()
         assert (identity.build_id, identity.macros) == (built.digest, built.macros)
         assert built.resources["threads"] % 32 == 0
         assert built.resources["registers"] > 0
         code = disassembly(built)
         if code is not None:
-            effects = session.kernel.claims(built.variant, session.terms.compiled_for).effects
+            effects = session.family.claims(built.variant, session.terms.compiled_for).effects
             assert broken_effect(effects, code) is None, session.space.point(point)
 
 
@@ -106,11 +106,8 @@ def test_the_default_point_needs_nothing_new() -> None:
 def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, update: dict[str, int]) -> None:
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
-    path = config.spaces_dir() / "sdpa_cuda_smoke.toml"
-    old = "[parameters.FIXED]\nvalues = [0]"
-    text = path.read_text()
-    assert old in text
-    file = SpaceFile.parse(text.replace(old, f"[parameters.FIXED]\nvalues = {fixed}"), path)
+    text = f'title = "lengths"\nlike = "sdpa_cuda"\n[parameters]\nFIXED = {fixed}\n'
+    file = SpaceFile.parse(text, "lengths.toml", find_limits)
     problems = (*file.problems, file.problems[0].model_copy(update=update))
     file = file.model_copy(update={"problems": problems})
     if fixed == "[0, 1]" and "seq_k" in update:
@@ -121,7 +118,7 @@ def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, 
 
 
 def test_every_cuda_implementation_names_its_host_side() -> None:
-    kernel = Kernel.load(config.kernels_dir() / "sdpa")
+    kernel = Family.load(config.kernels_dir() / "sdpa")
     assert {name: each.host for name, each in kernel.document.cuda.items() if each.host} == {
         "cublas": "cublas_host.cpp"
     }

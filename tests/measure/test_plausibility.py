@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from autotuner.devices.fake import FakeArm
 from autotuner.measure import thermometer
 from autotuner.measure.arms import Clocks
 from autotuner.measure.blocks import Blocks
 from autotuner.measure.plausible import MARGIN, clocks_disagree, floor_us, too_fast
 from autotuner.measure.thermometer import ATTEMPTS, Drifted, undisturbed
+from autotuner.run.fake import FakeArm
 from autotuner.values.outcome import Ceilings
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.racing import PROBLEM, race, raced

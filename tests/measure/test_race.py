@@ -11,11 +11,10 @@ from statistics import median
 
 import pytest
 
-from autotuner.devices.fake import FakeArm, FakeBackend, FakeTrack, Truth, Weather
 from autotuner.measure import rules
 from autotuner.measure.arms import ArmError
 from autotuner.measure.blocks import MOST_DISCARDED, Throttled, combined
-from autotuner.measure.calibrate import fastest, time_backends
+from autotuner.measure.calibrate import fastest, time_baselines
 from autotuner.measure.race import heat
 from autotuner.measure.statistics import (
     deviation,
@@ -25,6 +24,7 @@ from autotuner.measure.statistics import (
     trimmed_bound,
     trimmed_interval,
 )
+from autotuner.run.fake import FakeArm, FakeLine, FakeTrack, Truth, Weather
 from autotuner.values.outcome import Artifact, Measurement, Stop
 from autotuner.values.terms import TIE
 from autotuner.values.verdict import Fault, Verdict
@@ -326,7 +326,7 @@ def test_a_heat_leaves_out_what_cannot_be_launched() -> None:
 
 @pytest.mark.parametrize("own", [None, 0.03])
 def test_loads_of_one_binary_differ_as_the_weather_says_or_the_truth_of_the_variant(own: float | None) -> None:
-    backend = FakeBackend(lambda _: Truth(us=80, process=own), weather=Weather(process=0.01), seed=5)
+    backend = FakeLine(lambda _: Truth(us=80, process=own), weather=Weather(process=0.01), seed=5)
     _, (artifact,), terms = fakes([80], None)
     found = heat(backend.tracks(terms), [artifact] * 60, 1, terms, lambda _: None)
     loads = [math.log(problems[0][0] / 80) for problems in found.us]
@@ -344,6 +344,6 @@ def test_calibration_pins_the_fastest_backend_that_takes_the_problem() -> None:
     (plain,) = backend.tracks(terms)
     assert isinstance(plain, FakeTrack)
     plain.__class__ = Choosy
-    timings = time_backends(plain, ["slow", "refuses", "quick"], 9)
+    timings = time_baselines(plain, ["slow", "refuses", "quick"], 9)
     assert [(timing.backend, round(timing.median_us)) for timing in timings] == [("slow", 100), ("quick", 50)]
     assert fastest(timings) == "quick"

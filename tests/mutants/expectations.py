@@ -7,11 +7,12 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from autotuner.build.family import Kernel
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.build.family import Family
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob
 from autotuner.values.outcome import Outcome
+from autotuner.values.problem import Problem
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Value, Variant
 from tests.helpers.judging import judged
@@ -26,9 +27,9 @@ TABLES = ("numeric", "systemic", "right")
 SEEDS: Seeds = (11, 22, 33, 44)
 
 
-def family(table: str) -> Kernel:
+def family(table: str) -> Family:
     """The kernel family of a table's entries; what no case shows are numeric mutants too."""
-    return Kernel.load(MUTANTS / ("numeric" if table == "unseen" else table))
+    return Family.load(MUTANTS / ("numeric" if table == "unseen" else table))
 
 
 class Expectation(NamedTuple):
@@ -49,8 +50,7 @@ class Expectation(NamedTuple):
     def variant(self) -> Variant:
         """The variant to judge."""
         document = family(self.table).document
-        table = document.cpu if self.backend == "cpu" else document.cuda
-        impl, implementation = next(iter(table.items()))
+        impl, implementation = next(iter(document.devices[self.backend].items()))
         known: dict[str, Value] = {"MUTANT": self.name, "KIND": self.name, "BLOCK_N": 32}
         parameters = {name: known[name] for name in implementation.parameters}
         return Variant(family=document.family, backend=self.backend, impl=impl, parameters=parameters)
@@ -59,7 +59,7 @@ class Expectation(NamedTuple):
     def problem(self) -> Problem:
         """A small problem to tune it for."""
         fields = {"batch": 1, "heads": 2, "seq_q": 64, "seq_k": 64, "head_dim": self.head_dim}
-        return Problem.model_validate({**fields, "dtype": self.dtype, "causal": self.causal})
+        return SdpaProblem.model_validate({**fields, "dtype": self.dtype, "causal": self.causal})
 
     def terms(self, seeds: Seeds = SEEDS) -> Terms:
         """Terms under which it is judged, with the shortest race."""

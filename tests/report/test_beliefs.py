@@ -14,17 +14,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotuner.devices.fake import FakeBackend, Truth
 from autotuner.report import beliefs as insight_module
 from autotuner.report.beliefs import Beliefs, Insight, insight
 from autotuner.report.beliefs_figure import draw
 from autotuner.report.beliefs_text import SHOWN, lines
 from autotuner.report.importance import share_alone, share_together
 from autotuner.report.rejects import rejected_where
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
+from autotuner.search.settings import SearchSettings
 from autotuner.spaces.space import Space
 from autotuner.store import Store, queries
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
@@ -61,8 +64,8 @@ def sweep(
 ) -> str:
     """A study's name."""
     random.seed(seed)  # a race draws the order of its arms from this
-    executor = InlineExecutor(FakeBackend(known, noise=0.005, seed=seed))
-    driver = Driver(store, space, simulated.DEVICE, simulated.terms(), executor, sampler=sampler, seed=seed)
+    executor = InlineExecutor(FakeLine(known, noise=0.005, seed=seed))
+    driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.terms(), sampler=sampler, seed=seed))
     driver.run(Budget(trials=trials))
     return driver.name
 
@@ -218,7 +221,7 @@ def test_one_value_comes_before_two_and_few_rejects_are_no_region() -> None:
 
 def test_a_revoked_trial_is_a_reject(empty: Store) -> None:
     name = sweep(empty, 30, "random", right)
-    best = queries.best(empty, name)
+    best = standings.best(empty, name)
     assert best is not None
     empty.revoke(name, best.entry.number, "a race was found")
     found = insight(empty, name)
@@ -273,7 +276,7 @@ def test_nothing_is_left_of_a_space_that_was_judged_whole(empty: Store) -> None:
 
 def test_of_a_large_space_a_sample_is_looked_at(empty: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     name = sweep(empty, 60, "random", right)
-    monkeypatch.setattr(insight_module, "WHOLE", 100)
+    monkeypatch.setattr(insight_module, "DEFAULT", SearchSettings(screened_whole=100))
     monkeypatch.setattr(insight_module, "SAMPLE", 90)
     told = insight(empty, name)
     found = beliefs(told)

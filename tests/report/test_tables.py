@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 
 from autotuner.report import tables as views
 from autotuner.store import FinalsRecord, Store, queries
+from autotuner.tuning import standings
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.recorded import artifact, heat, hold_finals, lineup, measured, raced_out, record_all
 
@@ -38,13 +39,13 @@ def study(store: Store, session: int) -> Store:
 
 
 def finals_of(store: Store) -> FinalsRecord:
-    found = queries.finals(store, "scalar-abc")
+    found = standings.finals(store, "scalar-abc")
     assert found is not None
     return found
 
 
 def leaderboard(store: Store, limit: int = 10) -> str:
-    return shown(views.leaderboard_view(queries.leaderboard(store, "scalar-abc", limit)))
+    return shown(views.leaderboard_view(standings.leaderboard(store, "scalar-abc", limit)))
 
 
 def test_before_finals_there_are_search_estimates_only(study: Store) -> None:
@@ -77,7 +78,7 @@ def test_a_winner_is_named(study: Store) -> None:
     assert "Trial 0 is crowned: faster than SDPA and every other finalist" in text
     assert "1=" not in text
     assert "Nobody" not in text
-    status = line_of(shown(views.status_view(queries.summary(study, "scalar-abc"))), "finals")
+    status = line_of(shown(views.status_view(standings.summary(study, "scalar-abc"))), "finals")
     assert "5 processes x 40 blocks: trial 0 leads, confirmed 2.22" in status
     assert status.endswith("crowned")
     assert "nobody" not in status
@@ -106,7 +107,7 @@ def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     assert "10." in rows[2]
     assert "Nobody is crowned." in text
     assert "Tie band: 0.50%, the least there is, and 3 A/A races asked for no more." in text
-    status = line_of(shown(views.status_view(queries.summary(study, "scalar-abc"))), "finals")
+    status = line_of(shown(views.status_view(standings.summary(study, "scalar-abc"))), "finals")
     assert status.endswith("nobody is crowned")
     assert ", tied with " in status
 

@@ -15,15 +15,13 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from autotuner.build.build import build
-from autotuner.build.family import Kernel
-from autotuner.devices.settings import CpuSettings, make_cpu_backend
-from autotuner.devices.toolchain import Toolchain
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.run import worker
 from autotuner.run.executor import Executor
 from autotuner.run.inline import InlineExecutor
@@ -39,6 +37,7 @@ from tests.helpers import conduct_driver, preload, zygote_witness
 from tests.helpers.conduct_driver import TERMS, conduct, judges
 from tests.helpers.families import runs, tiny, wrapper
 from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
 from tests.helpers.processes import gone, using
 
 pytestmark = pytest.mark.timed
@@ -125,13 +124,13 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def acts(logs: Path, toolchain: Toolchain, kernel_root: Path) -> Iterator[LocalExecutor]:
+def acts(logs: Path, toolchain: CpuToolchain, kernel_root: Path) -> Iterator[LocalExecutor]:
     with closing(judges(toolchain, kernel_root / "conduct", check=1.5)) as executor:
         yield executor
 
 
 @pytest.fixture(scope="module")
-def mutants(logs: Path, toolchain: Toolchain) -> Iterator[LocalExecutor]:
+def mutants(logs: Path, toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
     with closing(judges(toolchain, SYSTEMIC, check=2)) as executor:
         yield executor
 
@@ -172,17 +171,17 @@ def mutant(name: str) -> Variant:
     return Variant(family="systemic", backend="cpu", impl="mutant", parameters={"MUTANT": name})
 
 
-def library(toolchain: Toolchain, name: str) -> Artifact:
-    built = build(Kernel.load(SYSTEMIC), mutant(name), TERMS.compiled_for, toolchain)
+def library(toolchain: CpuToolchain, name: str) -> Artifact:
+    built = build(Family.load(SYSTEMIC), mutant(name), TERMS.compiled_for, toolchain)
     assert isinstance(built, Artifact)
     return built
 
 
-def judging(toolchain: Toolchain, name: str) -> JudgeJob:
+def judging(toolchain: CpuToolchain, name: str) -> JudgeJob:
     return JudgeJob(built=Built(artifact=library(toolchain, name), seconds=0.0), terms=TERMS, soak="never")
 
 
-def race(toolchain: Toolchain) -> RaceJob:
+def race(toolchain: CpuToolchain) -> RaceJob:
     """The timing of a right variant: it must go as if nothing had happened before."""
     return RaceJob(artifacts=(library(toolchain, "none"),), terms=TERMS, blocks=2)
 
@@ -199,7 +198,7 @@ def names() -> list[object]:
 
 @pytest.mark.parametrize(("name", "codes"), names())
 def test_a_mutant_takes_only_its_own_process_along(
-    mutants: LocalExecutor, toolchain: Toolchain, logs: Path, name: str, codes: list[str]
+    mutants: LocalExecutor, toolchain: CpuToolchain, logs: Path, name: str, codes: list[str]
 ) -> None:
     numbers = [mutants.submit(judging(toolchain, name)), mutants.submit(race(toolchain))]
     ended, timed = mutants.wait(60), mutants.wait(60)
@@ -223,7 +222,7 @@ def test_a_right_variant_is_judged_as_usual_after_all_that(mutants: LocalExecuto
     assert gone(logs)
 
 
-def test_a_redefined_parameter_fails_the_gate(logs: Path, toolchain: Toolchain, kernel_root: Path) -> None:
+def test_a_redefined_parameter_fails_the_gate(logs: Path, toolchain: CpuToolchain, kernel_root: Path) -> None:
     with closing(judges(toolchain, kernel_root / "tiny", check=30)) as executor:
         result = judged(executor, tiny("redefines"), TERMS)
     assert result.fault is not None
@@ -232,13 +231,13 @@ def test_a_redefined_parameter_fails_the_gate(logs: Path, toolchain: Toolchain, 
 
 
 def test_closing_amid_a_build_leaves_no_compiler(
-    tmp_path: Path, toolchain: Toolchain, kernel_root: Path, cache: Path
+    tmp_path: Path, toolchain: CpuToolchain, kernel_root: Path, cache: Path
 ) -> None:
     compiler = wrapper(tmp_path, f'case "$*" in *unit.cpp*) cd "{tmp_path}"; sleep 50;; esac')
     slow = toolchain.model_copy(update={"compiler": str(compiler)})
-    kernel = Kernel.load(kernel_root / "tiny")
-    settings = CpuSettings(toolchain=slow, kernel=kernel, cache_bytes=1 << 20)
-    with closing(LocalExecutor(partial(make_cpu_backend, settings), preload=preload.CPU)) as executor:
+    kernel = Family.load(kernel_root / "tiny")
+    settings = cpu_line(slow, kernel)
+    with closing(LocalExecutor(settings, preload=preload.CPU)) as executor:
         executor.submit(BuildJob(variant=tiny(), terms=TERMS))
         until = time.monotonic() + 60
         while not any("unit.cpp" in run for run in runs(tmp_path)):

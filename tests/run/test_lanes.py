@@ -19,7 +19,8 @@ from optuna.trial import TrialState
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, Built, CalibrationJob, JudgeJob
 from autotuner.run.local import Deadlines, LocalExecutor
-from autotuner.store import Store, queries
+from autotuner.store import Store
+from autotuner.tuning import standings
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
@@ -192,7 +193,7 @@ def test_kills_amid_a_sweep_lose_and_repeat_nothing(tmp_path: Path) -> None:
     assert len({outcome.variant.digest for outcome in after.values()}) == len(after) == 60
     assert {int(number) for number in said} == set(after) - set(before)
     with Store.open(str(tmp_path / "studies.db")) as store:
-        (study,) = queries.studies(store)
+        (study,) = standings.studies(store)
         trials = optuna.load_study(study_name=study.name, storage=store.optuna_storage()).get_trials()
     complete = {trial.number: trial.params for trial in trials if trial.state == TrialState.COMPLETE}
     assert complete == {number: outcome.variant.point for number, outcome in after.items()}
@@ -203,7 +204,7 @@ def test_kills_amid_a_sweep_lose_and_repeat_nothing(tmp_path: Path) -> None:
 
 def recorded(path: Path) -> dict[int, Outcome]:
     with Store.open(str(path / "studies.db"), create=False) as store:
-        (study,) = queries.studies(store)
+        (study,) = standings.studies(store)
         return dict(store.judged_numbers(study.name))
 
 

@@ -15,15 +15,18 @@ from pathlib import Path
 
 import pytest
 
+from autotuner.build.family import Family
+from autotuner.devices import Chosen
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda import probe as cuda_probe
+from autotuner.devices.cuda.facts import chosen_devices, cuda_device, of_one_model
 from autotuner.devices.cuda.probe import CudaFacts
-from autotuner.devices.facts import choose, chosen_devices, cuda_device, usable_cpus
-from autotuner.devices.toolchain import Toolchain
+from autotuner.devices.environment import usable_cpus
 from autotuner.run.executor import Executor
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, Built
 from autotuner.run.local import Deadlines, LocalExecutor
-from autotuner.tuning.workbench import device_for, executor_for, load_space
+from autotuner.tuning.workbench import choose_device, executor_for, load_space
 from autotuner.values.errors import InputError, SpaceError
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
@@ -350,7 +353,7 @@ MIXED = (facts("NVIDIA H200", 0), facts("NVIDIA A100", 1), facts("NVIDIA H200", 
 def test_devices_are_chosen_in_the_order_in_which_they_are_named(
     wanted: str | None, found: tuple[CudaFacts, ...], numbers: list[int]
 ) -> None:
-    assert choose(wanted, found) == tuple(found[number] for number in numbers)
+    assert of_one_model(wanted, found) == tuple(found[number] for number in numbers)
 
 
 @pytest.mark.parametrize(
@@ -374,7 +377,7 @@ def test_devices_are_chosen_in_the_order_in_which_they_are_named(
 )
 def test_what_cannot_be_chosen_is_said_with_the_remedy(wanted: str, found: tuple[CudaFacts, ...], why: str) -> None:
     with pytest.raises(InputError, match=re.escape(why)) as caught:
-        choose(wanted, found)
+        of_one_model(wanted, found)
     assert "\n" not in str(caught.value)
 
 
@@ -400,7 +403,7 @@ int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
 
 
 @pytest.fixture
-def driver(tmp_path: Path, toolchain: Toolchain, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def driver(tmp_path: Path, toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A driver with three devices, the last of which is a part of a GPU."""
     source = tmp_path / "driver.c"
     source.write_text(LIBCUDA)
@@ -442,12 +445,13 @@ def test_why_there_is_no_device_is_said(driver: pytest.MonkeyPatch) -> None:
 
 def test_each_chosen_device_becomes_a_lane() -> None:
     device = simulated.DEVICE.model_copy(update={"backend": "cuda"})
-    for chosen, count in (((), 1), (SAME[:1], 1), (SAME[:3], 3)):
-        with closing(executor_for(device, play, chosen)) as executor:
+    family, toolchain = Family.find("sdpa"), CpuToolchain.discover()  # nothing is built
+    for lanes, count in (((None,), 1), (("GPU-1",), 1), (("GPU-1", "GPU-2", "GPU-3"), 3)):
+        with closing(executor_for(Chosen(device, lanes), toolchain, family)) as executor:
             assert executor.lanes == count
             assert executor.width == max(1, usable_cpus() - count) + 2 * count
 
 
 def test_a_cpu_space_takes_no_devices() -> None:
-    with pytest.raises(SpaceError, match="--devices: only a CUDA space is tuned on GPUs"):
-        device_for(load_space("sdpa_cpu"), devices=SAME[:2])
+    with pytest.raises(SpaceError, match="--devices: a space for cpu has no such choice"):
+        choose_device(load_space("sdpa_cpu"), devices="cuda:0")

@@ -25,6 +25,7 @@ from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Value
 from tests.helpers import simulated
@@ -336,7 +337,9 @@ def test_exhaustive_goes_through_the_space_in_order() -> None:
 def test_an_exhaustive_sweep_ends_with_the_space(store: Store) -> None:
     space = simulated.small_space()
     terms = simulated.terms()
-    driver = Driver(store, space, simulated.DEVICE, terms, InlineExecutor(simulated.backend()), sampler="exhaustive")
+    driver = Driver(
+        store, InlineExecutor(simulated.backend()), Plan(space, simulated.DEVICE, terms, sampler="exhaustive")
+    )
     driver.run(Budget(trials=100_000))
     digests = [outcome.variant.digest for outcome in store.judged_numbers(driver.name).values()]
     assert len(digests) == len(set(digests)) == len(space)

@@ -12,8 +12,9 @@ import scipy.stats
 from autotuner.search import covariance as covariances
 from autotuner.search import surrogate
 from autotuner.search.covariance import Floats, Hypers, Indices, Likelihood, Steps
+from autotuner.search.settings import DEFAULT, SearchSettings
 from autotuner.search.surrogate import Surrogate
-from autotuner.values.known_points import Lessons
+from autotuner.values.known_points import KnownPoints
 from tests.helpers.searching import ALL, NOBODY, SPACE, judged, objective
 
 
@@ -35,10 +36,10 @@ def covariance(hypers: Hypers, one: Indices, other: Indices) -> float:
 def textbook(model: Surrogate, points: Indices, objectives: Floats, at: Indices) -> tuple[Floats, Floats]:
     """Mean and deviation by the formulas of Rasmussen and Williams, 2.25 and 2.26, in double precision."""
     targets, shift, scale = surrogate._standard(objectives)
-    belief, unit = (np.zeros(len(SPACE)), 1.0) if model.taught is None else (model.taught.belief, model.taught.scale)
+    belief, unit = (np.zeros(len(SPACE)), 1.0) if model.earlier is None else (model.earlier.belief, model.earlier.scale)
     trend = model.hypers.slope**0.5 * belief
     expected = belief * unit / scale
-    level = 0.0 if model.taught is None else (targets - expected[points]).mean()
+    level = 0.0 if model.earlier is None else (targets - expected[points]).mean()
     beyond = targets - expected[points] - level
 
     def between(a: int, b: int) -> float:
@@ -53,17 +54,17 @@ def textbook(model: Surrogate, points: Indices, objectives: Floats, at: Indices)
     return shift + scale * mean, scale * np.sqrt(np.maximum(variance, 0))
 
 
-def lessons() -> Lessons:
+def known_points() -> KnownPoints:
     """Of a study in which what is fast here is fast as well."""
     points, objectives = judged(60, seed=11)
     told = [each if math.isfinite(each) else None for each in objectives.tolist()]
-    return Lessons(study="other", points=tuple(points.tolist()), objectives=tuple(told))
+    return KnownPoints(study="other", points=tuple(points.tolist()), objectives=tuple(told))
 
 
-@pytest.mark.parametrize("told", [None, lessons()], ids=["cold", "taught"])
+@pytest.mark.parametrize("told", [None, known_points()], ids=["cold", "warm"])
 @pytest.mark.parametrize("whole", [True, False])
 @pytest.mark.parametrize("n", [6, 40])
-def test_it_believes_what_the_textbook_says(whole: bool, n: int, told: Lessons | None) -> None:
+def test_it_believes_what_the_textbook_says(whole: bool, n: int, told: KnownPoints | None) -> None:
     points, objectives = judged(n)
     model = Surrogate.of(SPACE, 0, whole, told)
     assert model.learn(points, objectives)
@@ -96,12 +97,12 @@ def test_the_far_tail_of_the_improvement_is_ordered_and_finite() -> None:
     assert surrogate._log_improvement(near) == pytest.approx(exact, abs=1e-6)
 
 
-@pytest.mark.parametrize("told", [None, lessons()], ids=["cold", "taught"])
-def test_the_gradient_of_the_likelihood(told: Lessons | None) -> None:
+@pytest.mark.parametrize("told", [None, known_points()], ids=["cold", "warm"])
+def test_the_gradient_of_the_likelihood(told: KnownPoints | None) -> None:
     points, objectives = judged(25)
     steps = Steps(SPACE)
-    taught = Surrogate.of(SPACE, 0, whole=False, lessons=told).taught
-    likelihood = Likelihood(steps, points, surrogate._standard(objectives)[0], taught)
+    earlier = Surrogate.of(SPACE, 0, whole=False, known=told).earlier
+    likelihood = Likelihood(steps, points, surrogate._standard(objectives)[0], earlier)
     draw = np.random.default_rng(1)
     d = len(steps)
     theta = np.concatenate([draw.normal(0, 0.5, d), [-4.0], draw.normal(-1, 0.5, d), [] if told is None else [-0.5]])
@@ -128,10 +129,10 @@ def test_what_another_study_believes_counts_as_far_as_it_holds_here() -> None:
     shuffled = np.random.default_rng(5).permutation(objectives)
     multiples = []
     for told in (objectives, shuffled):
-        model = Surrogate.of(SPACE, 0, whole=True, lessons=lessons())
+        model = Surrogate.of(SPACE, 0, whole=True, known=known_points())
         model.learn(points, told)
-        assert model.taught is not None
-        belief = model.taught.belief * model.taught.scale
+        assert model.earlier is not None
+        belief = model.earlier.belief * model.earlier.scale
         multiples.append(np.cov(model.believe(ALL)[0], belief)[0, 1] / belief.var())
     assert 0.7 < multiples[0] < 1.3
     assert abs(multiples[1]) < 0.5
@@ -140,11 +141,11 @@ def test_what_another_study_believes_counts_as_far_as_it_holds_here() -> None:
 def test_before_much_was_judged_it_believes_what_another_study_does() -> None:
     points, objectives = judged(2)
     for told in (objectives, np.full(2, objectives[0]), np.array([objectives[0], math.inf])):
-        model = Surrogate.of(SPACE, 0, whole=True, lessons=lessons())
+        model = Surrogate.of(SPACE, 0, whole=True, known=known_points())
         assert model.learn(points, told)
-        assert model.taught is not None
+        assert model.earlier is not None
         mean, deviation = model.believe(ALL)
-        assert np.corrcoef(mean, model.taught.belief)[0, 1] > 0.9
+        assert np.corrcoef(mean, model.earlier.belief)[0, 1] > 0.9
         assert (np.isfinite(deviation) & (deviation > 0)).all()
 
 
@@ -153,8 +154,8 @@ def test_another_study_helps_where_little_was_judged_here() -> None:
     truth = np.array([objective(SPACE, place) for place in right])
     points, objectives = judged(8)
     errors = []
-    for told in (None, lessons()):
-        model = Surrogate.of(SPACE, 0, whole=True, lessons=told)
+    for told in (None, known_points()):
+        model = Surrogate.of(SPACE, 0, whole=True, known=told)
         model.learn(points, objectives)
         errors.append(float(np.corrcoef(model.believe(np.array(right))[0], truth)[0, 1]))
     assert errors[1] > errors[0] + 0.1
@@ -172,7 +173,7 @@ def test_learning_one_by_one_and_at_once_are_the_same_to_the_last_bit(whole: boo
             assert np.array_equal(fresh.gains(ALL, points[:3]), steady.gains(ALL, points[:3]))
 
 
-def test_an_order_that_changes_afterwards_is_learnt_anew() -> None:
+def test_an_order_that_changes_afterwards_is_learned_anew() -> None:
     """A clock that is set back puts a later end before an earlier one."""
     points, objectives = judged(30)
     model = Surrogate.of(SPACE, 5, whole=True)
@@ -184,11 +185,11 @@ def test_an_order_that_changes_afterwards_is_learnt_anew() -> None:
     assert np.array_equal(fresh.gains(ALL, NOBODY), model.gains(ALL, NOBODY))
 
 
-def test_more_points_than_it_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What decides is the better half; the rest is drawn, the same each time."""
-    monkeypatch.setattr(surrogate, "REMEMBERED_OF_MANY", surrogate.REMEMBERED)
+def test_more_points_than_it_is_conditioned_on() -> None:
+    """The better half decides; the rest is drawn, the same each time."""
+    as_many = SearchSettings(conditioned_unkept=DEFAULT.conditioned)
     points, objectives = judged(450)
-    one, two = Surrogate.of(SPACE, 1, whole=True), Surrogate.of(SPACE, 1, whole=False)
+    one, two = Surrogate.of(SPACE, 1, whole=True), Surrogate.of(SPACE, 1, whole=False, settings=as_many)
     one.learn(points, objectives)
     two.learn(points, objectives)
     assert np.corrcoef(one.believe(ALL)[0], two.believe(ALL)[0])[0, 1] > 0.9999
@@ -204,20 +205,20 @@ def test_fits_become_rarer_but_not_without_end() -> None:
     gaps = np.diff(fits)
     assert fits[:4] == [1, 4, 8, 13]
     assert (np.diff(gaps) >= 0).all()
-    assert gaps.max() == surrogate.LONGEST
+    assert gaps.max() == DEFAULT.refit_latest
 
 
-def test_rejects_teach_that_the_region_is_bad_and_have_no_latency() -> None:
+def test_rejects_show_that_the_region_is_bad_and_have_no_latency() -> None:
     points, objectives = judged(60, seed=2)
     worse = objectives.copy()
     near = SPACE.rows[points, list(SPACE.values).index("BLOCK")] == 3
     worse[near] = math.inf
-    plain, taught = Surrogate.of(SPACE, 0, whole=True), Surrogate.of(SPACE, 0, whole=True)
+    plain, warned = Surrogate.of(SPACE, 0, whole=True), Surrogate.of(SPACE, 0, whole=True)
     plain.learn(points, objectives)
-    taught.learn(points, worse)
+    warned.learn(points, worse)
     there = ALL[SPACE.rows[:, list(SPACE.values).index("BLOCK")] == 3]
-    assert (taught.believe(there)[0] > plain.believe(there)[0]).mean() > 0.9
-    assert np.isfinite(taught.believe(ALL)[0]).all()
+    assert (warned.believe(there)[0] > plain.believe(there)[0]).mean() > 0.9
+    assert np.isfinite(warned.believe(ALL)[0]).all()
 
 
 def test_without_a_measurement_there_is_no_belief() -> None:

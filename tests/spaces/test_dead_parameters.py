@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotuner.devices.fake import FakeBackend, Truth
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.spaces.dead_parameters import Knob, diagnose
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.outcome import Artifact
@@ -52,7 +52,7 @@ def program(variant: Variant) -> Truth:
 
 def findings() -> dict[tuple[str, str], Knob]:
     space = Space.enumerate(SpaceFile.parse(TEXT, "knobs.toml"), {"THREADS_ALLOWED": 1})
-    backend = FakeBackend(program)
+    backend = FakeLine(program)
     terms = Terms(problems=space.file.problems, seeds=(1, 2, 3, 4))
 
     def build(points: Sequence[int]) -> list[Artifact | Fault]:

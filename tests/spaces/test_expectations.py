@@ -16,7 +16,7 @@ from autotuner.search.surrogate import Surrogate
 from autotuner.spaces.expectations import doublings
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.errors import SpaceError
-from autotuner.values.known_points import Lessons
+from autotuner.values.known_points import KnownPoints
 from tests.helpers import simulated
 
 DERIVED = """
@@ -107,7 +107,7 @@ def test_the_absence_of_a_quantity_is_a_whole_step() -> None:
 
 
 def test_a_space_shows_its_quantities() -> None:
-    assert SPACE.amounts == {"BLOCKS": (2.0, 16.0), "VECTORS": (1.0, 32.0)}
+    assert SPACE.derived_ranges == {"BLOCKS": (2.0, 16.0), "VECTORS": (1.0, 32.0)}
     document = views.space_document(SPACE)
     assert document["derived"][0] == {
         "name": "BLOCKS",
@@ -129,7 +129,7 @@ def cost(blocks: float) -> float:
     return abs(blocks - 3.0)
 
 
-def taught(derived: bool) -> Surrogate:
+def informed_by(derived: bool) -> Surrogate:
     """A surrogate for SPACE's 64 rows, told of a problem with 256 by some of its points."""
     longer = SPACE.file.problems[0].model_copy(update={"seq_q": 256})
     points = np.random.default_rng(0).permutation(len(SPACE))[:80]
@@ -137,14 +137,14 @@ def taught(derived: bool) -> Surrogate:
     known = tuple(tuple(None if math.isnan(each) else each for each in row) for row in there.tolist())
     objectives = tuple(cost(row[0]) for row in there.tolist())
     places = tuple(points.tolist())
-    lessons = Lessons(study="longer", points=places, objectives=objectives, derived=known if derived else ())
-    return Surrogate.of(SPACE, 0, whole=True, lessons=Lessons.model_validate_json(lessons.model_dump_json()))
+    known_points = KnownPoints(study="longer", points=places, objectives=objectives, derived=known if derived else ())
+    return Surrogate.of(SPACE, 0, whole=True, known=KnownPoints.model_validate_json(known_points.model_dump_json()))
 
 
 def test_what_was_learnt_of_a_quantity_holds_for_another_shape() -> None:
     """There blocks of 64 rows make the best grid, here blocks of 16."""
     truth = np.array([cost(each) for each in SPACE.derived[:, 0]])
-    informed, plain = taught(True).taught, taught(False).taught
+    informed, plain = informed_by(True).earlier, informed_by(False).earlier
     assert informed is not None
     assert plain is not None
     chosen, misled = (SPACE.point(int(np.argmin(each.belief))) for each in (informed, plain))
@@ -152,11 +152,11 @@ def test_what_was_learnt_of_a_quantity_holds_for_another_shape() -> None:
     assert np.corrcoef(informed.belief, truth)[0, 1] > 0.5 > 0 > np.corrcoef(plain.belief, truth)[0, 1]
 
 
-def test_lessons_without_the_quantities_are_taken_as_they_were() -> None:
+def test_known_points_without_the_quantities_are_taken_as_they_were() -> None:
     """A study may have begun before its space file had any, or had others."""
-    short = Lessons(study="old", points=(1, 2, 3), objectives=(0.1, 0.2, 0.3), derived=((1.0,), (2.0,), (3.0,)))
-    other = Surrogate.of(SPACE, 0, whole=True, lessons=short).taught
-    none = Surrogate.of(SPACE, 0, whole=True, lessons=short.model_copy(update={"derived": ()})).taught
+    short = KnownPoints(study="old", points=(1, 2, 3), objectives=(0.1, 0.2, 0.3), derived=((1.0,), (2.0,), (3.0,)))
+    other = Surrogate.of(SPACE, 0, whole=True, known=short).earlier
+    none = Surrogate.of(SPACE, 0, whole=True, known=short.model_copy(update={"derived": ()})).earlier
     assert other is not None
     assert none is not None
     np.testing.assert_array_equal(other.belief, none.belief)

@@ -12,22 +12,24 @@ import pytest
 from rich.console import Console
 
 from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.facts import cuda_device
 from autotuner.devices.cuda.probe import CudaFacts
-from autotuner.devices.facts import cuda_device
-from autotuner.devices.fake import FakeBackend, Truth
-from autotuner.ops.sdpa.problem import Problem
 from autotuner.report import tables as views
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.search.covariance import Floats, Hypers, Indices
-from autotuner.search.evolution import STARTS, EvolutionarySampler
+from autotuner.search.evolution import EvolutionarySampler
+from autotuner.search.settings import DEFAULT
 from autotuner.search.surrogate import Surrogate, _Factor
 from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
 from autotuner.tuning.workbench import device_for, load_space
 from autotuner.values.errors import SpaceError
-from autotuner.values.known_points import Lessons
+from autotuner.values.known_points import KnownPoints
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
 from tests.helpers.searching import ask, study_of
@@ -176,7 +178,7 @@ def test_what_was_judged_counts_more_than_what_was_expected(whole: bool) -> None
 def test_points_of_which_nothing_is_expected_are_in_the_middle() -> None:
     space = space_of(text_of('ALL = "WIDTH * BLOCK"\n'))
     assert space.expected is not None
-    told = Surrogate.of(space, 0, whole=True).taught
+    told = Surrogate.of(space, 0, whole=True).earlier
     assert told is not None
     unknown = np.isnan(space.expected)
     assert set(told.belief[unknown]) == {0.0}
@@ -185,13 +187,13 @@ def test_points_of_which_nothing_is_expected_are_in_the_middle() -> None:
 
 
 def test_an_expectation_that_tells_no_points_apart_is_none() -> None:
-    assert Surrogate.of(space_of(text_of('ALL = "7"\n')), 0, whole=True).taught is None
-    assert Surrogate.of(BARE, 0, whole=True).taught is None
+    assert Surrogate.of(space_of(text_of('ALL = "7"\n')), 0, whole=True).earlier is None
+    assert Surrogate.of(BARE, 0, whole=True).earlier is None
 
 
 def test_a_great_multiple_of_what_is_expected_is_computed_with() -> None:
     """In single precision the covariance of these is not positive definite."""
-    told = Surrogate.of(SPACE, 0, whole=True).taught
+    told = Surrogate.of(SPACE, 0, whole=True).earlier
     assert told is not None
     model = Surrogate.of(SPACE, 0, whole=True)
     hypers = Hypers(np.full(len(model.steps), 50.0), math.exp(-12), np.full(len(model.steps), 0.2), math.exp(4))
@@ -205,13 +207,13 @@ def test_a_great_multiple_of_what_is_expected_is_computed_with() -> None:
 # Another shape ----------------------------------------------------------------------------------------------------
 
 
-def there(points: Indices, problem: Problem) -> Lessons:
+def there(points: Indices, problem: Problem) -> KnownPoints:
     """What a study of that problem has measured: what is expected there, but that STAGES = 3 takes twice as long."""
     of = SPACE.file, SPACE.facts, [problem], SPACE.rows[points]
     latency = expected_latency(*of)
     assert latency is not None
     slow = np.array([math.log(2) * (SPACE.point(int(point))["STAGES"] == 3) for point in points])
-    return Lessons(
+    return KnownPoints(
         study="longer",
         points=tuple(points.tolist()),
         objectives=tuple((latency + slow).tolist()),
@@ -224,24 +226,24 @@ def test_by_how_much_a_study_was_off_what_was_expected_holds_here() -> None:
     truth = written_out(SPACE) + np.array([math.log(2) * (SPACE.point(int(each))["STAGES"] == 3) for each in ALL])
     points = np.random.default_rng(1).permutation(ALL)[:80]
     found = there(points, LONGER)
-    taught = Surrogate.of(SPACE, 0, whole=True, lessons=Lessons.model_validate_json(found.model_dump_json())).taught
-    plain = Surrogate.of(BARE, 0, whole=True, lessons=found.model_copy(update={"derived": ()})).taught
-    assert taught is not None
+    earlier = Surrogate.of(SPACE, 0, whole=True, known=KnownPoints.model_validate_json(found.model_dump_json())).earlier
+    plain = Surrogate.of(BARE, 0, whole=True, known=found.model_copy(update={"derived": ()})).earlier
+    assert earlier is not None
     assert plain is not None
-    assert np.corrcoef(taught.belief, truth)[0, 1] > 0.95 > np.corrcoef(plain.belief, truth)[0, 1]
-    assert truth[np.argmin(taught.belief)] == truth.min() < truth[np.argmin(plain.belief)]
+    assert np.corrcoef(earlier.belief, truth)[0, 1] > 0.95 > np.corrcoef(plain.belief, truth)[0, 1]
+    assert truth[np.argmin(earlier.belief)] == truth.min() < truth[np.argmin(plain.belief)]
 
 
-def test_lessons_of_which_nothing_was_expected_are_taken_without() -> None:
+def test_known_points_of_which_nothing_was_expected_are_taken_without() -> None:
     """A study may have begun before its space file expected anything."""
     found = there(np.random.default_rng(1).permutation(ALL)[:80], LONGER).model_copy(update={"expected": ()})
-    taught = Surrogate.of(SPACE, 0, whole=True, lessons=found).taught
+    earlier = Surrogate.of(SPACE, 0, whole=True, known=found).earlier
     bare = Surrogate.of(
-        space_of(simulated.TOML.replace("[default]", f"{DERIVED}\n[default]")), 0, whole=True, lessons=found
-    ).taught
-    assert taught is not None
+        space_of(simulated.TOML.replace("[default]", f"{DERIVED}\n[default]")), 0, whole=True, known=found
+    ).earlier
+    assert earlier is not None
     assert bare is not None
-    np.testing.assert_array_equal(taught.belief, bare.belief)
+    np.testing.assert_array_equal(earlier.belief, bare.belief)
 
 
 # A search ---------------------------------------------------------------------------------------------------------
@@ -258,8 +260,8 @@ def searched(folder: Path, space: Space, trials: int) -> list[float]:
         return Truth(us=float(np.exp(expected[place] - expected.min())) * (1 + (variant.point["STAGES"] == 3)))
 
     with closing(Store.open(str(folder / f"{space.expected is None}.db"))) as store:
-        executor = InlineExecutor(FakeBackend(truth, baseline_us=1.0))
-        driver = Driver(store, space, simulated.DEVICE, simulated.terms(), executor)
+        executor = InlineExecutor(FakeLine(truth, baseline_us=1.0))
+        driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.terms()))
         driver.run(Budget(trials=trials))
         return [math.exp(trial.outcome.objective) for trial in queries.judged(store, driver.name)]
 
@@ -274,9 +276,9 @@ def test_a_search_begins_with_what_is_expected_to_be_the_fastest(tmp_path: Path)
 
 def test_many_in_flight_fill_the_space_first_and_then_what_is_expected_to_be_fast() -> None:
     study, _ = study_of(0, SPACE)
-    places = [SPACE.index_of(ask(study, SPACE)[1]) for _ in range(STARTS + 20)]
+    places = [SPACE.index_of(ask(study, SPACE)[1]) for _ in range(DEFAULT.starts + 20)]
     assert len({*places}) == len(places)
-    expected = written_out(SPACE)[np.array(places[STARTS:], dtype=np.int64)]
+    expected = written_out(SPACE)[np.array(places[DEFAULT.starts :], dtype=np.int64)]
     assert np.median(expected) < np.quantile(written_out(SPACE), 0.3)
 
 

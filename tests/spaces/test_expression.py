@@ -238,3 +238,17 @@ def test_agrees_with_python_on_every_row(text: str, rows: list[tuple[int, int, i
     columns = {name: np.array([point[name] for point in points]) for name in "ABC"}
     arrays = _python(lambda: np.broadcast_to(expression.evaluate_arrays(columns), len(rows)).tolist())
     assert arrays == ("error" if "error" in scalars else scalars)
+
+
+def test_an_amount_is_evaluated_where_it_is_named() -> None:
+    amounts = {"HALF": Expression.parse("A // 2")}
+    amounts["QUARTER"] = Expression.parse("HALF // B", amounts)
+    found = Expression.parse('QUARTER + HALF if KIND == "x" else 7', amounts)
+    assert found.names == {"A", "B", "KIND"}
+    assert found.evaluate({"A": 12, "B": 2, "KIND": "x"}) == 9
+    assert found.evaluate({"A": 12, "B": 0, "KIND": "y"}) == 7  # what is not reached need not have a value
+    with pytest.raises(ExpressionError, match="division by zero at A = 12, B = 0"):
+        found.evaluate({"A": 12, "B": 0, "KIND": "x"})
+    with pytest.raises(ExpressionError, match="A is a string, // needs an integer") as caught:
+        Expression.parse("QUARTER > 1", amounts).evaluate({"A": "text", "B": 2})
+    assert caught.value.text == "A // 2"

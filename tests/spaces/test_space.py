@@ -96,8 +96,16 @@ BAD_FILES = [
     (("'IMPL == \"simd\"'", "'VEC_WIDTH == 4'"), "parameters.VEC_WIDTH.when: found a circle VEC_WIDTH -> VEC_WIDTH"),
     (("'IMPL == \"simd\"'", "'IMPL < 3'"), "parameters.VEC_WIDTH.when: 'IMPL < 3': a string and an integer cannot be"),
     (("'IMPL == \"simd\"'", "'SEQ_Q > 100'"), "parameters.VEC_WIDTH.when: found SEQ_Q, which differs between"),
-    (("VEC_WIDTH = 4\n", ""), "default.VEC_WIDTH: missing, but the parameter exists at the default point"),
-    (("BLOCK_N = 64\n", ""), "default.BLOCK_N: missing"),
+    (('reason = "whole tiles"', 'reason = "x"\nlimit_of = ["simd"]'), "constraints[1].limit_of: unknown key"),
+    (('reason = "whole tiles"', 'reason = "x"\nplace = "cpu"'), "constraints[1].place: unknown key"),
+    (("[default]", '[amounts]\nROWS = "ROWS + 1"\nROWZ = "FUSE +"\n[default]'), "amounts.ROWZ: found 'FUSE +'"),
+    (("[default]", '[amounts]\nrows = "3"\n[default]'), "amounts.rows: expected a name of capitals"),
+    (("[default]", '[amounts]\nFUSE = "3"\n[default]'), "amounts.FUSE: a parameter or a fact has this name"),
+    (("[default]", '[amounts]\nA = "3"\n[derived]\nA = "4"\n[default]'), "derived.A: an amount has this name"),
+    (
+        ("[default]", "[amounts]\nA = 'IMPL == \"smid\"'\n[default]"),
+        "amounts.A: compares IMPL with 'smid', expected one of its values; did you mean simd?",
+    ),
     (("BLOCK_N = 64\n", "BLOCK_N = 63\n"), "default.BLOCK_N: found 63, expected one of 32, 64, 128, 256"),
     (("BLOCK_N = 64\n", "BLOCK_N = true\n"), "default.BLOCK_N: found true (a boolean), expected an integer"),
     (("BLOCK_N = 64\n", "BLOCK_M = 64\n"), "default.BLOCK_M: unknown parameter; did you mean BLOCK_N?"),
@@ -116,6 +124,22 @@ def test_what_a_file_may_not_say(change: tuple[str, str], message: str) -> None:
     assert found.startswith("dir/x.toml: ")
     assert "\n" not in found
     assert message in found
+
+
+def test_the_default_point_has_the_first_value_of_what_it_does_not_name() -> None:
+    assert made(replaced(("BLOCK_N = 64\n", ""))).file.default == {"IMPL": "simd", "BLOCK_N": 32, "VEC_WIDTH": 4}
+    assert made(replaced(("VEC_WIDTH = 4\n", ""))).digest == made().digest
+    plain = replaced(("VEC_WIDTH = 4\n", ""), ('IMPL = "simd"\nB', 'IMPL = "scalar"\nB'))
+    assert made(plain).file.default == {"IMPL": "scalar", "BLOCK_N": 64}
+
+
+def test_an_amount_stands_for_its_expression() -> None:
+    named = '[amounts]\nHALF = "BLOCK_N // 2"\nREST = "SEQ_Q % HALF"\n\n[default]'
+    space = made(replaced(("SEQ_Q % (BLOCK_N // 2) == 0", "REST == 0"), ("[default]", named)))
+    assert space.digest == made().digest
+    assert space.file.constraints[1].expression == "REST == 0"
+    with pytest.raises(SpaceError, match=r"amounts\.REST: HALF is no parameter and no fact"):
+        made(replaced(("[default]", '[amounts]\nREST = "SEQ_Q % HALF"\nHALF = "BLOCK_N // 2"\n[default]')))
 
 
 MINIMAL = {

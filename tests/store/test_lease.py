@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.store import Store, lease, queries
+from autotuner.store import Store, lease
 from autotuner.store.tables import LeaseRow
+from autotuner.tuning import standings
 from autotuner.values.errors import StoreError
 from tests.helpers.recorded import (
     measured,
@@ -175,4 +176,4 @@ def test_a_kill_in_the_middle_of_records_leaves_only_whole_trials(path: Path) ->
 def test_readers_do_not_wait_for_a_writer(store: Store, session: int, path: Path) -> None:
     store.record("scalar-abc", session, 0, measured(16, 80.0))
     with Store.open(str(path), create=False) as reader, store.database.writing():
-        assert queries.summary(reader, "scalar-abc").judged == 1
+        assert standings.summary(reader, "scalar-abc").judged == 1

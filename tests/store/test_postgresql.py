@@ -18,6 +18,7 @@ from sqlalchemy import create_engine, text
 
 from autotuner.store import Store, queries
 from autotuner.store.tables import Base
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget
 from autotuner.values.errors import StoreError
 from tests.helpers import simulated
@@ -89,13 +90,13 @@ def test_what_is_recorded_is_found(url: str) -> None:
             held.beat()
             with pytest.raises(StoreError, match="is being driven"), store.lease():
                 pass
-        assert queries.summary(store, "scalar-abc").best_number == 0
+        assert standings.summary(store, "scalar-abc").best_number == 0
         assert store.revoke("scalar-abc", 0, "wrong") == (0, 1)
-        assert [entry.number for entry in queries.leaderboard(store, "scalar-abc")] == [3]
+        assert [entry.number for entry in standings.leaderboard(store, "scalar-abc")] == [3]
         store.record_heat("scalar-abc", "aa", heat({16: 50.0}), session_id=number)
         hold_finals(store, {8: 300.0}, {8: 3})
         assert queries.aa_heats(store, "scalar-abc", number) == (heat({16: 50.0}),)
-        best = queries.best(store, "scalar-abc")
+        best = standings.best(store, "scalar-abc")
         assert best is not None
         assert best.confirmed is not None
         assert best.entry.difference == pytest.approx(0.0, abs=0.01)
@@ -117,7 +118,7 @@ def test_a_sweep_judges_what_it_does_on_sqlite(url: str, tmp_path: Path) -> None
             with Store.open(place) as store:
                 driver(store, simulated.backend(), width=WIDE).run(Budget(trials=until))
         with Store.open(place) as store:
-            (study,) = queries.studies(store)
+            (study,) = standings.studies(store)
             trials = trials_of(store, study.name)
             outcomes = store.judged_numbers(study.name)
         found.append(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotuner.store import Store, queries
+from autotuner.tuning import standings
 from autotuner.values.errors import StoreError
 from autotuner.values.outcome import Measurement, Outcome
 from autotuner.values.verdict import Verdict
@@ -33,8 +34,8 @@ from tests.helpers.recorded import (
 def test_a_revoked_trial_loses_its_latency_everywhere(store: Store, session: int) -> None:
     record_all(store, session, [measured(16, 50.0, program="p"), measured(32, 80.0)])
     assert store.revoke("scalar-abc", 0, "racecheck found a race") == (0,)
-    assert [entry.number for entry in queries.leaderboard(store, "scalar-abc")] == [1]
-    best = queries.best(store, "scalar-abc")
+    assert [entry.number for entry in standings.leaderboard(store, "scalar-abc")] == [1]
+    best = standings.best(store, "scalar-abc")
     assert best is not None
     assert best.entry.number == 1
     found = store.judged_numbers("scalar-abc")[0]
@@ -46,7 +47,7 @@ def test_a_revoked_trial_loses_its_latency_everywhere(store: Store, session: int
     assert record.revoked_reason == "racecheck found a race"
     assert record.revoked_at is not None
     assert record.outcome == measured(16, 50.0, program="p")
-    assert queries.summary(store, "scalar-abc").revoked == 1
+    assert standings.summary(store, "scalar-abc").revoked == 1
 
 
 def test_revoking_takes_the_duplicates_along_and_keeps_the_first_reason(store: Store, session: int) -> None:
@@ -56,7 +57,7 @@ def test_revoking_takes_the_duplicates_along_and_keeps_the_first_reason(store: S
     assert store.revoke("scalar-abc", 0, "again") == ()
     assert queries.trial(store, "scalar-abc", 0).revoked_reason == "same program as trial 1: wrong"
     store.record("scalar-abc", session, 3, deduplicated(128, original))
-    assert [entry.number for entry in queries.leaderboard(store, "scalar-abc")] == [2]
+    assert [entry.number for entry in standings.leaderboard(store, "scalar-abc")] == [2]
 
 
 # Queries --------------------------------------------------------------------------------------------------------
@@ -65,7 +66,7 @@ def test_revoking_takes_the_duplicates_along_and_keeps_the_first_reason(store: S
 def test_the_leaderboard_is_sorted_and_holds_only_what_passed(store: Store, session: int) -> None:
     outcomes = [measured(1, 80.0), rejected(2), measured(4, 50.0), raced_out(8, 200.0), measured(16, 80.0)]
     record_all(store, session, [*outcomes, rejected(32, Verdict.INFRA_ERROR)])
-    entries = queries.leaderboard(store, "scalar-abc", limit=10)
+    entries = standings.leaderboard(store, "scalar-abc", limit=10)
     assert [(e.rank, e.number) for e in entries] == [(1, 2), (2, 0), (3, 4), (4, 3)]
     assert [e.censored for e in entries] == [False, False, False, True]
     top = entries[0]
@@ -73,14 +74,14 @@ def test_the_leaderboard_is_sorted_and_holds_only_what_passed(store: Store, sess
     assert (top.median_us, top.baseline_us) == pytest.approx((50.0, 100.0))
     expected = (2 * math.exp(-0.02), 2.0, 2 * math.exp(0.02))
     assert (top.speedup.low, top.speedup.median, top.speedup.high) == pytest.approx(expected)
-    assert len(queries.leaderboard(store, "scalar-abc", limit=2)) == 2
+    assert len(standings.leaderboard(store, "scalar-abc", limit=2)) == 2
 
 
 def test_several_problems_give_geometric_means(store: Store, session: int) -> None:
     timings = measurement(50.0).timings + measurement(200.0).timings
     both = Measurement(timings=timings, objective=0.0, cache="cold")
     store.record("scalar-abc", session, 0, measured(16, 1.0).model_copy(update={"measurement": both}))
-    (entry,) = queries.leaderboard(store, "scalar-abc")
+    (entry,) = standings.leaderboard(store, "scalar-abc")
     assert (entry.median_us, entry.baseline_us, entry.speedup.median) == pytest.approx((100.0, 100.0, 1.0))
 
 
@@ -88,16 +89,16 @@ def test_the_largest_of_several_problems_gives_its_own_figures(store: Store, ses
     timings = measurement(50.0).timings + measurement(150.0, baseline=200.0).timings
     worst = Measurement(timings=timings, objective=math.log(0.75), cache="cold")
     store.record("scalar-abc", session, 0, measured(16, 1.0).model_copy(update={"measurement": worst}))
-    (entry,) = queries.leaderboard(store, "scalar-abc")
+    (entry,) = standings.leaderboard(store, "scalar-abc")
     assert (entry.median_us, entry.baseline_us, entry.speedup.median) == pytest.approx((150.0, 200.0, 4 / 3))
     assert (entry.speedup.low, entry.speedup.high) == pytest.approx((4 / 3 * math.exp(-0.02), 4 / 3 * math.exp(0.02)))
 
 
 def test_the_best_is_never_an_estimate(store: Store, session: int) -> None:
     record_all(store, session, [raced_out(8, 60.0)])
-    assert queries.best(store, "scalar-abc") is None
+    assert standings.best(store, "scalar-abc") is None
     store.record("scalar-abc", session, 1, measured(16, 80.0))
-    best = queries.best(store, "scalar-abc")
+    best = standings.best(store, "scalar-abc")
     assert best is not None
     assert (best.entry.number, best.outcome) == (1, measured(16, 80.0))
     assert best.record.session.calibration == CALIBRATION
@@ -115,7 +116,7 @@ def recorded(store: Store, session: int) -> None:
 def test_finalists_come_first_and_ties_share_a_rank(store: Store, session: int) -> None:
     recorded(store, session)
     hold_finals(store, {16: 52.0, 32: 50.0, 64: 50.0, 8: 80.0}, {16: 0, 32: 1, 64: 2, 8: 4})
-    entries = queries.leaderboard(store, "scalar-abc")
+    entries = standings.leaderboard(store, "scalar-abc")
     assert {(e.rank, e.number) for e in entries[:2]} == {(1, 1), (1, 2)}
     assert [(e.rank, e.number) for e in entries[2:]] == [(3, 0), (4, 4), (5, 3)]
     assert [e.tied for e in entries] == [True, True, False, False, False]
@@ -129,22 +130,22 @@ def test_finalists_come_first_and_ties_share_a_rank(store: Store, session: int) 
     assert raced.censored
     assert raced.confirmed is not None
     assert (rest.confirmed, rest.difference) == (None, None)
-    assert queries.leaderboard(store, "scalar-abc", limit=3) == entries[:3]
+    assert standings.leaderboard(store, "scalar-abc", limit=3) == entries[:3]
 
 
 def test_a_clear_winner_is_crowned(store: Store, session: int) -> None:
     recorded(store, session)
     finals = hold_finals(store, {16: 52.0, 32: 45.0, 64: 50.0}, {16: 0, 32: 1, 64: 2})
-    entries = queries.leaderboard(store, "scalar-abc")
+    entries = standings.leaderboard(store, "scalar-abc")
     assert [(e.rank, e.number, e.tied, e.crowned) for e in entries[:2]] == [(1, 1, False, True), (2, 2, False, False)]
-    best = queries.best(store, "scalar-abc")
+    best = standings.best(store, "scalar-abc")
     assert best is not None
     assert (best.entry, best.tied, best.crowned) == (entries[0], (1,), True)
     assert best.finals is not None
     assert (best.finals.id, best.finals.leader, best.finals.judged_since) == (finals, 1, 0)
     assert best.finals.speedup == best.confirmed
     store.record("scalar-abc", session, 9, measured(256, 30.0))
-    summary = queries.summary(store, "scalar-abc")
+    summary = standings.summary(store, "scalar-abc")
     assert summary.best_number == 1
     assert summary.best_speedup == pytest.approx(100 / 49)
     assert summary.finals == best.finals.model_copy(update={"judged_since": 1})
@@ -154,7 +155,7 @@ def test_a_duplicate_shares_what_was_confirmed_of_its_original(store: Store, ses
     original = measured(16, 48.0)
     record_all(store, session, [original, measured(32, 49.0), deduplicated(64, original)])
     hold_finals(store, {16: 50.0, 32: 55.0}, {16: 0, 32: 1})
-    entries = queries.leaderboard(store, "scalar-abc")
+    entries = standings.leaderboard(store, "scalar-abc")
     assert [(e.rank, e.number, e.crowned) for e in entries] == [(1, 0, True), (1, 2, False), (3, 1, False)]
     assert entries[0].confirmed == entries[1].confirmed
     assert not entries[1].tied
@@ -183,7 +184,7 @@ def test_of_ties_the_more_accurate_then_the_smaller_is_best(
 ) -> None:
     record_all(store, session, [first, second])
     hold_finals(store, TIED, {16: 0, 32: 1})
-    best = queries.best(store, "scalar-abc")
+    best = standings.best(store, "scalar-abc")
     assert best is not None
     assert (best.entry.number, best.tied, best.crowned) == (preferred, (0, 1), False)
 
@@ -192,14 +193,14 @@ def test_a_revoked_finalist_leaves_the_standing(store: Store, session: int) -> N
     recorded(store, session)
     hold_finals(store, {16: 45.0, 32: 50.0, 64: 50.0}, {16: 0, 32: 1, 64: 2})
     store.revoke("scalar-abc", 0, "a race was found")
-    found = queries.finals(store, "scalar-abc")
+    found = standings.finals(store, "scalar-abc")
     assert found is not None
     assert found.standing is not None
     assert found.revoked == (0,)
     assert [each.tied for each in found.standing.finalists] == [True, True]
-    entries = queries.leaderboard(store, "scalar-abc")
+    entries = standings.leaderboard(store, "scalar-abc")
     assert sorted((e.rank, e.number) for e in entries) == [(1, 1), (1, 2), (3, 3), (4, 4)]
-    best = queries.best(store, "scalar-abc")
+    best = standings.best(store, "scalar-abc")
     assert best is not None
     assert (best.entry.number, best.tied) == (1, (1, 2))
 
@@ -208,11 +209,11 @@ def test_without_a_finalist_the_search_decides(store: Store, session: int) -> No
     recorded(store, session)
     hold_finals(store, {16: 45.0}, {16: 0})
     store.revoke("scalar-abc", 0, "a race was found")
-    best = queries.best(store, "scalar-abc")
+    best = standings.best(store, "scalar-abc")
     assert best is not None
     assert (best.entry.number, best.confirmed, best.finals, best.tied) == (1, None, None, ())
-    assert [entry.rank for entry in queries.leaderboard(store, "scalar-abc")] == [1, 2, 3, 4]
-    summary = queries.summary(store, "scalar-abc").finals
+    assert [entry.rank for entry in standings.leaderboard(store, "scalar-abc")] == [1, 2, 3, 4]
+    summary = standings.summary(store, "scalar-abc").finals
     assert summary is not None
     assert (summary.leader, summary.speedup, summary.tied, summary.crowned) == (None, None, (), False)
 
@@ -222,17 +223,17 @@ def test_the_last_finals_count(store: Store, session: int) -> None:
     hold_finals(store, {16: 45.0, 32: 50.0}, {16: 0, 32: 1})
     second = hold_finals(store, {16: 52.0, 64: 50.0}, {16: 0, 64: 2})
     unfinished = store.start_finals("scalar-abc", lineup({16: 0}, {16: 48.0}), {})
-    found = queries.finals(store, "scalar-abc")
+    found = standings.finals(store, "scalar-abc")
     assert found is not None
     assert found.id == second
-    assert [entry.number for entry in queries.leaderboard(store, "scalar-abc", 2)] == [2, 0]
+    assert [entry.number for entry in standings.leaderboard(store, "scalar-abc", 2)] == [2, 0]
     assert [each.id for each in queries.all_finals(store, "scalar-abc")] == [unfinished, second, second - 1]
 
 
 def test_a_summary_counts_and_spreads(store: Store, session: int) -> None:
     faults = [rejected(32), rejected(64), rejected(128, Verdict.CRASHED, "process.signal")]
     record_all(store, session, [measured(1, 50.0), measured(2, 80.0), measured(4, 100.0), raced_out(8, 300.0), *faults])
-    found = queries.summary(store, "scalar-abc")
+    found = standings.summary(store, "scalar-abc")
     assert found.by_verdict == {
         Verdict.MEASURED: 3,
         Verdict.RACED_OUT: 1,
@@ -248,17 +249,17 @@ def test_a_summary_counts_and_spreads(store: Store, session: int) -> None:
 
 
 def test_an_empty_study_has_no_best(store: Store) -> None:
-    found = queries.summary(store, "scalar-abc")
+    found = standings.summary(store, "scalar-abc")
     assert (found.judged, found.best_number, found.best_speedup, found.spread) == (0, None, None, None)
-    assert queries.leaderboard(store, "scalar-abc") == ()
+    assert standings.leaderboard(store, "scalar-abc") == ()
 
 
 def test_a_study_runs_while_its_driver_lives(store: Store) -> None:
     with store.lease():
         number = store.start_session("scalar-abc", CALIBRATION, {})
-        assert queries.summary(store, "scalar-abc").running
+        assert standings.summary(store, "scalar-abc").running
         store.finish_session(number)
-        assert not queries.summary(store, "scalar-abc").running
+        assert not standings.summary(store, "scalar-abc").running
 
 
 def test_studies_are_named_by_prefix_or_last_activity(store: Store) -> None:
@@ -266,7 +267,7 @@ def test_studies_are_named_by_prefix_or_last_activity(store: Store) -> None:
     store.ensure_study(study_record("simd-xyz"))
     store.start_session("scalar-abd", CALIBRATION, {})
     assert queries.resolve_study(store) == "scalar-abd"
-    assert queries.studies(store)[0].name == "scalar-abd"
+    assert standings.studies(store)[0].name == "scalar-abd"
     assert queries.resolve_study(store, "simd") == "simd-xyz"
     assert queries.resolve_study(store, "scalar-abc") == "scalar-abc"
     with pytest.raises(StoreError, match="scalar-abd, scalar-abc"):

@@ -20,6 +20,7 @@ from alembic.script import ScriptDirectory
 from autotuner.measure.confirm import confirm
 from autotuner.store import Store, database, migrations, queries
 from autotuner.store.tables import Base
+from autotuner.tuning import standings
 from autotuner.values.errors import DiskFullError, StoreError
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Measurement, Outcome, Stop
@@ -101,7 +102,7 @@ def test_a_fault_of_ours_is_recorded_but_the_variant_is_not_judged(store: Store,
     store.record("scalar-abc", session, 0, rejected(16, Verdict.INFRA_ERROR, "worker.lost"))
     store.record("scalar-abc", session, 1, measured(16, 80.0))
     assert [o.verdict for o in store.judged_numbers("scalar-abc").values()] == [Verdict.INFRA_ERROR, Verdict.MEASURED]
-    assert queries.summary(store, "scalar-abc").judged == 1
+    assert standings.summary(store, "scalar-abc").judged == 1
 
 
 def test_blocks_are_kept_raw(store: Store, session: int, path: Path) -> None:
@@ -139,7 +140,7 @@ def test_finals_are_read_back_whole(store: Store, session: int) -> None:
         store.record_heat("scalar-abc", "finals", each, finals_id=number)
     standing = confirm(heats, line.tie, line.objective)
     store.finish_finals(number, standing)
-    found = queries.finals(store, "scalar-abc")
+    found = standings.finals(store, "scalar-abc")
     assert found is not None
     assert (found.id, found.study, found.session, found.environment) == (
         number,
@@ -168,7 +169,7 @@ os.kill(os.getpid(), 9)
         subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent.parent, timeout=60).returncode
         == -9
     )
-    assert queries.finals(store, "scalar-abc") is None
+    assert standings.finals(store, "scalar-abc") is None
     (killed,) = queries.all_finals(store, "scalar-abc")
     assert killed.heats == (heat(MICROS, 0), heat(MICROS, 1))
     assert (killed.finished_at, killed.standing) == (None, None)
@@ -220,7 +221,7 @@ def test_a_heat_belongs_to_what_is_there(store: Store, session: int, path: Path)
     [
         rejected(16).model_copy(update={"measurement": measurement(50.0)}),
         measured(16, 50.0).model_copy(update={"gate": None}),
-        measured(16, 50.0).model_copy(update={"gate": GateReport(artifact="a", checks=())}),
+        measured(16, 50.0).model_copy(update={"gate": GateReport(artifact="a", required=(), checks=())}),
         measured(16, 50.0).model_copy(update={"measurement": None}),
         deduplicated(16, measured(32, 50.0)).model_copy(update={"original": None}),
         measured(16, 50.0).model_copy(update={"measurement": Measurement(timings=(), objective=-1.0, cache="cold")}),
@@ -247,7 +248,7 @@ def test_unknown_names_are_refused(store: Store, session: int) -> None:
         lambda: store.revoke("scalar-abc", 7, "no"),
         lambda: store.finish_session(99),
         lambda: queries.trial(store, "scalar-abc", 7),
-        lambda: queries.leaderboard(store, "other"),
+        lambda: standings.leaderboard(store, "other"),
     ):
         with pytest.raises(StoreError):
             ask()
@@ -284,7 +285,7 @@ def test_an_optuna_study_lives_in_the_same_file(store: Store, session: int, path
         loaded = optuna.load_study(study_name="scalar-abc", storage=again.optuna_storage())
         assert loaded.best_value == pytest.approx(math.log(0.8))
         optuna.delete_study(study_name="scalar-abc", storage=again.optuna_storage())
-        assert queries.best(again, "scalar-abc") is not None
+        assert standings.best(again, "scalar-abc") is not None
 
 
 def test_our_tables_join_a_file_that_optuna_made(path: Path) -> None:
@@ -296,7 +297,7 @@ def test_our_tables_join_a_file_that_optuna_made(path: Path) -> None:
         Store.open(str(path), create=False)
     with Store.open(str(path)) as store:
         assert optuna.get_all_study_names(store.optuna_storage()) == ["theirs"]
-        assert queries.studies(store) == ()
+        assert standings.studies(store) == ()
 
 
 def test_a_path_with_odd_characters_works(tmp_path: Path) -> None:
@@ -342,10 +343,10 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(path: Path) -> None:
         stopped = [each.measurement.stopped for each in found.values() if each.measurement is not None]
         assert stopped == [Stop.PRECISE, Stop.PRECISE, Stop.HOPELESS]
         assert found[0] == measured(16, 50.0, program="p1")
-        assert [entry.censored for entry in queries.leaderboard(store, "scalar-abc")] == [False, False, True]
+        assert [entry.censored for entry in standings.leaderboard(store, "scalar-abc")] == [False, False, True]
         assert queries.trial(store, "scalar-abc", 3).session.calibration.ceilings is None
         hold_finals(store, {16: 50.0}, {16: 0})
-        best = queries.best(store, "scalar-abc")
+        best = standings.best(store, "scalar-abc")
         assert best is not None
         assert best.confirmed is not None
     with sqlite3.connect(path) as raw:
@@ -406,7 +407,7 @@ def test_a_damaged_file_is_told(store: Store, session: int, path: Path) -> None:
         content[page * 4096 : page * 4096 + 512] = b"\xff" * 512
     path.write_bytes(content)
     with pytest.raises(StoreError, match=r"damaged|not a study store"), Store.open(str(path)) as broken:
-        queries.leaderboard(broken, "scalar-abc")
+        standings.leaderboard(broken, "scalar-abc")
 
 
 def test_a_folder_that_cannot_be_written_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

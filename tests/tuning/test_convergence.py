@@ -11,6 +11,7 @@ import pytest
 from autotuner.run.inline import InlineExecutor
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Converged, Driver, Event, Judged
+from autotuner.tuning.plan import Plan, Start
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
 
@@ -25,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def sweep_of(store: Store, heard: list[Event], width: int, sampler: str = "evolution") -> Driver:
     executor = InlineExecutor(simulated.backend(), width)
-    return Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, sampler=sampler, listen=heard.append)
+    return Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms(), sampler=sampler), heard.append)
 
 
 @pytest.mark.parametrize("width", [1, 4])
@@ -66,15 +67,8 @@ def test_points_given_by_hand_promise_nothing(store: Store) -> None:
     heard: list[Event] = []
     driver = sweep_of(store, heard, 1)
     given = [SPACE.point(index) for index in range(0, len(SPACE), 13)]
-    first = Driver(
-        store,
-        SPACE,
-        simulated.DEVICE,
-        simulated.terms(),
-        InlineExecutor(simulated.backend()),
-        listen=heard.append,
-        first=given,
-    )
+    plan = Plan(SPACE, simulated.DEVICE, simulated.terms(), start=Start(first=given))
+    first = Driver(store, InlineExecutor(simulated.backend()), plan, heard.append)
     assert first.name == driver.name
     first.run(Budget(trials=len(given), until_converged=True))
     assert not any(isinstance(event, Converged) for event in heard)

@@ -15,14 +15,19 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from autotuner.devices.backend import Passed
-from autotuner.devices.fake import FakeBackend, Truth
+from autotuner.run import ask
+from autotuner.run.ask import BEAT_S
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
+from autotuner.run.line import Passed
 from autotuner.search.samplers import SAMPLERS, RandomPointSampler
 from autotuner.store import Lease, Store, queries
 from autotuner.tuning import driver as driver_module
-from autotuner.tuning.driver import BEAT_S, OPTUNA_STATE, Budget, Driver, Event, Judged, Told
+from autotuner.tuning import standings
+from autotuner.tuning.driver import Budget, Driver, Event, Judged
+from autotuner.tuning.optuna_study import OPTUNA_STATE, Told
+from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.promotion import takes_over
 from autotuner.values.errors import InputError, OracleError, StoreError
 from autotuner.values.gate_report import GateReport
@@ -51,7 +56,7 @@ def test_every_verdict_has_an_optuna_state() -> None:
 def test_a_sweep_records_and_tells_every_variant(store: Store, width: int) -> None:
     heard: list[Event] = []
     executor = Shuffled(simulated.backend(), width)
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, listen=heard.append)
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms()), heard.append)
     sweep.run(Budget(trials=20))
     assert executor.crowd == width
     trials = trials_of(store, sweep.name)
@@ -73,12 +78,12 @@ def test_no_reject_is_ever_best(store: Store, width: int) -> None:
         fast = variant.point["BLOCK"] != 8
         return Truth(us=1.0, fault=Verdict.INCORRECT) if fast else Truth(us=200.0)
 
-    sweep = driver(store, FakeBackend(truth), width=width)
+    sweep = driver(store, FakeLine(truth), width=width)
     sweep.run(Budget(trials=20))
     study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
     assert math.isfinite(study.best_value)
     assert study.best_trial.params["BLOCK"] == 8
-    assert all(entry.variant.point["BLOCK"] == 8 for entry in queries.leaderboard(store, sweep.name, 100))
+    assert all(entry.variant.point["BLOCK"] == 8 for entry in standings.leaderboard(store, sweep.name, 100))
 
 
 @at_any_width
@@ -86,9 +91,9 @@ def test_equal_programs_are_measured_once(store: Store, width: int) -> None:
     def truth(variant: Variant) -> Truth:
         return Truth(us=simulated.microseconds(variant.point), program=f"block {variant.point['BLOCK']}")
 
-    sweep = driver(store, FakeBackend(truth), width=width)
+    sweep = driver(store, FakeLine(truth), width=width)
     sweep.run(Budget(trials=25))
-    counts = queries.summary(store, sweep.name).by_verdict
+    counts = standings.summary(store, sweep.name).by_verdict
     measured = counts.get(Verdict.MEASURED, 0) + counts.get(Verdict.RACED_OUT, 0)
     assert counts[Verdict.DEDUPLICATED] > 10
     assert counts[Verdict.DEDUPLICATED] + measured == 25
@@ -98,7 +103,7 @@ def test_equal_programs_are_measured_once(store: Store, width: int) -> None:
             assert trial.value == pytest.approx(outcome.objective)
 
 
-class Counting(FakeBackend):
+class Counting(FakeLine):
     """Counts what goes through the gate, by program."""
 
     def __init__(self, truth: Callable[[Variant], Truth]) -> None:
@@ -116,8 +121,8 @@ def test_a_program_that_is_being_judged_is_waited_for(store: Store) -> None:
     sweep = driver(store, backend, width=WIDE)
     sweep.run(Budget(trials=10))
     assert backend.checked == {"the one": 1}
-    assert queries.summary(store, sweep.name).by_verdict == {Verdict.MEASURED: 1, Verdict.DEDUPLICATED: 9}
-    first = queries.best(store, sweep.name)
+    assert standings.summary(store, sweep.name).by_verdict == {Verdict.MEASURED: 1, Verdict.DEDUPLICATED: 9}
+    first = standings.best(store, sweep.name)
     assert first is not None
     assert first.outcome.artifact is not None
     for trial in trials_of(store, sweep.name):
@@ -131,7 +136,7 @@ def test_a_program_whose_like_was_rejected_is_judged_itself(store: Store) -> Non
     sweep = driver(store, backend, width=WIDE)
     sweep.run(Budget(trials=10))
     assert backend.checked == {"the one": 10}
-    assert queries.summary(store, sweep.name).by_verdict == {Verdict.INCORRECT: 10}
+    assert standings.summary(store, sweep.name).by_verdict == {Verdict.INCORRECT: 10}
 
 
 def test_what_is_known_when_the_device_is_near_counts(store: Store) -> None:
@@ -152,7 +157,7 @@ def test_what_is_known_when_the_device_is_near_counts(store: Store) -> None:
             return done
 
     executor = Looks(simulated.backend(), WIDE)
-    Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor).run(Budget(trials=20))
+    Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms())).run(Budget(trials=20))
     assert len(incumbents) > 2
 
 
@@ -173,7 +178,7 @@ def test_the_same_command_again_goes_on_to_the_total(store: Store, width: int) -
 def test_a_small_space_ends_when_all_of_it_is_judged(store: Store, width: int) -> None:
     backend = simulated.backend()
     executor = Shuffled(backend, width)
-    Driver(store, SMALL, simulated.DEVICE, simulated.terms(), executor).run(Budget(trials=10**6))
+    Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms())).run(Budget(trials=10**6))
     assert len(backend.built) == len(SMALL)
 
 
@@ -189,11 +194,11 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
             return super().wait(timeout)
 
     backend = simulated.backend()
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), TakesTime(backend, WIDE))
+    sweep = Driver(store, TakesTime(backend, WIDE), Plan(SPACE, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=100, seconds=10))
     assert WIDE < len(backend.built) < 12
     assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
-    assert queries.summary(store, sweep.name).judged == len(backend.built)
+    assert standings.summary(store, sweep.name).judged == len(backend.built)
 
 
 def test_a_point_that_is_enqueued_twice_is_judged_once(store: Store) -> None:
@@ -228,7 +233,7 @@ def test_what_another_program_enqueues_and_is_no_point_fails(store: Store, sampl
 def test_what_was_judged_is_told_under_another_number_without_a_job(store: Store) -> None:
     """Also a reject; our tables keep the one trial that was judged."""
     default = SPACE.point(SPACE.default_index)
-    backend = FakeBackend(lambda v: Truth(us=50.0) if v.point == default else Truth(fault=Verdict.INCORRECT))
+    backend = FakeLine(lambda v: Truth(us=50.0) if v.point == default else Truth(fault=Verdict.INCORRECT))
     driver(store, backend).run(Budget(trials=3))
     sweep = driver(store, backend)
     study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
@@ -253,7 +258,7 @@ def test_a_trial_is_whole_in_the_file_before_its_build_begins(store: Store, path
                 seen.append(points[-1] == job.variant.point)
             return super().submit(job, lane)
 
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), Looks(simulated.backend(), WIDE))
+    sweep = Driver(store, Looks(simulated.backend(), WIDE), Plan(SPACE, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=6))
     assert seen == [True] * 6
 
@@ -272,11 +277,11 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
         beats.append(now[0])
         beat(lease)
 
-    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(ask, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(Lease, "beat", noted)
     monkeypatch.setitem(SAMPLERS, "slow", Slow)
     executor = Shuffled(simulated.backend(), 30)
-    Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, sampler="slow").run(Budget(trials=30))
+    Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms(), sampler="slow")).run(Budget(trials=30))
     assert now[0] > 11 * BEAT_S  # all before the first result is waited for
     assert max(later - one for one, later in pairwise([*beats, now[0]])) < 1.5 * BEAT_S
     assert len(beats) < 13
@@ -284,21 +289,21 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
 
 def test_a_sampler_that_does_not_apply_leaves_no_study(store: Store) -> None:
     executor = InlineExecutor(simulated.backend())
-    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), executor, sampler="cmaes")
+    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms(), sampler="cmaes"))
     with pytest.raises(InputError, match="use another sampler"):
         sweep.run(Budget(trials=3))
-    assert queries.studies(store) == ()
+    assert standings.studies(store) == ()
     assert optuna.get_all_study_names(store.optuna_storage()) == []
 
 
 def test_a_broken_reference_keeps_the_sweep_from_starting(store: Store) -> None:
-    class Broken(FakeBackend):
+    class Broken(FakeLine):
         def calibrate(self, terms: Terms, say: Say) -> Calibration:
             raise OracleError("flash breaks T1")
 
     with pytest.raises(OracleError):
         driver(store, Broken(simulated.truth)).run(Budget(trials=3))
-    assert queries.studies(store)[0].judged == 0
+    assert standings.studies(store)[0].judged == 0
 
 
 def test_a_second_driver_is_refused(store: Store) -> None:
@@ -309,20 +314,22 @@ def test_a_second_driver_is_refused(store: Store) -> None:
 def test_another_device_is_another_study(store: Store) -> None:
     other = simulated.DEVICE.model_copy(update={"name": "another"})
     executor = InlineExecutor(simulated.backend())
-    assert driver(store, simulated.backend()).name != Driver(store, SPACE, other, simulated.terms(), executor).name
+    assert (
+        driver(store, simulated.backend()).name != Driver(store, executor, Plan(SPACE, other, simulated.terms())).name
+    )
 
 
 def test_a_study_keeps_its_secret_seeds(store: Store) -> None:
     seen: list[tuple[int, ...]] = []
 
-    class Notes(FakeBackend):
+    class Notes(FakeLine):
         def calibrate(self, terms: Terms, say: Say) -> Calibration:
             seen.append(terms.seeds)
             return super().calibrate(terms, say)
 
     driver(store, Notes(simulated.truth)).run(Budget(trials=2))
     fresh = simulated.terms().model_copy(update={"seeds": (9, 9, 9, 9)})
-    Driver(store, SPACE, simulated.DEVICE, fresh, InlineExecutor(Notes(simulated.truth))).run(Budget(trials=3))
+    Driver(store, InlineExecutor(Notes(simulated.truth)), Plan(SPACE, simulated.DEVICE, fresh)).run(Budget(trials=3))
     assert seen[0] == seen[1] == (1, 2, 3, 4)
 
 
@@ -331,7 +338,7 @@ def test_the_first_points_of_a_new_study_are_those_it_is_given(store: Store, wid
     def run(first: list[int], trials: int) -> str:
         points = [SPACE.point(index) for index in first]
         executor = Shuffled(simulated.backend(), width)
-        sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor, first=points)
+        sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms(), start=Start(first=points)))
         sweep.run(Budget(trials=trials))
         return sweep.name
 

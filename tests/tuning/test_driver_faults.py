@@ -13,13 +13,15 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from autotuner.devices.fake import FakeBackend
 from autotuner.measure.arms import Tracks
+from autotuner.run.fake import FakeLine
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
-from autotuner.store import Store, queries
+from autotuner.store import Store
 from autotuner.store.optuna_storage import DriverStorage
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
 from autotuner.values.terms import Terms
@@ -62,7 +64,7 @@ def test_a_kill_before_the_telling_loses_and_repeats_nothing(store: Store, monke
 class Dying(Shuffled):
     """Its driver is killed when it waits for the last of some jobs."""
 
-    def __init__(self, backend: FakeBackend, width: int, jobs: int) -> None:
+    def __init__(self, backend: FakeLine, width: int, jobs: int) -> None:
         super().__init__(backend, width)
         self._jobs = jobs
 
@@ -78,7 +80,7 @@ class Dying(Shuffled):
 def test_a_kill_before_the_judging_judges_the_same_trials(store: Store, width: int, jobs: int) -> None:
     """What was recorded is not built again; what was in flight is judged under its number."""
     dying = Dying(simulated.backend(), width, jobs)
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), dying)
+    sweep = Driver(store, dying, Plan(SPACE, simulated.DEVICE, simulated.terms()))
     with pytest.raises(Killed):
         sweep.run(Budget(trials=14))
     before = {number: outcome.variant for number, outcome in store.judged_numbers(sweep.name).items()}
@@ -115,7 +117,7 @@ def test_a_kill_before_the_parameters_are_noted_drops_the_half_made_trial(
 class Losing(InlineExecutor):
     """Loses the process of some variants when they are built or, else, judged."""
 
-    def __init__(self, backend: FakeBackend, lost: Callable[[int], bool], width: int = 1, built: bool = False) -> None:
+    def __init__(self, backend: FakeLine, lost: Callable[[int], bool], width: int = 1, built: bool = False) -> None:
         super().__init__(backend, width)
         self._lost, self._seen = lost, 0
         self._kind = BuildJob if built else JudgeJob
@@ -135,18 +137,18 @@ class Losing(InlineExecutor):
 @pytest.mark.parametrize("built", [False, True])
 def test_a_lost_process_fails_the_trial_and_the_point_is_judged_again(store: Store, built: bool) -> None:
     executor = Losing(simulated.backend(), lambda seen: seen == 2, built=built)
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor)
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=6))
     trials = trials_of(store, sweep.name)
     (failed,) = [trial for trial in trials if trial.state == TrialState.FAIL]
     again = trials[failed.number + 1]
     assert (again.params, again.state) == (failed.params, TrialState.COMPLETE)
-    assert queries.summary(store, sweep.name).judged == 6
+    assert standings.summary(store, sweep.name).judged == 6
 
 
 def test_points_that_are_lost_in_flight_are_judged_again(store: Store) -> None:
     executor = Losing(simulated.backend(), lambda seen: seen % 3 == 0, WIDE)
-    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), executor)
+    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=10**6))
     trials = trials_of(store, sweep.name)
     states = Counter(trial.state for trial in trials)
@@ -164,15 +166,15 @@ def test_a_kill_while_a_lost_trial_is_failed_keeps_its_point(store: Store, monke
         raise Killed
 
     losing = Losing(simulated.backend(), lambda seen: seen == 2, WIDE)
-    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), losing)
+    sweep = Driver(store, losing, Plan(SMALL, simulated.DEVICE, simulated.terms()))
     with monkeypatch.context() as patch:
         patch.setattr(optuna.Study, "enqueue_trial", enqueued_and_killed)
         with pytest.raises(Killed):
             sweep.run(Budget(trials=10**6))
     backend = simulated.backend()
-    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), Shuffled(backend, WIDE))
+    sweep = Driver(store, Shuffled(backend, WIDE), Plan(SMALL, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=10**6))
-    assert queries.summary(store, sweep.name).judged == len(SMALL)
+    assert standings.summary(store, sweep.name).judged == len(SMALL)
     assert len({variant.digest for variant in backend.built}) == len(backend.built)
 
 
@@ -184,10 +186,10 @@ def test_a_device_that_works_no_more_ends_the_sweep_and_loses_nothing(store: Sto
                 raise InfrastructureError("the device does not answer")
             return super().wait(timeout)
 
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), Broken(simulated.backend(), width))
+    sweep = Driver(store, Broken(simulated.backend(), width), Plan(SPACE, simulated.DEVICE, simulated.terms()))
     with pytest.raises(InfrastructureError, match="does not answer"):
         sweep.run(Budget(trials=20))
-    judged = queries.summary(store, sweep.name).judged
+    judged = standings.summary(store, sweep.name).judged
     assert judged > 2
     backend = simulated.backend()
     driver(store, backend, width=width).run(Budget(trials=20))
@@ -198,7 +200,7 @@ def test_a_device_that_works_no_more_ends_the_sweep_and_loses_nothing(store: Sto
 @at_any_width
 def test_a_machine_that_loses_everything_ends_the_sweep(store: Store, width: int) -> None:
     executor = Losing(simulated.backend(), lambda _: True, width)
-    sweep = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor)
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms()))
     with pytest.raises(InfrastructureError, match="in a row"):
         sweep.run(Budget(trials=6))
     tried = [tuple(trial.params.items()) for trial in trials_of(store, sweep.name) if trial.state == TrialState.FAIL]
@@ -211,7 +213,7 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeyp
     are built wait for the new calibration."""
     calibrated = [0]
 
-    class Drifts(FakeBackend):
+    class Drifts(FakeLine):
         def calibrate(self, terms: Terms, say: Say) -> Calibration:
             calibrated[0] += 1
             return super().calibrate(terms, say)
@@ -227,7 +229,7 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeyp
     sweep = driver(store, Drifts(simulated.truth), width=width)
     sweep.run(Budget(trials=5))
     assert calibrated[0] == 2
-    summary = queries.summary(store, sweep.name)
+    summary = standings.summary(store, sweep.name)
     assert summary.judged == 5
     assert summary.by_verdict[Verdict.INFRA_ERROR] in ((3,) if width == 1 else (3, 4))  # one more was on the device
 
@@ -236,15 +238,15 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeyp
 def test_a_point_that_is_lost_every_time_is_given_up(store: Store, width: int) -> None:
     """Four tries, then the sweep ends without it: the rest of the space is judged all the same."""
 
-    class LosesOne(FakeBackend):
+    class LosesOne(FakeLine):
         def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
             if variant.point == SMALL.point(5):
                 return Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail="lost")
             return super().build(variant, terms)
 
     executor = Shuffled(LosesOne(simulated.truth), width)
-    sweep = Driver(store, SMALL, simulated.DEVICE, simulated.terms(), executor)
+    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms()))
     sweep.run(Budget(trials=10**6))
-    summary = queries.summary(store, sweep.name)
+    summary = standings.summary(store, sweep.name)
     assert summary.judged == len(SMALL) - 1
     assert summary.by_verdict[Verdict.INFRA_ERROR] == 4

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.devices.backend import Passed
-from autotuner.devices.fake import FakeBackend, Truth, Weather
 from autotuner.measure.confirm import FINAL_BLOCKS, PROCESSES
+from autotuner.run.fake import FakeLine, Truth, Weather
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob, Result
+from autotuner.run.line import Passed
 from autotuner.store import FinalsRecord, Store, queries
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.finals import Finals, Step, contenders, due
+from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Heat, Outcome, Say
@@ -41,12 +43,12 @@ def executor(truth: Truths, weather: Weather = WEATHER) -> InlineExecutor:
     """Each fresh process is another one."""
     seeds = iter(range(1, 1000))
     return InlineExecutor(
-        FakeBackend(truth, weather=weather), fresh=lambda: FakeBackend(truth, weather=weather, seed=next(seeds))
+        FakeLine(truth, weather=weather), fresh=lambda: FakeLine(truth, weather=weather, seed=next(seeds))
     )
 
 
 def swept(store: Store, truth: Truths, trials: int = 40) -> str:
-    driver = Driver(store, SPACE, simulated.DEVICE, simulated.terms(), executor(truth))
+    driver = Driver(store, executor(truth), Plan(SPACE, simulated.DEVICE, simulated.terms()))
     driver.run(Budget(trials=trials))
     return driver.name
 
@@ -105,7 +107,7 @@ def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: St
     assert {len(blocks) for heat in found.heats for blocks in heat.baseline_us} == {FINAL_BLOCKS}
     ratios = {c.digest: c.log_ratio for c in found.standing.finalists}
     assert ratios[leader.digest].mean == pytest.approx(math.log(0.45), abs=0.01)  # 5 deviations between processes
-    best = queries.best(store, study)
+    best = standings.best(store, study)
     assert best is not None
     assert best.crowned
     assert best.confirmed is not None
@@ -130,7 +132,7 @@ def test_what_is_slower_than_sdpa_is_never_crowned(store: Store) -> None:
     assert not found.standing.crowned
 
 
-class Unsound(FakeBackend):
+class Unsound(FakeLine):
     """Its fastest variant is right in the search and races in the long soak."""
 
     def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
@@ -147,14 +149,14 @@ def test_a_finalist_that_fails_the_gate_is_revoked_and_the_next_one_leads(store:
 
     study = swept(store, truth, 12)
     backend = Unsound(truth, weather=WEATHER)
-    found = confirmed(store, study, InlineExecutor(backend, fresh=lambda: FakeBackend(truth, weather=WEATHER)))
+    found = confirmed(store, study, InlineExecutor(backend, fresh=lambda: FakeLine(truth, weather=WEATHER)))
     assert DEFAULT not in {finalist.variant.digest for finalist in found.finalists}
     number = next(n for n, o in outcomes(store, study).items() if o.variant.digest == DEFAULT)
     record = queries.trial(store, study, number)
     assert record.revoked_reason is not None
     assert "G6.soak" in record.revoked_reason
     assert due(store, study, DEFAULT)  # the ninth is now among the best eight
-    confirmed(store, study, InlineExecutor(backend, fresh=lambda: FakeBackend(truth, weather=WEATHER)))
+    confirmed(store, study, InlineExecutor(backend, fresh=lambda: FakeLine(truth, weather=WEATHER)))
     assert not due(store, study, DEFAULT)
 
 
@@ -167,7 +169,7 @@ def test_every_finalist_passes_the_gate_on_seeds_that_the_search_did_not_have(st
             seen.append(job)
             return super().submit(job, lane)
 
-    confirmed(store, study, Notes(FakeBackend(simulated.truth, weather=WEATHER)))
+    confirmed(store, study, Notes(FakeLine(simulated.truth, weather=WEATHER)))
     judged = [job for job in seen if isinstance(job, JudgeJob)]
     raced = [job for job in seen if isinstance(job, RaceJob)]
     assert all(job.soak == "finalist" for job in judged)
@@ -189,13 +191,13 @@ def test_a_heat_that_a_busy_machine_spoilt_is_run_again_and_then_given_up(store:
                 return done[0], Fault(verdict=Verdict.INFRA_ERROR, code="measure.drift", detail="SDPA is slow")
             return done
 
-    by = Busy(FakeBackend(simulated.truth, weather=WEATHER))
+    by = Busy(FakeLine(simulated.truth, weather=WEATHER))
     spoilt[0] = 2
     assert confirmed(store, study, by).standing is not None
     spoilt[0] = 3
     with pytest.raises(InfrastructureError, match="SDPA is slow"):
         confirmed(store, study, by)
-    assert queries.finals(store, study) is not None  # those before stand
+    assert standings.finals(store, study) is not None  # those before stand
 
 
 def test_finals_are_due_when_the_search_found_others(store: Store) -> None:

@@ -13,16 +13,18 @@ import pytest
 from rich.console import Console
 
 from autotuner.build.build import build
-from autotuner.build.family import Kernel
-from autotuner.devices.fake import FakeBackend
-from autotuner.devices.toolchain import Toolchain
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.report import tables as views
+from autotuner.run.fake import FakeLine
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import SpaceFile
-from autotuner.store import Store, queries
+from autotuner.store import Store
 from autotuner.tuning import gate_one as single
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InputError, OracleError
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome, Say
@@ -36,7 +38,7 @@ from tests.helpers.recorded import CALIBRATION, case_errors, study_record
 pytestmark = pytest.mark.timed
 
 SCHEMA = json.loads((Path(__file__).parent.parent.parent / "docs" / "trial-report.schema.json").read_text())
-PROBLEM = Problem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +50,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def mutant(folder: Path, toolchain: Toolchain, name: str) -> Artifact:
+def mutant(folder: Path, toolchain: CpuToolchain, name: str) -> Artifact:
     """A variant of that space, built."""
     wanted = Variant(family="mutants_numeric", backend="cpu", impl="mutant", parameters={"MUTANT": name})
-    made = build(Kernel.load(folder / "mutants_numeric"), wanted, PROBLEM, toolchain)
+    made = build(Family.load(folder / "mutants_numeric"), wanted, PROBLEM, toolchain)
     assert isinstance(made, Artifact)
     return made
 
 
 @pytest.fixture(scope="module")
-def right(folder: Path, toolchain: Toolchain) -> Artifact:
+def right(folder: Path, toolchain: CpuToolchain) -> Artifact:
     """The one without a mutation."""
     return mutant(folder, toolchain, "none")
 
@@ -82,7 +84,7 @@ def test_a_variant_is_found_by_library_by_folder_and_by_build_id(folder: Path, r
         subject = found(target, folder)
         assert (subject.artifact.digest, subject.artifact.path) == (right.digest, right.path)
         assert subject.problems == (PROBLEM,)
-        assert subject.kernel.document.family == "mutants_numeric"
+        assert subject.family.document.family == "mutants_numeric"
 
 
 def test_a_copied_library_is_known_by_its_name(folder: Path, right: Artifact, tmp_path: Path) -> None:
@@ -108,13 +110,14 @@ def test_the_variant_of_a_trial_is_built_again(folder: Path, right: Artifact, st
         single.subject("4", None, str(path), "mutants")
 
 
-def test_without_a_space_a_shipped_variant_is_judged_on_a_usual_problem(toolchain: Toolchain) -> None:
-    kernel = Kernel.find("sdpa")
+def test_without_a_space_a_shipped_variant_is_judged_on_a_usual_problem(toolchain: CpuToolchain) -> None:
+    kernel = Family.find("sdpa")
     parameters = {"BLOCK_N": 64, "EXP": "poly5", "SYNC_POLICY": 0, "THREADS": 1, "UNROLL": 1}
     wanted = Variant(family="sdpa", backend="cpu", impl="scalar", parameters=parameters)
     made = build(kernel, wanted, PROBLEM.model_copy(update={"causal": True}), toolchain)
     assert isinstance(made, Artifact)
     (problem,) = single.subject(made.path, None, "none.db", None).problems
+    assert isinstance(problem, SdpaProblem)
     assert (problem.seq_q, problem.dtype, problem.head_dim, problem.causal) == (512, "float32", 64, True)
 
 
@@ -158,7 +161,9 @@ def test_a_right_variant_goes_through_every_check(folder: Path, right: Artifact)
     document = report(done)
     assert (document["verdict"], document["fault"]) == ("measured", None)
     assert {check["status"] for check in document["checks"]} == {"pass"}
-    assert {"G0.identity", "G2.sdpa", "G5.matrix", "G6.soak", "G7.recheck"} <= {c["code"] for c in document["checks"]}
+    assert {"G0.identity", "G2.baseline", "G5.matrix", "G6.soak", "G7.recheck"} <= {
+        c["code"] for c in document["checks"]
+    }
     identity = document["identity"]
     assert identity["build_id"] == identity["reported"]["build_id"] == right.digest
     assert identity["macros"] == identity["reported"]["macros"] == right.macros
@@ -187,7 +192,7 @@ def test_a_wrong_variant_is_rejected_with_place_values_and_cause(folder: Path) -
 
 
 @pytest.mark.slow
-def test_another_library_under_the_name_of_one_is_found(folder: Path, toolchain: Toolchain, right: Artifact) -> None:
+def test_another_library_under_the_name_of_one_is_found(folder: Path, toolchain: CpuToolchain, right: Artifact) -> None:
     """A stale binary: the file that should be one variant is the build of another, and has not even its name."""
     other = mutant(folder, toolchain, "k_and_v_swapped")
     copy = folder / "stale"
@@ -245,14 +250,14 @@ def test_the_table_has_a_row_a_case_and_names_what_is_broken() -> None:
 
 
 def test_a_backend_that_breaks_its_tolerance_keeps_a_sweep_from_starting(store: Store) -> None:
-    class Broken(FakeBackend):
+    class Broken(FakeLine):
         def calibrate(self, terms: Terms, say: Say) -> Calibration:
             return BROKEN_CALIBRATION
 
     backend = Broken(simulated.truth)
-    driver = Driver(store, simulated.space(), simulated.DEVICE, simulated.terms(), InlineExecutor(backend))
+    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.terms()))
     with pytest.raises(OracleError) as raised:
         driver.run(Budget(trials=3))
     assert "flash of torch 2.13 breaks T1 on Q2: 2.50 times the tolerance" in str(raised.value)
     assert "autotuner reference" in str(raised.value)
-    assert queries.summary(store, driver.name).judged == 0
+    assert standings.summary(store, driver.name).judged == 0

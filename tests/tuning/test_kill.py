@@ -9,6 +9,7 @@ import pytest
 
 from autotuner.measure.confirm import PROCESSES
 from autotuner.store import Store, queries
+from autotuner.tuning import standings
 from tests.helpers.command_line import SPACE, autotuner, lay_out
 from tests.helpers.kills import SCRIPT, kill, killed_sweep, recorded, wait_for_the_rest
 
@@ -38,12 +39,12 @@ def test_kills_amid_the_finals_lose_nothing(tmp_path: Path) -> None:
         kill(command, tmp_path, after, draw.uniform(0.0, 1.0))
         raced += heats
         with Store.open(str(tmp_path / "studies.db"), create=False) as store:
-            (study,) = queries.studies(store)
+            (study,) = standings.studies(store)
             found = recorded(store)
             assert [verdict for _, verdict, _ in found.values() if verdict != "infra_error"] == ["measured"]
             assert found == before or not before, "the trial was judged, so a driver that goes on asks for no other"
             before = found
-            assert queries.finals(store, study.name) is None, "finals that did not end say nothing"
+            assert standings.finals(store, study.name) is None, "finals that did not end say nothing"
             assert sum(len(each.heats) for each in queries.all_finals(store, study.name)) >= raced
         shown = autotuner(tmp_path, "leaderboard")
         assert shown.returncode == 0, shown.stderr

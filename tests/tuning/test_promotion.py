@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.devices.fake import FakeBackend, FakeTrack, Truth, Weather
 from autotuner.measure.arms import Tracks
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.run.fake import FakeLine, FakeTrack, Truth, Weather
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.store import Store, queries
-from autotuner.tuning.driver import AA_EVERY, Budget, Driver, Event, TieFound
+from autotuner.tuning import standings
+from autotuner.tuning.device_lane import AA_EVERY
+from autotuner.tuning.driver import Budget, Driver, Event, TieFound
+from autotuner.tuning.plan import Plan
 from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say, Stop
+from autotuner.values.problem import Problem
 from autotuner.values.terms import TIE, Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
@@ -36,7 +39,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 class Lanes(InlineExecutor):
     """Finishes jobs in any order, one lane's in theirs, and notes what ran where."""
 
-    def __init__(self, backends: list[FakeBackend], width: int) -> None:
+    def __init__(self, backends: list[FakeLine], width: int) -> None:
         super().__init__(backends[0], width, len(backends))
         self._backends, self._draw = backends, random.Random(1)
         self._lane: dict[int, int] = {}
@@ -63,7 +66,7 @@ def outcomes(store: Store, name: str) -> dict[int, Outcome]:
 
 def run(store: Store, executor: InlineExecutor, trials: int, terms: Terms | None = None) -> tuple[str, list[Event]]:
     heard: list[Event] = []
-    driver = Driver(store, SPACE, simulated.DEVICE, terms or simulated.terms(), executor, listen=heard.append)
+    driver = Driver(store, executor, Plan(SPACE, simulated.DEVICE, terms or simulated.terms()), heard.append)
     driver.run(Budget(trials=trials))
     return driver.name, heard
 
@@ -102,14 +105,14 @@ def test_what_races_out_was_slower_and_what_is_equal_is_not_promoted(store: Stor
 
 
 def test_equal_variants_never_take_over(store: Store) -> None:
-    name, _ = run(store, InlineExecutor(FakeBackend(lambda _: Truth(us=50.0), noise=NOISE)), 60)
+    name, _ = run(store, InlineExecutor(FakeLine(lambda _: Truth(us=50.0), noise=NOISE)), 60)
     found = [each.measurement for each in outcomes(store, name).values()]
     assert [each.promoted for each in found if each is not None] == [True] + [False] * 59
 
 
 def test_the_incumbent_races_itself_from_time_to_time(store: Store) -> None:
     weather = Weather(noise=NOISE, process=0.02)
-    name, heard = run(store, InlineExecutor(FakeBackend(simulated.truth, weather=weather)), 3 * AA_EVERY + 10)
+    name, heard = run(store, InlineExecutor(FakeLine(simulated.truth, weather=weather)), 3 * AA_EVERY + 10)
     heats = queries.aa_heats(store, name)
     assert len(heats) >= 2
     assert all(heat.entrants[0] == heat.entrants[1] for heat in heats)
@@ -129,7 +132,7 @@ def test_all_devices_are_used_and_each_is_calibrated(store: Store) -> None:
     for kind in (CalibrationJob, JudgeJob):
         assert {lane for lane, job in executor.jobs if isinstance(job, kind)} == {0, 1, 2}
     assert len([job for _, job in executor.jobs if isinstance(job, CalibrationJob)]) == 3
-    assert queries.summary(store, name).judged == 60
+    assert standings.summary(store, name).judged == 60
     sessions = {queries.trial(store, name, number).session.id for number in outcomes(store, name)}
     assert len(sessions) == 3
 
@@ -137,7 +140,7 @@ def test_all_devices_are_used_and_each_is_calibrated(store: Store) -> None:
 def test_all_devices_race_against_one_baseline_at_their_own_speed(store: Store) -> None:
     """A second device that is 3 % slower is not disturbed: its thermometer was read on it."""
 
-    class Slower(FakeBackend):
+    class Slower(FakeLine):
         def calibrate(self, terms: Terms, say: Say) -> Calibration:
             found = super().calibrate(terms, say)
             return found.model_copy(update={"baselines": ("other",) * len(terms.problems)})
@@ -181,7 +184,7 @@ def test_a_resumed_study_goes_on_with_its_incumbent(store: Store) -> None:
 
 
 def test_an_incumbent_whose_library_is_gone_is_none(store: Store, tmp_path: Path) -> None:
-    class Libraries(FakeBackend):
+    class Libraries(FakeLine):
         def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
             made = super().build(variant, terms)
             if isinstance(made, Fault):
@@ -204,7 +207,7 @@ def test_an_incumbent_whose_library_is_gone_is_none(store: Store, tmp_path: Path
 LONG = simulated.terms().problems[0].model_copy(update={"seq_q": 256, "seq_k": 256})
 
 
-class TwoShapes(FakeBackend):
+class TwoShapes(FakeLine):
     """On the long problem BLOCK 8 is the fastest, on the short one the others are as ever."""
 
     def tracks(self, terms: Terms) -> Tracks:

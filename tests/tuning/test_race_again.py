@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from autotuner.devices.fake import FakeBackend, Truth
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import SpaceFile
-from autotuner.store import Store, queries
-from autotuner.tuning import race_again
+from autotuner.store import Store
+from autotuner.tuning import race_again, standings
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
 from autotuner.tuning.race_again import race_best
 from autotuner.values.outcome import Heat
 from autotuner.values.terms import TIE
@@ -21,7 +22,7 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
     store: Store, monkeypatch: pytest.MonkeyPatch, us: float, winner: str | None
 ) -> None:
     """SDPA takes 100 us. By A/A races with 1 % between two loads a tie is 2 % wide."""
-    backend = FakeBackend(lambda _: Truth(us=us), noise=0.0005)
+    backend = FakeLine(lambda _: Truth(us=us), noise=0.0005)
 
     class Session:
         """What a race needs of one, on the fake device."""
@@ -33,14 +34,14 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
             return InlineExecutor(backend)
 
     monkeypatch.setattr(race_again, "Session", Session)
-    driver = Driver(store, simulated.space(), simulated.DEVICE, simulated.terms(), InlineExecutor(backend))
+    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.terms()))
     driver.run(Budget(trials=1))
     before = race_best(store, driver.name, itself=False)
     assert before.tie == TIE
     assert before.winner == winner
     assert before.ratio.median == pytest.approx(us / 100, rel=1e-3)
 
-    best = queries.best(store, driver.name)
+    best = standings.best(store, driver.name)
     assert best is not None
     assert best.outcome.artifact is not None
     us_of = [(each,) * 40 for each in (100.0, 101.0)]

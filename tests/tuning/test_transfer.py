@@ -13,19 +13,21 @@ import pytest
 from typer.testing import CliRunner
 
 from autotuner.cli.app import app
-from autotuner.devices.fake import FakeBackend, Truth
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
-from autotuner.tuning import transfer as related
+from autotuner.tuning import standings, transfer
 from autotuner.tuning import workbench as session
 from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.study_identity import study_record
-from autotuner.tuning.transfer import Start, distance, elites, lessons, mapped, start
+from autotuner.tuning.transfer import distance, elites, known_points, mapped, start
 from autotuner.values.errors import InputError, StoreError
-from autotuner.values.known_points import LESSONS, Lessons
+from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
 from autotuner.values.outcome import Device
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
 
@@ -42,7 +44,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def changed(**changes: object) -> Problem:
     """The simulated problem with something else."""
-    return Problem.model_validate({**PROBLEM.model_dump(), **changes})
+    return SdpaProblem.model_validate({**PROBLEM.model_dump(), **changes})
 
 
 def space_of(problem: Problem = PROBLEM, text: str = simulated.TOML, name: str = "simulated") -> Space:
@@ -55,14 +57,14 @@ def record_of(space: Space, device: Device = simulated.DEVICE, built_from: str =
     return study_record(space, device, terms, built_from=built_from)
 
 
-def backend(microseconds: Microseconds) -> FakeBackend:
+def backend(microseconds: Microseconds) -> FakeLine:
     """As simulated, with other latencies and the same faults."""
 
     def truth(variant: Variant) -> Truth:
         known = simulated.truth(variant)
         return known if known.fault is not None else Truth(us=microseconds(variant.point))
 
-    return FakeBackend(truth)
+    return FakeLine(truth)
 
 
 def search(
@@ -76,17 +78,10 @@ def search(
 ) -> list[dict[str, Value]]:
     """Runs a study, or goes on with it; the points that it has judged, in their order."""
     terms = simulated.terms().model_copy(update={"problems": space.file.problems})
-    driver = Driver(
-        store,
-        space,
-        simulated.DEVICE,
-        terms,
-        InlineExecutor(backend(microseconds)),
-        seed=seed,
-        built_from=built_from,
-        first=found.first if found else (),
-        lessons=found.lessons if found else None,
+    plan = Plan(
+        space, simulated.DEVICE, terms, seed=seed, built_from=built_from, start=found if found is not None else Start()
     )
+    driver = Driver(store, InlineExecutor(backend(microseconds)), plan)
     driver.run(Budget(trials=trials))
     return [trial.outcome.variant.point for trial in queries.judged(store, driver.name)]
 
@@ -137,7 +132,7 @@ def test_the_nearest_come_first_and_strangers_never(store: Store) -> None:
     ]
     for each in (made["far"], made["older sources"], *strangers, made["near"], made["old sources"], new):
         store.ensure_study(each)
-    found = [each.study.name for each in related.related(store, new)]
+    found = [each.study.name for each in transfer.related(store, new)]
     assert found == [made[name].name for name in ("old sources", "older sources", "near", "far")]
 
 
@@ -146,25 +141,27 @@ def test_the_nearest_come_first_and_strangers_never(store: Store) -> None:
 OTHER = space_of(changed(heads=4))
 
 
-def test_lessons_are_what_was_judged(store: Store) -> None:
+def test_known_points_are_what_was_judged(store: Store) -> None:
     search(store, OTHER, 30)
     found = start(store, record_of(SPACE), SPACE)
     assert found.first == ()
-    assert found.lessons is not None
+    assert found.known_points is not None
     judged = queries.judged(store, record_of(OTHER).name)
-    assert [SPACE.point(place) for place in found.lessons.points] == [each.outcome.variant.point for each in judged]
+    assert [SPACE.point(place) for place in found.known_points.points] == [
+        each.outcome.variant.point for each in judged
+    ]
     objectives = [each.outcome.objective for each in judged]
-    assert list(found.lessons.objectives) == [each if math.isfinite(each) else None for each in objectives]
-    assert None in found.lessons.objectives
+    assert list(found.known_points.objectives) == [each if math.isfinite(each) else None for each in objectives]
+    assert None in found.known_points.objectives
     assert found == start(store, record_of(SPACE), SPACE)
 
 
-def test_lessons_have_the_derived_quantities_of_the_other_problem(store: Store) -> None:
+def test_known_points_have_the_derived_quantities_of_the_other_problem(store: Store) -> None:
     """As the new space file says, which the other study need not have known."""
     search(store, OTHER, 20)
     derived = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\nVECTORS = "BLOCK // WIDTH"\n\n[default]'
     space = space_of(text=simulated.TOML.replace("[default]", derived))
-    found = lessons(store, record_of(OTHER).name, space)
+    found = known_points(store, record_of(OTHER).name, space)
     assert found is not None
     for place, (blocks, vectors) in zip(found.points, found.derived, strict=True):
         point = space.point(place)
@@ -174,35 +171,35 @@ def test_lessons_have_the_derived_quantities_of_the_other_problem(store: Store) 
     device = simulated.DEVICE.model_copy(update={"facts": {**simulated.DEVICE.facts, "LANES": 8}})
     text = simulated.TOML.replace("[default]", '[derived]\nWAVES = "ceil_div(BLOCK, LANES)"\n\n[default]')
     newer = Space.enumerate(SpaceFile.parse(text, Path("simulated.toml")), device.facts)
-    unknown = lessons(store, record_of(OTHER).name, newer)  # a fact that was not known of devices then
+    unknown = known_points(store, record_of(OTHER).name, newer)  # a fact that was not known of devices then
     assert unknown is not None
     assert unknown.derived == ()
 
 
-def test_lessons_have_the_latency_to_expect_on_the_other_problem(store: Store) -> None:
+def test_known_points_have_the_latency_to_expect_on_the_other_problem(store: Store) -> None:
     search(store, OTHER, 20)
     derived = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\n\n'
     steps = '[expected_latency]\nWORK = "BLOCKS * (BLOCK + 7)"\n\n[default]'
     space = space_of(text=simulated.TOML.replace("[default]", derived + steps))
-    found = lessons(store, record_of(OTHER).name, space)
+    found = known_points(store, record_of(OTHER).name, space)
     assert found is not None
     blocks = [int(space.point(place)["BLOCK"]) for place in found.points]
     assert found.expected == tuple(math.log(4 * math.ceil(64 / each) * (each + 7)) for each in blocks)
     text = simulated.TOML.replace("[default]", derived + steps.replace("+ 7", "+ LANES"))
     facts = {**simulated.DEVICE.facts, "LANES": 8}
     newer = Space.enumerate(SpaceFile.parse(text, Path("simulated.toml")), facts)
-    unknown = lessons(store, record_of(OTHER).name, newer)  # a fact that was not known of devices then
+    unknown = known_points(store, record_of(OTHER).name, newer)  # a fact that was not known of devices then
     assert unknown is not None
     assert (unknown.expected, unknown.derived) == ((), found.derived)
 
 
-def test_a_revoked_latency_teaches_nothing(store: Store) -> None:
+def test_a_revoked_latency_is_not_known(store: Store) -> None:
     search(store, OTHER, 20)
     name = record_of(OTHER).name
-    before = lessons(store, name, SPACE)
-    best = queries.leaderboard(store, name, 1)[0]
+    before = known_points(store, name, SPACE)
+    best = standings.leaderboard(store, name, 1)[0]
     store.revoke(name, best.number, "a test")
-    after = lessons(store, name, SPACE)
+    after = known_points(store, name, SPACE)
     assert before is not None
     assert after is not None
     place = before.points.index(SPACE.index_of(best.variant.point))
@@ -211,28 +208,28 @@ def test_a_revoked_latency_teaches_nothing(store: Store) -> None:
     assert best.variant.point not in list(elites(store, name, SPACE))
 
 
-def test_the_nearest_study_that_has_anything_teaches(store: Store) -> None:
+def test_the_nearest_study_that_has_anything_is_taken(store: Store) -> None:
     nearer = space_of(changed(batch=2, heads=1))
     assert start(store, record_of(SPACE), SPACE) == Start()
     store.ensure_study(record_of(nearer))  # nothing measured
     search(store, OTHER, 20)
     search(store, space_of(changed(seq_q=1024, seq_k=1024)), 20)
     found = start(store, record_of(SPACE), SPACE)
-    assert found.lessons is not None
-    assert found.lessons.study == record_of(OTHER).name
-    search(store, nearer, related.LEAST - 1)  # too little
+    assert found.known_points is not None
+    assert found.known_points.study == record_of(OTHER).name
+    search(store, nearer, transfer.LEAST - 1)  # too little
     assert start(store, record_of(SPACE), SPACE) == found
     search(store, nearer, 40)
     found = start(store, record_of(SPACE), SPACE)
-    assert found.lessons is not None
-    assert found.lessons.study == record_of(nearer).name
+    assert found.known_points is not None
+    assert found.known_points.study == record_of(nearer).name
 
 
 def test_of_many_points_the_better_half_and_some_of_the_rest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     search(store, OTHER, 60)
-    every = lessons(store, record_of(OTHER).name, SPACE)
-    monkeypatch.setattr(related, "MOST", 20)
-    some = lessons(store, record_of(OTHER).name, SPACE)
+    every = known_points(store, record_of(OTHER).name, SPACE)
+    monkeypatch.setattr(transfer, "MOST", 20)
+    some = known_points(store, record_of(OTHER).name, SPACE)
     assert every is not None
     assert some is not None
     known = dict(zip(every.points, every.objectives, strict=True))
@@ -246,9 +243,9 @@ def test_of_many_points_the_better_half_and_some_of_the_rest(store: Store, monke
 
 def test_a_study_that_has_begun_gets_nothing(store: Store) -> None:
     search(store, OTHER, 20)
-    assert start(store, record_of(SPACE), SPACE).lessons is not None
+    assert start(store, record_of(SPACE), SPACE).known_points is not None
     store.ensure_study(record_of(SPACE))  # killed before anything was judged
-    assert start(store, record_of(SPACE), SPACE).lessons is not None
+    assert start(store, record_of(SPACE), SPACE).known_points is not None
     search(store, SPACE, 1)
     assert start(store, record_of(SPACE), SPACE) == Start()
     assert start(store, record_of(SPACE), SPACE, record_of(OTHER).name) == Start()
@@ -259,10 +256,10 @@ def test_a_named_study_gives_its_best_points_as_well(store: Store) -> None:
     search(store, space_of(changed(seq_q=1024, seq_k=1024)), 30)
     name = record_of(space_of(changed(seq_q=1024, seq_k=1024))).name
     found = start(store, record_of(SPACE), SPACE, name)
-    entries = queries.leaderboard(store, name, related.ELITES)
+    entries = standings.leaderboard(store, name, transfer.FIRST)
     assert found.first == [entry.variant.point for entry in entries]
-    assert found.lessons is not None
-    assert found.lessons.study == name
+    assert found.known_points is not None
+    assert found.known_points.study == name
     judged = search(store, SPACE, 12, found)
     assert judged[: len(found.first)] == list(found.first)
     with pytest.raises(StoreError, match="nowhere"):
@@ -316,13 +313,13 @@ def test_what_changes_too_much_is_dropped() -> None:
     assert moved({**FANCY, "IMPL": "other"}, simulated.TOML) is None
 
 
-def test_only_points_that_stay_as_they_are_teach(store: Store) -> None:
+def test_only_points_that_stay_as_they_are_are_known(store: Store) -> None:
     """What had to be repaired has another latency; what lacks a parameter has the default point's value of it."""
     search(store, OTHER, 30)
     text = simulated.TOML.replace("BLOCK * STAGES <= 256", "BLOCK * STAGES <= 64")
     text = text.replace("STAGES = [1, 2, 3]", "STAGES = [1, 2, 3]\nMORE = [0, 1]")
     narrow = space_of(text=text.replace("STAGES = 1\n", "STAGES = 1\nMORE = 1\n"), name="narrow")
-    found = lessons(store, record_of(OTHER).name, narrow)
+    found = known_points(store, record_of(OTHER).name, narrow)
     assert found is not None
     judged = [each.outcome.variant.point for each in queries.judged(store, record_of(OTHER).name)]
     fit = [point for point in judged if int(point["BLOCK"]) * int(point["STAGES"]) <= 64]
@@ -349,7 +346,7 @@ def contrary(point: dict[str, Value]) -> float:
 
 def evaluations(store: Store, found: Start, microseconds: Microseconds, seed: int) -> int:
     """How many points a new study has judged when it has one within 2 % of the best."""
-    name = f"{found.lessons is not None} {microseconds.__name__} {seed}"
+    name = f"{found.known_points is not None} {microseconds.__name__} {seed}"
     judged = search(store, SPACE, 60, found, microseconds, seed, name)
     valid = [point for point in map(SPACE.point, range(len(SPACE))) if right(point)]
     best = min(map(microseconds, valid))
@@ -361,7 +358,7 @@ def right(point: dict[str, Value]) -> bool:
 
 
 @pytest.mark.slow
-def test_lessons_make_a_search_shorter(store: Store) -> None:
+def test_known_points_make_a_search_shorter(store: Store) -> None:
     search(store, OTHER, 60)
     found = start(store, record_of(SPACE), SPACE)
     warm = [evaluations(store, found, slower, seed) for seed in range(6)]
@@ -370,7 +367,7 @@ def test_lessons_make_a_search_shorter(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_lessons_that_are_the_contrary_of_the_truth_are_unlearnt(store: Store) -> None:
+def test_known_points_that_are_the_contrary_of_the_truth_are_unlearned(store: Store) -> None:
     """What was fastest there is slowest here: nothing could mislead more."""
     search(store, OTHER, 60, microseconds=contrary)
     found = start(store, record_of(SPACE), SPACE)
@@ -379,19 +376,19 @@ def test_lessons_that_are_the_contrary_of_the_truth_are_unlearnt(store: Store) -
     assert sum(warm) <= 1.6 * sum(cold)
 
 
-def test_a_study_that_goes_on_has_the_lessons_it_began_with(store: Store) -> None:
+def test_a_study_that_goes_on_has_the_known_points_it_began_with(store: Store) -> None:
     """Whatever has become of the other study meanwhile."""
     search(store, OTHER, 30)
     found = start(store, record_of(SPACE), SPACE)
     whole = search(store, SPACE, 24, found)
-    assert found.lessons is not None
+    assert found.known_points is not None
     with closing(Store.open(str(Path(store.label).with_name("again.db")))) as again:
         search(again, OTHER, 30)
         search(again, SPACE, 9, start(again, record_of(SPACE), SPACE))
         search(again, OTHER, 50)
         rest = search(again, SPACE, 24, start(again, record_of(SPACE), SPACE))
         study = optuna.load_study(study_name=record_of(SPACE).name, storage=again.optuna_storage())
-        assert Lessons.model_validate(study.user_attrs[LESSONS]) == found.lessons
+        assert KnownPoints.model_validate(study.user_attrs[KNOWN_POINTS]) == found.known_points
     assert rest == whole
 
 

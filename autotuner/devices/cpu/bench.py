@@ -1,4 +1,4 @@
-"""Runs a C++ extension on guarded memory, for the gate."""
+"""Runs a C++ variant on guarded memory, for the gate."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from autotuner.build.loaded_variant import Extension
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.build.status import DeviceErrors
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, tensor_in
-from autotuner.gate.bench import Tensors, Traces
-from autotuner.gate.cases import Neighbours
-from autotuner.gate.launching import same_bits
-from autotuner.ops.sdpa.attention import inputs, sdpa
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.gate.bench import Neighbours, Traces
+from autotuner.ops import op_of
+from autotuner.ops.tensors import Tensors, same_bits
+from autotuner.values.problem import Problem
 
 WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
 """Words the workspace holds before a launch: a NaN, a large number, zero."""
@@ -27,21 +27,20 @@ WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
 MAX_WORKSPACE = 1 << 30
 
 
-PREDECESSOR = (1, 3, 70, 91)
-"""Shape of what runs between two launches that are compared."""
-
-
 @lru_cache(maxsize=4)
 def _predecessor(problem: Problem) -> Tensors:
-    return inputs(problem, "large", seed=0)
+    op = op_of(problem)
+    return op.tensors().inputs(problem, op.cases.between_distribution, seed=0)
 
 
 class CpuBench:
-    """Runs an extension on guarded memory, for the gate."""
+    """Runs a variant on guarded memory, for the gate."""
 
-    def __init__(self, extension: Extension, between: Neighbours) -> None:
+    errors = DeviceErrors()
+
+    def __init__(self, variant: LoadedVariant, between: Neighbours) -> None:
         """`between`: what torch and the variant itself run on between launches."""
-        self._extension = extension
+        self._variant = variant
         self._foreign, self._larger = between
         self._slabs: list[Slab] = []
         self._fill = WORKSPACE_FILLS[0]
@@ -54,30 +53,32 @@ class CpuBench:
         placed.copy_(tensor)
         return placed
 
-    def launch(self, problem: Problem, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> int:
-        for tensor in (q, k, v, o):
+    def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
+        for tensor in (*inputs, *outputs):
             if not tensor.is_contiguous():
                 raise ValueError("tensors must be contiguous")
-        wanted = self._extension.workspace_bytes(problem)
+        wanted = self._variant.workspace_bytes(problem)
         if not 0 <= wanted <= MAX_WORKSPACE:
             raise MemoryError(f"the variant asks for {wanted} bytes of workspace; at most {MAX_WORKSPACE} are given")
         size = max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT)
         workspace = Slab(size)
         self._slabs.append(workspace)
         workspace.bytes.view(torch.int32).fill_(self._fill)
-        addresses = (q.data_ptr(), k.data_ptr(), v.data_ptr())
-        return self._extension.run(problem, addresses, o.data_ptr(), workspace.bytes.data_ptr(), wanted)
+        given, written = (tuple(tensor.data_ptr() for tensor in each) for each in (inputs, outputs))
+        return self._variant.run(problem, given, written, workspace.bytes.data_ptr(), wanted)
 
     def disturb(self, turn: int) -> None:
         self._fill = WORKSPACE_FILLS[turn % len(WORKSPACE_FILLS)]
         if hasattr(os, "sched_setaffinity"):  # every third turn all threads share one CPU
             os.sched_setaffinity(0, self._cpus[:1] if turn % 3 == 2 else self._cpus)
         if turn % 2 and self._larger is not None:  # on other, larger inputs the library leaves its own scratch full
-            tensors = _predecessor(self._larger)
-            q, k, v = (self.place(tensor) for tensor in tensors)
-            self.launch(self._larger, q, k, v, self.place(tensors[0]))
+            inputs = _predecessor(self._larger)
+            outputs = op_of(self._larger).tensors().outputs(self._larger, inputs)
+            placed = (tuple(self.place(tensor) for tensor in tensors) for tensors in (inputs, outputs))
+            self.launch(self._larger, *placed)
         else:
-            sdpa(self._foreign, "math")(*_predecessor(self._foreign))
+            tensors = op_of(self._foreign).tensors()
+            tensors.BASELINES[tensors.BETWEEN["cpu"]].forward(self._foreign)(*_predecessor(self._foreign))
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[None]:

@@ -9,14 +9,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from autotuner.build.loaded_variant import Extension
+from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, tensor_in
-from autotuner.gate.launching import same_bits
 from autotuner.gate.recheck import Timed
-from autotuner.gate.tolerance import Truth
-from autotuner.ops.sdpa.attention import sdpa
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops import op_of
+from autotuner.ops.tensors import Tensors, same_bits
 from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault
 
 WAKE_S = 0.002
@@ -52,15 +51,15 @@ def _damaged(slabs: list[Slab]) -> str | None:
 
 
 class InputSets:
-    """Copies of one problem's Q, K and V at different addresses. `cold`: with an output each they are together more
-    than the last-level cache holds, so that a set has left the cache when its turn comes again; `warm`: one set."""
+    """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
+    last-level cache holds, so that a set has left the cache when its turn comes again; `warm`: one set."""
 
-    def __init__(self, problem: Problem, expected: Truth, cache: str, cache_bytes: int) -> None:
+    def __init__(self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int) -> None:
         count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if cache == "cold" else 1
-        self.problem = problem
+        self.problem, self.op = problem, op_of(problem)
         self._slabs: list[Slab] = []
-        self._expected = expected
-        self.inputs = [tuple(_guarded(x, self._slabs) for x in expected[:3]) for _ in range(count)]
+        self._expected = inputs
+        self.inputs = [tuple(_guarded(x, self._slabs) for x in inputs) for _ in range(count)]
         self._next = 0
 
     def turn(self) -> int:
@@ -75,19 +74,20 @@ class InputSets:
     def changed(self) -> str | None:
         """Which input is not what it must be, in words."""
         for tensors in self.inputs:
-            for name, now, then in zip("QKV", tensors, self._expected[:3], strict=True):
+            for name, now, then in zip(self.op.inputs, tensors, self._expected, strict=True):
                 if not same_bits(now, then):
                     return f"{name} of a timed set changed while it was timed"
         return None
 
 
 class Outputs:
-    """An output for each input set, poisoned."""
+    """The outputs of each input set, poisoned."""
 
     def __init__(self, sets: InputSets) -> None:
         self._slabs: list[Slab] = []
-        poison = torch.full_like(sets.inputs[0][0], float("nan"))  # O has the shape and type of Q
-        self.tensors = [_guarded(poison, self._slabs) for _ in sets.inputs]
+        like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
+        poison = [torch.full_like(output, float("nan")) for output in like]
+        self.tensors = [tuple(_guarded(each, self._slabs) for each in poison) for _ in sets.inputs]
 
     def damage(self) -> str | None:
         """What was written around an output, in words."""
@@ -95,9 +95,11 @@ class Outputs:
 
     def unlike(self, last: int) -> str | None:
         """Whether a timed output differs from that of the set `last`, in words."""
-        timed = (output for output in self.tensors if not torch.isnan(output).all())
-        alike = all(same_bits(output, self.tensors[last]) for output in timed)
-        return None if alike else "two timed forwards on equal inputs gave different bits"
+        for number, right in enumerate(self.tensors[last]):
+            timed = (outputs[number] for outputs in self.tensors if not torch.isnan(outputs[number]).all())
+            if not all(same_bits(output, right) for output in timed):
+                return "two timed forwards on equal inputs gave different bits"
+        return None
 
 
 class Arm:
@@ -133,19 +135,21 @@ class VariantArm(Arm):
     """The arm of a built variant, with guarded outputs and a guarded workspace of its own."""
 
     def __init__(
-        self, extension: Extension, sets: InputSets, threads: int, judge: Callable[[Timed], Fault | None]
+        self, variant: LoadedVariant, sets: InputSets, threads: int, judge: Callable[[Timed], Fault | None]
     ) -> None:
         """`judge` is G7."""
         problem, self._judge = sets.problem, judge
-        wanted = extension.workspace_bytes(problem)
+        wanted = variant.workspace_bytes(problem)
         self._workspace = Slab(max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT))
         self._outputs = Outputs(sets)
         workspace = self._workspace.bytes.data_ptr()
-        addresses = [(q.data_ptr(), k.data_ptr(), v.data_ptr()) for q, k, v in sets.inputs]
-        outputs = [o.data_ptr() for o in self._outputs.tensors]
+        inputs, outputs = (
+            [tuple(tensor.data_ptr() for tensor in tensors) for tensors in each]
+            for each in (sets.inputs, self._outputs.tensors)
+        )
 
         def forward(index: int) -> None:
-            extension.run(problem, addresses[index], outputs[index], workspace, wanted)
+            variant.run(problem, inputs[index], outputs[index], workspace, wanted)
 
         super().__init__(forward, sets, threads)
 
@@ -171,13 +175,14 @@ class CpuTrack:
         self.problem = sets.problem
         self._sets, self._threads, self._judge = sets, threads, judge
 
-    def baseline(self, backend: str) -> Arm:
-        sets, pinned = self._sets, sdpa(self.problem, backend)
-        return Arm(lambda index: pinned(*sets.inputs[index]), sets, self._threads)
+    def baseline(self, name: str) -> Arm:
+        sets = self._sets
+        forward = sets.op.tensors().BASELINES[name].forward(self.problem)
+        return Arm(lambda index: forward(*sets.inputs[index]), sets, self._threads)
 
     def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
-        extension = Extension.second(artifact) if again else Extension(artifact)
-        return VariantArm(extension, self._sets, self._threads, self._judge)
+        loaded = LoadedVariant.second(artifact) if again else LoadedVariant(artifact)
+        return VariantArm(loaded, self._sets, self._threads, self._judge)
 
     def throttled(self) -> None:
         """Nobody is asked: the thermometer would show it."""

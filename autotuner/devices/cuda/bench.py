@@ -11,43 +11,44 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from autotuner.build.loaded_variant import Extension, status_text
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
-from autotuner.devices.instruments import NOT_READY, Instruments
-from autotuner.gate.bench import Tensors, Traces
-from autotuner.gate.cases import Neighbours
-from autotuner.ops.sdpa.attention import inputs, sdpa
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.devices.cuda.instruments import NOT_READY, Instruments
+from autotuner.gate.bench import Neighbours, Traces
+from autotuner.ops import op_of
+from autotuner.ops.tensors import Tensors
+from autotuner.values.problem import Problem
 
 SHARED_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
 """Words that shared memory and the workspace hold before a launch. Two are not zero, because fmaxf drops a NaN."""
 
 MAX_WORKSPACE = 2 << 30
 HANG_S = 2.0
-PREDECESSOR = (2, 8, 300, 300)
-"""Shape of what runs before a launch to leave its traces: larger than most cases."""
-
 DELAY_NS = 2_000_000
 POLL_S = 0.00005
 TRAFFIC_BYTES = 64 << 20
 TRAFFIC_COPIES = 100
 TRAFFIC_BATCHES = 2
-"""While memory is to be busy, so many batches of copies of so many bytes wait on a second stream."""
+"""While memory is to be busy, this many batches of this many copies wait on a second stream."""
 
 
 @lru_cache(maxsize=4)
 def _predecessor(problem: Problem) -> Tensors:
     """Large inputs for what runs before a launch to leave its traces."""
-    q, k, v = (tensor.cuda() for tensor in inputs(problem, "large", seed=0))
-    return q, k, v
+    op = op_of(problem)
+    drawn = op.tensors().inputs(problem, op.cases.between_distribution, seed=0)
+    return tuple(tensor.cuda() for tensor in drawn)
 
 
 class CudaBench:
     """Guarded memory, poisoned shared memory, and a deadline for each launch."""
 
-    def __init__(self, extension: Extension, between: Neighbours, arena: Arena, instruments: Instruments) -> None:
+    errors = CUDA_ERRORS
+
+    def __init__(self, variant: LoadedVariant, between: Neighbours, arena: Arena, instruments: Instruments) -> None:
         """`between`: what torch and the variant itself run on between launches."""
-        self._extension = extension
+        self._variant = variant
         self._foreign, self._larger = between
         self._arena, self._instruments = arena, instruments
         self._word = SHARED_FILLS[0]
@@ -60,8 +61,8 @@ class CudaBench:
         placed.copy_(tensor)
         return placed
 
-    def launch(self, problem: Problem, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> int:
-        for tensor in (q, k, v, o):
+    def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
+        for tensor in (*inputs, *outputs):
             if not tensor.is_contiguous():
                 raise ValueError("tensors must be contiguous")
         workspace, wanted = self._workspace(problem)
@@ -69,12 +70,12 @@ class CudaBench:
         if not self._disturbed:
             self._instruments.fill_shared(self._word, stream)
         self._disturbed = False
-        status = self._forward(problem, (q, k, v, o), workspace, wanted)
+        status = self._forward(problem, inputs, outputs, workspace, wanted)
         return status or self._finished(stream)
 
     def _workspace(self, problem: Problem) -> tuple[int, int]:
         """Address and size of a poisoned workspace."""
-        wanted = self._extension.workspace_bytes(problem)
+        wanted = self._variant.workspace_bytes(problem)
         if not 0 <= wanted <= MAX_WORKSPACE:
             raise MemoryError(f"the variant asks for {wanted} bytes of workspace; at most {MAX_WORKSPACE} are given")
         if not wanted:
@@ -83,12 +84,10 @@ class CudaBench:
         words.view(torch.int32).fill_(self._word)
         return words.data_ptr(), wanted
 
-    def _forward(
-        self, problem: Problem, tensors: tuple[Tensor, Tensor, Tensor, Tensor], workspace: int, wanted: int
-    ) -> int:
-        q, k, v, o = (tensor.data_ptr() for tensor in tensors)
+    def _forward(self, problem: Problem, inputs: Tensors, outputs: Tensors, workspace: int, wanted: int) -> int:
         stream = torch.cuda.current_stream().cuda_stream
-        return self._extension.run(problem, (q, k, v), o, workspace, wanted, stream)
+        given, filled = (tuple(tensor.data_ptr() for tensor in each) for each in (inputs, outputs))
+        return self._variant.run(problem, given, filled, workspace, wanted, stream)
 
     def _finished(self, stream: int) -> int:
         """Waits for the stream without blocking in the driver: a launch that never ends could not be left."""
@@ -109,11 +108,12 @@ class CudaBench:
         self._disturbed = True
         kind = turn % 5
         if kind == 1:
-            sdpa(self._foreign, "flash")(*_predecessor(self._foreign))
+            tensors = op_of(self._foreign).tensors()
+            tensors.BASELINES[tensors.BETWEEN["cuda"]].forward(self._foreign)(*_predecessor(self._foreign))
         elif kind == 3 and self._larger is not None:
-            tensors = _predecessor(self._larger)
-            o = torch.empty_like(tensors[0])
-            self._forward(self._larger, (*tensors, o), *self._workspace(self._larger))
+            inputs = _predecessor(self._larger)
+            outputs = op_of(self._larger).tensors().outputs(self._larger, inputs)
+            self._forward(self._larger, inputs, outputs, *self._workspace(self._larger))
         else:
             word = {0: SHARED_FILLS[0], 2: SHARED_FILLS[1]}.get(kind, SHARED_FILLS[2])
             self._instruments.fill_shared(word, torch.cuda.current_stream().cuda_stream)
@@ -138,9 +138,14 @@ class CudaBench:
 
     # Streams ----------------------------------------------------------------------------------------------------
 
-    def delayed(self, problem: Problem, tensors: Tensors) -> tuple[int, Tensor]:
-        placed = [self.place(tensor) for tensor in tensors]
-        o = self.place(torch.full_like(tensors[0], float("nan")))
+    def _poisoned(self, problem: Problem, inputs: Tensors) -> Tensors:
+        """Guarded outputs full of NaN."""
+        outputs = op_of(problem).tensors().outputs(problem, inputs)
+        return tuple(self.place(output.fill_(torch.nan)) for output in outputs)
+
+    def delayed(self, problem: Problem, inputs: Tensors) -> tuple[int, Tensors]:
+        placed = tuple(self.place(tensor) for tensor in inputs)
+        outputs = self._poisoned(problem, inputs)
         workspace = self._workspace(problem)
         for tensor in placed:
             tensor.view(torch.uint8).fill_(0xFF)
@@ -148,33 +153,34 @@ class CudaBench:
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):
             self._instruments.spin(DELAY_NS, side.cuda_stream)
-            for tensor, real in zip(placed, tensors, strict=True):
+            for tensor, real in zip(placed, inputs, strict=True):
                 tensor.copy_(real)
-            status = self._forward(problem, (placed[0], placed[1], placed[2], o), *workspace)
-            seen = o.clone()
+            status = self._forward(problem, placed, outputs, *workspace)
+            seen = tuple(output.clone() for output in outputs)
         status = status or self._finished(side.cuda_stream)
         if not status:
             self._arena.restore()
         return status, seen
 
-    def replayed(self, problem: Problem, tensors: Tensors, later: Tensors) -> tuple[int, Tensor]:
-        q, k, v = (self.place(tensor) for tensor in tensors)
-        o = self.place(torch.full_like(tensors[0], float("nan")))
+    def replayed(self, problem: Problem, inputs: Tensors, later: Tensors) -> tuple[int, Tensors]:
+        placed = tuple(self.place(tensor) for tensor in inputs)
+        outputs = self._poisoned(problem, inputs)
         workspace = self._workspace(problem)
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph):
-                status = self._forward(problem, (q, k, v, o), *workspace)
+                status = self._forward(problem, placed, outputs, *workspace)
         except RuntimeError as error:
             raise ValueError(f"the launch cannot be captured: {str(error).splitlines()[0]}") from None
         if status:
-            raise ValueError(f"the launch cannot be captured: {status_text(status)}")
-        for tensor, new in zip((q, k, v), later, strict=True):
+            raise ValueError(f"the launch cannot be captured: {CUDA_ERRORS.text(status)}")
+        for tensor, new in zip(placed, later, strict=True):
             tensor.copy_(new)
-        o.fill_(float("nan"))
+        for output in outputs:
+            output.fill_(torch.nan)
         graph.replay()
         status = self._finished(torch.cuda.current_stream().cuda_stream)
-        seen = o if status else o.clone()
+        seen = outputs if status else tuple(output.clone() for output in outputs)
         if not status:
             self._arena.restore()
         return status, seen

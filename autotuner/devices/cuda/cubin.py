@@ -22,7 +22,8 @@ from autotuner.values.model import Model
 IDENTITY = ("at_build_id", "at_macros")
 PROGRAM = re.compile(r"\.(text|nv\.info|nv\.constant\d+|nv\.shared|nv\.global)(\.|$)")
 """Sections that the program executes, reads or is launched by. `.nv.info` holds registers, launch bounds, clusters."""
-GEOMETRY = struct.Struct("<11i8i")
+GEOMETRY = struct.Struct("<7i4i8i")
+OP_VALUES = 4
 RESOURCES = {
     "stack_bytes": r"(\d+) bytes stack frame",
     "spill_store_bytes": r"(\d+) bytes spill stores",
@@ -42,10 +43,7 @@ class Geometry(Model):
     split: int
     cluster: int
     dynamic_shared: int
-    head_dim: int
-    tma_rows: int
-    fixed_seq_q: int
-    fixed_seq_k: int
+    op: tuple[int, ...]
     host: tuple[int, ...]
 
     @classmethod
@@ -58,8 +56,9 @@ class Geometry(Model):
                 raise InputError(f"{path.name} has no variant_geometry: the source must define AT_GEOMETRY")
             section, start, size = place
             values = GEOMETRY.unpack(elf.get_section(section).data()[start : start + size])
-        names = list(cls.model_fields)[:-1]
-        return cls(**dict(zip(names, values, strict=False)), host=values[len(names) :])
+        names = list(cls.model_fields)[:-2]
+        more = values[len(names) :]
+        return cls(**dict(zip(names, values, strict=False)), op=more[:OP_VALUES], host=more[OP_VALUES:])
 
 
 def _symbols(elf: ELFFile) -> Iterator[tuple[str, tuple[int, int, int]]]:

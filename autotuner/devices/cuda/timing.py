@@ -10,13 +10,15 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from autotuner.build.loaded_variant import Extension, status_text
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.guarded_memory import ALIGNMENT, BAND, PATTERN, Band, Segment, damage
 from autotuner.gate.recheck import Timed
-from autotuner.gate.tolerance import Truth
 from autotuner.measure.arms import ArmError, Clocks
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.ops import op_of
+from autotuner.ops.tensors import Tensors
 from autotuner.values.errors import InfrastructureError
+from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
 
 GRAPH_S = 0.001
@@ -26,8 +28,8 @@ SINGLE_S = 0.0005
 """From here on single launches between events are timed."""
 
 WARM_S = 0.02
-"""So long an arm runs untimed before its first sample: clocks rise, code and graph are loaded. A single replay that is
-longer is warm soon after its beginning, and needs no other before it."""
+"""Seconds for which an arm runs untimed before its first sample: clocks rise, code and graph are loaded. A single
+replay that is longer is warm soon after its beginning, and needs no other before it."""
 
 Forward = Callable[[int], None]
 """Launches one forward on the input set of that number, on the current stream."""
@@ -73,18 +75,18 @@ def _spans(sizes: list[int]) -> list[tuple[int, int]]:
 
 
 class InputSets:
-    """Copies of one problem's Q, K and V at different addresses. `cold`: with an output each they are together more
-    than the second-level cache holds, so that a set has left it when its turn comes again; `warm`: one set."""
+    """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
+    second-level cache holds, so that a set has left it when its turn comes again; `warm`: one set."""
 
-    def __init__(self, problem: Problem, expected: Truth, cache: str, cache_bytes: int) -> None:
+    def __init__(self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int) -> None:
         self.cold = cache == "cold"
         count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
-        self.problem, self.rows = problem, Rows(count, expected[:3])
-        self._expected = [tensor.contiguous().view(torch.int16).flatten() for tensor in expected[:3]]
+        self.problem, self.op, self.rows = problem, op_of(problem), Rows(count, inputs)
+        self._expected = [tensor.contiguous().view(torch.int16).flatten() for tensor in inputs]
         for place, words in enumerate(self._expected):
             self.rows.words(place).copy_(words)
-        self.inputs = list(zip(*(self.rows.tensors(place) for place in range(3)), strict=True))
-        self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=expected.q.device)
+        self.inputs = list(zip(*(self.rows.tensors(place) for place in range(len(inputs))), strict=True))
+        self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=inputs[0].device)
 
     def __len__(self) -> int:
         return self.rows.count
@@ -92,24 +94,25 @@ class InputSets:
     def changed(self) -> str | None:
         """Which input is not what it must be, in words."""
         flags = torch.stack([(self.rows.words(place) != words).any() for place, words in enumerate(self._expected)])
-        names = [name for name, flag in zip("QKV", flags.tolist(), strict=True) if flag]
+        names = [name for name, flag in zip(self.op.inputs, flags.tolist(), strict=True) if flag]
         return f"{names[0]} of a timed set changed while it was timed" if names else None
 
 
 class Outputs:
-    """An output for each input set, poisoned."""
+    """The outputs of each input set, poisoned."""
 
     def __init__(self, sets: InputSets) -> None:
-        like = sets.inputs[0][0]  # O has the shape and type of Q
-        self.rows = Rows(len(sets), [like])
-        self.tensors = self.rows.tensors(0)
+        like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
+        self.rows = Rows(len(sets), like)
+        self._places = range(len(like))
+        self.tensors = list(zip(*(self.rows.tensors(place) for place in self._places), strict=True))
 
     def unlike(self, last: int, used: Iterable[int]) -> str | None:
         """Whether a timed output differs from that of the set `last`, in words."""
-        words = self.rows.words(0)
-        chosen = torch.tensor(sorted(used), device=words.device)
-        differs = bool((words[chosen] != words[last]).any())
-        return "two timed launches on equal inputs gave different bits" if differs else None
+        chosen = torch.tensor(sorted(used), device=self.rows.words(0).device)
+        words = (self.rows.words(place) for place in self._places)
+        differs = torch.stack([(each[chosen] != each[last]).any() for each in words]).any()
+        return "two timed launches on equal inputs gave different bits" if bool(differs) else None
 
 
 def elapsed(work: Callable[[], object]) -> float:
@@ -196,10 +199,10 @@ def _first_line(error: Exception) -> str:
 
 
 class BaselineArm:
-    """The arm of an SDPA backend."""
+    """The arm of a baseline."""
 
     def __init__(self, forward: Forward, sets: InputSets) -> None:
-        """Raises RuntimeError when the backend does not take the problem."""
+        """Raises RuntimeError when the baseline does not take the problem."""
         self._arm = make_arm(forward, sets)
         self.calls = self._arm.calls
 
@@ -211,22 +214,24 @@ class BaselineArm:
 class VariantArm:
     """The arm of a built variant, with guarded outputs and a guarded workspace of its own."""
 
-    def __init__(self, extension: Extension, sets: InputSets, judge: Callable[[Timed], Fault | None]) -> None:
+    def __init__(self, variant: LoadedVariant, sets: InputSets, judge: Callable[[Timed], Fault | None]) -> None:
         """`judge` is G7. Raises ArmError when the variant cannot be launched or captured."""
         self._sets, self._outputs, self._judge = sets, Outputs(sets), judge
-        wanted = extension.workspace_bytes(sets.problem)
+        wanted = variant.workspace_bytes(sets.problem)
         self._workspace = Segment.around(wanted, sets.flush.device)
         words = self._workspace.take(wanted)
         assert words is not None
         workspace = words.data_ptr()
-        addresses = [(q.data_ptr(), k.data_ptr(), v.data_ptr()) for q, k, v in sets.inputs]
-        outputs = [o.data_ptr() for o in self._outputs.tensors]
+        inputs, outputs = (
+            [tuple(tensor.data_ptr() for tensor in tensors) for tensors in each]
+            for each in (sets.inputs, self._outputs.tensors)
+        )
 
         def forward(index: int) -> None:
             stream = torch.cuda.current_stream().cuda_stream
-            status = extension.run(sets.problem, addresses[index], outputs[index], workspace, wanted, stream)
+            status = variant.run(sets.problem, inputs[index], outputs[index], workspace, wanted, stream)
             if status:
-                raise LaunchError(f"the variant returned status {status} ({status_text(status)})")
+                raise LaunchError(f"the variant returned status {status} ({CUDA_ERRORS.text(status)})")
 
         with device_faults():
             self._arm = _variant_arm(forward, sets)

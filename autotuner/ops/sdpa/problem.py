@@ -1,23 +1,16 @@
-"""Problem: what is to be computed - an op, its shape, element type and mask. No tensors here (see attention.py)."""
+"""The problem of the op sdpa: the sizes of the tensors, their element type and the mask."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
-from autotuner.values.model import Model
-from autotuner.values.variant import Value
-
-Dtype = Literal["float32", "bfloat16", "float16"]
-Distribution = Literal["randn", "large", "huge", "one_hot", "tiny_v", "big_v", "zero_q", "uniform01", "const_v"]
-"""How inputs are drawn; attention.py draws them."""
-
-ITEM_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+from autotuner.values.problem import ITEM_BYTES, Dtype, Problem
 
 
-class Problem(Model):
+class SdpaProblem(Problem):
     """One attention forward: Q, O are (batch, heads, seq_q, head_dim), K, V are (batch, heads, seq_k, head_dim)."""
 
     op: Literal["sdpa"] = "sdpa"
@@ -29,10 +22,18 @@ class Problem(Model):
     dtype: Dtype
     causal: bool = Field(default=False, description="row i sees keys j <= i (aligned at the top left)")
 
+    DIMS: ClassVar[tuple[str, ...]] = ("batch", "heads", "seq_q", "seq_k")
+    COMPILED: ClassVar[tuple[str, ...]] = ("head_dim", "causal")
+    LENGTHS: ClassVar[tuple[str, ...]] = ("seq_q", "seq_k")
+
     @property
     def scale(self) -> float:
         """The softmax scale, 1 / sqrt(head_dim)."""
         return 1 / math.sqrt(self.head_dim)
+
+    @property
+    def scalars(self) -> tuple[float, ...]:
+        return (self.scale,)
 
     @property
     def flops(self) -> int:
@@ -48,18 +49,6 @@ class Problem(Model):
         """The fewest bytes to move: Q, K, V read once, O written once."""
         rows = 2 * self.seq_q + 2 * self.seq_k
         return self.batch * self.heads * rows * self.head_dim * ITEM_BYTES[self.dtype]
-
-    def facts(self) -> dict[str, Value | bool]:
-        """What the constraints of a space may say about the problem."""
-        return {
-            "BATCH": self.batch,
-            "HEADS": self.heads,
-            "SEQ_Q": self.seq_q,
-            "SEQ_K": self.seq_k,
-            "HEAD_DIM": self.head_dim,
-            "DTYPE": self.dtype,
-            "CAUSAL": self.causal,
-        }
 
     def __str__(self) -> str:
         lengths = f"{self.seq_q}" if self.seq_q == self.seq_k else f"{self.seq_q}x{self.seq_k}"

@@ -1,7 +1,8 @@
 // The host side of a CUDA variant of sdpa that is one kernel: arguments, tensor maps, grid, launch. Compiled once a
 // toolchain and linked with every such variant.
-#include "cuda_host.h"
 #include "sdpa_cuda.h"
+
+#include "cuda_host.h"
 
 namespace {
 

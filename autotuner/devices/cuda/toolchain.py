@@ -1,64 +1,38 @@
-"""Compilers: the machine's C++ compiler, and NVIDIA's nvcc with one for the host side."""
+"""NVIDIA's nvcc for the device code, with a C++ compiler for the host side."""
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field
 
-from autotuner.devices.cuda.architecture import Architecture
+from autotuner.build.build_inputs import BuildInputs, abi_dir
+from autotuner.build.ninja_file import flags, path, rule, shared, word
+from autotuner.build.toolchain import Program, Toolchain, ask, cxx
+from autotuner.devices.cuda import cubin
+from autotuner.devices.cuda.architecture import Architecture, architecture
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
-from autotuner.values.model import Model
+from autotuner.values.verdict import Fault
 
-COMMON_FLAGS = (
-    "-std=c++17",
-    "-O3",
-    "-march=native",
-    "-ffp-contract=fast",
-    "-fno-math-errno",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-pthread",
-    "-fstack-usage",
-)
 HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
-"""For the host side of a CUDA variant: it is compiled once, and runs on any CPU of its kind."""
+"""For the host side: it is compiled once, and runs on any CPU of its kind."""
 DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v")
+SASS = "variant.sass"
 
 
-class Toolchain(Model):
-    """A C++ compiler and the machine it compiles for."""
-
-    compiler: str
-    version: str
-    architecture: str = Field(description="what -march=native means here: CPU name and a digest of the target options")
-    binding_flags: tuple[str, ...] = COMMON_FLAGS
-
-    @classmethod
-    def discover(cls) -> Toolchain:
-        """Finds the C++ compiler and tries it. Raises ToolchainError with the remedy."""
-        compiler = _cxx()
-        version, *_ = ask(compiler, "--version").splitlines() or [""]
-        target = ask(compiler, "-march=native", "-Q", "--help=target")
-        march = re.search(r"-march=\s+(\S+)", target)
-        if not version or march is None:
-            raise ToolchainError(f"{compiler} does not say what -march=native means; is it a working g++?")
-        digest = hashlib.sha256(target.encode()).hexdigest()[:12]
-        return cls(compiler=compiler, version=version, architecture=f"{march[1]}-{digest}")
-
-
-class CudaToolchain(Model):
+class CudaToolchain(Toolchain):
     """nvcc for the device code, a C++ compiler for the host side, and the architecture to compile for."""
 
     compiler: str = Field(description="the C++ compiler of the host side")
     version: str = Field(description="nvcc's and the host compiler's version")
     architecture: str = Field(description="sm_80, sm_89, sm_90, ...")
     nvcc: str
-    include_dirs: tuple[Path, ...] = Field(description="where cuda.h is, and cublasLt.h where there is one")
+    headers: tuple[Path, ...] = Field(description="where cuda.h is, and cublasLt.h where there is one")
     binding_flags: tuple[str, ...] = HOST_FLAGS
 
     @classmethod
@@ -67,7 +41,7 @@ class CudaToolchain(Model):
 
         Raises ToolchainError with the remedy.
         """
-        nvcc, compiler = _nvcc(), _cxx()
+        nvcc, compiler = _nvcc(), cxx()
         release = re.search(r"release [\d.]+, V[\d.]+", ask(nvcc, "--version"))
         known = ask(nvcc, "--list-gpu-code").split()
         if release is None:
@@ -80,35 +54,59 @@ class CudaToolchain(Model):
             version=f"nvcc {release[0]}; {host}",
             architecture=target.name,
             nvcc=nvcc,
-            include_dirs=_include_dirs(nvcc),
+            headers=_include_dirs(nvcc),
         )
 
     @property
-    def device_flags(self) -> tuple[str, ...]:
-        """The flags of every device compile."""
+    def unit(self) -> str:
+        return "unit.cu"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
         return (*DEVICE_FLAGS, f"-arch={self.architecture}", f"-ccbin={self.compiler}")
 
+    @property
+    def include_dirs(self) -> tuple[Path, ...]:
+        return self.headers
 
-AnyToolchain = Toolchain | CudaToolchain
+    @property
+    def needs_host(self) -> bool:
+        return True
 
+    def identity(self, digest: str, report: Sequence[str]) -> list[str]:
+        """Constants of the cubin, which the host side reads there."""
+        return [
+            f'extern "C" __device__ const char at_build_id[] = "{digest}";',
+            'extern "C" __device__ const char at_macros[] =',
+            *report,
+            '"";',
+        ]
 
-def ask(compiler: str, *arguments: str) -> str:
-    """The standard output of a compiler query. Raises ToolchainError when it fails."""
-    try:
-        done = subprocess.run([compiler, *arguments], capture_output=True, text=True, timeout=60, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        name = "nvcc" if Path(compiler).name == "nvcc" else "g++"
-        raise ToolchainError(f"{compiler} {' '.join(arguments)} failed: {error}; is it a working {name}?") from None
-    return done.stdout
+    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[str]:
+        embedding = path(abi_dir() / "cubin.S")
+        return [
+            *rule("device", f"TMPDIR=. LC_ALL=C {word(self.nvcc)} {flags(inputs)} $in -o $out"),
+            *rule("embed", "$cxx -c $in -o $out"),
+            *rule("link", f"{shared(inputs)} $in -ldl -o $out"),
+            f"build variant.cubin: device {self.unit}",
+            f"build cubin.o: embed {embedding} | variant.cubin",
+            f"build {inputs.library}: link cubin.o {' '.join(path(each) for each in objects)}",
+        ]
 
+    def program(self, inputs: BuildInputs, folder: Path, printed: str) -> Program | Fault:
+        code = folder / "variant.cubin"
+        assembly = cubin.disassemble(code, self.nvcc)
+        if assembly is not None:  # once a build, beside other builds, rather than on the way to the device
+            (folder / SASS).write_text(assembly)
+        used = {"text_bytes": cubin.text_bytes(code), **cubin.resources(printed, cubin.Geometry.read(code))}
+        refused = architecture(self.architecture).refuse(used)
+        assert inputs.host is not None  # a device's code alone is no variant
+        return refused or Program(cubin.program_hash(code, inputs.host.name), used)
 
-def _cxx() -> str:
-    compiler = config.cxx()
-    if compiler is None:
-        raise ToolchainError(
-            f"no C++ compiler: {config.cxx_wanted()} is not on the PATH; install one (apt-get install g++)"
-        )
-    return compiler
+    def disassembly(self, library: Path) -> str | None:
+        with contextlib.suppress(OSError):
+            return (library.parent / SASS).read_text()
+        return None
 
 
 def _nvcc() -> str:

@@ -1,35 +1,83 @@
-"""The op sdpa in tensors: inputs by distribution, float64 reference, low-precision emulation, SDPA baselines."""
+"""Attention in tensors: inputs by distribution, float64 reference, low-precision emulation, torch's backends."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from autotuner.ops.sdpa.problem import Distribution, Problem
+from autotuner.ops.op import Baseline
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.tensors import DTYPES, Tensors, plain_product
+from autotuner.values.problem import Problem
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION,
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "math": SDPBackend.MATH,
 }
-"""SDPA backends of torch, by the name they have in reports."""
-CPU_BACKENDS = ("flash", "math")
-CUDA_BACKENDS = tuple(BACKENDS)
+"""torch's own names of its backends, by the name they have in reports."""
 ORDERS = 8
-"""In so many orders the float32 emulation sums where a single one may be lucky."""
+"""Orders of summation in which the float32 emulation is computed, as a single one may be lucky."""
 ROWS = 32
-"""That is tried in so many rows of a case, those where the order decides most."""
-CACHED = 1 << 18
-"""A plain product on the CPU takes so many elements of its result at a time, which stay in the cache."""
+"""Rows of a case in which that is done: those where the order decides most."""
+
+
+def sdpa(problem: SdpaProblem, backend: str) -> Callable[[Tensor, Tensor, Tensor], Tensors]:
+    """torch's SDPA for this problem, pinned to one backend. Calling it raises RuntimeError where the backend cannot."""
+    pinned = BACKENDS[backend]
+
+    def forward(q: Tensor, k: Tensor, v: Tensor) -> Tensors:
+        with sdpa_kernel([pinned]):
+            return (scaled_dot_product_attention(q, k, v, is_causal=problem.causal),)
+
+    return forward
+
+
+def _baseline(backend: str, *devices: str) -> Baseline:
+    return Baseline(lambda problem: sdpa(cast(SdpaProblem, problem), backend), frozenset(devices))
+
+
+class SdpaTensors:
+    """The record of this module's functions that the other rooms use."""
+
+    BASELINES: ClassVar[Mapping[str, Baseline]] = {
+        "flash": _baseline("flash", "cpu", "cuda"),
+        "efficient": _baseline("efficient", "cuda"),
+        "cudnn": _baseline("cudnn", "cuda"),
+        "math": _baseline("math", "cpu", "cuda"),
+    }
+    PEER: ClassVar[str] = "flash"
+    BETWEEN: ClassVar[Mapping[str, str]] = {"cpu": "math", "cuda": "flash"}
+
+    def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
+        return inputs(cast(SdpaProblem, problem), distribution, seed)
+
+    def outputs(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return (torch.empty_like(inputs[0]),)  # O has the shape and type of Q
+
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return (reference(cast(SdpaProblem, problem), *inputs),)
+
+    def emulation(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return (emulation(cast(SdpaProblem, problem), *inputs),)
+
+    def reordered(
+        self, problem: Problem, inputs: Tensors, exact: Tensors
+    ) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
+        """Only in float32 the sums are what rounds, in the rows where that shows most."""
+        if problem.dtype != "float32":
+            return
+        q, k, v = inputs
+        rows = sensitive_rows(cast(SdpaProblem, problem), q, k, v, exact[0])
+        for again in reordered(cast(SdpaProblem, problem), q, k, v, rows):
+            yield 0, rows.unbind(1), again
 
 
 def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -39,7 +87,7 @@ def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, 
     return 4 * torch.gather(k, 2, chosen.expand(-1, -1, -1, k.shape[-1])), k
 
 
-def inputs(problem: Problem, distribution: Distribution, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+def inputs(problem: SdpaProblem, distribution: str, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Q, K, V of the problem, drawn independently in float32 and rounded to its dtype; on the CPU. Same seed, same
     tensors, on whatever device they are used."""
     generator = torch.Generator().manual_seed(seed)
@@ -68,60 +116,26 @@ def inputs(problem: Problem, distribution: Distribution, seed: int) -> tuple[Ten
     return q.to(dtype), k.to(dtype), v.to(dtype)
 
 
-def hidden(problem: Problem, device: torch.device) -> Tensor | None:
+def hidden(problem: SdpaProblem, device: torch.device) -> Tensor | None:
     """(seq_q, seq_k) mask of the scores that no row may see; None for a full problem."""
     if not problem.causal:
         return None
     return torch.ones(problem.seq_q, problem.seq_k, dtype=torch.bool, device=device).triu(1)
 
 
-def _softmax(problem: Problem, scores: Tensor) -> Tensor:
+def _softmax(problem: SdpaProblem, scores: Tensor) -> Tensor:
     """Probabilities of the visible scores."""
     mask = hidden(problem, scores.device)
     return torch.softmax(scores if mask is None else scores.masked_fill(mask, -math.inf), -1)
 
 
-def reference(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def reference(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """r: attention of the exact low-precision inputs, computed in float64; (batch, heads, seq_q, head_dim)."""
     scores = q.double() @ k.double().transpose(-1, -2) * problem.scale
     return _softmax(problem, scores) @ v.double()
 
 
-@contextmanager
-def on_one_thread() -> Iterator[None]:
-    """torch computes on one CPU in the block."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _plain_product(a: Tensor, b: Tensor, order: Sequence[int] | None = None) -> Tensor:
-    """a @ b in float32, term after term: the textbook order of summation, or `order`; the same on every machine and
-    library.
-
-    On one CPU: steps this small take longer to share out than to do, and many times as long when another program uses
-    one of the CPUs.
-    """
-    shape = (*a.shape[:-1], b.shape[-1])
-    a, b = a.flatten(0, -3), b.flatten(0, -3).contiguous()
-    total = torch.zeros(a.shape[0], a.shape[1], b.shape[2], device=a.device)
-    on_cpu = total.device.type == "cpu"
-    rows = max(1, CACHED // b.shape[2] if on_cpu else total.numel())
-    matrices = max(1, rows // a.shape[1])
-    with on_one_thread() if on_cpu else nullcontext():
-        for first, row in product(range(0, a.shape[0], matrices), range(0, a.shape[1], rows)):
-            some = slice(first, first + matrices)
-            part, terms = total[some, row : row + rows], a[some, row : row + rows].split(1, 2)
-            factors = b[some].split(1, 1)
-            for index in range(len(terms)) if order is None else order:
-                part.addcmul_(terms[index], factors[index])
-    return total.view(shape)
-
-
-def emulation(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def emulation(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """P: what the textbook algorithm gives in the problem's dtype, with sums in float32; returned in float64.
 
     k * scale, the scores, the probabilities and the output are each rounded to the dtype. In a 16-bit dtype those
@@ -131,14 +145,14 @@ def emulation(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     dtype = DTYPES[problem.dtype]
     scaled_k = (k.float() * problem.scale).to(dtype)
     if dtype == torch.float32:
-        probabilities = _softmax(problem, _plain_product(q, scaled_k.transpose(-1, -2)))
-        return _plain_product(probabilities, v).double()
+        probabilities = _softmax(problem, plain_product(q, scaled_k.transpose(-1, -2)))
+        return plain_product(probabilities, v).double()
     scores = (q.double() @ scaled_k.double().transpose(-1, -2)).to(dtype)
     probabilities = _softmax(problem, scores.double()).to(dtype)
     return (probabilities.double() @ v.double()).to(dtype).double()
 
 
-def sensitive_rows(problem: Problem, q: Tensor, k: Tensor, v: Tensor, exact: Tensor) -> Tensor:
+def sensitive_rows(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, exact: Tensor) -> Tensor:
     """The ROWS rows, or all if there are fewer, whose outputs move most when scores are off in their last digit: large
     scores of which none has all the weight. (rows, 3): batch, head and query of each.
     """
@@ -151,7 +165,7 @@ def sensitive_rows(problem: Problem, q: Tensor, k: Tensor, v: Tensor, exact: Ten
     return torch.stack((found // (heads * queries), found // queries % heads, found % queries), dim=1)
 
 
-def reordered(problem: Problem, q: Tensor, k: Tensor, v: Tensor, rows: Tensor) -> Iterator[Tensor]:
+def reordered(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, rows: Tensor) -> Iterator[Tensor]:
     """P in float32 at some rows, (n, 3) as above, with the terms of all sums in other orders: ORDERS - 1 times (n, D),
     in float64."""
     batch, head, query = rows.unbind(1)
@@ -161,18 +175,7 @@ def reordered(problem: Problem, q: Tensor, k: Tensor, v: Tensor, rows: Tensor) -
     for order in range(1, ORDERS):
         generator = torch.Generator().manual_seed(order)
         dims, keys = (torch.randperm(size, generator=generator).tolist() for size in (q.shape[-1], v.shape[-2]))
-        scores = _plain_product(q, scaled_k, dims)
+        scores = plain_product(q, scaled_k, dims)
         if mask is not None:
             scores = scores.masked_fill(mask[query].unsqueeze(1), -math.inf)
-        yield _plain_product(torch.softmax(scores, -1), v, keys)[:, 0].double()
-
-
-def sdpa(problem: Problem, backend: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """torch's SDPA for this problem, pinned to one backend. Calling it raises RuntimeError where the backend cannot."""
-    pinned = BACKENDS[backend]
-
-    def forward(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        with sdpa_kernel([pinned]):
-            return scaled_dot_product_attention(q, k, v, is_causal=problem.causal)
-
-    return forward
+        yield plain_product(torch.softmax(scores, -1), v, keys)[:, 0].double()

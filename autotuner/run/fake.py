@@ -1,4 +1,4 @@
-"""A backend that answers from a table: known latencies, known faults, no compiler and no device.
+"""A line that answers from a table: known latencies, known faults, no compiler and no device.
 
 For simulated truth: tests of the driver and of the measuring, and replays of recorded spaces. Its outcomes have the
 form of real ones, and its races are run by the same code: only the samples are drawn instead of timed.
@@ -10,12 +10,14 @@ import math
 import random
 from collections.abc import Callable
 
-from autotuner.devices.backend import Passed
+from autotuner.gate.check import Subject
+from autotuner.gate.gate import required
 from autotuner.measure.arms import Clocks, Tracks
-from autotuner.ops.sdpa.problem import Problem
-from autotuner.values.gate_report import REQUIRED_CHECKS, CheckResult, GateReport
+from autotuner.run.line import Passed
+from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Say
+from autotuner.values.problem import Problem
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
@@ -53,7 +55,7 @@ class Weather(Model):
     throttled_for: int = 9
 
 
-class FakeBackend:
+class FakeLine:
     """`truth` says what is true of a variant; `noise` is short for a weather of nothing else."""
 
     def __init__(
@@ -64,7 +66,7 @@ class FakeBackend:
         weather: Weather | None = None,
         seed: int = 0,
     ) -> None:
-        """`seed` stands for the process: a backend with another one is another process on the same device."""
+        """`seed` stands for the process: a line with another one is another process on the same device."""
         self._truth, self._baseline_us = truth, baseline_us
         self._device = _Device(weather or Weather(noise=noise), seed)
         self.built: list[Variant] = []
@@ -82,15 +84,12 @@ class FakeBackend:
         problem = terms.compiled_for
         return Artifact(
             variant=variant,
-            dtype=problem.dtype,
-            head_dim=problem.head_dim,
-            causal=problem.causal,
             digest=digest_of(["fake", variant.digest]),
             name=f"fake_{variant.digest[:16]}",
             path="",
             library_sha256=variant.digest,
             program_hash=truth.program or variant.digest,
-            macros={},
+            macros={name: str(value) for name, value in problem.compiled.items()},
             compiler="fake",
             flags=(),
             architecture="fake",
@@ -103,13 +102,14 @@ class FakeBackend:
         if passed is not None:
             more = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in AFTER[passed.level])
             return passed.report.extended(more, None)
+        needed = required(Subject(terms.compiled_for, streams=False, bounded=False))
         fault = self._truth(artifact.variant).fault
         if fault is not None:
             failed = CheckResult(code="G2.quick", status="fail", seconds=0.0)
             found = Fault(verdict=fault, code="G2.T1", detail="a fault of the fake", case="fake")
-            return GateReport(artifact=artifact.digest, checks=(failed,), fault=found)
-        checks = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in REQUIRED_CHECKS)
-        return GateReport(artifact=artifact.digest, checks=checks)
+            return GateReport(artifact=artifact.digest, required=needed, checks=(failed,), fault=found)
+        checks = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in needed)
+        return GateReport(artifact=artifact.digest, required=needed, checks=checks)
 
     def tracks(self, terms: Terms) -> Tracks:
         return [FakeTrack(problem, self._device, self._truth, self._baseline_us) for problem in terms.problems]

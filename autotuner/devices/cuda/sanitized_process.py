@@ -14,18 +14,16 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-import numpy as np
-from numpy.typing import NDArray
-
-from autotuner.build.loaded_variant import DEVICE_ERROR, Extension
-from autotuner.ops.sdpa.problem import Problem
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.build.status import DEVICE_ERROR
+from autotuner.devices.sanitized_inputs import FILLED, draw, output_bytes
+from autotuner.gate.sanitizer import DONE, READY, STATUS
 from autotuner.values import config
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
 
 RUNS = 2
-READY, DONE, STATUS = "ready", "done", "status"
-"""What the lines of PROGRESS begin with; kernels/abi/sanitize_main.cpp writes the same."""
 
 
 class Job(Model):
@@ -33,21 +31,6 @@ class Job(Model):
 
     artifact: Artifact
     cases: tuple[Problem, ...]
-
-
-def draw(problem: Problem) -> tuple[bytes, bytes, bytes]:
-    """Q, K and V, standard normal, as the bytes of the element type."""
-    generator = np.random.default_rng(1)
-    rows = problem.batch * problem.heads * np.array([problem.seq_q, problem.seq_k, problem.seq_k])
-    drawn = [generator.standard_normal(count * problem.head_dim, np.float32) for count in rows]
-    q, k, v = (_as_bytes(values, problem.dtype) for values in drawn)
-    return q, k, v
-
-
-def _as_bytes(values: NDArray[np.float32], dtype: str) -> bytes:
-    if dtype == "bfloat16":  # the upper half of a float32, on a machine that is little-endian
-        return values.view(np.uint16)[1::2].tobytes()
-    return values.astype(dtype).tobytes()
 
 
 class DeviceError(Exception):
@@ -99,19 +82,18 @@ class Device:
         self.call("cuCtxSynchronize")
 
 
-def forward(device: Device, extension: Extension, problem: Problem) -> int:
+def forward(device: Device, variant: LoadedVariant, problem: Problem) -> int:
     """The status of the first of RUNS forwards that does not succeed, else 0."""
-    inputs = draw(problem)
-    q, k, v = (device.holding(each) for each in inputs)
-    o = device.filled(len(inputs[0]), 0xFF)  # a NaN in every element type
-    wanted = extension.workspace_bytes(problem)
-    workspace = device.filled(wanted, 0xFF)
+    inputs = tuple(device.holding(each) for each in draw(problem))
+    outputs = tuple(device.filled(size, FILLED) for size in output_bytes(problem))
+    wanted = variant.workspace_bytes(problem)
+    workspace = device.filled(wanted, FILLED)
     for _ in range(RUNS):
-        status = extension.run(problem, (q, k, v), o, workspace, wanted)
+        status = variant.run(problem, inputs, outputs, workspace, wanted)
         if status:
             return status
         device.finish()
-    device.free(q, k, v, o, workspace)
+    device.free(*inputs, *outputs, workspace)
     return 0
 
 
@@ -125,11 +107,11 @@ def load_cublas() -> None:
 def run(job: Job, progress: TextIO) -> None:
     """Runs the cases until one fails."""
     load_cublas()
-    device, extension = Device(), Extension(job.artifact)
+    device, variant = Device(), LoadedVariant(job.artifact)
     print(READY, file=progress, flush=True)
     for problem in job.cases:
         try:
-            status = forward(device, extension, problem)
+            status = forward(device, variant, problem)
         except DeviceError as error:
             status = DEVICE_ERROR + error.number
         print(f"{STATUS} {status}" if status else DONE, file=progress, flush=True)

@@ -8,11 +8,11 @@ from pydantic import Field
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core.core_schema import DataclassField, FloatSchema, ModelField, TypedDictField
 
-from autotuner.ops.sdpa.problem import Problem
 from autotuner.values.gate_policy import GatePolicy
 from autotuner.values.gate_report import CheckResult, ReferenceCheck, ReportedIdentity
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 

@@ -94,7 +94,7 @@ def recorded(folder: Path, *outcomes: Outcome) -> list[dict[str, Any]]:
 
 def test_a_number_that_is_not_finite_is_null(tmp_path: Path) -> None:
     found = errors((0, 0, 0), 1.0, nonfinite=3)
-    update = {"max_abs": math.nan, "row_rel": math.inf, "worst_value": -math.inf, "flash_ratio": math.inf}
+    update = {"max_abs": math.nan, "row_rel": math.inf, "worst_value": -math.inf, "peer_ratio": math.inf}
     (document,) = recorded(tmp_path, incorrect(found.model_copy(update=update)))
     written = document["checks"][0]["cases"][0]["errors"]
     assert [written[name] for name in update] == [None] * 4
