@@ -95,7 +95,7 @@ def finals(study: StudyName = None, store: StoreOption = None, as_json: JsonOpti
 
     Can be run again later, and on another machine with the same device and a copy of the store.
     """
-    from autotuner.report import tables
+    from autotuner.report import study_tables
     from autotuner.spaces.space import SpaceFile
     from autotuner.store import queries
     from autotuner.tuning import workbench
@@ -110,17 +110,17 @@ def finals(study: StudyName = None, store: StoreOption = None, as_json: JsonOpti
     if as_json:
         print_json(json_of(found))
     else:
-        out.print(tables.finals_view(found))
+        out.print(study_tables.finals_table(found))
 
 
 def _conclude(store: Store, study: str, output: Path) -> None:
     """The leaderboard, and the best configuration in its file."""
     from autotuner.export.best import FORMATS, write_atomically
-    from autotuner.report import tables
+    from autotuner.report import study_tables
     from autotuner.store import queries
     from autotuner.tuning import standings
 
-    out.print(tables.leaderboard_view(standings.leaderboard(store, study, 10)))
+    out.print(study_tables.leaderboard_table(standings.leaderboard(store, study, 10)))
     best = standings.best(store, study)
     if best is None:
         out.print(f"No variant of {study} was measured to the end; see `autotuner status`.", markup=False)

@@ -16,7 +16,7 @@ import pytest
 from autotuner.build.family import Kernel
 from autotuner.devices.settings import CpuSettings, make_cpu_backend
 from autotuner.devices.toolchain import Toolchain
-from autotuner.report.trial_words import explain
+from autotuner.report.trial_words import outcome_words
 from autotuner.run.jobs import Built, JudgeJob
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.outcome import Artifact, Outcome
@@ -105,7 +105,7 @@ def test_what_depends_on_what_memory_held_is_said_to(
     assert outcome.fault is not None
     assert outcome.gate is not None
     assert outcome.gate.checks[-1].stale == (depends and not outcome.fault.code.startswith("G3"))
-    assert ("what memory held before" in "\n".join(explain(outcome))) == outcome.gate.checks[-1].stale
+    assert ("what memory held before" in "\n".join(outcome_words(outcome))) == outcome.gate.checks[-1].stale
 
 
 # A stale library ----------------------------------------------------------------------------------------------------

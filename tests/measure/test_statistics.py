@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from autotuner.measure.statistics import TRIM, deviation, p_above, standard_error, student, trimmed, trimmed_interval
-from autotuner.report.beliefs import _rank_correlation
+from autotuner.report.surrogate_beliefs import _rank_correlation
 
 COUNTS = [2, 3, 5, 6, 10, 17, 30, 60]
 

@@ -1,35 +1,22 @@
-"""Tables that the command line shows; each takes values and returns something to print."""
+"""Studies as a person reads them: the leaderboard, the finals, and how far each study is."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from autotuner.gate.meanings import MEANINGS
 from autotuner.measure.confirm import Confirmed, Standing
-from autotuner.tuning.trial_report import TrialReport
-from autotuner.values.gate_report import ReferenceCheck
-from autotuner.values.outcome import Calibration, Device, Interval, MeanInterval
+from autotuner.report.table import new_table
+from autotuner.values.outcome import Interval, MeanInterval
 from autotuner.values.terms import TIE
 
-if TYPE_CHECKING:  # numpy and sqlalchemy take longer to import than a table to print, and few tables need both
-    from autotuner.spaces.dead_parameters import Knob
-    from autotuner.spaces.space import Space
+if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
     from autotuner.store import Finalist, FinalsRecord
     from autotuner.tuning.standings import Entry, FinalsSummary, StudySummary
-
-
-def _table(*columns: str, right: tuple[int, ...] = ()) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, name in enumerate(columns):
-        table.add_column(name, justify="right" if index in right else "left", overflow="fold")
-    return table
 
 
 def _interval(interval: Interval | MeanInterval) -> str:
@@ -39,7 +26,7 @@ def _interval(interval: Interval | MeanInterval) -> str:
     return f"{interval.low:.3f} to {interval.high:.3f}"
 
 
-def leaderboard_view(entries: Sequence[Entry]) -> RenderableType:
+def leaderboard_table(entries: Sequence[Entry]) -> RenderableType:
     """The fastest variants; a speedup is t_SDPA / t_variant, both from the same blocks.
 
     Once there were finals, what they confirmed comes first, and the search estimate stands apart as biased.
@@ -47,8 +34,8 @@ def leaderboard_view(entries: Sequence[Entry]) -> RenderableType:
     if not entries:
         return Text("No variant has passed the gate yet.")
     if any(entry.confirmed for entry in entries):
-        return _confirmed_view(entries)
-    table = _table("rank", "trial", "us", "SDPA us", "speedup", "95 % interval", "variant", right=(0, 1, 2, 3, 4))
+        return _confirmed_table(entries)
+    table = new_table("rank", "trial", "us", "SDPA us", "speedup", "95 % interval", "variant", right=(0, 1, 2, 3, 4))
     for entry in entries:
         micros = f"{entry.median_us:.1f}", f"{entry.baseline_us:.1f}"
         row = (str(entry.rank), str(entry.number), *micros, _estimate(entry), _interval(entry.speedup))
@@ -61,9 +48,9 @@ def _estimate(entry: Entry) -> str:
     return f"{'~' if entry.censored else ''}{entry.speedup.median:.3f}x"
 
 
-def _confirmed_view(entries: Sequence[Entry]) -> RenderableType:
+def _confirmed_table(entries: Sequence[Entry]) -> RenderableType:
     columns = ("rank", "trial", "confirmed", "95 % interval", "search (biased)", "off by", "us", "SDPA us", "variant")
-    table = _table(*columns, right=(0, 1, 2, 4, 5, 6, 7))
+    table = new_table(*columns, right=(0, 1, 2, 4, 5, 6, 7))
     for entry in entries:
         found, off = entry.confirmed, entry.difference
         confirmed = ("-", "not in the finals") if found is None else (f"{found.mean:.3f}x", _interval(found))
@@ -95,13 +82,13 @@ def _ending(crowned: int | None, tied: bool) -> str:
     return "The first is not shown to be faster than SDPA by more than a tie. Nobody is crowned."
 
 
-def finals_view(record: FinalsRecord) -> RenderableType:
+def finals_table(record: FinalsRecord) -> RenderableType:
     """The finals of a study: what was confirmed of each finalist, SDPA between them as a line, and how it ended."""
     standing = record.standing
     if standing is None:
         return Text(f"{record.study}: the finals {record.id} did not come to an end; heats run: {len(record.heats)}.")
     columns = ("trial", "confirmed", "95 % interval", "search (biased)", "off by", "", "variant")
-    table = _table(*columns, right=(0, 1, 3, 4))
+    table = new_table(*columns, right=(0, 1, 3, 4))
     finalists = record.by_digest
     lines = [
         (each.log_ratio.mean, _finalist_line(finalists[each.digest], each, standing)) for each in standing.finalists
@@ -178,76 +165,7 @@ def _rebuilt(record: FinalsRecord) -> list[str]:
     ]
 
 
-def doctor_view(knobs: Sequence[Knob]) -> RenderableType:
-    """Each knob of a space: whether it reaches the program."""
-    table = _table("IMPL", "parameter", "knob", "found")
-    for knob in knobs:
-        style = {"alive": None, "untested": "yellow"}.get(knob.state, "red")
-        table.add_row(knob.impl, knob.parameter, Text(knob.state, style=style or ""), knob.detail)
-    bad = sum(knob.state in ("dead", "same values") for knob in knobs)
-    note = f"{bad} of {len(knobs)} knobs do not reach the program." if bad else f"{len(knobs)} knobs, none dead."
-    return Group(table, Text(note))
-
-
-def gate_view(report: TrialReport) -> RenderableType:
-    """Every check of the gate that ran: how it ended, what it took and the largest error it saw."""
-    table = _table("check", "", "ms", "launches", "cases", "worst error", "asserts", right=(2, 3, 4, 5))
-    styles = {"fail": "red", "unavailable": "yellow"}
-    for check in report.checks:
-        ratios = [case.errors.worst_ratio for case in check.cases]
-        worst = f"{max(ratios):.2f} of tolerance" if ratios else ""
-        counts = [str(count) if count else "" for count in (check.launches, len(ratios))]
-        said = check.note or _asserted(check.code)
-        table.add_row(
-            check.code,
-            Text(check.status, style=styles.get(check.status, "")),
-            f"{1e3 * check.seconds:.1f}",
-            *counts,
-            worst,
-            said,
-        )
-    looser = [Text(f"The family's kernel.toml loosens the gate: {reason}", style="yellow") for reason in report.looser]
-    return Group(table, *looser)
-
-
-def _asserted(code: str) -> str:
-    """What a check asserts: a code of its own, or the first of those that it can fail with."""
-    if code in MEANINGS:
-        return MEANINGS[code]
-    level = code.split(".")[0]
-    return {
-        "G1": "one launch: status, output, inputs, guards, floating-point environment",
-        "G2": "quick cases are within tolerance",
-        "G5": "the full case matrix is within tolerance",
-    }.get(level, "")
-
-
-def reference_view(calibration: Calibration, device: Device) -> RenderableType:
-    """torch's SDPA backends against float64: the largest error in tolerances, a case a row."""
-    backends = list(dict.fromkeys(check.backend for check in calibration.references))
-    table = _table("case", *backends, right=tuple(range(1, len(backends) + 1)))
-    found = {(check.case, check.backend): check for check in calibration.references}
-    for case in dict.fromkeys(check.case for check in calibration.references):
-        table.add_row(case, *(_reference_cell(found.get((case, backend))) for backend in backends))
-    driver = {name: device.environment[name] for name in ("driver", "driver_module") if device.environment.get(name)}
-    versions = ", ".join(f"{name} {version}" for name, version in {**calibration.versions, **driver}.items())
-    broken = sorted({f"{check.backend} breaks {check.failed_rule} on {check.case}" for check in calibration.broken})
-    verdict = (
-        f"oracle_error: {'; '.join(broken)}" if broken else "Every backend is within tolerance on each case it takes."
-    )
-    note = Text("Largest error in units of its tolerance; above 1 breaks it. -: the backend does not take the case.")
-    times = [Text(f"{t.problem}: {t.backend} {t.median_us:.2f} us") for t in calibration.timings]
-    return Group(table, note, Text(verdict), Text(f"{device.name}: {versions}"), *times)
-
-
-def _reference_cell(check: ReferenceCheck | None) -> Text:
-    if check is None or check.errors is None:
-        return Text("-", style="dim")
-    rule = check.failed_rule
-    return Text(f"{check.errors.worst_ratio:.2f}{f' {rule}' if rule else ''}", style="red" if rule else "")
-
-
-def status_view(summary: StudySummary) -> RenderableType:
+def status_text(summary: StudySummary) -> RenderableType:
     """One study at a glance."""
     lines = [
         f"{summary.name}: {'running' if summary.running else 'idle'}, sampler {summary.sampler}, {summary.cache} cache",
@@ -288,55 +206,3 @@ def _finals_line(finals: FinalsSummary) -> str:
     line += f", tied with {others}" if others else ""
     line += ", crowned" if finals.crowned else ", nobody is crowned"
     return line + (f"; {finals.judged_since} judged since" if finals.judged_since else "")
-
-
-def space_document(space: Space) -> dict[str, Any]:
-    """A space as JSON-ready data."""
-    file = space.file
-    return {
-        "name": space.name,
-        "title": file.title,
-        "family": file.family,
-        "backend": file.backend,
-        "problems": [problem.model_dump(mode="json") for problem in file.problems],
-        "parameters": {
-            name: {"values": list(parameter.values), "when": parameter.when}
-            for name, parameter in file.parameters.items()
-        },
-        "raw_points": space.raw_count,
-        "valid_points": len(space),
-        "constraints": [
-            {"expression": constraint.expression, "reason": constraint.reason, "removed": removed, "alone": alone}
-            for constraint, removed, alone in zip(file.constraints, space.removed, space.alone, strict=True)
-        ],
-        "derived": [
-            {"name": name, "expression": text, "least": space.amounts[name][0], "greatest": space.amounts[name][1]}
-            for name, text in file.derived.items()
-        ],
-        "expected_latency": {"steps": dict(file.expected_latency), "spread": space.expected_spread},
-        "default": dict(file.default),
-        "facts": space.facts,
-        "digest": space.digest,
-    }
-
-
-def space_view(space: Space) -> RenderableType:
-    """Parameters, counts, and how many points each constraint removes."""
-    file = space.file
-    parameters = _table("parameter", "values", "exists when", "default")
-    for name, parameter in file.parameters.items():
-        values = ", ".join(str(value) for value in parameter.values)
-        parameters.add_row(name, values, parameter.when or "", str(file.default.get(name, "")))
-    constraints = _table("removed", "alone", "constraint", "reason", right=(0, 1))
-    for constraint, removed, alone in zip(file.constraints, space.removed, space.alone, strict=True):
-        by_itself = f"{alone:,}" if alone is not None else "?"
-        constraints.add_row(f"{removed:,}", by_itself, constraint.expression, constraint.reason)
-    derived = _table("derived", "expression", "least", "greatest", right=(2, 3))
-    for name, text in file.derived.items():
-        derived.add_row(name, text, *(f"{amount:,.4g}" for amount in space.amounts[name]))
-    head = f"{space.name}: {file.title}\n" + "\n".join(str(problem) for problem in file.problems)
-    counts = f"{space.raw_count:,} raw points, {len(space):,} valid here ({len(space) / space.raw_count:.1%})"
-    tables = [parameters, *([derived] if file.derived else []), *([constraints] if file.constraints else [])]
-    if space.expected_spread is not None:
-        counts += f"; expected to differ by {space.expected_spread:.3g}x from the fastest to the slowest"
-    return Group(Text(head), *tables, Text(counts))
