@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 def tune(
     space: AnySpaceName = None,
-    trials: Annotated[int, typer.Option(min=1, help="stop when the study has judged so many variants")] = 60,
-    minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after so many minutes")] = float("inf"),
+    trials: Annotated[int, typer.Option(min=1, help="stop when the study has judged this number of variants")] = 60,
+    minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after this number of minutes")] = float("inf"),
     sampler: Annotated[str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp or exhaustive")] = "evolution",
     seed: Annotated[int, typer.Option(help="seed of the sampler")] = 0,
     threads: ThreadsOption = None,

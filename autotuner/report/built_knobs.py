@@ -27,7 +27,7 @@ class BuiltKnob(Model):
     same: int = Field(description="pairs that were the same program")
     different: int
     alike: tuple[tuple[Value, Value, int], ...] = Field(
-        description="values that were the same program in each of so many pairs, and never another"
+        description="two values that were the same program in each of a number of pairs, and never another"
     )
 
 

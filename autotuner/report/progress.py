@@ -17,7 +17,7 @@ from rich.text import Text
 from autotuner.spaces.space import Space
 from autotuner.tuning.driver import Converged, Event, Judged, Started
 from autotuner.tuning.plan import Start
-from autotuner.tuning.time_left import Pace
+from autotuner.tuning.time_left import TimeLeft
 from autotuner.tuning.workbench import builders_beside
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.terms import Terms
@@ -35,12 +35,12 @@ class Progress:
     def __init__(
         self, console: Console, space: Space, device: Device, terms: Terms, trials: int, seconds: float = math.inf
     ) -> None:
-        """The budget: so many judged variants in the study, or so many seconds of this run."""
+        """The budget: `trials` judged variants in the study, or `seconds` of this run."""
         self._console, self._space, self._trials = console, space, min(trials, len(space))
         self._terms, self._device = terms, device
         self._rejected: Counter[str] = Counter()
         self._seconds, self._until = seconds, math.inf
-        self._pace: Pace | None = None
+        self._time_left: TimeLeft | None = None
         self._judged, self._best = 0, math.inf
         self._best_number: int | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
@@ -79,9 +79,9 @@ class Progress:
         self._refresh()
 
     def _started(self, event: Started) -> None:
-        if self._pace is None:  # else the devices were calibrated anew
+        if self._time_left is None:  # else the devices were calibrated anew
             now, beside = time.monotonic(), builders_beside(self._device, event.lanes)
-            self._pace = Pace(self._trials, now, event.judged, event.lanes, beside)
+            self._time_left = TimeLeft(self._trials, now, event.judged, event.lanes, beside)
             self._until = now + self._seconds
         else:
             self._say(DISTURBED)
@@ -94,9 +94,9 @@ class Progress:
 
     def _heard(self, event: Judged) -> None:
         outcome = event.outcome
-        if event.judged > self._judged and self._pace is not None:
+        if event.judged > self._judged and self._time_left is not None:
             self._judged = event.judged
-            self._pace.judged(time.monotonic(), *costs(outcome))
+            self._time_left.judged(time.monotonic(), *costs(outcome))
         if not outcome.verdict.has_latency:
             self._rejected[outcome.verdict] += 1
         if event.best is not None and event.best < self._best:
@@ -129,16 +129,18 @@ class Progress:
         return f"{self._judged}/{self._trials} judged; {best}; rejected: {rejected}; time left {self._left()}"
 
     def _left(self) -> str:
-        """Time left, by the pace so far and by the budget."""
+        """Time left, by what was judged so far and by the budget."""
         now = time.monotonic()
-        seconds = min(self._pace.left_s(now) if self._pace is not None else math.inf, max(0.0, self._until - now))
+        seconds = min(
+            self._time_left.left_s(now) if self._time_left is not None else math.inf, max(0.0, self._until - now)
+        )
         if seconds == math.inf:
             return "unknown"
         return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {seconds:.0f} s"
 
 
 def costs(outcome: Outcome) -> tuple[float, float, bool]:
-    """What Pace wants to know of a judged variant: seconds on a device and of its build, and if it was promoted."""
+    """What TimeLeft takes in of a judged variant: seconds on a device and of its build, and if it was promoted."""
     busy = sum(seconds for stage, seconds in outcome.seconds.items() if stage != "build")
     promoted = outcome.verdict == Verdict.MEASURED and outcome.measurement is not None and outcome.measurement.promoted
     return busy, outcome.seconds.get("build", 0.0), promoted

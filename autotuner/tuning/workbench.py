@@ -97,7 +97,7 @@ def device_of(
     backend: str, arch: str | None = None, threads: int | None = None, devices: Sequence[CudaFacts] = ()
 ) -> Device:
     """The chosen GPUs or the first one here, or an architecture that is not here; or this machine's CPU, of which
-    variants may use so many threads, all if not said. Raises InputError when there is no GPU."""
+    variants may use `threads` threads, all if None. Raises InputError when there is no GPU."""
     if backend == "cpu":
         return cpu_device(threads or usable_cpus())
     device = cuda_device(arch, devices[0] if devices else None)
@@ -235,7 +235,7 @@ def backend_factory(device: Device, toolchain: AnyToolchain, kernel: Kernel) -> 
 
 
 def builders_beside(device: Device, lanes: int) -> int:
-    """How many builders run beside so many lanes; none on the CPU, where building and judging take turns."""
+    """How many builders run beside `lanes` device lanes; none on the CPU, where building and judging take turns."""
     return 0 if device.backend == "cpu" else max(1, usable_cpus() - lanes)
 
 
