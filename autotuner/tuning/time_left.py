@@ -37,7 +37,7 @@ class TimeLeft:
     """
 
     def __init__(self, total: int, now: float = 0.0, before: int = 0, lanes: int = 1, beside: int = 0) -> None:
-        """`total` variants are to be judged on `lanes` devices; `before` of them were judged when the sweep began at `now`.
+        """`total` variants are to be judged on `lanes` devices; `before` of them were when the sweep began at `now`.
 
         `beside`: how many builders run beside the devices; 0 where they take turns.
         """
