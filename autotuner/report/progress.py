@@ -25,8 +25,8 @@ from autotuner.values.terms import Terms
 from autotuner.values.verdict import Verdict
 
 DISTURBED = (
-    "the baseline is not what it was: something else keeps this machine busy. Calibrated again; stop what else runs here, "
-    "or go on with this sweep later"
+    "the baseline is not what it was: something else keeps this machine busy. Calibrated again; stop what else runs"
+    " here, or go on with this sweep later"
 )
 
 

@@ -98,7 +98,7 @@ def _ending(crowned: int | None, tied: bool, baseline: str) -> str:
 
 
 def finals_table(record: FinalsRecord, problem: Problem) -> RenderableType:
-    """The finals of a study: what was confirmed of each finalist, the baseline between them as a line, and how it ended."""
+    """The finals of a study: what was confirmed of each finalist, the baseline as a line, and how it ended."""
     baseline, standing = op_of(problem).words.baseline, record.standing
     if standing is None:
         return Text(f"{record.study}: the finals {record.id} did not come to an end; heats run: {len(record.heats)}.")
