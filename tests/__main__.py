@@ -97,8 +97,8 @@ class Run:
             return
         found = json.loads(record.read_text())
         part.tests, part.counts, skipped = found["seconds"], Counter(found["counts"]), found["skipped"]
-        part.put_off = [test for test, why in skipped.items() if why == PUT_OFF]
-        part.skipped = {test: why for test, why in skipped.items() if why != PUT_OFF}
+        part.put_off = [test for test, why in skipped.items() if why.startswith(PUT_OFF)]
+        part.skipped = {test: why for test, why in skipped.items() if not why.startswith(PUT_OFF)}
         part.counts["skipped"] = len(part.skipped)
 
 
