@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from autotuner.build.toolchain import Toolchain
 from autotuner.devices import Chosen, DeviceKind, Wishes
+from autotuner.devices.cpu.facts import cpu_facts
 from autotuner.devices.environment import environment
 from autotuner.devices.process import DeviceProcess
 from autotuner.values.outcome import Device
-
-CACHE_BYTES = 1 << 20
-
 
 def _choose(wishes: Wishes) -> Chosen:
     facts = {"THREADS_ALLOWED": 1, "LANES_OF_MINE": 8}
@@ -27,7 +25,7 @@ def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
     from autotuner.devices.cpu.toolchain import CpuToolchain
 
     assert isinstance(toolchain, CpuToolchain)
-    return CpuProcess(toolchain, CACHE_BYTES)
+    return CpuProcess(toolchain, int(cpu_facts(1)["L3_BYTES"]))
 
 
 DEVICE = DeviceKind(
