@@ -57,11 +57,17 @@ def spared(reports: list[pytest.TestReport], why: str) -> list[pytest.TestReport
     """The reports with a skip for each failure."""
     for report in reports:
         if report.failed:
-            report.sections.append(("failure", report.longreprtext))
-            report.outcome = "skipped"
             path, line, _ = report.location
-            report.longrepr = (path, (line or 0) + 1, f"Skipped: {why}")
+            report.longrepr = (path, (line or 0) + 1, f"Skipped: {why} ({said(report)})")
+            report.outcome = "skipped"
     return reports
+
+
+def said(report: pytest.TestReport) -> str:
+    """The failure in a line."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else report.longreprtext
+    return next((line.strip() for line in str(text).splitlines() if line.strip()), "no message")[:200]
 
 
 def watch() -> Callable[[], bool]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.facts import cuda_device
 from autotuner.devices.cuda.probe import CudaFacts
-from autotuner.report import tables as views
+from autotuner.report import space_tables
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.search.covariance import Floats, Hypers, Indices
@@ -115,13 +115,13 @@ def test_a_derived_quantity_names_no_step() -> None:
 
 def test_a_space_shows_its_steps_and_how_far_they_tell_points_apart() -> None:
     spread = float(np.exp(np.ptp(written_out(SPACE))))
-    found = views.space_document(SPACE)["expected_latency"]
+    found = space_tables.space_document(SPACE)["expected_latency"]
     assert found == {"steps": dict(SPACE.file.expected_latency), "spread": pytest.approx(spread)}
-    assert views.space_document(BARE)["expected_latency"] == {"steps": {}, "spread": None}
+    assert space_tables.space_document(BARE)["expected_latency"] == {"steps": {}, "spread": None}
     console = Console(width=200)
     with console.capture() as captured:
-        console.print(views.space_view(SPACE))
-        console.print(views.space_view(BARE))
+        console.print(space_tables.space_table(SPACE))
+        console.print(space_tables.space_table(BARE))
     assert captured.get().count("expected to differ by") == 1
     assert f"expected to differ by {spread:.3g}x" in captured.get()
 
