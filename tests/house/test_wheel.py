@@ -54,6 +54,8 @@ def test_the_wheel_holds_kernels_spaces_and_migrations(wheel: Path) -> None:
     for wanted in (
         "_shipped/kernels/sdpa/kernel.toml",
         "_shipped/kernels/abi/variant.h",
+        "_shipped/kernels/sdpa/abi/launch.cpp",
+        "_shipped/kernels/sdpa/limits.toml",
         "_shipped/search_spaces/sdpa_cpu.toml",
     ):
         assert f"autotuner/{wanted}" in names
