@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from autotuner.devices.cuda.facts import usable_cpus
+from autotuner.devices.environment import usable_cpus
 from tests.helpers.timed import PUT_OFF
 
 ROOT = Path(__file__).resolve().parent.parent

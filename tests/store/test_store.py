@@ -342,7 +342,10 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(path: Path) -> None:
         assert [outcome.verdict for outcome in found.values()] == ["measured", "deduplicated", "incorrect", "raced_out"]
         stopped = [each.measurement.stopped for each in found.values() if each.measurement is not None]
         assert stopped == [Stop.PRECISE, Stop.PRECISE, Stop.HOPELESS]
-        assert found[0] == measured(16, 50.0, program="p1")
+        kept, now = found[0], measured(16, 50.0, program="p1")
+        assert (kept.variant, kept.measurement, kept.verdict) == (now.variant, now.measurement, now.verdict)
+        assert kept.gate is not None
+        assert kept.gate.passed
         assert [entry.censored for entry in standings.leaderboard(store, "scalar-abc")] == [False, False, True]
         assert queries.trial(store, "scalar-abc", 3).session.calibration.ceilings is None
         hold_finals(store, {16: 50.0}, {16: 0})
