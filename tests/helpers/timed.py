@@ -20,6 +20,8 @@ PRESSURE = Path("/proc/pressure/cpu")
 DISTURBED = 0.25
 """The share of time in which something waited for a CPU: above it the machine had more to do than this test."""
 PUT_OFF = "failed beside other tests; tried again alone"
+TIMEOUT = "from pytest-timeout"
+"""In its message."""
 BUSY = "the machine was busy with something else"
 
 
@@ -46,7 +48,8 @@ def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
         was_busy = watch()
         reports: list[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=nextitem)
         calm = calm or not was_busy()
-        if not any(report.failed for report in reports):
+        failed = [said(report) for report in reports if report.failed]
+        if not failed or any(TIMEOUT in message for message in failed):  # its clock is one for all attempts
             break
         if left:
             item._initrequest()  # type: ignore[attr-defined]  # its fixtures are made anew
