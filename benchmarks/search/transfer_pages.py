@@ -1,4 +1,4 @@
-"""The part of docs/search.md that shows the kept results of benchmarks/search/transfer.py."""
+"""The kept results of benchmarks/search/transfer.py, for docs/search.md and docs/results/search.md."""
 
 from __future__ import annotations
 
@@ -68,12 +68,26 @@ def _brief(each: Document) -> list[str]:
     ]
 
 
+def said(run: Document | None) -> str:
+    """What the kept result comes to, in words."""
+    return "No result is kept yet." if run is None else _said(run)
+
+
+def said_of_others(run: Document | None, shown: Document | None) -> str:
+    """The same of the pairs of a run that are not among those `shown` already."""
+    return "No result is kept yet." if run is None else _said({**run, "rows": _new(run, shown)})
+
+
+def _new(run: Document, shown: Document | None) -> list[Document]:
+    known = set() if shown is None else {(each["source"], each["target"]) for each in shown["rows"]}
+    return [each for each in run["rows"] if (each["source"], each["target"]) not in known]
+
+
 def others(run: Document | None, shown: Document | None) -> str:
     """The same, shorter, for the pairs of a run that are not among those `shown` already."""
     if run is None:
         return "No result is kept yet."
-    known = set() if shown is None else {(each["source"], each["target"]) for each in shown["rows"]}
-    rows = [each for each in run["rows"] if (each["source"], each["target"]) not in known]
+    rows = _new(run, shown)
     head = ["source", "target", "mean cold, warm", "ratio", "half", "best so far after 10", "worst of all counts"]
     head.append("within 5 % (mean, worst)")
     return "\n\n".join([table(head, list(map(_brief, rows))), _said({**run, "rows": rows}), made(run)])
