@@ -47,10 +47,11 @@ def _said(run: Document) -> str:
     near = sum(each["worst_best_so_far"]["ratio"]["ratio"] <= WORSE for each in run["rows"])
     never = sum(each["mean_evaluations"]["ratio"]["ratio"] <= WORSE for each in run["rows"])
     median, mean, pairs = halved["median"], halved["mean"], len(run["rows"])
-    said = f"Of {pairs} pairs, half of the evaluations or fewer by the median on {median}, by the mean on {mean};"
-    said += f" by the mean at most 5 % more than cold on {never}; a best so far never more than 5 % worse on {near}."
-    said += f" {run['seeds']} searches a side of each pair, each source searched"
-    said += f" for {run['evaluations_of_a_source']} evaluations; until within {100 * run['within']:g} % of the optimum."
+    said = f"Of {pairs} pairs, a search that knows the source needs half of the evaluations of a cold one, or fewer,"
+    said += f" by the median on {median}, by the mean on {mean}. By the mean it needs at most 5 % more on {never}; its"
+    said += f" best so far is never more than 5 % worse on {near}. {run['seeds']} searches of each pair with and without"
+    said += f" the source, which was searched for {run['evaluations_of_a_source']} evaluations; a search ends within"
+    said += f" {100 * run['within']:g} % of the optimum."
     return said
 
 
