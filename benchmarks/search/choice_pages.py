@@ -1,4 +1,4 @@
-"""The part of docs/search.md on how the sampler's constants were chosen, from the kept result of replay_choice.py."""
+"""How the sampler's settings were chosen, from the kept result of replay_choice.py: for docs/results."""
 
 from __future__ import annotations
 
@@ -64,8 +64,21 @@ def candidates(document: Document) -> str:
     return table(head, lines)
 
 
+def brief(document: Document | None) -> str:
+    """What the choice of the others was worth, a line for each number of points in flight."""
+    if document is None:
+        return "No result is kept yet."
+    lines = []
+    for group in document["choices"]:
+        mean, difference = group["left_out_mean"]["p"], group["left_out_mean"]["difference"]
+        now = f"{mean - difference['p']:.3f}"
+        lines.append([_in_flight(group), str(len(group["left_out"])), now, f"{mean:.3f}", _difference(difference)])
+    head = ["in flight", "spaces", "score as it is", "score as the other spaces choose", "difference (95 % interval)"]
+    return table(head, lines)
+
+
 def part(document: Document | None) -> str:
-    """The part of the page; without a result it says so."""
+    """The section of docs/results/search.md; without a result it says so."""
     if document is None:
         return "No result is kept yet."
     charged = "charged" if document["sampler_is_charged"] else "free"

@@ -1,4 +1,4 @@
-"""What the kept landscapes are, in a table: for docs/replay.md, and for the command benchmarks/search/landscapes.py."""
+"""What the kept landscapes are, in a table: for docs/results/landscapes.md and the command landscapes.py."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _known_to(points: list[LandscapePoint]) -> str:
 
 
 def part(folder: Path, floors: Mapping[str, Any] | None) -> str:
-    """The part of docs/replay.md: the table, the floors, and where the figures come from."""
+    """The body of docs/results/landscapes.md: the table, the floors, and where the figures come from."""
     found = named([*sorted(folder.glob("*.json.gz")), *sorted(folder.glob("others/*.json.gz"))])
     if not found:
         return "None is kept yet."

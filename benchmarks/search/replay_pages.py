@@ -33,9 +33,15 @@ def scores(run: Document) -> str:
     return table(head, lines)
 
 
-def summary(runs: list[Document]) -> str:
-    """All runs, for the README."""
-    return "\n\n".join([*map(scores, runs), *map(made, runs)])
+def brief(runs: list[Document]) -> str:
+    """The means of all runs, for the README."""
+    head = ["sampler", "in flight", "mean score (95 % interval)", "public spaces", "searches of each"]
+    lines = [
+        [*_named(mean), _score(mean["time"]), str(len(run["spaces"])), str(run["seeds"])]
+        for run in runs
+        for mean in run["means"]
+    ]
+    return table(head, lines)
 
 
 def other_axes(run: Document) -> str:

@@ -1,4 +1,4 @@
-"""The part of docs/search.md that shows the kept results of benchmarks/search/transfer.py."""
+"""The kept results of benchmarks/search/transfer.py, for docs/search.md and docs/results/search.md."""
 
 from __future__ import annotations
 
@@ -47,10 +47,11 @@ def _said(run: Document) -> str:
     near = sum(each["worst_best_so_far"]["ratio"]["ratio"] <= WORSE for each in run["rows"])
     never = sum(each["mean_evaluations"]["ratio"]["ratio"] <= WORSE for each in run["rows"])
     median, mean, pairs = halved["median"], halved["mean"], len(run["rows"])
-    said = f"Of {pairs} pairs, half of the evaluations or fewer by the median on {median}, by the mean on {mean};"
-    said += f" by the mean at most 5 % more than cold on {never}; a best so far never more than 5 % worse on {near}."
-    said += f" {run['seeds']} searches a side of each pair, each source searched"
-    said += f" for {run['evaluations_of_a_source']} evaluations; until within {100 * run['within']:g} % of the optimum."
+    said = f"Of {pairs} pairs, a search that knows the source needs half of the evaluations of a cold one, or fewer,"
+    said += f" by the median on {median}, by the mean on {mean}. By the mean it needs at most 5 % more on {never}; its"
+    said += f" best so far is never more than 5 % worse on {near}. {run['seeds']} searches of each pair with and"
+    said += f" without the source, which was searched for {run['evaluations_of_a_source']} evaluations; a search"
+    said += f" ends within {100 * run['within']:g} % of the optimum."
     return said
 
 
@@ -68,12 +69,26 @@ def _brief(each: Document) -> list[str]:
     ]
 
 
+def said(run: Document | None) -> str:
+    """What the kept result comes to, in words."""
+    return "No result is kept yet." if run is None else _said(run)
+
+
+def said_of_others(run: Document | None, shown: Document | None) -> str:
+    """The same of the pairs of a run that are not among those `shown` already."""
+    return "No result is kept yet." if run is None else _said({**run, "rows": _new(run, shown)})
+
+
+def _new(run: Document, shown: Document | None) -> list[Document]:
+    known = set() if shown is None else {(each["source"], each["target"]) for each in shown["rows"]}
+    return [each for each in run["rows"] if (each["source"], each["target"]) not in known]
+
+
 def others(run: Document | None, shown: Document | None) -> str:
     """The same, shorter, for the pairs of a run that are not among those `shown` already."""
     if run is None:
         return "No result is kept yet."
-    known = set() if shown is None else {(each["source"], each["target"]) for each in shown["rows"]}
-    rows = [each for each in run["rows"] if (each["source"], each["target"]) not in known]
+    rows = _new(run, shown)
     head = ["source", "target", "mean cold, warm", "ratio", "half", "best so far after 10", "worst of all counts"]
     head.append("within 5 % (mean, worst)")
     return "\n\n".join([table(head, list(map(_brief, rows))), _said({**run, "rows": rows}), made(run)])

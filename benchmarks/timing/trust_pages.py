@@ -79,6 +79,14 @@ def methods(document: Document) -> str:
     return f"{table(head, rows)}\n\n{FINALISTS_SHOWN} finalists; other numbers of them are in the JSON."
 
 
+def page(document: Document) -> str:
+    """docs/results/finals.md."""
+    head = "# How many processes the finals need\n\n"
+    head += "Drawn by `benchmarks/pages.py` from simulated_truth.json; do not edit."
+    head += " What it means is in [finals-method.md](../finals-method.md)."
+    return f"{head}\n\n{methods(document)}\n\nMade by `{document['command']}` on {document['when'][:10]}.\n"
+
+
 def aa_sweeps(documents: list[Document]) -> str:
     """Sweeps in which nobody can win."""
     head = [
