@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -189,17 +188,20 @@ class Family(Model):
         if self.op is None:
             return
         policy, known = self.document.gate, self.op.words.distributions
-        for name in (*policy.omitted, *(case.distribution for case in policy.cases)):
+        named = {f"without[{i}]": each.distribution for i, each in enumerate(policy.without)}
+        named |= {f"cases[{i}]": case.distribution for i, case in enumerate(policy.cases)}
+        for key, name in named.items():
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
-                raise KernelError(f"{where}: no distribution {name!r} of inputs{hint}")
+                hint = suggestion(name, known) or f"; there are {', '.join(known)}"
+                raise KernelError(f"{where}.{key}.distribution: no {name!r}{hint}")
         if self.op.ordinary in policy.omitted:
             raise KernelError(f"{where}.without: {self.op.ordinary} cannot be left out: nothing would be judged")
         dims = self.op.problem.DIMS
-        for case in policy.cases:
+        for i, case in enumerate(policy.cases):
             if len(case.shape) != len(dims):
-                raise KernelError(f"{where}.cases: found {len(case.shape)} sizes, expected {', '.join(dims)}")
+                raise KernelError(
+                    f"{where}.cases[{i}].shape: found {len(case.shape)} sizes, expected {', '.join(dims)}"
+                )
 
     def _check(self, where: str, implementation: Implementation) -> None:
         """Raises KernelError for what would otherwise show only when a variant is built."""
@@ -217,7 +219,7 @@ class Family(Model):
         known = {*implementation.parameters, "IMPL", *self._facts}
         _check_expression(f"{where}.domain", implementation.domain, known | {*self._lengths})
         for index, effect in enumerate(implementation.asserts):
-            key = f"{where}.asserts.{index}"
+            key = f"{where}.asserts[{index}]"
             _check_expression(f"{key}.when", effect.when, known)
             try:
                 re.compile(effect.contains or "")

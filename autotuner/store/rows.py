@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+import autotuner.ops  # noqa: F401  # stored problems become those of their op
 from autotuner.store.records import SessionRecord, StudyRecord
 from autotuner.store.tables import SessionRow, StudyRow, TrialRow
 from autotuner.values.model import Model

@@ -38,9 +38,9 @@ def test_a_family_loads(tmp_path: Path) -> None:
         ('source = "fast.cpp"', 'source = "slow.cpp"', r"cpu.fast.source: there is no slow.cpp"),
         ("parameters", "parameter", r"cpu.fast.parameter: "),
         ('reason = "never"', "", r"cpu.fast.asserts[1].reason: "),
-        ("WIDTH > 4", "WIDTH >", r"cpu.fast.asserts.0.when: "),
-        ("WIDTH > 4", "HEIGHT > 4", r"cpu.fast.asserts.0.when: HEIGHT"),
-        ('"<abort@plt>"', '"("', r"cpu.fast.asserts.1: not a regular expression"),
+        ("WIDTH > 4", "WIDTH >", r"cpu.fast.asserts[0].when: "),
+        ("WIDTH > 4", "HEIGHT > 4", r"cpu.fast.asserts[0].when: HEIGHT"),
+        ('"<abort@plt>"', '"("', r"cpu.fast.asserts[1]: not a regular expression"),
         ("[cpu.fast]", "[cpu.fast", "not TOML"),
     ],
 )

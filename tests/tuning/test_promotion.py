@@ -39,9 +39,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 class Lanes(InlineExecutor):
     """Finishes jobs in any order, one lane's in theirs, and notes what ran where."""
 
-    def __init__(self, backends: list[FakeLine], width: int) -> None:
-        super().__init__(backends[0], width, len(backends))
-        self._backends, self._draw = backends, random.Random(1)
+    def __init__(self, lines: list[FakeLine], width: int) -> None:
+        super().__init__(lines[0], width, len(lines))
+        self._lines, self._draw = lines, random.Random(1)
         self._lane: dict[int, int] = {}
         self.jobs: list[tuple[int, AnyJob]] = []
 
@@ -56,7 +56,7 @@ class Lanes(InlineExecutor):
             lane = self._lane[self._draw.choice(self._waiting)[0]]
             place = next(i for i, (number, _) in enumerate(self._waiting) if self._lane[number] == lane)
             self._waiting.rotate(-place)
-            self._backend = self._backends[lane]
+            self._line = self._lines[lane]
         return super().wait(timeout)
 
 

@@ -17,7 +17,7 @@ from autotuner.values.terms import TIE
 from tests.helpers import simulated
 
 
-@pytest.mark.parametrize(("us", "winner"), [(99.0, "the variant"), (101.0, "SDPA fake"), (99.8, None)])
+@pytest.mark.parametrize(("us", "winner"), [(99.0, "the variant"), (101.0, "the baseline fake"), (99.8, None)])
 def test_a_winner_is_outside_the_tie_band_of_the_study(
     store: Store, monkeypatch: pytest.MonkeyPatch, us: float, winner: str | None
 ) -> None:

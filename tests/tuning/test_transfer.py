@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autotuner.cli.app import app
+from autotuner.devices import Chosen
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
@@ -401,7 +402,7 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
 
     class Simulated(session.Session):
         def __init__(self, file: SpaceFile, arch: str | None = None, devices: str | None = None) -> None:
-            self.device, self.built_from, self._devices = simulated.DEVICE, "", ()
+            self.chosen, self.device, self.built_from = Chosen(simulated.DEVICE), simulated.DEVICE, ""
             self.space = Space.enumerate(file, self.device.facts)
             self.terms = simulated.terms().model_copy(update={"problems": file.problems})
 

@@ -10,6 +10,10 @@
 #ifndef AUTOTUNER_SDPA_CUDA_H
 #define AUTOTUNER_SDPA_CUDA_H
 
+#ifdef AUTOTUNER_GEOMETRY_H
+#error include sdpa_cuda.h before geometry.h and cuda_host.h: it names the op's fields of the geometry
+#endif
+
 /* The op's numbers in the geometry: HEAD_DIM; rows of K and V that one bulk tensor copy brings, 0 for no tensor maps; the
  * only lengths served, 0 for any. */
 #define AT_GEOMETRY_OP int32_t head_dim, tma_rows, fixed_seq_q, fixed_seq_k;
