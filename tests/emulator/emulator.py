@@ -232,7 +232,7 @@ def in_words(errors: CaseErrors) -> str:
         for name, error, tolerance in (
             ("T1 largest", errors.max_abs, errors.max_abs_tol),
             ("T2 row", errors.row_rel, errors.row_rel_tol),
-            ("T3 head", errors.slice_rel, errors.slice_rel_tol),
+            ("T3 slice", errors.slice_rel, errors.slice_rel_tol),
         )
     ]
     text = ", ".join(ratios)
