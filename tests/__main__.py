@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from autotuner.devices.cuda.facts import usable_cpus
+from autotuner.devices.environment import usable_cpus
 from tests.helpers.timed import PUT_OFF
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -89,16 +89,16 @@ class Run:
     def _perform(self, arguments: Sequence[str], part: Part) -> None:
         record = self._folder / "record.json"
         record.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "pytest", *arguments, "--sample", self._sample, "--record", str(record)]
-        folders = ["--builds", str(self._folder / "builds"), "--basetemp", str(self._folder / "tmp")]
-        code = subprocess.run([*command, *folders], cwd=ROOT).returncode
+        values = {"sample": self._sample, "record": record, "builds": self._folder / "builds"}
+        options = [f"--{name}={value}" for name, value in {**values, "basetemp": self._folder / "tmp"}.items()]
+        code = subprocess.run([sys.executable, "-m", "pytest", *arguments, *options], cwd=ROOT).returncode
         part.failed = code not in (0, NOTHING_COLLECTED)
         if not record.exists():
             return
         found = json.loads(record.read_text())
         part.tests, part.counts, skipped = found["seconds"], Counter(found["counts"]), found["skipped"]
-        part.put_off = [test for test, why in skipped.items() if why == PUT_OFF]
-        part.skipped = {test: why for test, why in skipped.items() if why != PUT_OFF}
+        part.put_off = [test for test, why in skipped.items() if why.startswith(PUT_OFF)]
+        part.skipped = {test: why for test, why in skipped.items() if not why.startswith(PUT_OFF)}
         part.counts["skipped"] = len(part.skipped)
 
 

@@ -15,7 +15,7 @@ from autotuner.values.errors import InputError
 
 def status(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """How far each study is, and what was rejected for what."""
-    from autotuner.report import tables
+    from autotuner.report import study_tables
     from autotuner.store import queries
     from autotuner.tuning import standings
 
@@ -29,7 +29,7 @@ def status(study: StudyName = None, store: StoreOption = None, as_json: JsonOpti
     elif not found:
         out.print("No study yet: run `autotuner tune`.", markup=False)
     for summary in () if as_json else found:
-        out.print(tables.status_view(summary))
+        out.print(study_tables.status_text(summary))
 
 
 def leaderboard(
@@ -39,21 +39,22 @@ def leaderboard(
     as_json: JsonOption = False,
 ) -> None:
     """The fastest variants that passed the gate."""
-    from autotuner.report import tables
+    from autotuner.report import study_tables
     from autotuner.store import queries
     from autotuner.tuning import standings
 
     with closing(open_store(store)) as opened:
-        entries = standings.leaderboard(opened, queries.resolve_study(opened, study), limit)
+        name = queries.resolve_study(opened, study)
+        entries, of = standings.leaderboard(opened, name, limit), queries.study(opened, name)
     if as_json:
         print_json([json_of(entry) for entry in entries])
     else:
-        out.print(tables.leaderboard_view(entries))
+        out.print(study_tables.leaderboard_table(entries, of.problems[0]))
 
 
 def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """The fastest variant that was measured to the end."""
-    from autotuner.report.trial_words import explain_best
+    from autotuner.report.trial_words import best_words
     from autotuner.store import queries
     from autotuner.tuning import standings
 
@@ -66,7 +67,7 @@ def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption
         print_json(json_of(found))
         return
     out.print(f"{name}, trial {found.entry.number}", markup=False)
-    print_lines(explain_best(found))
+    print_lines(best_words(found))
 
 
 def show(
@@ -78,7 +79,7 @@ def show(
 ) -> None:
     """One trial: what it achieved, or why it was rejected, in words."""
     from autotuner.ops import op_of
-    from autotuner.report.trial_words import explain
+    from autotuner.report.trial_words import outcome_words
     from autotuner.store import queries
     from autotuner.tuning.trial_report import trial_report
 
@@ -95,7 +96,7 @@ def show(
     out.print(f"{record.study}, trial {record.number}, {record.recorded_at:%Y-%m-%d %H:%M:%S} UTC", markup=False)
     if record.revoked_at is not None:
         out.print(f"REVOKED: {record.revoked_reason}", markup=False)
-    print_lines(explain(record.outcome, op_of(of.problems[0])))
+    print_lines(outcome_words(record.outcome, op_of(of.problems[0])))
 
 
 def explain_study(
@@ -104,19 +105,18 @@ def explain_study(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What a study has taught: what matters, what is dead, what is rejected where, what is left. Builds nothing."""
-    from autotuner.report import beliefs_figure as insight_figure
-    from autotuner.report import beliefs_text as insight_view
-    from autotuner.report.beliefs import insight
+    """What a study has shown: what matters, what is dead, what is rejected where, what is left. Builds nothing."""
+    from autotuner.report import beliefs_figure, beliefs_text
+    from autotuner.report.beliefs import study_beliefs
     from autotuner.store import queries
 
     if figure is not None:
         check_writable(figure, "--figure")
     with closing(open_store(store)) as opened:
-        found = insight(opened, queries.resolve_study(opened, study))
+        found = study_beliefs(opened, queries.resolve_study(opened, study))
     if figure is not None:
-        insight_figure.draw(found, figure)
+        beliefs_figure.draw(found, figure)
     if as_json:
         print_json(json_of(found))
         return
-    print_lines(insight_view.lines(found) + ([f"Drawn into {figure}."] if figure else []))
+    print_lines(beliefs_text.lines(found) + ([f"Drawn into {figure}."] if figure else []))

@@ -29,16 +29,16 @@ def gate(
 ) -> None:
     """Puts one built variant through the whole gate and explains the verdict. Exit code 1 when it is rejected."""
     from autotuner.ops import op_of
-    from autotuner.report import tables
-    from autotuner.report.trial_words import explain_gate
+    from autotuner.report import gate_tables
+    from autotuner.report.trial_words import gate_words
     from autotuner.tuning import gate_one
 
     judged = gate_one.judge(gate_one.subject(target, space, store or config.store_url(), study), sanitize)
     if as_json:
         print_json(json_of(judged.report))
     else:
-        out.print(tables.gate_view(judged.report))
-        print_lines(explain_gate(judged.outcome, op_of(judged.report.problems[0])))
+        out.print(gate_tables.gate_table(judged.report))
+        print_lines(gate_words(judged.outcome, op_of(judged.report.problems[0])))
     if judged.outcome.fault is not None:
         raise typer.Exit(1)
 
@@ -48,8 +48,8 @@ def reference(
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """PyTorch's own SDPA backends against float64 on every case of the gate. Exit code 1 when one is out of it."""
-    from autotuner.report import tables
+    """The op's baselines in PyTorch against float64 on every case of the gate. Exit code 1 when one is out of it."""
+    from autotuner.report import gate_tables
     from autotuner.tuning import gate_one, workbench
 
     here = workbench.Session(workbench.load_space(space or workbench.default_space(), threads))
@@ -57,6 +57,6 @@ def reference(
     if as_json:
         print_json({"device": json_of(here.device), **json_of(found)})
     else:
-        out.print(tables.reference_view(found, here.device))
+        out.print(gate_tables.reference_table(found, here.device))
     if found.broken:
         raise typer.Exit(1)

@@ -28,16 +28,16 @@ def space_show(
     space: SpaceName, threads: ThreadsOption = None, arch: ArchOption = None, as_json: JsonOption = False
 ) -> None:
     """Parameters of a space, its raw and valid points on this machine, and what each constraint removes."""
-    from autotuner.report import tables
+    from autotuner.report import space_tables
     from autotuner.spaces.space import Space
     from autotuner.tuning import workbench
 
     file = workbench.load_space(space, threads)
     points = Space.enumerate(file, workbench.choose_device(file, arch).device.facts)
     if as_json:
-        print_json(tables.space_document(points))
+        print_json(space_tables.space_document(points))
     else:
-        out.print(tables.space_view(points))
+        out.print(space_tables.space_table(points))
 
 
 def doctor(
@@ -48,7 +48,7 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Finds dead knobs: parameters or values of a space that never change the program. Builds, but runs nothing."""
-    from autotuner.report import tables
+    from autotuner.report import space_tables
     from autotuner.spaces.dead_parameters import diagnose
     from autotuner.tuning import workbench
 
@@ -57,6 +57,6 @@ def doctor(
     if as_json:
         print_json([json_of(knob) for knob in knobs])
     else:
-        out.print(tables.doctor_view(knobs))
+        out.print(space_tables.doctor_table(knobs))
     if any(knob.state in ("dead", "same values") for knob in knobs):
         raise typer.Exit(1)

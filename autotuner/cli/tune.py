@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 def tune(
     space: AnySpaceName = None,
-    trials: Annotated[int, typer.Option(min=1, help="stop when the study has judged so many variants")] = 60,
-    minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after so many minutes")] = float("inf"),
+    trials: Annotated[int, typer.Option(min=1, help="stop when the study has judged this number of variants")] = 60,
+    minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after this number of minutes")] = float("inf"),
     sampler: Annotated[str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp or exhaustive")] = "evolution",
     seed: Annotated[int, typer.Option(help="seed of the sampler")] = 0,
     threads: ThreadsOption = None,
@@ -95,7 +95,7 @@ def finals(study: StudyName = None, store: StoreOption = None, as_json: JsonOpti
 
     Can be run again later, and on another machine with the same device and a copy of the store.
     """
-    from autotuner.report import tables
+    from autotuner.report import study_tables
     from autotuner.spaces.space import SpaceFile
     from autotuner.store import queries
     from autotuner.tuning import workbench
@@ -110,22 +110,23 @@ def finals(study: StudyName = None, store: StoreOption = None, as_json: JsonOpti
     if as_json:
         print_json(json_of(found))
     else:
-        out.print(tables.finals_view(found))
+        out.print(study_tables.finals_table(found, of.problems[0]))
 
 
 def _conclude(store: Store, study: str, output: Path) -> None:
     """The leaderboard, and the best configuration in its file."""
     from autotuner.export.best import FORMATS, write_atomically
-    from autotuner.report import tables
+    from autotuner.report import study_tables
     from autotuner.store import queries
     from autotuner.tuning import standings
 
-    out.print(tables.leaderboard_view(standings.leaderboard(store, study, 10)))
+    record = queries.study(store, study)
+    out.print(study_tables.leaderboard_table(standings.leaderboard(store, study, 10), record.problems[0]))
     best = standings.best(store, study)
     if best is None:
         out.print(f"No variant of {study} was measured to the end; see `autotuner status`.", markup=False)
         return
-    write_atomically(output, FORMATS["json"].render(best, queries.study(store, study)))
+    write_atomically(output, FORMATS["json"].render(best, record))
     out.print(f"Best configuration written to {output}; study {study}.", markup=False)
     say_where_the_gate_is_looser(best)
 
@@ -137,7 +138,7 @@ def race(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Times the best variant again in a fresh process, against SDPA or, with --aa, against itself.
+    """Times the best variant again in a fresh process, against the baseline or, with --aa, against itself.
 
     An honest stopwatch names no winner of an A/A race.
     """

@@ -109,7 +109,7 @@ def _emulated(case: Case, inputs: Tensors, exact: Tensors) -> list[_Emulated]:
         shapes.append(high.shape[: high.dim() - output.row])
     for number, at, again in tensors.reordered(case.problem, inputs, exact):
         largest, norms = (each.view(shapes[number]) for each in found[number])
-        error = (again - exact[number][at]).reshape(*at[0].shape, -1)
+        error = (again - exact[number][at]).reshape(*(at[0].shape if at else ()), -1)
         largest[at] = torch.maximum(largest[at], error.abs().amax(-1))
         norms[at] = torch.maximum(norms[at], torch.linalg.vector_norm(error, dim=-1))
     return found

@@ -27,7 +27,7 @@ BASELINE, VARIANT, INCUMBENT = 0, 1, 2
 def measure(
     tracks: Tracks, artifact: Artifact, incumbent: Artifact | None, terms: Terms, say: Say
 ) -> Measurement | Fault:
-    """The latency of a variant that has passed the gate: interleaved blocks of {SDPA, incumbent, variant}.
+    """The latency of a variant that has passed the gate: interleaved blocks of {baseline, incumbent, variant}.
 
     A fault when it cannot be launched, leaves something behind that a right variant does not (G7) or is faster than the
     device; or, not its own, when the machine was disturbed.

@@ -1,4 +1,4 @@
-"""What a study has taught: which parameters matter, which reach no program, what is rejected where, what is left.
+"""What a study has shown: which parameters matter, which reach no program, what is rejected where, what is left.
 
 Everything is read from the store; nothing is built. The space is the one of the study's device, wherever this runs. The
 beliefs are those of the evolutionary sampler after the study's trials, whichever sampler proposed them.
@@ -6,148 +6,26 @@ beliefs are those of the evolutionary sampler after the study's trials, whicheve
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from itertools import combinations
-from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from autotuner.measure.tie import tie_band
-from autotuner.report.importance import share_alone, share_together
+from autotuner.report.built_knobs import BuiltKnob, built_knobs
+from autotuner.report.judged_points import JudgedPoints
 from autotuner.report.rejects import RejectedWhere, rejected_where
-from autotuner.search.settings import DEFAULT
-from autotuner.search.surrogate import Surrogate
+from autotuner.report.surrogate_beliefs import Beliefs, surrogate_beliefs
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
-from autotuner.values.outcome import Outcome
-from autotuner.values.variant import Value
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 ENOUGH = 20
-"""Of fewer measured trials the surrogate's beliefs are mostly its priors."""
-SAMPLE = 20_000
-"""Of a space that is too large to look at all of it, so many points by lot."""
-FAST = 0.25
-"""The fast end: this quantile of the believed objectives."""
-PROMISING = 5
-ELITES = 4
-"""Of a sampled space the neighbours of so many of the best are looked at, too."""
-LEARNED, CHECKED = 0.7, 5
-"""The check of the beliefs: learned from this share of the trials, the first to end, with at least so many measured in
-the rest."""
-SIGMAS = 1.96
+"""Fewest measured trials for beliefs: of fewer they are mostly the surrogate's prior."""
 
 
-class ValueEffect(Model):
-    """What is believed of one value of a parameter."""
-
-    value: Value
-    points: int = Field(description="points with it that were looked at")
-    judged: int = Field(description="trials with it")
-    speedup: float = Field(description="geometric mean of the believed t_baseline / t_variant over those points")
-    slower: float = Field(description="that mean's time over the best value's, less 1")
-    best: float = Field(description="the believed speedup of the fastest of those points")
-
-
-class ParameterEffect(Model):
-    """How much a parameter matters, alone; see `importance.share_alone`."""
-
-    parameter: str
-    share: float = Field(description="of the variance of the believed objective, 0..1")
-    fast_share: float = Field(description="the same where all that is not in the fastest quarter counts as its edge")
-    values: tuple[ValueEffect, ...] = Field(description="the best mean first")
-
-
-class PairEffect(Model):
-    """How much two parameters matter together, beyond the two alone; see `importance.share_together`."""
-
-    parameters: tuple[str, str]
-    share: float
-    fast_share: float
-
-
-class BuiltKnob(Model):
-    """Whether a parameter of an implementation reached the program, by what the study built.
-
-    A pair: two trials that differ in this parameter alone.
-    """
-
-    impl: str
-    parameter: str
-    state: Literal["alive", "dead", "same values", "not seen"]
-    same: int = Field(description="pairs that were the same program")
-    different: int
-    alike: tuple[tuple[Value, Value, int], ...] = Field(
-        description="values that were the same program in each of so many pairs, and never another"
-    )
-
-
-class Belief(Model):
-    """What is believed of a point, with the ends of the interval that should hold its speedup in 95 of 100 cases."""
-
-    point: dict[str, Value]
-    low: float
-    speedup: float = Field(description="t_baseline / t_variant")
-    high: float
-    judged: bool
-    gain: float | None = Field(
-        default=None, description="not judged: expected improvement over the best so far, of ln(t_variant / t_baseline)"
-    )
-
-
-class Trust(Model):
-    """How well the beliefs held: those from the trials that ended first, about the ones measured after them.
-
-    The later trials are not drawn by lot: a sampler that learns chose them as fast ones, which are harder to put in
-    order than any.
-    """
-
-    learned: int = Field(description="trials that were learned from")
-    checked: int = Field(description="measured trials after them")
-    rank_correlation: float | None = Field(description="Spearman's, of believed and measured; None: all were alike")
-    within: float = Field(description="the share of the measured that lay within the believed 95 % interval")
-
-
-class BeliefMap(Model):
-    """The two parameters that matter most in the fastest quarter, against each other.
-
-    Tables are [y][x]; a value None is where the parameter does not exist.
-    """
-
-    x: str
-    y: str
-    x_values: tuple[Value | None, ...]
-    y_values: tuple[Value | None, ...]
-    speedup: tuple[tuple[float | None, ...], ...] = Field(
-        description="of the point believed to be the fastest; None: there is no valid point"
-    )
-    judged: tuple[tuple[int, ...], ...]
-    rejected: tuple[tuple[int, ...], ...]
-
-
-class Beliefs(Model):
-    """What the surrogate believes after all trials of the study."""
-
-    looked_at: int = Field(description="points that the shares and means are over: all valid ones, or a sample")
-    parameters: tuple[ParameterEffect, ...] = Field(description="that vary, the greatest share first")
-    pairs: tuple[PairEffect, ...] = Field(description="the greatest share first")
-    best: Belief = Field(description="the point believed to be the fastest of all, judged or not")
-    promising: tuple[Belief, ...] = Field(description="not judged, the greatest expected improvement first")
-    gain: float = Field(description="the largest expected improvement, of ln(t_variant / t_baseline); 0: none is left")
-    converged: bool = Field(description="it is below the tie band: what is left is not expected to be told apart")
-    trust: Trust | None = Field(description="None: too few were measured in the later part of the study")
-    map: BeliefMap | None = Field(description="None: fewer than two parameters vary")
-
-
-class Insight(Model):
-    """What a study has taught."""
+class StudyBeliefs(Model):
+    """What is known and believed of a space after a study of it."""
 
     study: str
     space: str
@@ -156,7 +34,7 @@ class Insight(Model):
     measured: int
     left: int = Field(description="valid points that were not judged")
     tie: float = Field(description="how wide a tie is, relative")
-    enough: int = Field(default=ENOUGH, description="so many measured trials are needed for beliefs")
+    enough: int = Field(default=ENOUGH, description="measured trials that are needed for beliefs")
     knobs: tuple[BuiltKnob, ...]
     rejects: tuple[RejectedWhere, ...] = Field(description="where all or most variants were rejected")
     rejected: dict[str, int] = Field(description="all rejected trials by the code of the failure")
@@ -164,29 +42,18 @@ class Insight(Model):
     beliefs: Beliefs | None = Field(description="None: too few trials were measured")
 
 
-class _Trials:
-    """The judged trials of a study as points of its space, in the order of their ends."""
-
-    def __init__(self, space: Space, outcomes: list[Outcome]) -> None:
-        self.outcomes = outcomes
-        self.points = np.array([space.index_of(each.variant.point) for each in outcomes], dtype=np.int64)
-        self.objectives = np.array([each.objective for each in outcomes], dtype=np.float64)
-        self.measured = np.isfinite(self.objectives)
-        self.codes = [_code(each) for each in outcomes]
-
-
-def insight(store: Store, study: str) -> Insight:
-    """What the study of that name has taught, by all its trials that stand; a revoked one is a reject.
+def study_beliefs(store: Store, study: str) -> StudyBeliefs:
+    """What the study of that name has shown, by all its trials that stand; a revoked one is a reject.
 
     Raises StoreError: no such study. Raises InputError when its space cannot be made again by this version.
     """
     of = queries.study(store, study)
     space = _space(of)
-    trials = _Trials(space, [trial.outcome for trial in queries.judged(store, study)])
+    trials = JudgedPoints(space, [trial.outcome for trial in queries.judged(store, study)])
     tie = tie_band(queries.aa_heats(store, study), space.file.objective)
     regions, elsewhere = rejected_where(space, trials.points, trials.codes)
     measured = int(trials.measured.sum())
-    return Insight(
+    return StudyBeliefs(
         study=study,
         space=space.name,
         points=len(space),
@@ -194,11 +61,11 @@ def insight(store: Store, study: str) -> Insight:
         measured=measured,
         left=len(space) - len(trials.outcomes),
         tie=tie,
-        knobs=_knobs(space, trials),
+        knobs=built_knobs(space, trials),
         rejects=regions,
         rejected=dict(Counter(code for code in trials.codes if code is not None).most_common()),
         elsewhere=elsewhere,
-        beliefs=_beliefs(space, trials, of.seed, tie) if measured >= ENOUGH else None,
+        beliefs=surrogate_beliefs(space, trials, of.seed, tie) if measured >= ENOUGH else None,
     )
 
 
@@ -207,214 +74,3 @@ def _space(of: StudyRecord) -> Space:
     if space.digest != of.space_digest:
         raise InputError(f"{of.name}: this version finds other valid points in its space: use the one that ran it")
     return space
-
-
-def _code(outcome: Outcome) -> str | None:
-    """Why it was rejected; None when it was not."""
-    if outcome.verdict.has_latency:
-        return None
-    return outcome.fault.code if outcome.fault is not None else outcome.verdict.value
-
-
-# Programs --------------------------------------------------------------------------------------------------------
-
-
-def _knobs(space: Space, trials: _Trials) -> tuple[BuiltKnob, ...]:
-    """Each parameter of each implementation that has several values there."""
-    programs = {
-        int(point): outcome.artifact.program_hash
-        for point, outcome in zip(trials.points, trials.outcomes, strict=True)
-        if outcome.artifact is not None and outcome.artifact.program_hash
-    }
-    impls, of = space.values["IMPL"], space.rows[:, space.parameters.index("IMPL")]
-    found = []
-    for place, impl in enumerate(impls):
-        rows = space.rows[of == place]
-        built = [point for point in programs if of[point] == place]
-        for column, name in enumerate(space.parameters):
-            values = rows[:, column]
-            if name != "IMPL" and len(np.unique(values[values >= 0])) > 1:
-                found.append(_knob(space, str(impl), column, {point: programs[point] for point in built}))
-    return tuple(found)
-
-
-def _knob(space: Space, impl: str, column: int, programs: dict[int, str]) -> BuiltKnob:
-    alike: Counter[tuple[int, int]] = Counter()
-    apart: Counter[tuple[int, int]] = Counter()
-    groups: dict[bytes, list[int]] = {}
-    for point in programs:
-        row = space.rows[point]
-        if row[column] >= 0:
-            groups.setdefault(np.delete(row, column).tobytes(), []).append(point)
-    for group in groups.values():
-        for one, other in combinations(sorted(group), 2):
-            pair = int(space.rows[one, column]), int(space.rows[other, column])
-            (alike if programs[one] == programs[other] else apart)[pair] += 1
-    name = space.parameters[column]
-    values = space.values[name]
-    never_apart = tuple((values[a], values[b], n) for (a, b), n in sorted(alike.items()) if not apart[a, b])
-    state: Literal["alive", "dead", "same values", "not seen"] = "same values" if never_apart else "alive"
-    if not apart:
-        state = "dead" if alike else "not seen"
-    return BuiltKnob(
-        impl=impl, parameter=name, state=state, same=alike.total(), different=apart.total(), alike=never_apart
-    )
-
-
-# Beliefs ---------------------------------------------------------------------------------------------------------
-
-
-def _beliefs(space: Space, trials: _Trials, seed: int, tie: float) -> Beliefs | None:
-    surrogate = Surrogate.of(space, seed, whole=len(space) <= DEFAULT.screened_whole)
-    if not surrogate.learn(trials.points, trials.objectives):
-        return None
-    points = _looked_at(space, seed)
-    mean = surrogate.as_measured(surrogate.believe(points)[0])
-    edge = np.minimum(mean, np.quantile(mean, FAST))
-    columns = {name: space.rows[points, place] for place, name in enumerate(space.parameters)}
-    varying = [name for name, column in columns.items() if np.ptp(column) > 0]
-    parameters = [
-        ParameterEffect(
-            parameter=name,
-            share=share_alone(columns[name], mean),
-            fast_share=share_alone(columns[name], edge),
-            values=_values(space, name, columns[name], mean, trials),
-        )
-        for name in varying
-    ]
-    pairs = [
-        PairEffect(
-            parameters=(one, other),
-            share=share_together(columns[one], columns[other], mean),
-            fast_share=share_together(columns[one], columns[other], edge),
-        )
-        for one, other in combinations(varying, 2)
-    ]
-    parameters.sort(key=lambda each: -each.share)
-    fast = [each.parameter for each in sorted(parameters, key=lambda each: -each.fast_share)]
-    best, promising = _candidates(space, surrogate, trials, points)
-    gain = promising[0].gain if promising else None
-    return Beliefs(
-        looked_at=len(points),
-        parameters=tuple(parameters),
-        pairs=tuple(sorted(pairs, key=lambda each: -each.share)),
-        best=best,
-        promising=promising,
-        gain=gain or 0.0,
-        converged=(gain or 0.0) < math.log1p(tie),
-        trust=_trust(space, trials, seed),
-        map=_map(space, fast[:2], points, mean, trials),
-    )
-
-
-def _looked_at(space: Space, seed: int) -> Indices:
-    """All points of the space, or of a large one a sample."""
-    if len(space) <= DEFAULT.screened_whole:
-        return np.arange(len(space))
-    drawn: Indices = np.random.default_rng([seed, len(space)]).choice(len(space), size=SAMPLE, replace=False)
-    return np.sort(drawn)
-
-
-def _values(
-    space: Space, name: str, column: NDArray[np.int16], mean: Floats, trials: _Trials
-) -> tuple[ValueEffect, ...]:
-    there = [place for place in range(len(space.values[name])) if (column == place).any()]
-    means = {place: float(mean[column == place].mean()) for place in there}
-    tried = space.rows[trials.points, space.parameters.index(name)]
-    least = min(means.values())
-    return tuple(
-        ValueEffect(
-            value=space.values[name][place],
-            points=int((column == place).sum()),
-            judged=int((tried == place).sum()),
-            speedup=math.exp(-means[place]),
-            slower=math.expm1(means[place] - least),
-            best=math.exp(-float(mean[column == place].min())),
-        )
-        for place in sorted(there, key=lambda each: (means[each], each))
-    )
-
-
-def _candidates(
-    space: Space, surrogate: Surrogate, trials: _Trials, points: Indices
-) -> tuple[Belief, tuple[Belief, ...]]:
-    """The point believed to be the fastest, and those that are expected to improve most on what was measured."""
-    if len(points) < len(space):  # a sample: what is near the best is not left to it
-        elites = trials.points[np.argsort(trials.objectives, kind="stable")[:ELITES]]
-        near = [space.neighbours(int(elite), radius=int(space.rows.max())) for elite in elites]
-        points = np.unique(np.concatenate([points, trials.points, *near]))
-    mean, deviation = surrogate.believe(points)
-
-    def belief(place: int, gain: float | None) -> Belief:
-        ends = mean[place] + SIGMAS * deviation[place] * np.array([1, 0, -1])
-        low, speedup, high = np.exp(-surrogate.as_measured(ends)).tolist()
-        point = int(points[place])
-        return Belief(
-            point=space.point(point), low=low, speedup=speedup, high=high, judged=point in trials.points, gain=gain
-        )
-
-    left = np.flatnonzero(~np.isin(points, trials.points))
-    gains = np.exp(surrogate.gains(points[left], points[:0]))
-    first = np.argsort(-gains, kind="stable")[:PROMISING]
-    promising = tuple(belief(int(left[place]), float(gains[place])) for place in first)
-    return belief(int(np.argmin(mean)), None), promising
-
-
-def _trust(space: Space, trials: _Trials, seed: int) -> Trust | None:
-    learned = int(LEARNED * len(trials.points))
-    rest = np.flatnonzero(trials.measured[learned:]) + learned
-    surrogate = Surrogate.of(space, seed, whole=False)
-    if len(rest) < CHECKED or not surrogate.learn(trials.points[:learned], trials.objectives[:learned]):
-        return None
-    mean, deviation = surrogate.believe(trials.points[rest])
-    low, high = (surrogate.as_measured(mean + sigmas * deviation) for sigmas in (-SIGMAS, SIGMAS))
-    found = trials.objectives[rest]
-    return Trust(
-        learned=learned,
-        checked=len(rest),
-        rank_correlation=_rank_correlation(mean, found),
-        within=float(((low <= found) & (found <= high)).mean()),
-    )
-
-
-def _rank_correlation(one: Floats, other: Floats) -> float | None:
-    """Spearman's, equal values with the mean of their ranks; None where one side has a single value."""
-    ranks = [_ranks(each) for each in (one, other)]
-    first, second = (each - each.mean() for each in ranks)
-    whole = math.sqrt(float(first @ first) * float(second @ second))
-    return float(first @ second) / whole if whole else None
-
-
-def _ranks(values: Floats) -> Floats:
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    middle: Floats = np.cumsum(counts) - (counts - 1) / 2
-    return middle[places]
-
-
-def _map(space: Space, names: list[str], points: Indices, mean: Floats, trials: _Trials) -> BeliefMap | None:
-    if len(names) < 2:
-        return None
-    x, y = (space.parameters.index(name) for name in names)
-    rows, tried = space.rows[points], space.rows[trials.points]
-    xs, ys = (np.unique(rows[:, column]).tolist() for column in (x, y))
-    rejected, every = ~trials.measured, np.ones(len(tried), dtype=np.bool_)
-
-    def value(name: str, place: int) -> Value | None:
-        return space.values[name][place] if place >= 0 else None
-
-    def speedup(a: int, b: int) -> float | None:
-        cell = mean[(rows[:, x] == a) & (rows[:, y] == b)]
-        return math.exp(-float(cell.min())) if len(cell) else None
-
-    def count(a: int, b: int, among: NDArray[np.bool_]) -> int:
-        return int((among & (tried[:, x] == a) & (tried[:, y] == b)).sum())
-
-    return BeliefMap(
-        x=names[0],
-        y=names[1],
-        x_values=tuple(value(names[0], a) for a in xs),
-        y_values=tuple(value(names[1], b) for b in ys),
-        speedup=tuple(tuple(speedup(a, b) for a in xs) for b in ys),
-        judged=tuple(tuple(count(a, b, every) for a in xs) for b in ys),
-        rejected=tuple(tuple(count(a, b, rejected) for a in xs) for b in ys),
-    )

@@ -1,4 +1,4 @@
-"""What a study has taught, drawn: importances as bars, and the beliefs about the two parameters that matter most.
+"""What a study has shown, drawn: importances as bars, and the beliefs about the two parameters that matter most.
 
 Needs the extra "figures"; nothing else here does.
 """
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from autotuner.report.beliefs import BeliefMap, Beliefs, Insight
+from autotuner.report.beliefs import StudyBeliefs
+from autotuner.report.surrogate_beliefs import BeliefMap, Beliefs
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Value
 
@@ -19,23 +20,24 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BARS = 12
+"""Bars, at most."""
 DARK = 0.6
-"""On the lighter part of the colours, above this, figures are black."""
+"""Share of the colour scale above which the colours are light, and figures on them black."""
 LABELLED = 80
-"""A map of more cells has no figures in them."""
+"""Cells, at most, of a map that has figures in them."""
 
 
-def draw(insight: Insight, path: Path) -> None:
-    """Writes an SVG file; the same insight gives the same file.
+def draw(found: StudyBeliefs, path: Path) -> None:
+    """Writes an SVG file; the same beliefs give the same file.
 
     Raises InputError when the file's name does not end in .svg, there are no beliefs to draw or matplotlib is missing.
     """
     if path.suffix != ".svg":
         raise InputError(f"{path}: the figure is an SVG: give a name that ends in .svg")
-    beliefs = insight.beliefs
+    beliefs = found.beliefs
     if beliefs is None:
         raise InputError(
-            f"{insight.study} has {insight.measured} measured trials, a figure needs {insight.enough}: go on with"
+            f"{found.study} has {found.measured} measured trials, a figure needs {found.enough}: go on with"
             " `autotuner tune`"
         )
     try:
@@ -46,7 +48,7 @@ def draw(insight: Insight, path: Path) -> None:
     with mpl.rc_context({"svg.hashsalt": "explain", "svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(11, 4.6), layout="constrained")
         bars, heat = figure.subplots(1, 2)
-        figure.suptitle(f"{insight.study}: beliefs after {insight.judged} of {insight.points} points were judged")
+        figure.suptitle(f"{found.study}: beliefs after {found.judged} of {found.points} points were judged")
         _bars(bars, beliefs)
         if beliefs.map is None:
             heat.set_axis_off()

@@ -1,43 +1,46 @@
-"""What a study has taught, in words."""
+"""What a study has shown, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from autotuner.report.beliefs import Belief, Beliefs, BuiltKnob, Insight, ParameterEffect, Trust
+from autotuner.report.beliefs import StudyBeliefs
+from autotuner.report.built_knobs import BuiltKnob
 from autotuner.report.rejects import RejectedWhere
+from autotuner.report.surrogate_beliefs import Belief, Beliefs, ParameterEffect, Trust
 from autotuner.values.variant import Value
 
 SHOWN = 0.01
-"""Shares below this are not worth a line."""
+"""Smallest share of the variance that is worth a line, 0..1."""
 TELLING = 1e-4
-"""Nor are smaller improvements."""
+"""Smallest expected improvement that is worth a line, of ln(t_variant / t_baseline)."""
 PAIRS = 5
+"""Pairs of parameters, at most, that are listed."""
 WEAK = 0.3
-"""With a rank correlation below this the beliefs hardly put points in order."""
+"""Rank correlation below which the beliefs hardly put points in order."""
 
 
-def lines(insight: Insight) -> list[str]:
-    """The insight for a person; a line that begins with blanks belongs to the one above that does not."""
+def lines(study: StudyBeliefs) -> list[str]:
+    """The beliefs for a person; a line that begins with blanks belongs to the one above that does not."""
     head = (
-        f"{insight.study}: {insight.judged} of {insight.points:,} valid points judged: {insight.measured} measured,"
-        f" {sum(insight.rejected.values())} rejected."
+        f"{study.study}: {study.judged} of {study.points:,} valid points judged: {study.measured} measured,"
+        f" {sum(study.rejected.values())} rejected."
     )
-    beliefs = insight.beliefs
+    beliefs = study.beliefs
     if beliefs is None:
-        remedy = "go on with `autotuner tune`" if insight.left else "the space has no more"
+        remedy = "go on with `autotuner tune`" if study.left else "the space has no more"
         missing = (
-            f"Too few measured trials to say what matters or what is left to find: {insight.measured}, and"
-            f" {insight.enough} are needed; {remedy}."
+            f"Too few measured trials to say what matters or what is left to find: {study.measured}, and"
+            f" {study.enough} are needed; {remedy}."
         )
-        return [head, missing, *_dead(insight.knobs), *_rejects(insight)]
+        return [head, missing, *_dead(study.knobs), *_rejects(study)]
     return [
         head,
         *_matters(beliefs),
         *_values(beliefs),
-        *_dead(insight.knobs),
-        *_rejects(insight),
-        *_left(insight, beliefs),
+        *_dead(study.knobs),
+        *_rejects(study),
+        *_left(study, beliefs),
         _trust(beliefs.trust),
     ]
 
@@ -103,12 +106,12 @@ def _dead_lines(knob: BuiltKnob) -> list[str]:
     return [f"  {knob.parameter} at IMPL={knob.impl}: {said}"]
 
 
-def _rejects(insight: Insight) -> list[str]:
-    if not insight.rejected:
+def _rejects(study: StudyBeliefs) -> list[str]:
+    if not study.rejected:
         return ["Nothing was rejected."]
-    found = [f"  {_region(each)}" for each in insight.rejects]
-    if insight.elsewhere:
-        found.append(f"  {'elsewhere' if found else 'here and there'}: {_codes(insight.elsewhere)}")
+    found = [f"  {_region(each)}" for each in study.rejects]
+    if study.elsewhere:
+        found.append(f"  {'elsewhere' if found else 'here and there'}: {_codes(study.elsewhere)}")
     return ["What is rejected where:", *found]
 
 
@@ -124,23 +127,19 @@ def _point(point: Mapping[str, Value]) -> str:
     return " ".join(f"{name}={value}" for name, value in point.items())
 
 
-def _left(insight: Insight, beliefs: Beliefs) -> list[str]:
+def _left(study: StudyBeliefs, beliefs: Beliefs) -> list[str]:
     best = f"Believed to be the fastest of all: {_belief(beliefs.best)}{' (judged)' if beliefs.best.judged else ''}"
     if not beliefs.promising:
         return [best, "Every valid point was judged: nothing is left."]
-    of = (
-        ""
-        if beliefs.looked_at == insight.points
-        else f", of {beliefs.looked_at:,} by lot and the best ones' neighbours"
-    )
-    head = f"Not judged: {insight.left:,} points. The most promising{of}, with the improvement expected of each:"
+    of = "" if beliefs.looked_at == study.points else f", of {beliefs.looked_at:,} by lot and the best ones' neighbours"
+    head = f"Not judged: {study.left:,} points. The most promising{of}, with the improvement expected of each:"
     points = [f"  {each.gain:.2%}: {_belief(each)}" for each in beliefs.promising if each.gain and each.gain >= TELLING]
-    none = f"Not judged: {insight.left:,} points. None{of} is expected to improve by {TELLING:.2%}."
-    return [best, *([head, *points] if points else [none]), _end(insight, beliefs)]
+    none = f"Not judged: {study.left:,} points. None{of} is expected to improve by {TELLING:.2%}."
+    return [best, *([head, *points] if points else [none]), _end(study, beliefs)]
 
 
-def _end(insight: Insight, beliefs: Beliefs) -> str:
-    gain, tie = f"{beliefs.gain:.2%}", f"{insight.tie:.2%}"
+def _end(study: StudyBeliefs, beliefs: Beliefs) -> str:
+    gain, tie = f"{beliefs.gain:.2%}", f"{study.tie:.2%}"
     if beliefs.converged:
         return f"Converged: the largest expected improvement, {gain}, is below the tie band of {tie}."
     return f"Not converged: the largest expected improvement, {gain}, is not below the tie band of {tie}."

@@ -14,18 +14,19 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from autotuner.ops import op_of
 from autotuner.spaces.space import Space
 from autotuner.tuning.driver import Converged, Event, Judged, Started
 from autotuner.tuning.plan import Start
-from autotuner.tuning.time_left import Pace
+from autotuner.tuning.time_left import TimeLeft
 from autotuner.tuning.workbench import builders_beside
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.terms import Terms
 from autotuner.values.verdict import Verdict
 
 DISTURBED = (
-    "SDPA is not what it was: something else keeps this machine busy. Calibrated again; stop what else runs here, "
-    "or go on with this sweep later"
+    "the baseline is not what it was: something else keeps this machine busy. Calibrated again; stop what else runs"
+    " here, or go on with this sweep later"
 )
 
 
@@ -35,12 +36,13 @@ class Progress:
     def __init__(
         self, console: Console, space: Space, device: Device, terms: Terms, trials: int, seconds: float = math.inf
     ) -> None:
-        """The budget: so many judged variants in the study, or so many seconds of this run."""
+        """The budget: `trials` judged variants in the study, or `seconds` of this run."""
         self._console, self._space, self._trials = console, space, min(trials, len(space))
         self._terms, self._device = terms, device
+        self._baseline = op_of(terms.compiled_for).words.baseline
         self._rejected: Counter[str] = Counter()
         self._seconds, self._until = seconds, math.inf
-        self._pace: Pace | None = None
+        self._time_left: TimeLeft | None = None
         self._judged, self._best = 0, math.inf
         self._best_number: int | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
@@ -79,9 +81,9 @@ class Progress:
         self._refresh()
 
     def _started(self, event: Started) -> None:
-        if self._pace is None:  # else the devices were calibrated anew
+        if self._time_left is None:  # else the devices were calibrated anew
             now, beside = time.monotonic(), builders_beside(self._device, event.lanes)
-            self._pace = Pace(self._trials, now, event.judged, event.lanes, beside)
+            self._time_left = TimeLeft(self._trials, now, event.judged, event.lanes, beside)
             self._until = now + self._seconds
         else:
             self._say(DISTURBED)
@@ -90,19 +92,19 @@ class Progress:
         for problem, name in zip(self._terms.problems, event.calibration.baselines, strict=True):
             times = [t for t in event.calibration.timings if t.problem == problem]
             listed = ", ".join(f"{t.backend} {t.median_us:.1f} us" for t in times)
-            self._say(f"baseline {problem}: SDPA {name} ({listed})")
+            self._say(f"baseline {problem}: {self._baseline} {name} ({listed})")
 
     def _heard(self, event: Judged) -> None:
         outcome = event.outcome
-        if event.judged > self._judged and self._pace is not None:
+        if event.judged > self._judged and self._time_left is not None:
             self._judged = event.judged
-            self._pace.judged(time.monotonic(), *costs(outcome))
+            self._time_left.judged(time.monotonic(), *costs(outcome))
         if not outcome.verdict.has_latency:
             self._rejected[outcome.verdict] += 1
         if event.best is not None and event.best < self._best:
             self._best, self._best_number = event.best, event.number
         if self._live is None or self._best_number == event.number:
-            self._say(f"[{event.judged}/{self._trials}] trial {event.number}: {_line(outcome)}")
+            self._say(f"[{event.judged}/{self._trials}] trial {event.number}: {_line(outcome, self._baseline)}")
         if self._live is None and event.judged % 10 == 0:
             self._say(self._summary())
 
@@ -124,32 +126,38 @@ class Progress:
         return ProgressBar(total=self._trials, completed=self._judged, width=60)
 
     def _summary(self) -> str:
-        best = f"best {math.exp(-self._best):.3f}x SDPA" if math.isfinite(self._best) else "nothing measured yet"
+        best = (
+            f"best {math.exp(-self._best):.3f}x {self._baseline}"
+            if math.isfinite(self._best)
+            else "nothing measured yet"
+        )
         rejected = ", ".join(f"{count} {cause}" for cause, count in self._rejected.most_common()) or "none"
         return f"{self._judged}/{self._trials} judged; {best}; rejected: {rejected}; time left {self._left()}"
 
     def _left(self) -> str:
-        """Time left, by the pace so far and by the budget."""
+        """Time left, by what was judged so far and by the budget."""
         now = time.monotonic()
-        seconds = min(self._pace.left_s(now) if self._pace is not None else math.inf, max(0.0, self._until - now))
+        seconds = min(
+            self._time_left.left_s(now) if self._time_left is not None else math.inf, max(0.0, self._until - now)
+        )
         if seconds == math.inf:
             return "unknown"
         return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {seconds:.0f} s"
 
 
 def costs(outcome: Outcome) -> tuple[float, float, bool]:
-    """What Pace wants to know of a judged variant: seconds on a device and of its build, and if it was promoted."""
+    """What TimeLeft takes in of a judged variant: seconds on a device and of its build, and if it was promoted."""
     busy = sum(seconds for stage, seconds in outcome.seconds.items() if stage != "build")
     promoted = outcome.verdict == Verdict.MEASURED and outcome.measurement is not None and outcome.measurement.promoted
     return busy, outcome.seconds.get("build", 0.0), promoted
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: Outcome, baseline: str) -> str:
     """A judged variant in one line."""
     if outcome.measurement is not None:
         note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict})"
         micros = statistics.median(outcome.measurement.timings[0].variant_us)
-        return f"{outcome.measurement.speedup:.3f}x SDPA, {micros:.1f} us{note}  {outcome.variant}"
+        return f"{outcome.measurement.speedup:.3f}x {baseline}, {micros:.1f} us{note}  {outcome.variant}"
     why = f" {outcome.fault.code}" if outcome.fault else ""
     if outcome.fault is not None and outcome.verdict == Verdict.INFRA_ERROR:  # not the variant's: a person can help
         why += f" ({outcome.fault.detail.partition(chr(10))[0]})"

@@ -18,9 +18,9 @@ Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 LEAST = 3
-"""So many rejects at least make a region."""
+"""Fewest rejects of a region."""
 PASS = 3
-"""A variant that passed weighs as much as so many rejects: a region has more than three quarters rejects."""
+"""Rejects that weigh as much as one variant that passed: a region has more than three quarters rejects."""
 
 
 class RejectedWhere(Model):

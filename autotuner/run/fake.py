@@ -180,7 +180,7 @@ class FakeTrack:
         self.problem = problem
         self._device, self._truth, self._baseline_us = device, truth, baseline_us
 
-    def baseline(self, backend: str) -> FakeArm:
+    def baseline(self, name: str) -> FakeArm:
         return FakeArm(self._device, Truth(us=self._baseline_us))
 
     def variant(self, artifact: Artifact, again: bool = False) -> FakeArm:

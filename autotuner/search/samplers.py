@@ -61,10 +61,10 @@ def gp(space: Space, seed: int) -> PointSampler:
 def cmaes(space: Space, seed: int) -> PointSampler:
     """CMA-ES (Hansen, arXiv:1604.00772) over the numbers that exist at every point; the other parameters by TPE.
 
-    A generation ends when enough of its trials have: those that come later teach it nothing. It is told of the points
-    that were judged, at the places of their values, with the worst objective so far for a reject. A point that the
-    repair moved is to CMA-ES an injected solution (Hansen, arXiv:1110.4181), without that paper's limit on the length
-    of its step: one far outside of a distribution that has become narrow widens it again.
+    A generation ends when enough of its trials have: it does not learn from those that come later. It is told of the
+    points that were judged, at the places of their values, with the worst objective so far for a reject. A point that
+    the repair moved is to CMA-ES an injected solution (Hansen, arXiv:1110.4181), without that paper's limit on the
+    length of its step: one far outside of a distribution that has become narrow widens it again.
 
     Its state is a pickled object in the study, as Optuna writes it: such a study of unknown origin is not to be run.
 

@@ -80,7 +80,7 @@ class Lineup(Model):
     """Who is in the finals, and by which rules they are judged."""
 
     finalists: tuple[Finalist, ...]
-    baselines: tuple[str, ...] = Field(description="the pinned SDPA backend, one a problem")
+    baselines: tuple[str, ...] = Field(description="the pinned baseline, one a problem")
     tie: float = Field(description="relative: ratios within it are ties")
     aa_races: int = Field(default=0, description="how many A/A races the tie band comes from; it has a least width")
     objective: Literal["mean", "max"] = "mean"

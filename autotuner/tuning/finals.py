@@ -200,7 +200,8 @@ class Finals:
         heats: list[Heat] = []
         for process in range(PROCESSES):
             self._say(
-                f"process {process + 1} of {PROCESSES}: {len(artifacts)} finalists and SDPA, {FINAL_BLOCKS} blocks"
+                f"process {process + 1} of {PROCESSES}: "
+                f"{len(artifacts)} finalists and the baseline, {FINAL_BLOCKS} blocks"
             )
             heats.append(self._heat(artifacts, beat))
             self._store.record_heat(self._study, "finals", heats[-1], finals_id=number)

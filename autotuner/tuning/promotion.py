@@ -22,7 +22,7 @@ def takes_over(outcome: Outcome, incumbent: Outcome | None) -> bool:
 
 
 def _is_there(artifact: Artifact) -> bool:
-    """Whether its library was not cleared away since; the fake's have none."""
+    """Whether its library is still there; artifacts of the fake device have none."""
     return not artifact.path or Path(artifact.path).exists()
 
 

@@ -68,7 +68,7 @@ def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) 
     if not isinstance(heat, Heat):
         raise InfrastructureError(f"the race gave no result: {heat}")
     ratios = ratios_between(heat, 0, 1, terms.objective) if itself else combined(logs(heat, 0), terms.objective)
-    against = "its second load" if itself else f"SDPA {', '.join(sorted(set(terms.baselines)))}"
+    against = "its second load" if itself else f"the baseline {', '.join(sorted(set(terms.baselines)))}"
     tie = tie_band(queries.aa_heats(store, name), terms.objective)
     return Race(study=name, variant=variant, against=against, ratio=_ratio(ratios), blocks=blocks, tie=tie)
 

@@ -32,7 +32,9 @@ class FinalsSummary(Model):
     leader: int | None = Field(description="number of the fastest finalist; None when none is left")
     speedup: MeanInterval | None = Field(description="the leader's t_baseline / t_variant")
     tied: tuple[int, ...] = Field(description="numbers of the finalists that tie for the lead, the leader among them")
-    crowned: bool = Field(description="the leader is faster than the other finalists and SDPA, beyond the tie band")
+    crowned: bool = Field(
+        description="the leader is faster than the other finalists and the baseline, beyond the tie band"
+    )
     judged_since: int = Field(description="trials judged after these finals began")
 
 
@@ -58,7 +60,9 @@ class Entry(Model):
         default=None, description="the search estimate over the confirmed speedup, less 1: how much too good it was"
     )
     tied: bool = Field(default=False, description="ties for the lead with other finalists")
-    crowned: bool = Field(default=False, description="faster than the other finalists and SDPA, beyond the tie band")
+    crowned: bool = Field(
+        default=False, description="faster than the other finalists and the baseline, beyond the tie band"
+    )
 
 
 class Best(Model):
@@ -81,7 +85,7 @@ class Best(Model):
 
     @property
     def crowned(self) -> bool:
-        """Whether it is faster than the other finalists and SDPA, beyond the tie band."""
+        """Whether it is faster than the other finalists and the baseline, beyond the tie band."""
         return self.entry.crowned
 
     @property

@@ -7,8 +7,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 STEADY = 0.15
-"""The share of promotions that come at a steady rate, by a sampler that finds something better again and again. Chosen
-on real sweeps and on the simulated ones of the tests."""
+"""Share of the promotions that come at a steady rate, 0..1, by a sampler that finds something better again and again.
+Chosen on real sweeps and on the simulated ones of the tests."""
 
 
 class _Answer(NamedTuple):
@@ -20,7 +20,7 @@ class _Answer(NamedTuple):
     promoted: bool
 
 
-class Pace:
+class TimeLeft:
     """An estimate of the time left of a sweep. Times are seconds of any one clock.
 
     Variants cost unequal times, and the dear ones come early: each that is promoted to be the new best goes through
@@ -37,7 +37,7 @@ class Pace:
     """
 
     def __init__(self, total: int, now: float = 0.0, before: int = 0, lanes: int = 1, beside: int = 0) -> None:
-        """`total` variants are to be judged, `before` of them were when the sweep began at `now`, on so many devices.
+        """`total` variants are to be judged on `lanes` devices; `before` of them were when the sweep began at `now`.
 
         `beside`: how many builders run beside the devices; 0 where they take turns.
         """
@@ -60,7 +60,7 @@ class Pace:
         return max(0.0, max(self._devices_s(left), self._builders_s(left)) - since_last)
 
     def _devices_s(self, left: int) -> float:
-        """What the devices need for so many more, from the last answer on."""
+        """Seconds that the devices need for `left` more, from the last answer on."""
         half = len(self._answers) // 2
         later = self._answers[half:]
         since, seen = (self._answers[half - 1].at, later) if self._beside and half else (self._since, self._answers)
@@ -71,7 +71,7 @@ class Pace:
         return left * (idle + usual / self._lanes) + self._promotions(len(promoted)) * extra / self._lanes
 
     def _promotions(self, seen: int) -> float:
-        """How many more are to be expected."""
+        """Promotions still to be expected, when `seen` have been."""
         count = self._before + len(self._answers)
         usual = sum(1 / k for k in range(self._before + 1, count + 1))
         rare = (seen + 1) / (usual + 1) * math.log(self._total / count)
@@ -79,5 +79,5 @@ class Pace:
         return (1 - STEADY) * rare + STEADY * steady
 
     def _builders_s(self, left: int) -> float:
-        """What the builders beside the devices need for so many more."""
+        """Seconds that the builders beside the devices need for `left` more."""
         return left * fmean(each.build for each in self._answers) / self._beside if self._beside else 0.0

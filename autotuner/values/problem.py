@@ -82,11 +82,10 @@ class Problem(Model):
     @classmethod
     def _of_its_op(cls, document: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         """A document becomes the subclass of its op."""
-        if cls is not Problem or isinstance(document, Problem):
+        if cls is not Problem or not isinstance(document, Mapping):
             return handler(document)
-        op = document.get("op") if isinstance(document, Mapping) else None
         try:
-            kind = Problem.find(str(op))
+            kind = Problem.find(str(document.get("op")))
         except KeyError as error:
             raise PydanticCustomError("space", "{message}", {"message": str(error.args[0]), "key": ""}) from None
         return kind.model_validate(document, strict=True)  # type: ignore[return-value]

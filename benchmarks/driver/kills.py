@@ -15,7 +15,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from autotuner.devices.cuda.facts import cpu_device
+from autotuner.devices import DEVICES, Wishes
 from benchmarks import holds
 from benchmarks.provenance import command_line
 from tests.helpers.kills import killed_sweep
@@ -37,7 +37,7 @@ def main() -> None:
     document = {
         "command": command_line(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": cpu_device(1).name,
+        "device": DEVICES["cpu"].choose(Wishes(threads=1)).device.name,
         "seconds": round(time.monotonic() - started, 1),
         **found._asdict(),
     }

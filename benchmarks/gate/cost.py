@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from autotuner.run.line import Backend
+from autotuner.run.line import Line, LineFactory
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact
@@ -27,7 +27,7 @@ JUDGED = ("G1", "G2", "G3", "G4", "G5")
 """Levels that the goal is about: G0 reads files."""
 
 
-def reports(session: Session, backend: Backend, impl: str, count: int, seed: int) -> list[GateReport]:
+def reports(session: Session, line: Line, impl: str, count: int, seed: int) -> list[GateReport]:
     """Reports on `count` random variants of the implementation that pass, the first one judged left out."""
     space = session.space
     column = space.rows[:, space.parameters.index("IMPL")]
@@ -36,7 +36,7 @@ def reports(session: Session, backend: Backend, impl: str, count: int, seed: int
     built = [artifact for artifact in session.build_all(chosen) if isinstance(artifact, Artifact)]
     found: list[GateReport] = []
     for place, artifact in enumerate(built):
-        report = backend.check(artifact, session.terms, lambda _: None)
+        report = line.check(artifact, session.terms, lambda _: None)
         if place and report.passed and len(found) < count:
             found.append(report)
     return found
@@ -64,9 +64,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     session = Session(load_space(options.space))
-    backend = session.make_backend()()
+    line = LineFactory(session.device, session.toolchain, session.family)()
     impls = options.impl or [str(value) for value in session.space.values["IMPL"]]
-    rows = {impl: costs(reports(session, backend, impl, options.each, options.seed)) for impl in impls}
+    rows = {impl: costs(reports(session, line, impl, options.each, options.seed)) for impl in impls}
     for impl, row in rows.items():
         total = row["g1_to_g5_ms"]
         print(f"{impl}: G1 to G5 {total['median']:.0f} ms ({total['least']:.0f} to {total['most']:.0f})", end="; ")

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from autotuner.devices.cuda.facts import version_of
+from autotuner.values.versions import version_of
 from benchmarks import holds
 from benchmarks.provenance import command_line
 from tests.emulator.emulator import cuda_include

@@ -20,20 +20,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from autotuner.devices.instruments import Instruments
-from autotuner.ops.sdpa.attention import inputs, sdpa
 from torch import Tensor
 
 from autotuner.build.family import Family
 from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices import DEVICES, Wishes
+from autotuner.devices.cuda.instruments import Instruments
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.gate.cases import Case
-from autotuner.gate.launching import same_bits
 from autotuner.gate.references import versions
-from autotuner.gate.tolerance import Truth, compute_truth, judge
+from autotuner.gate.tolerance import Expected, Truth, compute_truth, judge
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.sdpa.tensors import inputs, sdpa
+from autotuner.ops.tensors import same_bits
 from autotuner.run.line import GatedLine
-from autotuner.tuning.workbench import device_of, toolchain_for
+from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.outcome import Artifact
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
@@ -45,13 +46,13 @@ FILLS = (0, 0x7FFF7FFF, 0x7BFF7BFF, 0x42FE42FE)
 Predecessor = Callable[[], object]
 
 
-def launcher(extension: LoadedVariant, expected: Truth) -> Callable[[], Tensor]:
+def launcher(variant: LoadedVariant, truth: Truth) -> Callable[[], Tensor]:
     """Launches on the truth's inputs; gives the output, which was NaN before."""
-    o = torch.empty_like(expected.q)
-    addresses = (expected.q.data_ptr(), expected.k.data_ptr(), expected.v.data_ptr())
+    o = torch.empty_like(truth.inputs[0])
+    given = tuple(tensor.data_ptr() for tensor in truth.inputs)
 
     def launch() -> Tensor:
-        status = extension.run(MISSION, addresses, o.data_ptr(), 0, 0, torch.cuda.current_stream().cuda_stream)
+        status = variant.run(MISSION, given, (o.data_ptr(),), 0, 0, torch.cuda.current_stream().cuda_stream)
         assert status == 0, status
         return o
 
@@ -71,7 +72,7 @@ def predecessors(itself: Callable[[], Tensor], instruments: Instruments) -> dict
 
 
 def row(
-    name: str, before: Predecessor, racy: Callable[[], Tensor], want: Tensor, truth: Truth, n: int
+    name: str, before: Predecessor, racy: Callable[[], Tensor], want: Tensor, expected: Expected, n: int
 ) -> dict[str, Any]:
     """`n` launches after one predecessor."""
     wrong, different, worst = 0, 0, 0.0
@@ -80,7 +81,7 @@ def row(
         output.fill_(float("nan"))
         before()
         output = racy()
-        errors = judge(output, truth)
+        errors = judge(output, expected)
         wrong += errors.failed_rule is not None
         different += not same_bits(output, want)
         worst = max(worst, math.inf if errors.nonfinite else errors.max_abs)
@@ -93,9 +94,9 @@ def row(
     }
 
 
-def built(mutant: str, backend: GatedLine, terms: Terms) -> Artifact:
+def built(mutant: str, line: GatedLine, terms: Terms) -> Artifact:
     variant = Variant(family="systemic", backend="cuda", impl="mutant", parameters={"MUTANT": mutant, "BLOCK_N": 32})
-    artifact = backend.build(variant, terms)
+    artifact = line.build(variant, terms)
     assert isinstance(artifact, Artifact), artifact
     return artifact
 
@@ -105,24 +106,24 @@ def main() -> None:
     parser.add_argument("--launches", type=int, default=200)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    device = device_of("cuda")
+    device = DEVICES["cuda"].choose(Wishes()).device
     toolchain = toolchain_for(device)
     assert isinstance(toolchain, CudaToolchain)
-    kernel = Family.load(ROOT / "tests" / "mutants" / "systemic")
-    backend = cuda_line(toolchain, kernel)()
+    family = Family.load(ROOT / "tests" / "mutants" / "systemic")
+    line = cuda_line(toolchain, family)()
     terms = Terms(problems=(MISSION,), seeds=(11, 22, 33, 44))
-    artifacts = {name: built(name, backend, terms) for name in ("none", "missing_barrier_before_max")}
-    truth = compute_truth(Case(name="mission", problem=MISSION), 11, "cuda")
+    artifacts = {name: built(name, line, terms) for name in ("none", "missing_barrier_before_max")}
+    truth = compute_truth(Case(name="mission", problem=MISSION, distribution="randn"), 11, "cuda")
     want = launcher(LoadedVariant(artifacts["none"]), truth)().clone()
     racy = launcher(LoadedVariant(artifacts["missing_barrier_before_max"]), truth)
     instruments = Instruments(toolchain, int(device.environment["multiprocessors"]))
     rows = [
-        row(name, before, racy, want, truth, options.launches)
+        row(name, before, racy, want, truth.outputs[0], options.launches)
         for name, before in predecessors(racy, instruments).items()
     ]
     verdicts = {}
     for name, artifact in artifacts.items():
-        fault = backend.check(artifact, terms, lambda _: None).fault
+        fault = line.check(artifact, terms, lambda _: None).fault
         verdicts[name] = "passed" if fault is None else f"{fault.verdict}: {fault.code}"
     document = {
         "command": command_line(),
@@ -130,7 +131,7 @@ def main() -> None:
         "device": device.name,
         "environment": {**device.environment, **versions()},
         "problem": str(MISSION),
-        "tolerance": truth.max_abs_tol,
+        "tolerance": truth.outputs[0].max_abs_tol,
         "rows": rows,
         "gate": verdicts,
     }

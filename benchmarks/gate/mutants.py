@@ -31,10 +31,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotuner.build.build import build
-from autotuner.build.toolchain import CudaToolchain
-from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.facts import cpu_device, cuda_device, usable_cpus
+from autotuner.build.toolchain import Toolchain
+from autotuner.devices import DEVICES, Wishes
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.devices.environment import usable_cpus
 from autotuner.run.local import Deadlines, LocalExecutor
+from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.outcome import Device, Outcome
 from benchmarks import holds
 from benchmarks.provenance import command_line
@@ -52,21 +55,17 @@ class Task(NamedTuple):
     seeds: Seeds
 
 
-def toolchain_of(backend: Backend) -> AnyToolchain:
-    if backend == "cpu":
-        return CpuToolchain.discover()
-    return CudaToolchain.discover(architecture(f"sm_{cuda_device().facts['SM']}"))
-
-
 def device_of(backend: Backend) -> Device:
-    return cpu_device(1) if backend == "cpu" else cuda_device()
+    """This machine's; of a CPU one thread."""
+    return DEVICES[backend].choose(Wishes(threads=1 if backend == "cpu" else None)).device
 
 
-def executor_for(toolchain: AnyToolchain, table: str) -> LocalExecutor:
+def executor_for(toolchain: Toolchain, table: str) -> LocalExecutor:
     """Processes that judge the implementations of a table."""
     if isinstance(toolchain, CudaToolchain):
         cuda = cuda_line(toolchain, family(table))
         return LocalExecutor(cuda, preload.CUDA, overlap=True, jobs_per_process=50)
+    assert isinstance(toolchain, CpuToolchain)
     cpu = cpu_line(toolchain, family(table))
     deadlines = Deadlines(check=10 if table == "systemic" else 60)
     return LocalExecutor(cpu, preload.CPU, deadlines)
@@ -100,7 +99,7 @@ def row(task: Task, outcome: Outcome, seconds: float) -> dict[str, Any]:
     }
 
 
-def judged(toolchain: AnyToolchain, tasks: list[Task]) -> Iterator[dict[str, Any]]:
+def judged(toolchain: Toolchain, tasks: list[Task]) -> Iterator[dict[str, Any]]:
     """Judges tasks of one table, one after another."""
     with closing(executor_for(toolchain, tasks[0].expectation.table)) as executor:
         for task in tasks:
@@ -109,7 +108,7 @@ def judged(toolchain: AnyToolchain, tasks: list[Task]) -> Iterator[dict[str, Any
             yield row(task, outcome, time.monotonic() - started)
 
 
-def judge_chunk(toolchain: AnyToolchain, tasks: list[Task]) -> list[dict[str, Any]]:
+def judge_chunk(toolchain: Toolchain, tasks: list[Task]) -> list[dict[str, Any]]:
     """The same in one answer, for a pool."""
     return list(judged(toolchain, tasks))
 
@@ -122,7 +121,7 @@ def take_cpu(turn: Synchronized[int]) -> None:
         turn.value += 1
 
 
-def on_all_cpus(toolchain: AnyToolchain, tasks: list[Task], jobs: int) -> Iterator[dict[str, Any]]:
+def on_all_cpus(toolchain: Toolchain, tasks: list[Task], jobs: int) -> Iterator[dict[str, Any]]:
     """Judges side by side."""
     spawn = multiprocessing.get_context("spawn")
     chunks = [tasks[start : start + CHUNK] for start in range(0, len(tasks), CHUNK)]
@@ -131,7 +130,7 @@ def on_all_cpus(toolchain: AnyToolchain, tasks: list[Task], jobs: int) -> Iterat
             yield from rows
 
 
-def on_the_gpu(toolchain: AnyToolchain, tasks: list[Task], jobs: int) -> Iterator[dict[str, Any]]:
+def on_the_gpu(toolchain: Toolchain, tasks: list[Task], jobs: int) -> Iterator[dict[str, Any]]:
     """Builds side by side, so that each is in the cache, then judges."""
 
     def one(each: Expectation) -> None:
@@ -213,7 +212,8 @@ def main() -> None:
     options = parser.parse_args()
     backend: Backend = options.backend
     document = json.loads(options.out.read_text()) if options.out.exists() else {}
-    toolchain, device = toolchain_of(backend), device_of(backend)
+    device = device_of(backend)
+    toolchain = toolchain_for(device)
     judge = on_all_cpus if backend == "cpu" else on_the_gpu
     part = document.setdefault(backend, {})
     unmet: list[str] = []

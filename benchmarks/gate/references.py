@@ -16,15 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autotuner.ops.sdpa.attention import CPU_BACKENDS, CUDA_BACKENDS
-
+from autotuner.devices import DEVICES, Wishes
 from autotuner.gate.cases import Case
-from autotuner.gate.references import reference_checks, versions
+from autotuner.gate.references import names, reference_checks, versions
 from autotuner.gate.tolerance import Truth, compute_truth
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.tuning.workbench import device_of
 from autotuner.values.gate_report import ReferenceCheck
-from autotuner.values.problem import Problem
 from benchmarks.provenance import command_line
 
 SEED = 20_26
@@ -49,7 +46,7 @@ def backend_row(checks: list[ReferenceCheck]) -> dict[str, Any]:
     }
 
 
-def part(device: str, like: Problem, backends: tuple[str, ...]) -> dict[str, Any]:
+def part(device: str, like: SdpaProblem, backends: tuple[str, ...]) -> dict[str, Any]:
     """All backends for one type, head dimension and mask."""
     checks = reference_checks(like, backends, partial(truth, device), SEED, lambda _: None)
     mask = "causal" if like.causal else "full"
@@ -62,15 +59,14 @@ def main() -> None:
     parser.add_argument("device", choices=("cpu", "cuda"))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    backends = CPU_BACKENDS if options.device == "cpu" else CUDA_BACKENDS
-    here = device_of(options.device)
+    here = DEVICES[options.device].choose(Wishes()).device
     parts = []
     for dtype in TYPES[options.device]:
         for head_dim in (64, 128):
             for causal in (False, True):
                 fields = {"batch": 1, "heads": 8, "seq_q": 512, "seq_k": 512, "head_dim": head_dim}
                 like = SdpaProblem.model_validate({**fields, "dtype": dtype, "causal": causal})
-                parts.append(part(options.device, like, backends))
+                parts.append(part(options.device, like, names(like, options.device)))
                 for name, row in parts[-1]["backends"].items():
                     print(f"{parts[-1]['compiled_for']}: {name} {row['cases']} cases, worst {row['worst_ratio']:.2f}")
     document = {

@@ -15,17 +15,18 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from autotuner.build.build import run
 from autotuner.build.build_inputs import abi_dir
+from autotuner.build.family import Family
 from autotuner.devices.cuda.cubin import Geometry
-from autotuner.devices.cuda.facts import usable_cpus
 from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.devices.environment import usable_cpus
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.space import Space
-from autotuner.values.problem import Problem
 from autotuner.values.variant import Value
 
 Point = dict[str, Value]
@@ -99,11 +100,11 @@ def shared_bytes(point: Point, head_dim: int) -> int:
 
 def configurations(space: Space, count: int, seed: int) -> list[Point]:
     """`count` valid points of the scalar implementation that need no more shared memory than Kernel Tuner gives."""
-    problem = space.file.problems[0]
+    head_dim = cast(SdpaProblem, space.file.problems[0]).head_dim
     column = space.rows[:, space.parameters.index("IMPL")]
     scalar = np.flatnonzero(column == space.values["IMPL"].index("scalar"))
     points = [space.point(int(index)) for index in scalar]
-    fitting = [point for point in points if shared_bytes(point, problem.head_dim) <= SHARED_LIMIT]
+    fitting = [point for point in points if shared_bytes(point, head_dim) <= SHARED_LIMIT]
     return random.Random(seed).sample(fitting, min(count, len(fitting)))
 
 
@@ -113,7 +114,7 @@ def key(params: Point) -> tuple[Value, ...]:
     return (threads, params["REDUCE"], *(params[name] for name in MACROS))
 
 
-def options(points: Sequence[Point], problem: Problem) -> dict[str, Any]:
+def options(points: Sequence[Point], problem: SdpaProblem) -> dict[str, Any]:
     """The arguments of kernel_tuner.tune_kernel that say what the kernel is and which configurations there are."""
     if any(problem.seq_q % int(point["BLOCK_M"]) for point in points):
         raise ValueError("Kernel Tuner's grid is seq_q / BLOCK_M: the sequence must be a multiple of every BLOCK_M")
@@ -152,16 +153,17 @@ def options(points: Sequence[Point], problem: Problem) -> dict[str, Any]:
 
 
 @contextmanager
-def headers(toolchain: CudaToolchain, family: Path) -> Iterator[list[str]]:
+def headers(toolchain: CudaToolchain, family: Family) -> Iterator[list[str]]:
     """Compiler options of NVRTC: our headers, the toolkit's, and a stdint.h in a folder that is there in the block."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "stdint.h").write_text(TYPES)
         toolkit = [path for path in toolchain.include_dirs if (path / "cuda_fp16.h").is_file()]
-        yield ["-std=c++20", "-default-device", *(f"-I{path}" for path in (folder, abi_dir(), family, *toolkit[:1]))]
+        folders = (folder, abi_dir(), *family.include_dirs, *toolkit[:1])
+        yield ["-std=c++20", "-default-device", *(f"-I{path}" for path in folders)]
 
 
 def compile_all(
-    points: Sequence[Point], problem: Problem, toolchain: CudaToolchain, compiler_options: list[str]
+    points: Sequence[Point], problem: SdpaProblem, toolchain: CudaToolchain, compiler_options: list[str]
 ) -> list[str]:
     """Compiles the wrapper with nvcc for every configuration. The log of each, "" where it was accepted.
 
@@ -178,7 +180,7 @@ def compile_all(
             unit.write_text(source)
             # The host's stdint.h and math.h are there for nvcc.
             flags = [flag for flag in compiler_options[2:] if not (Path(flag[2:]) / "stdint.h").is_file()]
-            done = run([toolchain.nvcc, *toolchain.device_flags, *flags, str(unit), "-o", str(binary)], 300)
+            done = run([toolchain.nvcc, *toolchain.flags, *flags, str(unit), "-o", str(binary)], 300)
             if done is None or done.returncode:
                 return done.stdout if done is not None else "no end after 300 s"
             shape = Geometry.read(binary)
@@ -189,7 +191,7 @@ def compile_all(
         return list(pool.map(one, points))
 
 
-def judge(points: Sequence[Point], problem: Problem, compiler_options: list[str]) -> dict[str, Any]:
+def judge(points: Sequence[Point], problem: SdpaProblem, compiler_options: list[str]) -> dict[str, Any]:
     """Judges the configurations with Kernel Tuner: cupy backend, its default iterations, a fresh cache of kernels.
 
     Inputs and answer are made before the clock starts. Raises RuntimeError when one of them is not verified.
@@ -221,7 +223,7 @@ def judge(points: Sequence[Point], problem: Problem, compiler_options: list[str]
     }
 
 
-def inputs(problem: Problem, device: str = "cuda") -> tuple[list[Any], list[Any]]:
+def inputs(problem: SdpaProblem, device: str = "cuda") -> tuple[list[Any], list[Any]]:
     """Arguments of the kernel, and what they are to become: only the output is compared, with torch's SDPA."""
     import torch
 

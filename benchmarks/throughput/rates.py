@@ -33,13 +33,14 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.facts import chosen_devices, usable_cpus, version_of
 from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.devices.environment import usable_cpus
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.executor import Executor
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
@@ -53,6 +54,7 @@ from autotuner.values.outcome import Device
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
+from autotuner.values.versions import version_of
 from benchmarks.provenance import RESULTS, command_line
 from benchmarks.throughput import kernel_tuner_side as kernel_tuner
 from benchmarks.throughput.sweep_watch import Ear, Stopwatch, WatchedExecutor, medians_ms, rounded, stage_sums
@@ -240,21 +242,21 @@ def _ms_a_variant(results: Sequence[Path]) -> dict[str, float]:
 
 def devices(options: argparse.Namespace) -> Document:
     """Variants a minute on the first of the devices, on two of them, four, ..., all; nothing is left to compile."""
-    chosen = chosen_devices(options.devices)
     rates: dict[str, Document] = {}
     with fresh_cache() as folder:
-        here = Session(load_space("sdpa_cuda"))
+        here = Session(load_space("sdpa_cuda"), devices=options.devices)
+        lanes = here.chosen.lanes
         here.space = of_impl(here.space, "mma")
         points = random.Random(options.seed).sample(range(len(here.space)), options.trials)
         here.space = within(here.space, points)
         here.build_all(range(len(here.space)))
-        for count in dict.fromkeys((1, *(2**i for i in range(1, 8) if 2**i < len(chosen)), len(chosen))):
+        for count in dict.fromkeys((1, *(2**i for i in range(1, 8) if 2**i < len(lanes)), len(lanes))):
             place = folder / str(count)
             place.mkdir()
-            executor = executor_for(here.device, here.make_backend(), chosen[:count])
+            executor = executor_for(here.chosen._replace(lanes=lanes[:count]), here.toolchain, here.family)
             rates[str(count)] = session_sweep(here, place, options.trials, options.seed, "random", executor)
     ratios = {count: rate["a_minute"] / rates["1"]["a_minute"] for count, rate in rates.items()}
-    return {**_machine(here), "devices": len(chosen), "ratios": ratios, "by_devices": rates}
+    return {**_machine(here), "devices": len(lanes), "ratios": ratios, "by_devices": rates}
 
 
 # Kernel Tuner -------------------------------------------------------------------------------------------------------
@@ -287,6 +289,10 @@ def _index(space: Space, point: kernel_tuner.Point) -> int:
     return found
 
 
+def _problem(here: Session) -> SdpaProblem:
+    return cast(SdpaProblem, here.terms.compiled_for)
+
+
 def kernel_tuner_in_a_process(options: argparse.Namespace) -> Document:
     """Kernel Tuner in a process of its own, whose context on the device ends before ours begin."""
     arguments = ["--configurations", str(options.configurations), "--seed", str(options.seed)]
@@ -301,8 +307,8 @@ def kernel_tuner_alone(options: argparse.Namespace) -> Document:
     here = Session(load_space("sdpa_cuda"))
     assert isinstance(here.toolchain, CudaToolchain)
     points = kernel_tuner.configurations(here.space, options.configurations, options.seed)
-    with kernel_tuner.headers(here.toolchain, here.family.folder) as compiler_options:
-        return kernel_tuner.judge(points, here.terms.problems[0], compiler_options)
+    with kernel_tuner.headers(here.toolchain, here.family) as compiler_options:
+        return kernel_tuner.judge(points, _problem(here), compiler_options)
 
 
 def dry_run(options: argparse.Namespace) -> Document:
@@ -310,8 +316,8 @@ def dry_run(options: argparse.Namespace) -> Document:
     here = Session(load_space("sdpa_cuda"), options.arch)
     assert isinstance(here.toolchain, CudaToolchain)
     points = kernel_tuner.configurations(here.space, options.configurations, options.seed)
-    with kernel_tuner.headers(here.toolchain, here.family.folder) as compiler_options:
-        log = kernel_tuner.compile_all(points, here.terms.problems[0], here.toolchain, compiler_options)
+    with kernel_tuner.headers(here.toolchain, here.family) as compiler_options:
+        log = kernel_tuner.compile_all(points, _problem(here), here.toolchain, compiler_options)
     return {"configurations": len(points), "compiled": sum(not each for each in log), "errors": [e for e in log if e]}
 
 

@@ -19,7 +19,7 @@ from autotuner.search.point_sampler import PointSampler
 from autotuner.store import Lease, Store
 from autotuner.store.optuna_storage import DriverStorage
 from autotuner.tuning.driver import Event, Judged, Started
-from autotuner.tuning.time_left import Pace
+from autotuner.tuning.time_left import TimeLeft
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 
@@ -175,7 +175,7 @@ class Ear:
     def __init__(self, trials: int, beside: int = 0) -> None:
         """`beside`: how many builders run beside the devices; 0 where they take turns."""
         self._trials, self._beside = trials, beside
-        self._pace: Pace | None = None
+        self._pace: TimeLeft | None = None
         self.outcomes: list[Outcome] = []
         self.at: list[float] = []
         self.cpu_at: list[float] = []
@@ -188,7 +188,7 @@ class Ear:
     def __call__(self, event: Event) -> None:
         now = time.monotonic()
         if isinstance(event, Started):
-            self._pace = self._pace or Pace(self._trials, now, event.judged, event.lanes, self._beside)
+            self._pace = self._pace or TimeLeft(self._trials, now, event.judged, event.lanes, self._beside)
         if not isinstance(event, Judged) or self._pace is None:
             return
         self.outcomes.append(event.outcome)

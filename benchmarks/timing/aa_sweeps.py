@@ -19,27 +19,28 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autotuner.devices.cuda.facts import version_of
+from autotuner.devices import DEVICES
 from autotuner.measure.arms import Arm, Track, Tracks, VariantArm
 from autotuner.run.executor import Executor
-from autotuner.run.line import Backend, Passed
+from autotuner.run.line import Line, LineFactory, Passed
+from autotuner.run.local import LocalExecutor
 from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.driver import Budget, Driver, Event, TieFound
 from autotuner.tuning.finals import Finals
 from autotuner.tuning.plan import Plan
-from autotuner.tuning.workbench import Session, executor_for, load_space
+from autotuner.tuning.workbench import Session, load_space
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Measurement, Say, Stop
 from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault
+from autotuner.values.versions import version_of
 from benchmarks import holds
 from benchmarks.provenance import command_line
 
@@ -48,9 +49,9 @@ CALM_SAMPLES = 15
 
 
 class OneBinary:
-    """A real backend that builds every variant as a copy of one."""
+    """A real line that builds every variant as a copy of one."""
 
-    def __init__(self, inner: Backend, one: Variant, copies: str) -> None:
+    def __init__(self, inner: Line, one: Variant, copies: str) -> None:
         self._inner, self._one, self._copies = inner, one, Path(copies)
 
     def calibrate(self, terms: Terms, say: Say) -> Calibration:
@@ -110,8 +111,22 @@ def calm(arm: Arm) -> float:
     return statistics.median(arm() for _ in range(CALM_SAMPLES))
 
 
-def make(factory: Callable[[], Backend], one: Variant, copies: str) -> OneBinary:
+def make(factory: LineFactory, one: Variant, copies: str) -> OneBinary:
     return OneBinary(factory(), one, copies)
+
+
+def executor_of(session: Session, copies: str) -> LocalExecutor:
+    """The session's own processes, but of lines that build copies of the default variant."""
+    kind, lanes = DEVICES[session.device.backend], session.chosen.lanes
+    factory = LineFactory(session.device, session.toolchain, session.family)
+    return LocalExecutor(
+        partial(make, factory, session.variant(session.space.default_index), copies),
+        preload=(kind.module,),
+        builders=kind.builders(len(lanes)),
+        overlap=kind.overlap,
+        jobs_per_process=kind.jobs_per_process,
+        devices=lanes,
+    )
 
 
 def sweep(session: Session, store: Store, executor: Executor, trials: int, seed: int) -> dict[str, Any]:
@@ -201,9 +216,7 @@ def main() -> None:
     until = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="autotuner-aa-") as folder, contextlib.ExitStack() as stack:
         store = stack.enter_context(Store.open(f"{folder}/studies.db"))
-        one = session.variant(session.space.default_index)
-        factory = partial(make, session.make_backend(), one, folder)
-        executor = stack.enter_context(closing(executor_for(session.device, factory)))
+        executor = stack.enter_context(closing(executor_of(session, folder)))
         for number in range(len(rows), options.sweeps):
             if time.monotonic() > until:
                 break

@@ -16,13 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from autotuner.devices.toolchain import COMMON_FLAGS, CpuToolchain
 
+from autotuner.build import build as builds
 from autotuner.build.build import build, first_error
-from autotuner.build.build import build as builds
 from autotuner.build.build_inputs import BuildInputs
 from autotuner.build.family import Family
 from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cpu.toolchain import FLAGS, CpuToolchain
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, KernelError, ToolchainError
 from autotuner.values.outcome import Artifact
@@ -50,7 +50,7 @@ class Workshop:
     def family(self) -> Path:
         return self.folder / "tiny"
 
-    def recipe(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> BuildInputs:
+    def inputs(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> BuildInputs:
         return BuildInputs.of(Family.load(self.family), variant or tiny(), problem, self.toolchain)
 
     def build(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> Artifact | Fault:
@@ -129,7 +129,7 @@ def test_a_source_that_redefines_its_parameter_says_so(workshop: Workshop) -> No
 def test_what_is_recorded_of_a_build(workshop: Workshop) -> None:
     artifact = workshop.library()
     assert artifact.library_sha256 == hashlib.sha256(Path(artifact.path).read_bytes()).hexdigest()
-    assert artifact.flags == COMMON_FLAGS
+    assert artifact.flags == FLAGS
     assert artifact.resources["text_bytes"] > 0
     assert artifact.build_seconds > 0
     assert artifact.compiler == workshop.toolchain.version
@@ -137,10 +137,10 @@ def test_what_is_recorded_of_a_build(workshop: Workshop) -> None:
 
 @pytest.mark.parametrize("changed", ["outer.h", "inner.h", "plain.cpp"])
 def test_a_changed_source_is_another_artifact(workshop: Workshop, changed: str) -> None:
-    before = workshop.recipe().digest
+    before = workshop.inputs().digest
     path = workshop.family / changed
     path.write_text(path.read_text() + "\n")
-    assert workshop.recipe().digest != before
+    assert workshop.inputs().digest != before
 
 
 def test_headers_of_one_name_in_folders_of_one_name_all_count(workshop: Workshop) -> None:
@@ -149,37 +149,37 @@ def test_headers_of_one_name_in_folders_of_one_name_all_count(workshop: Workshop
         (workshop.family / place / "part" / "x.h").write_text("\n")
     source = workshop.family / "plain.cpp"
     source.write_text('#include "a/part/x.h"\n#include "b/part/x.h"\n' + source.read_text())
-    found = {workshop.recipe().digest}
+    found = {workshop.inputs().digest}
     for place in ("a", "b"):
         (workshop.family / place / "part" / "x.h").write_text("// other\n")
-        found.add(workshop.recipe().digest)
+        found.add(workshop.inputs().digest)
     assert len(found) == 3
 
 
 def test_flags_macros_compiler_and_problem_are_part_of_the_identity(workshop: Workshop) -> None:
-    kernel = Family.load(workshop.family)
+    family = Family.load(workshop.family)
 
     def digest(toolchain: CpuToolchain = workshop.toolchain) -> str:
         return BuildInputs.of(Family.load(workshop.family), tiny(), PROBLEM, toolchain).digest
 
     found = [digest()]
     found += [digest(workshop.toolchain.model_copy(update={each: "other"})) for each in ("version", "architecture")]
-    found += [workshop.recipe(variant).digest for variant in (tiny(SIZE=4), tiny(MODE="b"), tiny(DEAD=2))]
+    found += [workshop.inputs(variant).digest for variant in (tiny(SIZE=4), tiny(MODE="b"), tiny(DEAD=2))]
     found += [
-        workshop.recipe(problem=PROBLEM.model_copy(update={field: value})).digest
+        workshop.inputs(problem=PROBLEM.model_copy(update={field: value})).digest
         for field, value in (("dtype", "bfloat16"), ("head_dim", 128), ("causal", True))
     ]
-    path = kernel.folder / "kernel.toml"
+    path = family.folder / "kernel.toml"
     path.write_text(path.read_text().replace('"plain.cpp"', '"plain.cpp"\nflags = ["-O2"]'))
     found.append(digest())
     assert len(set(found)) == len(found)
 
 
 def test_what_a_variant_does_not_depend_on_is_not_part_of_the_identity(workshop: Workshop) -> None:
-    before = workshop.recipe().digest
+    before = workshop.inputs().digest
     (workshop.family / "unrelated.h").write_text("int changed;\n")
     (workshop.family / "redefines.cpp").write_text("int changed;\n")
-    assert workshop.recipe(problem=PROBLEM.model_copy(update={"batch": 3, "seq_q": 99})).digest == before
+    assert workshop.inputs(problem=PROBLEM.model_copy(update={"batch": 3, "seq_q": 99})).digest == before
     elsewhere = workshop.folder / "elsewhere"
     elsewhere.mkdir()
     shutil.copytree(workshop.family, elsewhere / "tiny")

@@ -13,8 +13,9 @@ import pytest
 
 from autotuner.build.build import build
 from autotuner.build.family import Family
-from autotuner.build.loaded_variant import LoadedVariant, is_sticky, status_text
+from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.values.outcome import Artifact
 from tests.helpers.families import PROBLEM, tiny
 
@@ -22,10 +23,10 @@ ROOM = 4096
 
 
 class Buffers(NamedTuple):
-    """Memory that is aligned to 64 bytes: inputs, output, workspace."""
+    """Memory that is aligned to 64 bytes: inputs, outputs, workspace."""
 
     inputs: tuple[int, int, int]
-    output: int
+    outputs: tuple[int]
     workspace: int
 
 
@@ -37,7 +38,7 @@ def artifact(kernel_root: Path, toolchain: CpuToolchain) -> Artifact:
 
 
 @pytest.fixture(scope="module")
-def extension(artifact: Artifact) -> LoadedVariant:
+def variant(artifact: Artifact) -> LoadedVariant:
     return LoadedVariant(artifact)
 
 
@@ -61,22 +62,22 @@ def buffers() -> Buffers:
     start = -(-ctypes.addressof(memory) // 64) * 64
     q, k, v, output, workspace = (start + i * ROOM for i in range(5))
     ctypes.c_float.from_address(q).value = 2.0
-    return Buffers((q, k, v), output, workspace)
+    return Buffers((q, k, v), (output,), workspace)
 
 
-def test_a_forward_reads_and_writes_the_given_memory(extension: LoadedVariant, buffers: Buffers) -> None:
-    wanted = extension.workspace_bytes(PROBLEM)
+def test_a_forward_reads_and_writes_the_given_memory(variant: LoadedVariant, buffers: Buffers) -> None:
+    wanted = variant.workspace_bytes(PROBLEM)
     assert wanted == 3 * PROBLEM.seq_k
-    assert extension.run(PROBLEM, buffers.inputs, buffers.output, buffers.workspace, wanted) == 0
-    assert ctypes.c_float.from_address(buffers.output).value == 7.0  # (3 + 1/2) * 2
+    assert variant.run(PROBLEM, buffers.inputs, buffers.outputs, buffers.workspace, wanted) == 0
+    assert ctypes.c_float.from_address(buffers.outputs[0]).value == 7.0  # (3 + 1/2) * 2
 
 
-def test_the_variants_status_comes_back(extension: LoadedVariant, buffers: Buffers) -> None:
-    wanted = extension.workspace_bytes(PROBLEM)
-    assert extension.run(PROBLEM, *buffers, wanted - 1) == 2
+def test_the_variants_status_comes_back(variant: LoadedVariant, buffers: Buffers) -> None:
+    wanted = variant.workspace_bytes(PROBLEM)
+    assert variant.run(PROBLEM, *buffers, wanted - 1) == 2
     outside = PROBLEM.model_copy(update={"seq_q": 7})
-    assert extension.run(outside, *buffers, wanted) == 1
-    assert ctypes.c_float.from_address(buffers.output).value == 0.0
+    assert variant.run(outside, *buffers, wanted) == 1
+    assert ctypes.c_float.from_address(buffers.outputs[0]).value == 0.0
 
 
 @pytest.mark.parametrize(
@@ -95,32 +96,35 @@ def test_the_variants_status_comes_back(extension: LoadedVariant, buffers: Buffe
     ],
 )
 def test_every_status_has_words(status: int, text: str) -> None:
-    assert status_text(status) == text
+    assert CUDA_ERRORS.text(status) == text
 
 
 def test_an_error_outlives_its_call_or_not() -> None:
-    assert [status for status in (0, 1, 719, 1001, 1700, 1701, 1719, 2719, 3014) if is_sticky(status)] == [1700, 1719]
+    assert [status for status in (0, 1, 719, 1001, 1700, 1701, 1719, 2719, 3014) if CUDA_ERRORS.is_sticky(status)] == [
+        1700,
+        1719,
+    ]
 
 
 @pytest.mark.parametrize("offset", [1, 4, 8])
 def test_misaligned_tensors_are_refused_before_anything_runs(
-    extension: LoadedVariant, buffers: Buffers, offset: int
+    variant: LoadedVariant, buffers: Buffers, offset: int
 ) -> None:
-    wanted = extension.workspace_bytes(PROBLEM)
+    wanted = variant.workspace_bytes(PROBLEM)
     q, k, v = buffers.inputs
     for inputs, name in (((q + offset, k, v), "0"), ((q, k + offset, v), "1"), ((q, k, v + offset), "2")):
         with pytest.raises(ValueError, match=rf"inputs\[{name}\] is not aligned to 16 bytes"):
-            extension.run(PROBLEM, inputs, buffers.output, buffers.workspace, wanted)
+            variant.run(PROBLEM, inputs, buffers.outputs, buffers.workspace, wanted)
     with pytest.raises(ValueError, match=r"outputs\[0\] is not aligned to 16 bytes"):
-        extension.run(PROBLEM, buffers.inputs, buffers.output + offset, buffers.workspace, wanted)
-    assert ctypes.c_float.from_address(buffers.output).value == 0.0
+        variant.run(PROBLEM, buffers.inputs, (buffers.outputs[0] + offset,), buffers.workspace, wanted)
+    assert ctypes.c_float.from_address(buffers.outputs[0]).value == 0.0
 
 
-def test_the_workspace_is_aligned_to_64_bytes(extension: LoadedVariant, buffers: Buffers) -> None:
+def test_the_workspace_is_aligned_to_64_bytes(variant: LoadedVariant, buffers: Buffers) -> None:
     for offset in (16, 32):
         with pytest.raises(ValueError, match="the workspace is not aligned to 64 bytes"):
-            extension.run(PROBLEM, buffers.inputs, buffers.output, buffers.workspace + offset, 1000)
-    assert extension.run(PROBLEM, (buffers.inputs[0] + 16, *buffers.inputs[1:]), *buffers[1:], 1000) == 0
+            variant.run(PROBLEM, buffers.inputs, buffers.outputs, buffers.workspace + offset, 1000)
+    assert variant.run(PROBLEM, (buffers.inputs[0] + 16, *buffers.inputs[1:]), *buffers[1:], 1000) == 0
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.ops.sdpa import OP
-from autotuner.report.trial_words import explain
+from autotuner.report.trial_words import outcome_words
 from autotuner.run.local import Deadlines, LocalExecutor
 from tests.helpers import preload
 from tests.helpers.lines import cpu_line
@@ -94,7 +94,7 @@ def test_what_depends_on_what_memory_held_is_said_to(
     assert outcome.fault is not None
     assert outcome.gate is not None
     assert outcome.gate.checks[-1].stale == (depends and not outcome.fault.code.startswith("G3"))
-    assert ("what memory held before" in "\n".join(explain(outcome, OP))) == outcome.gate.checks[-1].stale
+    assert ("what memory held before" in "\n".join(outcome_words(outcome, OP))) == outcome.gate.checks[-1].stale
 
 
 # A stale library ----------------------------------------------------------------------------------------------------

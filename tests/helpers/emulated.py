@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from autotuner.devices.cuda.facts import usable_cpus
+from autotuner.devices.environment import usable_cpus
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import judge, truth
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.tensors import Tensors
 from tests.emulator.emulator import emulate
 from tests.mutants.expectations import MUTANTS, SEEDS, Expectation
 
@@ -26,10 +29,11 @@ def seen(expectation: Expectation) -> bool:
     return any(code.startswith(NUMERIC) for code in expectation.codes)
 
 
-def output(expectation: Expectation, case: Case, tensors: tuple[Tensor, Tensor, Tensor], seed: int = 0) -> Tensor:
+def output(expectation: Expectation, case: Case, inputs: Tensors, seed: int = 0) -> Tensor:
     """O of one emulated launch."""
     source = MUTANTS / expectation.table / SOURCES[expectation.table]
-    return emulate(source, expectation.variant.parameters, case.problem, *tensors, seed)
+    q, k, v = inputs
+    return emulate(source, expectation.variant.parameters, cast(SdpaProblem, case.problem), q, k, v, seed)
 
 
 def cases(expectation: Expectation) -> Iterator[tuple[str, Case, int]]:
@@ -47,14 +51,13 @@ def cases(expectation: Expectation) -> Iterator[tuple[str, Case, int]]:
 def first_failure(expectation: Expectation) -> str:
     """The code of the first numeric level that fails; "pass" when none does."""
     smoke = Matrix(expectation.problem).case((1, 2, 65, 65))
-    q, k, v, *_ = truth(smoke, SEEDS[0])
-    if not torch.isfinite(output(expectation, smoke, (q, k, v))).all():
+    if not torch.isfinite(output(expectation, smoke, truth(smoke, SEEDS[0]).inputs)).all():
         return "G1.unwritten"
 
     def failed(wanted: tuple[str, Case, int]) -> str | None:
         level, case, index = wanted
         expected = truth(case, SEEDS[index % 4])
-        rule = judge(output(expectation, case, expected[:3]), expected).failed_rule
+        rule = judge(output(expectation, case, expected.inputs), expected.outputs[0]).failed_rule
         return rule and f"{level}.{rule}"
 
     with ExitStack() as stack:  # a launch is a process of its own, so that several run side by side

@@ -20,6 +20,7 @@ import optuna
 from optuna.trial import TrialState
 
 from autotuner.store import Store, queries
+from autotuner.tuning import standings
 from tests.helpers.command_line import MUTANTS, SPACE, lay_out
 
 SCRIPT = Path(sys.executable).parent / "autotuner"
@@ -30,7 +31,7 @@ MARK = f"MARK_OF_A_TEST={uuid.uuid4()}"
 def recorded(store: Store) -> dict[int, tuple[str, str, str]]:
     """What is recorded of each trial: variant, verdict, when."""
     with contextlib.suppress(LookupError):
-        (study,) = queries.studies(store)
+        (study,) = standings.studies(store)
         found = {}
         for number in store.judged_numbers(study.name):
             record = queries.trial(store, study.name, number)
@@ -131,7 +132,7 @@ def require_whole(folder: Path, before: dict[int, tuple[str, str, str]], trials:
     """After its end the sweep has judged so many, each once, and what was recorded before is as it was."""
     with Store.open(str(folder / "studies.db"), create=False) as store:
         final = recorded(store)
-        (study,) = queries.studies(store)
+        (study,) = standings.studies(store)
         told = optuna.load_study(study_name=study.name, storage=store.optuna_storage()).get_trials()
     assert before.items() <= final.items(), "what was recorded is not there any more"
     judged = {number: variant for number, (variant, verdict, _) in final.items() if verdict != "infra_error"}

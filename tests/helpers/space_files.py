@@ -52,7 +52,7 @@ BLOCK_N = 64
 VEC_WIDTH = 4
 """
 FACTS: dict[str, int | str | bool] = {"CPU_VECTOR_BYTES": 32, "CPU_FMA": True, "ARCH": "zen4"}
-PROBLEM = {"batch": 1, "heads": 2, "seq_q": 8, "seq_k": 8, "head_dim": 64, "dtype": "float32"}
+PROBLEM = {"op": "sdpa", "batch": 1, "heads": 2, "seq_q": 8, "seq_k": 8, "head_dim": 64, "dtype": "float32"}
 
 
 def made(text: str = TEXT, **facts: int | str | bool) -> Space:

@@ -20,6 +20,8 @@ PRESSURE = Path("/proc/pressure/cpu")
 DISTURBED = 0.25
 """The share of time in which something waited for a CPU: above it the machine had more to do than this test."""
 PUT_OFF = "failed beside other tests; tried again alone"
+TIMEOUT = "from pytest-timeout"
+"""In its message."""
 BUSY = "the machine was busy with something else"
 
 
@@ -46,7 +48,8 @@ def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
         was_busy = watch()
         reports: list[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=nextitem)
         calm = calm or not was_busy()
-        if not any(report.failed for report in reports):
+        failed = [said(report) for report in reports if report.failed]
+        if not failed or any(TIMEOUT in message for message in failed):  # its clock is one for all attempts
             break
         if left:
             item._initrequest()  # type: ignore[attr-defined]  # its fixtures are made anew
@@ -57,11 +60,17 @@ def spared(reports: list[pytest.TestReport], why: str) -> list[pytest.TestReport
     """The reports with a skip for each failure."""
     for report in reports:
         if report.failed:
-            report.sections.append(("failure", report.longreprtext))
-            report.outcome = "skipped"
             path, line, _ = report.location
-            report.longrepr = (path, (line or 0) + 1, f"Skipped: {why}")
+            report.longrepr = (path, (line or 0) + 1, f"Skipped: {why} ({said(report)})")
+            report.outcome = "skipped"
     return reports
+
+
+def said(report: pytest.TestReport) -> str:
+    """The failure in a line."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else report.longreprtext
+    return next((line.strip() for line in str(text).splitlines() if line.strip()), "no message")[:200]
 
 
 def watch() -> Callable[[], bool]:

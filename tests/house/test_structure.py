@@ -19,7 +19,7 @@ from autotuner.devices.cpu.facts import cpu_facts
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.gate.gate import checks_of
 from autotuner.ops import OPS
-from autotuner.report.trial_words import meanings
+from autotuner.report.meanings import meanings
 from autotuner.spaces.space import Space
 from autotuner.tuning.workbench import Session, load_space
 from autotuner.values import config, errors

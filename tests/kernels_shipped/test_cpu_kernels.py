@@ -7,12 +7,14 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
-from autotuner.devices.toolchain import COMMON_FLAGS, Toolchain
 
-from autotuner.devices.cuda.facts import cpu_facts
+from autotuner.devices.cpu.facts import cpu_facts
+from autotuner.devices.cpu.toolchain import FLAGS, CpuToolchain
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
 from autotuner.tuning.workbench import Session, load_space
@@ -75,7 +77,8 @@ def test_the_default_and_random_points_pass_the_gate(session: Session) -> None:
 @pytest.mark.slow
 @pytest.mark.rotating(2)
 def test_many_random_points_pass_the_gate(session: Session) -> None:
-    count = THOROUGH if session.terms.problems[0].seq_q <= 512 else THOROUGH // 3  # a long one takes many seconds
+    seq_q = cast(SdpaProblem, session.terms.compiled_for).seq_q
+    count = THOROUGH if seq_q <= 512 else THOROUGH // 3  # a long one takes many seconds
     for outcome in outcomes(session, drawn(session, 2, count)):
         assert outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT), (outcome.variant, outcome.fault)
 
@@ -114,14 +117,14 @@ COARSE, FINE = 2.0**-13, 2.0**-22
         ("TABLE2", FINE),
     ],
 )
-def test_the_exponentials_keep_their_error(name: str, bound: float, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_the_exponentials_keep_their_error(name: str, bound: float, toolchain: CpuToolchain, tmp_path: Path) -> None:
     wide = cpu_facts(1)["CPU_VECTOR_BYTES"] == 64
     if not wide and name.startswith(("SCALEF", "TABLE")):
         pytest.skip("needs AVX-512")
     (tmp_path / "unit.cpp").write_text(UNIT.format(width=16 if wide else 4, name=name))
     library = tmp_path / "unit.so"
     folder = config.kernels_dir() / "sdpa"
-    command = [toolchain.compiler, *COMMON_FLAGS, "-fvisibility=default", "-shared", f"-I{folder}", "unit.cpp"]
+    command = [toolchain.compiler, *FLAGS, "-fvisibility=default", "-shared", f"-I{folder}", "unit.cpp"]
     subprocess.run([*command, "-o", str(library)], cwd=tmp_path, check=True)
     x = np.concatenate(
         [-np.linspace(0, 126, 1 << 20, dtype=np.float32), -np.geomspace(1e-8, 1, 1 << 16, dtype=np.float32)]

@@ -8,13 +8,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 
 import pytest
-from autotuner.devices.toolchain import has_cublas
 
-from autotuner.build.build import disassembly
 from autotuner.build.family import Family, find_limits
 from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cuda.toolchain import has_cublas
 from autotuner.gate.checks import broken_effect
 from autotuner.spaces.space import SpaceFile
 from autotuner.tuning.workbench import Session, load_space
@@ -52,7 +52,7 @@ def require_good(session: Session, points: list[int]) -> None:
         assert (identity.build_id, identity.macros) == (built.digest, built.macros)
         assert built.resources["threads"] % 32 == 0
         assert built.resources["registers"] > 0
-        code = disassembly(built)
+        code = session.toolchain.disassembly(Path(built.path))
         if code is not None:
             effects = session.family.claims(built.variant, session.terms.compiled_for).effects
             assert broken_effect(effects, code) is None, session.space.point(point)
@@ -118,7 +118,7 @@ def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, 
 
 
 def test_every_cuda_implementation_names_its_host_side() -> None:
-    kernel = Family.load(config.kernels_dir() / "sdpa")
-    assert {name: each.host for name, each in kernel.document.cuda.items() if each.host} == {
+    family = Family.load(config.kernels_dir() / "sdpa")
+    assert {name: each.host for name, each in family.table("cuda").items() if each.host} == {
         "cublas": "cublas_host.cpp"
     }

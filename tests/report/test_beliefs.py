@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotuner.report import beliefs as insight_module
-from autotuner.report.beliefs import Beliefs, Insight, insight
+from autotuner.report import surrogate_beliefs
+from autotuner.report.beliefs import StudyBeliefs, study_beliefs
 from autotuner.report.beliefs_figure import draw
 from autotuner.report.beliefs_text import SHOWN, lines
 from autotuner.report.importance import share_alone, share_together
 from autotuner.report.rejects import rejected_where
+from autotuner.report.surrogate_beliefs import Beliefs
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.search.settings import SearchSettings
@@ -72,7 +73,7 @@ def sweep(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("insight")
+    return tmp_path_factory.mktemp("beliefs")
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +84,8 @@ def store_of_a_sweep(folder: Path) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def told(store_of_a_sweep: Store) -> Insight:
-    return insight(store_of_a_sweep, queries.resolve_study(store_of_a_sweep))
+def told(store_of_a_sweep: Store) -> StudyBeliefs:
+    return study_beliefs(store_of_a_sweep, queries.resolve_study(store_of_a_sweep))
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def empty(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def beliefs(found: Insight) -> Beliefs:
+def beliefs(found: StudyBeliefs) -> Beliefs:
     assert found.beliefs is not None
     return found.beliefs
 
@@ -133,7 +134,7 @@ def test_a_function_without_variance_has_no_shares() -> None:
 
 @pytest.mark.parametrize("sampler", ["evolution", "random"])
 def test_parameters_matter_in_the_order_of_the_truth(empty: Store, sampler: str) -> None:
-    found = beliefs(insight(empty, sweep(empty, 110, sampler, right)))
+    found = beliefs(study_beliefs(empty, sweep(empty, 110, sampler, right)))
     true = np.array([math.log(simulated.microseconds(SPACE.point(index))) for index in range(len(SPACE))])
     edge = np.minimum(true, np.quantile(true, 0.25))
     columns = {name: SPACE.rows[:, place] for place, name in enumerate(SPACE.parameters)}
@@ -148,7 +149,7 @@ def test_parameters_matter_in_the_order_of_the_truth(empty: Store, sampler: str)
     assert {each.parameter for each in found.parameters[-2:]} == {"UNROLL", "STAGES"}
 
 
-def test_the_best_value_of_each_parameter_is_found(told: Insight) -> None:
+def test_the_best_value_of_each_parameter_is_found(told: StudyBeliefs) -> None:
     found = beliefs(told)
     assert {each.parameter: each.values[0].value for each in found.parameters} == BEST
     for effect in found.parameters:
@@ -164,7 +165,7 @@ def test_the_best_value_of_each_parameter_is_found(told: Insight) -> None:
 # Dead parameters and rejects --------------------------------------------------------------------------------------
 
 
-def test_the_dead_parameter_is_found_and_no_other(told: Insight) -> None:
+def test_the_dead_parameter_is_found_and_no_other(told: StudyBeliefs) -> None:
     dead = [knob for knob in told.knobs if knob.state == "dead"]
     assert [(knob.impl, knob.parameter) for knob in dead] == [("plain", "UNROLL")]
     assert dead[0].same > 0
@@ -181,7 +182,7 @@ def test_values_that_are_one_program_are_told_apart_from_a_dead_parameter(empty:
         return Truth(us=simulated.microseconds(point), program=json.dumps(point, sort_keys=True))
 
     name = sweep(empty, 21, "exhaustive", two_are_one, simulated.small_space())
-    found = {(knob.impl, knob.parameter): knob for knob in insight(empty, name).knobs}
+    found = {(knob.impl, knob.parameter): knob for knob in study_beliefs(empty, name).knobs}
     fancy = found["fancy", "STAGES"]
     assert fancy.state == "same values"
     assert fancy.alike == ((2, 3, 6),)
@@ -190,14 +191,14 @@ def test_values_that_are_one_program_are_told_apart_from_a_dead_parameter(empty:
 
 
 def test_what_was_never_built_side_by_side_is_not_seen(empty: Store) -> None:
-    found = insight(empty, sweep(empty, 1))
+    found = study_beliefs(empty, sweep(empty, 1))
     assert {knob.state for knob in found.knobs} == {"not seen"}
     assert any("not seen at IMPL=fancy" in line for line in lines(found))
     assert any("dead is not known" in line for line in lines(found))
 
 
 def test_rejects_are_named_where_they_are(empty: Store) -> None:
-    found = insight(empty, sweep(empty, 200, "random"))
+    found = study_beliefs(empty, sweep(empty, 200, "random"))
     where = {tuple(each.where.items()): each for each in found.rejects}
     wrong, unbuilt = where[("STAGES", 3), ("MODE", "c")], where[("BLOCK", 128), ("UNROLL", 8)]
     assert wrong.rejected == wrong.judged == wrong.codes["G2.T1"]
@@ -224,7 +225,7 @@ def test_a_revoked_trial_is_a_reject(empty: Store) -> None:
     best = standings.best(empty, name)
     assert best is not None
     empty.revoke(name, best.entry.number, "a race was found")
-    found = insight(empty, name)
+    found = study_beliefs(empty, name)
     assert found.rejected == {"store.revoked": 1}
     assert found.measured == 29
 
@@ -232,7 +233,7 @@ def test_a_revoked_trial_is_a_reject(empty: Store) -> None:
 # What is left ----------------------------------------------------------------------------------------------------
 
 
-def test_the_best_is_believed_to_be_what_it_is(told: Insight) -> None:
+def test_the_best_is_believed_to_be_what_it_is(told: StudyBeliefs) -> None:
     found = beliefs(told)
     assert found.best.point == BEST
     assert found.best.judged
@@ -243,7 +244,7 @@ def test_the_best_is_believed_to_be_what_it_is(told: Insight) -> None:
 
 
 def test_a_search_by_lot_is_not_converged_and_its_promises_are_good(empty: Store) -> None:
-    told = insight(empty, sweep(empty, 80, "random", right, seed=3))
+    told = study_beliefs(empty, sweep(empty, 80, "random", right, seed=3))
     found = beliefs(told)
     assert not found.converged
     assert found.gain == found.promising[0].gain
@@ -257,7 +258,7 @@ def test_a_search_by_lot_is_not_converged_and_its_promises_are_good(empty: Store
         assert each.low <= 100 / simulated.microseconds(each.point) <= each.high
 
 
-def test_beliefs_are_checked_against_what_came_later(told: Insight) -> None:
+def test_beliefs_are_checked_against_what_came_later(told: StudyBeliefs) -> None:
     trust = beliefs(told).trust
     assert trust is not None
     assert trust.learned == int(0.7 * told.judged)
@@ -268,7 +269,7 @@ def test_beliefs_are_checked_against_what_came_later(told: Insight) -> None:
 
 
 def test_nothing_is_left_of_a_space_that_was_judged_whole(empty: Store) -> None:
-    told = insight(empty, sweep(empty, 21, "exhaustive", right, simulated.small_space()))
+    told = study_beliefs(empty, sweep(empty, 21, "exhaustive", right, simulated.small_space()))
     found = beliefs(told)
     assert (told.left, found.promising, found.gain, found.converged) == (0, (), 0.0, True)
     assert "Every valid point was judged: nothing is left." in lines(told)
@@ -276,9 +277,9 @@ def test_nothing_is_left_of_a_space_that_was_judged_whole(empty: Store) -> None:
 
 def test_of_a_large_space_a_sample_is_looked_at(empty: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     name = sweep(empty, 60, "random", right)
-    monkeypatch.setattr(insight_module, "DEFAULT", SearchSettings(screened_whole=100))
-    monkeypatch.setattr(insight_module, "SAMPLE", 90)
-    told = insight(empty, name)
+    monkeypatch.setattr(surrogate_beliefs, "DEFAULT", SearchSettings(screened_whole=100))
+    monkeypatch.setattr(surrogate_beliefs, "SAMPLE", 90)
+    told = study_beliefs(empty, name)
     found = beliefs(told)
     assert found.looked_at == 90
     assert sum(each.points for each in found.parameters[0].values) == 90
@@ -286,12 +287,12 @@ def test_of_a_large_space_a_sample_is_looked_at(empty: Store, monkeypatch: pytes
     assert told.left == len(SPACE) - 60
     assert not any(each.judged for each in found.promising)
     assert "of 90 by lot" in "\n".join(lines(told))
-    assert insight(empty, name) == told
+    assert study_beliefs(empty, name) == told
 
 
 def test_three_trials_say_that_they_are_too_few(empty: Store, tmp_path: Path) -> None:
     """One of them is a reject."""
-    found = insight(empty, sweep(empty, 3))
+    found = study_beliefs(empty, sweep(empty, 3))
     assert found.beliefs is None
     (line,) = (line for line in lines(found) if "Too few" in line)
     assert "2, and 20 are needed" in line
@@ -305,7 +306,7 @@ def test_a_space_that_is_another_one_by_now_is_refused(empty: Store) -> None:
     other = queries.study(empty, name).model_copy(update={"name": "other", "space_digest": 64 * "0"})
     empty.ensure_study(other)
     with pytest.raises(InputError, match="other valid points"):
-        insight(empty, "other")
+        study_beliefs(empty, "other")
 
 
 def test_trials_come_in_the_order_of_their_ends(store: Store, session: int) -> None:
@@ -324,12 +325,12 @@ def autotuner(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
 
 
-def test_the_command_says_the_same_in_words_json_and_a_figure(told: Insight, folder: Path) -> None:
+def test_the_command_says_the_same_in_words_json_and_a_figure(told: StudyBeliefs, folder: Path) -> None:
     words = autotuner(folder, "explain", told.study[:12], "--figure", "figure.svg")
     assert words.returncode == 0, words.stderr
     assert words.stdout.splitlines() == [*lines(told), "Drawn into figure.svg."]
     document = autotuner(folder, "explain", "--json")
-    assert Insight.model_validate_json(document.stdout) == told
+    assert StudyBeliefs.model_validate_json(document.stdout) == told
     found = beliefs(told)
     for effect in found.parameters:
         if max(effect.share, effect.fast_share) < SHOWN:
@@ -345,7 +346,7 @@ def test_the_command_says_the_same_in_words_json_and_a_figure(told: Insight, fol
 
 
 @pytest.mark.slow
-def test_the_command_fails_in_one_line(told: Insight, folder: Path) -> None:
+def test_the_command_fails_in_one_line(told: StudyBeliefs, folder: Path) -> None:
     for arguments, said in (
         (("nothing-like-it",), told.study),
         (("--figure", "no/such/folder/f.svg"), "--figure"),
@@ -357,13 +358,13 @@ def test_the_command_fails_in_one_line(told: Insight, folder: Path) -> None:
         assert said in done.stderr
 
 
-def test_the_figure_is_the_same_each_time(told: Insight, tmp_path: Path) -> None:
+def test_the_figure_is_the_same_each_time(told: StudyBeliefs, tmp_path: Path) -> None:
     for name in ("one.svg", "other.svg"):
         draw(told, tmp_path / name)
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "other.svg").read_bytes()
 
 
-def test_the_map_has_every_judged_trial_once(told: Insight) -> None:
+def test_the_map_has_every_judged_trial_once(told: StudyBeliefs) -> None:
     drawn = beliefs(told).map
     assert drawn is not None
     assert sum(map(sum, drawn.judged)) == told.judged
@@ -373,7 +374,7 @@ def test_the_map_has_every_judged_trial_once(told: Insight) -> None:
 
 
 def test_a_missing_matplotlib_is_told_with_the_remedy(
-    told: Insight, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    told: StudyBeliefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match=r"pip install 'autotuner\[figures\]'"):

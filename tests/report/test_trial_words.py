@@ -8,7 +8,8 @@ import pytest
 
 from autotuner.ops.sdpa import OP
 from autotuner.report import trial_words
-from autotuner.report.trial_words import explain_best, meanings
+from autotuner.report.meanings import meanings
+from autotuner.report.trial_words import best_words
 from autotuner.store import Store
 from autotuner.tuning import standings
 from autotuner.values.gate_policy import GatePolicy, Tolerance
@@ -33,12 +34,12 @@ from tests.helpers.recorded import (
 MEANINGS = meanings(OP)
 
 
-def explain(outcome: Outcome) -> list[str]:
-    return trial_words.explain(outcome, OP)
+def outcome_words(outcome: Outcome) -> list[str]:
+    return trial_words.outcome_words(outcome, OP)
 
 
-def explain_gate(outcome: Outcome) -> list[str]:
-    return trial_words.explain_gate(outcome, OP)
+def gate_words(outcome: Outcome) -> list[str]:
+    return trial_words.gate_words(outcome, OP)
 
 
 def faulty(code: str, detail: str, verdict: Verdict = Verdict.CRASHED, stderr: str = "") -> Outcome:
@@ -47,12 +48,12 @@ def faulty(code: str, detail: str, verdict: Verdict = Verdict.CRASHED, stderr: s
 
 
 def cause(outcome: Outcome) -> str:
-    found = [line for line in explain(outcome) if line.startswith("Likely cause: ")]
+    found = [line for line in outcome_words(outcome) if line.startswith("Likely cause: ")]
     return found[0] if found else ""
 
 
 def test_a_numeric_reject_names_case_place_values_and_tolerances() -> None:
-    text = "\n".join(explain(incorrect(errors((0, 0, 500), 9 / 509))))
+    text = "\n".join(outcome_words(incorrect(errors((0, 0, 500), 9 / 509))))
     assert text.startswith("incorrect: G2.T1\n")
     for words in (
         "IMPL=scalar BLOCK_M=100",
@@ -157,7 +158,7 @@ def test_the_failing_case_is_the_one_that_broke() -> None:
     (check,) = outcome.gate.checks
     cases = (CaseResult(case="Q1 2x2x200x200 big_v", seed_index=0, errors=good), *check.cases)
     gate = outcome.gate.model_copy(update={"checks": (check.model_copy(update={"cases": cases}),)})
-    assert explain(outcome.model_copy(update={"gate": gate})) == explain(outcome)
+    assert outcome_words(outcome.model_copy(update={"gate": gate})) == outcome_words(outcome)
 
 
 @pytest.mark.parametrize(
@@ -180,36 +181,36 @@ def test_a_crash_or_broken_invariant_says_why(code: str, detail: str, words: str
     outcome = faulty(code, detail, stderr="one\n\ntwo\n")
     assert words in cause(outcome)
     assert bool(words) == bool(cause(outcome))
-    assert f"Found: {detail}" in explain(outcome)
-    assert explain(outcome)[-2:] == ["  one", "  two"]
+    assert f"Found: {detail}" in outcome_words(outcome)
+    assert outcome_words(outcome)[-2:] == ["  one", "  two"]
 
 
 def test_a_fault_of_ours_is_not_blamed_on_the_variant() -> None:
-    text = "\n".join(explain(rejected(16, Verdict.INFRA_ERROR, "worker.lost")))
+    text = "\n".join(outcome_words(rejected(16, Verdict.INFRA_ERROR, "worker.lost")))
     assert "says nothing about the variant" in text
 
 
 def test_an_achievement_is_told_with_its_interval_and_its_gate() -> None:
-    text = "\n".join(explain(measured(16, 50.0)))
+    text = "\n".join(outcome_words(measured(16, 50.0)))
     assert "2.000 times as fast" in text
     assert "50.00 us a forward against 100.00 us of flash" in text
     assert "95% interval 1.960 to 2.040, 3 blocks" in text
     assert f"Gate: {len(REQUIRED)} checks passed, 0 outputs compared" in text
-    assert "estimates" in "\n".join(explain(raced_out(16, 300.0)))
+    assert "estimates" in "\n".join(outcome_words(raced_out(16, 300.0)))
     original = measured(16, 50.0)
     assert original.artifact is not None
-    assert original.artifact.digest[:12] in "\n".join(explain(deduplicated(32, original)))
+    assert original.artifact.digest[:12] in "\n".join(outcome_words(deduplicated(32, original)))
 
 
 def test_why_a_race_ended_and_against_whom_is_told() -> None:
     found = raced(measurement(50.0), against=32, gain=math.log(0.9), stopped=Stop.PROMOTED)
     outcome = measured(16, 50.0).model_copy(update={"measurement": found.model_copy(update={"discarded": 2})})
-    text = "\n".join(explain(outcome))
+    text = "\n".join(outcome_words(outcome))
     assert f"Raced against artifact {artifact(32).digest[:12]}, the best until then" in text
     assert "t_variant / t_incumbent 0.9000 (95% interval 0.891 to 0.909)" in text
     assert "The race ended because it was faster than what it raced against, by more than a tie" in text
     assert "because the device throttled: 2." in text
-    alone = "\n".join(explain(measured(16, 50.0)))
+    alone = "\n".join(outcome_words(measured(16, 50.0)))
     assert "Raced against" not in alone
     assert "throttled" not in alone
 
@@ -218,7 +219,7 @@ def test_every_reason_to_stop_has_words_of_its_own() -> None:
     said = set()
     for stop in Stop:
         found = measurement(50.0).model_copy(update={"stopped": stop})
-        lines = explain(measured(16, 50.0).model_copy(update={"measurement": found}))
+        lines = outcome_words(measured(16, 50.0).model_copy(update={"measurement": found}))
         (line,) = (line for line in lines if line.startswith("The race ended because "))
         said.add(line)
         assert ("estimates" in line) == stop.gives_up
@@ -239,12 +240,12 @@ def test_what_the_finals_confirmed_is_told_before_the_estimate(
     record_all(store, session, [measured(16, 40.0), measured(32, 48.0)])
     before = standings.best(store, "scalar-abc")
     assert before is not None
-    assert explain_best(before) == explain(before.outcome)
+    assert best_words(before) == outcome_words(before.outcome)
     hold_finals(store, micros, {16: 0, 32: 1})
     best = standings.best(store, "scalar-abc")
     assert best is not None
     assert best.confirmed is not None
-    first, second, third, *_ = explain_best(best)
+    first, second, third, *_ = best_words(best)
     assert first.startswith(f"Confirmed: {best.confirmed.mean:.3f} times as fast")
     assert "5 processes x 40 blocks" in first
     assert words in second
@@ -255,10 +256,10 @@ def test_what_the_finals_confirmed_is_told_before_the_estimate(
 def test_the_gate_alone_speaks_of_no_latency() -> None:
     passed = measured(16, 50.0)
     assert passed.gate is not None
-    first, line = explain_gate(passed)
+    first, line = gate_words(passed)
     assert first == f"passed: {passed.variant}"
     assert line.startswith("Gate: ")
-    assert explain_gate(rejected(16)) == explain(rejected(16))
+    assert gate_words(rejected(16)) == outcome_words(rejected(16))
 
 
 def test_where_the_gate_is_looser_is_said_with_the_reason() -> None:
@@ -266,13 +267,13 @@ def test_where_the_gate_is_looser_is_said_with_the_reason() -> None:
     assert outcome.gate is not None
     policy = GatePolicy(tolerance=Tolerance(times=2.0, reason="good enough for what we do"))
     loose = outcome.model_copy(update={"gate": outcome.gate.model_copy(update={"policy": policy})})
-    assert "loosens the gate: tolerances times 2: good enough for what we do" in explain(loose)[-1]
-    assert "loosens" not in explain(outcome)[-1]
+    assert "loosens the gate: tolerances times 2: good enough for what we do" in outcome_words(loose)[-1]
+    assert "loosens" not in outcome_words(outcome)[-1]
 
 
 def test_an_outcome_without_a_fault_still_reads() -> None:
     bare = Outcome(variant=variant(16), verdict=Verdict.BUILD_FAILED)
-    assert explain(bare) == ["build_failed", "Variant: IMPL=scalar BLOCK_M=16"]
+    assert outcome_words(bare) == ["build_failed", "Variant: IMPL=scalar BLOCK_M=16"]
 
 
 def test_every_meaning_is_one_line_without_a_full_stop() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from autotuner.report import tables as views
+from autotuner.report import space_tables
 from autotuner.search.covariance import Hypers, Steps
 from autotuner.search.surrogate import Surrogate
 from autotuner.spaces.expectations import doublings
@@ -108,7 +108,7 @@ def test_the_absence_of_a_quantity_is_a_whole_step() -> None:
 
 def test_a_space_shows_its_quantities() -> None:
     assert SPACE.derived_ranges == {"BLOCKS": (2.0, 16.0), "VECTORS": (1.0, 32.0)}
-    document = views.space_document(SPACE)
+    document = space_tables.space_document(SPACE)
     assert document["derived"][0] == {
         "name": "BLOCKS",
         "expression": "HEADS * ceil_div(SEQ_Q, BLOCK)",
@@ -117,7 +117,7 @@ def test_a_space_shows_its_quantities() -> None:
     }
     console = Console(width=120)
     with console.capture() as captured:
-        console.print(views.space_view(SPACE))
+        console.print(space_tables.space_table(SPACE))
     assert re.search(r"BLOCKS +HEADS \* ceil_div\(SEQ_Q, BLOCK\) +2 +16", captured.get())
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.facts import cuda_device
 from autotuner.devices.cuda.probe import CudaFacts
-from autotuner.report import tables as views
+from autotuner.report import space_tables
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.search.covariance import Floats, Hypers, Indices
@@ -26,7 +26,7 @@ from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
-from autotuner.tuning.workbench import device_for, load_space
+from autotuner.tuning.workbench import choose_device, load_space
 from autotuner.values.errors import SpaceError
 from autotuner.values.known_points import KnownPoints
 from autotuner.values.problem import Problem
@@ -115,13 +115,13 @@ def test_a_derived_quantity_names_no_step() -> None:
 
 def test_a_space_shows_its_steps_and_how_far_they_tell_points_apart() -> None:
     spread = float(np.exp(np.ptp(written_out(SPACE))))
-    found = views.space_document(SPACE)["expected_latency"]
+    found = space_tables.space_document(SPACE)["expected_latency"]
     assert found == {"steps": dict(SPACE.file.expected_latency), "spread": pytest.approx(spread)}
-    assert views.space_document(BARE)["expected_latency"] == {"steps": {}, "spread": None}
+    assert space_tables.space_document(BARE)["expected_latency"] == {"steps": {}, "spread": None}
     console = Console(width=200)
     with console.capture() as captured:
-        console.print(views.space_view(SPACE))
-        console.print(views.space_view(BARE))
+        console.print(space_tables.space_table(SPACE))
+        console.print(space_tables.space_table(BARE))
     assert captured.get().count("expected to differ by") == 1
     assert f"expected to differ by {spread:.3g}x" in captured.get()
 
@@ -135,7 +135,7 @@ def test_a_space_shows_its_steps_and_how_far_they_tell_points_apart() -> None:
 )
 def test_the_kept_files_expect_something_of_every_mma_variant(name: str, arch: str) -> None:
     file = load_space(name)
-    space = Space.enumerate(file, device_for(file, arch).facts)
+    space = Space.enumerate(file, choose_device(file, arch).device.facts)
     impl = space.values["IMPL"].index("mma")
     assert space.expected is not None
     assert (np.isfinite(space.expected) == (space.rows[:, space.parameters.index("IMPL")] == impl)).all()

@@ -9,7 +9,7 @@ import pytest
 from autotuner.spaces.space import SpaceFile
 from autotuner.values import config
 from autotuner.values.errors import SpaceError
-from tests.spaces.test_limits import LIMITS, TEXT
+from tests.helpers.limited import LIMITS, TEXT
 
 
 @pytest.fixture

@@ -9,63 +9,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from autotuner.report.tables import space_document, space_view
-from autotuner.spaces.fields import Rule
-from autotuner.spaces.limits import Limits, LimitTable
+from autotuner.report.space_tables import space_document, space_table
+from autotuner.spaces.limits import Limits
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.errors import KernelError, SpaceError
+from tests.helpers.limited import LIMITS, TEXT, rule
 
-TEXT = """
-title = "An example"
-family = "tiles"
-backend = "cpu"
-problems = [{ batch = 1, heads = 2, seq_q = 64, seq_k = 64, head_dim = 64, dtype = "float32" }]
-
-[parameters]
-IMPL = ["plain", "wide", "split"]
-BLOCK = [8, 16, 32, 64]
-WIDTH = [4, 8, 16]
-PARTS = [1, 2, 4]
-
-[[constraints]]
-expression = "BLOCK <= 32"
-reason = "a choice of this search"
-
-[default]
-IMPL = "plain"
-"""
 FACTS = {"THREADS_ALLOWED": 1}
-
-
-def rule(expression: str, reason: str = "because") -> Rule:
-    return Rule(expression=expression, reason=reason)
-
-
-LIMITS = Limits(
-    family="tiles",
-    device="cpu",
-    op="sdpa",
-    path="tiles/kernel.toml",
-    parameters={
-        "plain": ("BLOCK",),
-        "wide": ("BLOCK", "WIDTH"),
-        "split": ("BLOCK", "WIDTH", "PARTS"),
-        "odd": ("BLOCK", "ODD"),
-    },
-    shared=LimitTable(constraints=(rule("BLOCK >= 8"), rule("ODD > 1")), amounts={"TWICE": "2 * BLOCK"}),
-    own={
-        "wide": LimitTable(
-            amounts={"ROWS": "BLOCK // WIDTH"},
-            constraints=(rule("ROWS >= 2", "two rows at least"), rule("BLOCK != 32")),
-            derived={"VECTORS": "ceil_div(SEQ_Q, ROWS)"},
-        ),
-        "split": LimitTable(
-            constraints=(rule('IMPL == "split" and TWICE <= 64'),),
-            expected_latency={"STEP": "BLOCK + PARTS", "TIME": "1000 // STEP"},
-        ),
-        "odd": LimitTable(amounts={"ODDS": "ODD + 1"}, constraints=(rule("BLOCK > 8"), rule("ODDS > 2"))),
-    },
-)
 
 
 def file_of(text: str = TEXT, limits: Limits = LIMITS) -> SpaceFile:
@@ -229,7 +179,7 @@ def test_show_says_where_each_constraint_comes_from() -> None:
     ]
     assert [each["limit_of"] for each in found] == [[], ["plain", "wide", "split"], ["wide"], ["wide"], ["split"]]
     printed = StringIO()
-    Console(width=200, file=printed).print(space_view(space))
+    Console(width=200, file=printed).print(space_table(space))
     lines = printed.getvalue().splitlines()
     assert [line.split()[2:4] for line in lines if "a choice of this search" in line] == [["space", "file"]]
     assert [line.split()[2] for line in lines if "two rows at least" in line] == ["cpu.wide"]

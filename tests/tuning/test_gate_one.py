@@ -16,7 +16,7 @@ from autotuner.build.build import build
 from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.report import tables as views
+from autotuner.report import gate_tables
 from autotuner.run.fake import FakeLine
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import SpaceFile
@@ -240,7 +240,7 @@ def test_the_table_has_a_row_a_case_and_names_what_is_broken() -> None:
     device = Device(backend="cuda", name="A GPU", facts={}, environment=environment)
     console = Console(width=120)
     with console.capture() as captured:
-        console.print(views.reference_view(BROKEN_CALIBRATION, device))
+        console.print(gate_tables.reference_table(BROKEN_CALIBRATION, device))
     lines = [line.split() for line in captured.get().splitlines()]
     assert ["case", "flash", "math"] in lines
     assert ["Q1", "0.25", "0.50"] in lines

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from autotuner.report.progress import Progress, costs
 from autotuner.tuning.driver import Judged, Started
-from autotuner.tuning.time_left import Pace
+from autotuner.tuning.time_left import TimeLeft
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
@@ -24,7 +24,7 @@ from tests.helpers.recorded import CALIBRATION, deduplicated, measured, raced_ou
 
 
 def test_an_even_sweep_is_known_exactly() -> None:
-    pace = Pace(total=20, now=100.0)
+    pace = TimeLeft(total=20, now=100.0)
     assert pace.left_s(107.0) == math.inf
     for count in range(1, 21):
         pace.judged(100.0 + 3 * count, busy_s=2.0)
@@ -32,13 +32,13 @@ def test_an_even_sweep_is_known_exactly() -> None:
 
 
 def test_time_goes_on_between_two_answers_and_never_below_nothing() -> None:
-    pace = Pace(total=4)
+    pace = TimeLeft(total=4)
     pace.judged(10.0, busy_s=10.0)
     assert [pace.left_s(now) for now in (10.0, 16.0, 100.0)] == [30.0, 24.0, 0.0]
 
 
 def test_what_was_judged_before_is_not_to_be_judged_again() -> None:
-    pace = Pace(total=10, before=8)
+    pace = TimeLeft(total=10, before=8)
     pace.judged(5.0, busy_s=4.0)
     assert pace.left_s(5.0) == pytest.approx(5.0)
     pace.judged(10.0, busy_s=4.0)
@@ -46,7 +46,7 @@ def test_what_was_judged_before_is_not_to_be_judged_again() -> None:
 
 
 def test_the_filling_of_a_pipeline_does_not_come_again() -> None:
-    beside, turns = Pace(total=11, beside=4), Pace(total=11)
+    beside, turns = TimeLeft(total=11, beside=4), TimeLeft(total=11)
     for pace in (beside, turns):
         for count in range(6):
             pace.judged(60.0 + count, busy_s=1.0)
@@ -55,14 +55,14 @@ def test_the_filling_of_a_pipeline_does_not_come_again() -> None:
 
 
 def test_lanes_share_the_work() -> None:
-    pace = Pace(total=10, lanes=2, beside=8)
+    pace = TimeLeft(total=10, lanes=2, beside=8)
     for number in range(6):
         pace.judged(1.0 + number // 2, busy_s=1.0)
     assert pace.left_s(3.0) == pytest.approx(4 * 0.5, rel=0.05)
 
 
 def test_nothing_is_judged_before_it_is_built() -> None:
-    pace = Pace(total=12, lanes=4, beside=2)
+    pace = TimeLeft(total=12, lanes=4, beside=2)
     for _ in range(2):
         pace.judged(10.0, busy_s=0.1, build_s=10.0)
     assert pace.left_s(10.0) == pytest.approx(10 * 10.0 / 2)
@@ -70,7 +70,7 @@ def test_nothing_is_judged_before_it_is_built() -> None:
 
 def test_the_dear_promotions_at_the_beginning_are_not_taken_for_the_rule() -> None:
     """An average would say 20 s a variant, a rule that all are like the last ones 3 s."""
-    pace, now = Pace(total=100), 0.0
+    pace, now = TimeLeft(total=100), 0.0
     for number in range(10):
         promoted = number in (0, 1, 4)
         now += 60.0 if promoted else 3.0
@@ -152,7 +152,7 @@ def ratio_at_a_quarter(machine: Machine, count: int, draw: random.Random) -> flo
     """The estimate when a quarter was judged over what it took from then on."""
     todo = list(jobs(machine, count, draw))
     sweep = in_turns(machine, todo) if machine.turns else in_a_pipeline(machine, todo)
-    pace = Pace(count, lanes=machine.lanes, beside=0 if machine.turns else machine.builders)
+    pace = TimeLeft(count, lanes=machine.lanes, beside=0 if machine.turns else machine.builders)
     for at, job in sweep[: count // 4]:
         pace.judged(at, job.busy, job.build, job.promoted)
     now = sweep[count // 4 - 1][0]
@@ -197,7 +197,7 @@ def kept_runs() -> Iterator[Any]:
 def test_at_a_quarter_of_a_kept_run_the_estimate_was_within_30_per_cent(lanes: int, run: dict[str, Any]) -> None:
     columns = run["answers"]
     answers = list(zip(*(columns[name] for name in ("at_s", "busy_s", "build_s", "promoted")), strict=True))
-    pace = Pace(len(answers), lanes=lanes, beside=run["cpus"] - lanes)
+    pace = TimeLeft(len(answers), lanes=lanes, beside=run["cpus"] - lanes)
     for answer in answers[: len(answers) // 4]:
         pace.judged(*answer)
     at = answers[len(answers) // 4 - 1][0]

@@ -7,11 +7,11 @@ import io
 import pytest
 from rich.console import Console, RenderableType
 
-from autotuner.report import tables as views
+from autotuner.report import study_tables
 from autotuner.store import FinalsRecord, Store, queries
 from autotuner.tuning import standings
 from autotuner.values.verdict import Fault, Verdict
-from tests.helpers.recorded import artifact, heat, hold_finals, lineup, measured, raced_out, record_all
+from tests.helpers.recorded import PROBLEM, artifact, heat, hold_finals, lineup, measured, raced_out, record_all
 
 
 def shown(view: RenderableType) -> str:
@@ -45,7 +45,7 @@ def finals_of(store: Store) -> FinalsRecord:
 
 
 def leaderboard(store: Store, limit: int = 10) -> str:
-    return shown(views.leaderboard_view(standings.leaderboard(store, "scalar-abc", limit)))
+    return shown(study_tables.leaderboard_table(standings.leaderboard(store, "scalar-abc", limit), PROBLEM))
 
 
 def test_before_finals_there_are_search_estimates_only(study: Store) -> None:
@@ -78,7 +78,7 @@ def test_a_winner_is_named(study: Store) -> None:
     assert "Trial 0 is crowned: faster than SDPA and every other finalist" in text
     assert "1=" not in text
     assert "Nobody" not in text
-    status = line_of(shown(views.status_view(standings.summary(study, "scalar-abc"))), "finals")
+    status = line_of(shown(study_tables.status_text(standings.summary(study, "scalar-abc"))), "finals")
     assert "5 processes x 40 blocks: trial 0 leads, confirmed 2.22" in status
     assert status.endswith("crowned")
     assert "nobody" not in status
@@ -89,7 +89,7 @@ def test_a_leader_that_ties_with_sdpa_is_no_winner(study: Store) -> None:
     assert "not shown to be faster than SDPA by more than a tie. Nobody is crowned." in leaderboard(study)
     rows = [
         line
-        for line in shown(views.finals_view(finals_of(study))).splitlines()
+        for line in shown(study_tables.finals_table(finals_of(study), PROBLEM)).splitlines()
         if "BLOCK_M" in line or "SDPA (" in line
     ]
     assert ["BLOCK_M=32" in row for row in rows] == [False, False, True]
@@ -97,7 +97,7 @@ def test_a_leader_that_ties_with_sdpa_is_no_winner(study: Store) -> None:
 
 def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     hold_finals(study, {16: 50.0, 32: 50.0, 64: 55.0, 8: 110.0}, {16: 0, 32: 1, 64: 2, 8: 3})
-    text = shown(views.finals_view(finals_of(study)))
+    text = shown(study_tables.finals_table(finals_of(study), PROBLEM))
     assert "5 fresh processes x 40 blocks" in text
     rows = rows_of(text)
     assert "1.000x" in rows[3]
@@ -107,7 +107,7 @@ def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     assert "10." in rows[2]
     assert "Nobody is crowned." in text
     assert "Tie band: 0.50%, the least there is, and 3 A/A races asked for no more." in text
-    status = line_of(shown(views.status_view(standings.summary(study, "scalar-abc"))), "finals")
+    status = line_of(shown(study_tables.status_text(standings.summary(study, "scalar-abc"))), "finals")
     assert status.endswith("nobody is crowned")
     assert ", tied with " in status
 
@@ -121,7 +121,7 @@ def test_where_the_tie_band_comes_from_is_said(study: Store, tie: float, races: 
     found = finals_of(study)
     assert found.standing is not None
     changes = {"standing": found.standing.model_copy(update={"tie": tie}), "tie": tie, "aa_races": races}
-    assert words in shown(views.finals_view(found.model_copy(update=changes)))
+    assert words in shown(study_tables.finals_table(found.model_copy(update=changes), PROBLEM))
 
 
 def test_what_became_of_a_missing_finalist_is_said(study: Store) -> None:
@@ -132,7 +132,7 @@ def test_what_became_of_a_missing_finalist_is_said(study: Store) -> None:
     heats[2] = heats[2].model_copy(update={"faults": {2: fault}, "us": us})
     hold_finals(study, micros, numbers, heats)
     study.revoke("scalar-abc", 0, "a race was found")
-    text = shown(views.finals_view(finals_of(study)))
+    text = shown(study_tables.finals_table(finals_of(study), PROBLEM))
     assert "Trial 2 failed while it was timed: G7.guard: 4 bytes past the end of O" in text
     assert "Trial 0 was revoked since: `autotuner show 0`." in text
     assert "BLOCK_M=16" not in text
@@ -143,17 +143,17 @@ def test_what_became_of_a_missing_finalist_is_said(study: Store) -> None:
 def test_another_binary_than_the_search_measured_is_said(study: Store) -> None:
     hold_finals(study, {16: 50.0}, {16: 0})
     found = finals_of(study)
-    assert "another binary" not in shown(views.finals_view(found))
+    assert "another binary" not in shown(study_tables.finals_table(found, PROBLEM))
     (finalist,) = found.finalists
     rebuilt = finalist.model_copy(update={"searched": artifact(99).digest})
-    text = shown(views.finals_view(found.model_copy(update={"finalists": (rebuilt,)})))
+    text = shown(study_tables.finals_table(found.model_copy(update={"finalists": (rebuilt,)}), PROBLEM))
     assert "Trial 0 raced as another binary than the search measured" in text
 
 
 def test_one_process_bounds_nothing(study: Store) -> None:
     micros = {16: 50.0, 32: 60.0}
     hold_finals(study, micros, {16: 0, 32: 1}, [heat(micros)])
-    text = shown(views.finals_view(finals_of(study)))
+    text = shown(study_tables.finals_table(finals_of(study), PROBLEM))
     assert text.count("too few processes") == 2
     assert "Nobody is crowned." in text
     assert "too few processes" in leaderboard(study)
@@ -162,4 +162,4 @@ def test_one_process_bounds_nothing(study: Store) -> None:
 def test_finals_that_were_killed_say_so(study: Store) -> None:
     study.start_finals("scalar-abc", lineup({16: 0}, {16: 48.0}), {})
     (killed,) = queries.all_finals(study, "scalar-abc")
-    assert "did not come to an end; heats run: 0." in shown(views.finals_view(killed))
+    assert "did not come to an end; heats run: 0." in shown(study_tables.finals_table(killed, PROBLEM))
