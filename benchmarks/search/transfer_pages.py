@@ -49,9 +49,9 @@ def _said(run: Document) -> str:
     median, mean, pairs = halved["median"], halved["mean"], len(run["rows"])
     said = f"Of {pairs} pairs, a search that knows the source needs half of the evaluations of a cold one, or fewer,"
     said += f" by the median on {median}, by the mean on {mean}. By the mean it needs at most 5 % more on {never}; its"
-    said += f" best so far is never more than 5 % worse on {near}. {run['seeds']} searches of each pair with and without"
-    said += f" the source, which was searched for {run['evaluations_of_a_source']} evaluations; a search ends within"
-    said += f" {100 * run['within']:g} % of the optimum."
+    said += f" best so far is never more than 5 % worse on {near}. {run['seeds']} searches of each pair with and"
+    said += f" without the source, which was searched for {run['evaluations_of_a_source']} evaluations; a search ends"
+    said += f" within {100 * run['within']:g} % of the optimum."
     return said
 
 

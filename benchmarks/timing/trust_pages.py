@@ -81,8 +81,8 @@ def methods(document: Document) -> str:
 
 def page(document: Document) -> str:
     """docs/results/finals.md."""
-    head = "# How many processes the finals need\n\nDrawn by `benchmarks/pages.py` from simulated_truth.json; do not edit."
-    head += " What it means is in [finals-method.md](../finals-method.md)."
+    head = "# How many processes the finals need\n\nDrawn by `benchmarks/pages.py` from simulated_truth.json; do not "
+    head += "edit. What it means is in [finals-method.md](../finals-method.md)."
     return f"{head}\n\n{methods(document)}\n\nMade by `{document['command']}` on {document['when'][:10]}.\n"
 
 
