@@ -20,7 +20,7 @@ def share(pair: list[int]) -> str:
 def simulated(document: Document) -> str:
     """Whole sweeps on known truth, a regime a row."""
     head = [
-        "weather",
+        "conditions",
         "equal, crowned",
         "equal, lost",
         "5 % slower, removed",
@@ -33,7 +33,7 @@ def simulated(document: Document) -> str:
     regimes = dict.fromkeys(row["regime"] for row in document["rows"])
     rows = [_regime(name, [row for row in document["rows"] if row["regime"] == name]) for name in regimes]
     said = (
-        f"{document['sweeps']} sweeps of {document['candidates']} candidates for each weather and each of two cases"
+        f"{document['sweeps']} sweeps of {document['candidates']} candidates for each of the conditions and each of two cases"
         f" (all of the best equal; one 2 % better); finals of {document['processes']} processes with"
         f" {document['final_blocks']} blocks. Made by `{document['command']}` on {document['when'][:10]}."
     )
