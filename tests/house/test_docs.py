@@ -30,6 +30,7 @@ SOURCE = re.compile(r"[\w./-]*\w\.(?:py|md|toml|cpp|cu|h|S)")
 MODULE = re.compile(r"(?<![\w./-])(?:autotuner|benchmarks|tests)(?:\.\w+)+")
 MADE = re.compile(r"^.*\bMade by `.*$", re.MULTILINE)
 
+SOURCES = {".py", ".toml", ".h", ".cpp", ".cu"}
 EXAMPLES = {"unit.cu"}
 """Sources that a page makes up, or that a build writes."""
 
@@ -91,6 +92,14 @@ def test_every_source_exists(page: Path) -> None:
 def test_every_module_exists(page: Path) -> None:
     named = {name for name in MODULE.findall(text_of(page)) if not is_placeholder(name) and not SOURCE.fullmatch(name)}
     assert sorted(name for name in named if find_spec(name) is None) == []
+
+
+def test_every_page_that_a_source_names_exists() -> None:
+    folders = ("autotuner", "benchmarks", "kernels", "search_spaces", "examples", "tests")
+    sources = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in SOURCES]
+    named = {(path, page) for path in sources for page in re.findall(r"docs/[\w/.-]+\.md", path.read_text())}
+    assert len(named) > 10
+    assert sorted(f"{path.relative_to(ROOT)}: {page}" for path, page in named if not (ROOT / page).is_file()) == []
 
 
 # Command lines ------------------------------------------------------------------------------------------------------
