@@ -8,11 +8,10 @@ import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from autotuner.build.family_limits import limits_of, limits_path, split
 from autotuner.ops import OPS, Op
@@ -20,9 +19,10 @@ from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.spaces.limits import Limits, LimitTable
 from autotuner.values import config
 from autotuner.values.errors import KernelError
-from autotuner.values.gate_policy import GatePolicy, Omission, OwnCase, Tolerance
+from autotuner.values.gate_policy import GatePolicy
 from autotuner.values.model import Model
 from autotuner.values.problem import Dtype, Problem
+from autotuner.values.validation import UNKNOWN, explanation, refuse, suggestion
 from autotuner.values.variant import Value, Variant
 
 DEBUG_FLAGS = ("-G", "--device-debug", "-O0")
@@ -104,7 +104,7 @@ def _op_of(document: Mapping[str, Any]) -> Op:
     try:
         return OPS[str(document["op"])]
     except KeyError as error:
-        raise PydanticCustomError("family", "{message}", {"message": f"op: {error.args[0]}"}) from None
+        raise refuse(str(error.args[0]), "op") from None
 
 
 class Claims(Model):
@@ -161,7 +161,7 @@ class Family(Model):
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise KernelError(f"{path}: not TOML: {error}") from None
         except ValidationError as error:
-            raise KernelError(f"{path}: {_first(error)}") from None
+            raise KernelError(f"{path}: {_explained(error)}") from None
         family = cls(folder=folder.resolve(), document=document, limit_tables=tables)
         family._check_policy(f"{path}: gate")
         for device, table in document.devices.items():
@@ -206,6 +206,7 @@ class Family(Model):
         for key, name in (("source", implementation.source), ("host", implementation.host)):
             if name is not None and not (self.folder / name).is_file():
                 raise KernelError(f"{where}.{key}: there is no {name} in {self.folder}")
+        self._check_served(where, implementation)
         if implementation.fixed_lengths not in (None, *implementation.parameters):
             raise KernelError(f"{where}.fixed_lengths: {implementation.fixed_lengths} is none of its parameters")
         reserved = sorted({"IMPL", *self._facts, *self._lengths} & set(implementation.parameters))
@@ -223,6 +224,18 @@ class Family(Model):
                 re.compile(effect.lacks or "")
             except re.error as error:
                 raise KernelError(f"{key}: not a regular expression: {error}") from None
+
+    def _check_served(self, where: str, implementation: Implementation) -> None:
+        """Raises KernelError for a value that no problem of the op can have."""
+        for name, values in implementation.served.items():
+            assert self.op is not None  # which has the field
+            field = self.op.problem.model_fields[name]
+            kind: Any = Annotated[field.annotation, *field.metadata]
+            for index, value in enumerate(values):
+                try:
+                    TypeAdapter(kind).validate_python(value)
+                except ValidationError as error:
+                    raise KernelError(f"{where}.{name}s[{index}]: {error.errors()[0]['msg']}") from None
 
     @classmethod
     def find(cls, family: str, near: Path | None = None) -> Family:
@@ -333,13 +346,9 @@ def _check_expression(where: str, text: str, known: set[str]) -> None:
         raise KernelError(f"{where}: {unknown[0]} is no parameter of it; known: {', '.join(sorted(known))}")
 
 
-def _first(error: ValidationError) -> str:
-    """The error to mend first, in words: a key that is not known explains one that is missing."""
-    found = sorted(error.errors(), key=lambda each: each["type"] != "extra_forbidden")[0]
-    key = ".".join(str(part) for part in found["loc"]).removeprefix("devices.")
-    if found["type"] != "extra_forbidden":
-        return f"{key}: {found['msg'].removeprefix('Value error, ')}"
-    tables = (Implementation, Effect, FamilyDocument, LimitTable, GatePolicy, Tolerance, OwnCase, Omission)
-    known = [name for table in tables for name in table.model_fields]
-    near = difflib.get_close_matches(str(found["loc"][-1]), known, n=1)
-    return f"{key}: unknown key" + (f"; did you mean {near[0]}?" if near else "")
+def _explained(error: ValidationError) -> str:
+    """What is wrong with a kernel.toml, in one line, with the keys that it has there."""
+    said = explanation(error, FamilyDocument, ("devices", "served")).removeprefix("devices.")
+    if said.endswith(UNKNOWN):  # perhaps meant as one of its limits, which were taken out
+        said += suggestion(said.removesuffix(UNKNOWN).rpartition(".")[2], LimitTable.model_fields)
+    return re.sub(r"^(\w+\.\w+)\.served\.(\w+)", r"\1.\2s", said)

@@ -15,9 +15,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from autotuner.spaces.expression import Expression, ExpressionError
-from autotuner.spaces.fields import EXPECTED, NAME, Rule, explain, first_error, suggestion
+from autotuner.spaces.fields import EXPECTED, NAME
 from autotuner.spaces.limits import Limits, LimitTable
 from autotuner.values.errors import KernelError
+from autotuner.values.validation import explanation, suggestion
 
 Document = dict[str, Any]
 Tables = dict[str, LimitTable]
@@ -93,8 +94,7 @@ def _table(key: str, content: Document, path: Path) -> LimitTable:
     try:
         return LimitTable.model_validate(content, strict=True)
     except ValidationError as error:
-        found = explain(first_error(error), {"constraints": Rule}, LimitTable)
-        raise KernelError(f"{path}: {key}.{found}") from None
+        raise KernelError(f"{path}: {key}.{explanation(error, LimitTable)}") from None
 
 
 def limits_of(

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from pydantic_core import PydanticCustomError
 
 from autotuner.spaces.expression import ExpressionError
-from autotuner.spaces.fields import Facts, refuse, show, suggestion
+from autotuner.spaces.fields import Facts
 from autotuner.spaces.space_file import SpaceFile
+from autotuner.values.validation import refuse, show, suggestion
 
 Array = NDArray[Any]
 Columns = dict[str, Array]

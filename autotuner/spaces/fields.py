@@ -1,9 +1,7 @@
-"""What space files and the limits of kernel families are written with: values, expressions, parameters, constraints;
-and how a refusal reads."""
+"""What space files and the limits of kernel families are written with: values, expressions, parameters, constraints."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -11,11 +9,11 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import BeforeValidator, Field, PlainValidator, field_validator, model_validator
 
 from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.values.model import Model
+from autotuner.values.validation import refuse, show
 from autotuner.values.variant import Value
 
 Array = NDArray[Any]
@@ -23,25 +21,7 @@ Facts = Mapping[str, int | str | bool]
 
 NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 _STRING = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
-_WORDS = {
-    "Input should be ": "expected ",
-    "expected greater": "expected a number greater",
-    "String should have": "expected a string of",
-    "Tuple should have": "expected a list of",
-    " after validation, not 0": "",
-    "a valid tuple": "a list",
-    "a valid dictionary or instance of ": "a table: ",
-    "a valid dictionary": "a table",
-    "a valid ": "a ",
-    "a integer": "an integer",
-    "a boolean": "true or false",
-}
 EXPECTED = "expected_latency"
-
-
-def refuse(message: str, key: str = "") -> PydanticCustomError:
-    """A refusal of the space file's content; `key` is where, when pydantic cannot know."""
-    return PydanticCustomError("space", "{message}", {"message": message, "key": key})
 
 
 def as_tuple(value: object) -> object:
@@ -70,20 +50,6 @@ def _expression(text: object) -> str:
     except ExpressionError as error:
         raise refuse(f"found {show(text)}: {error.reason}") from None
     return text
-
-
-def show(value: object) -> str:
-    """The value for a one-line message, with what it is where its look does not tell."""
-    text = repr(value) if not isinstance(value, bool) else str(value).lower()
-    text = text if len(text) <= 60 else text[:57] + "..."
-    kinds = {bool: "a boolean", float: "a float", dict: "a table", list: "a list"}
-    kind = kinds.get(type(value))
-    return f"{text} ({kind})" if kind else text
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 ParameterValue = Annotated[Value, PlainValidator(_parameter_value)]
@@ -155,36 +121,3 @@ def parsed_amounts(texts: Mapping[str, str]) -> dict[str, Expression]:
     for name, text in texts.items():
         amounts[name] = Expression.parse(text, dict(amounts))
     return amounts
-
-
-def explain(error: ErrorDetails, tables: Mapping[int | str, type[Model]], whole: type[Model]) -> str:
-    """One line for pydantic's first complaint of a document: the dotted key, what was found and what was expected.
-
-    `whole` is the document and `tables` are those in it, by the key under which they stand: their keys are suggested.
-    """
-    places = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in error["loc"])
-    context = error.get("ctx", {})
-    key = context.get("key") or "".join(places).removeprefix(".")
-    if error["type"] == "extra_forbidden":
-        return f"{key}: unknown key{suggestion(str(error['loc'][-1]), _keys_beside(error['loc'], tables, whole))}"
-    if error["type"] == "missing":
-        return f"{key}: missing; this key is required"
-    if error["type"] == "space":
-        return f"{key}: {error['msg']}"
-    message = error["msg"]
-    for theirs, ours in _WORDS.items():
-        message = message.replace(theirs, ours)
-    return f"{key}: found {show(error['input'])}, {message}"
-
-
-def _keys_beside(
-    place: tuple[int | str, ...], tables: Mapping[int | str, type[Model]], whole: type[Model]
-) -> list[str]:
-    """The keys that are known where an unknown one stands."""
-    table = tables.get(place[0], whole) if len(place) > 1 else whole
-    return [key for key in table.model_fields if key not in ("path", "op", "limit_of", "place")]
-
-
-def first_error(error: ValidationError) -> ErrorDetails:
-    """The complaint to mend first: a misspelt key is unknown and leaves the right one missing; the first says more."""
-    return min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")

@@ -16,8 +16,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from autotuner.spaces.expression import Expression
-from autotuner.spaces.fields import EXPECTED, ExpressionText, Rule, as_tuple, parsed_amounts, refuse, show
+from autotuner.spaces.fields import EXPECTED, ExpressionText, Rule, as_tuple, parsed_amounts
 from autotuner.values.model import Model
+from autotuner.values.validation import refuse, show
 
 Document = dict[str, Any]
 

@@ -20,9 +20,10 @@ from pydantic_core import PydanticCustomError
 from autotuner.spaces.enumeration import Enumeration
 from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.expression import ExpressionError
-from autotuner.spaces.fields import EXPECTED, Facts, refuse, show
+from autotuner.spaces.fields import EXPECTED, Facts
 from autotuner.spaces.space_file import SpaceFile
 from autotuner.values.errors import SpaceError
+from autotuner.values.validation import refuse, show
 from autotuner.values.variant import Value, digest_of
 
 __all__ = ["Space", "SpaceFile"]

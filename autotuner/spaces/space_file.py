@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
 from autotuner.ops import OPS
@@ -22,12 +22,7 @@ from autotuner.spaces.fields import (
     Parameter,
     ParameterValue,
     as_tuple,
-    explain,
-    first_error,
     parsed_amounts,
-    refuse,
-    show,
-    suggestion,
 )
 from autotuner.spaces.limits import KINDS, FindLimits, merged
 from autotuner.spaces.space_document import Document, complete, parse_document, read_document
@@ -35,7 +30,11 @@ from autotuner.values import first_documents
 from autotuner.values.errors import KernelError, SpaceError
 from autotuner.values.model import Model
 from autotuner.values.problem import Problem
+from autotuner.values.validation import explanation, refuse, show, suggestion
 from autotuner.values.variant import Value
+
+HIDDEN = ("path", "op", "limit_of", "place")
+"""Fields that are no keys of a file, or not to be suggested."""
 
 
 def _threads(value: object) -> int | Literal["all"]:
@@ -55,13 +54,14 @@ def _of_an_op(document: Document) -> Document:
     return {**document, "problems": named}
 
 
-def _tables(document: Document) -> dict[int | str, type[Model]]:
-    """The models of a space file's tables, by their key."""
+def _explained(error: ValidationError, document: Document) -> str:
+    """What is wrong with the document, in one line; of its problems the keys are known that their op has."""
     problems = document.get("problems")
     first = problems[0] if isinstance(problems, list) and problems and isinstance(problems[0], dict) else {}
     op = first.get("op", first_documents.OP)
-    problem = OPS[op].problem if isinstance(op, str) and op in OPS else Problem
-    return {"problems": problem, "parameters": Parameter, "constraints": Constraint}
+    problem: Any = OPS[op].problem if isinstance(op, str) and op in OPS else Problem
+    known = create_model("SpaceFile", __base__=SpaceFile, problems=(tuple[problem, ...], ...))
+    return explanation(error, known, HIDDEN)
 
 
 class SpaceFile(Model):
@@ -118,7 +118,7 @@ class SpaceFile(Model):
             file = cls.model_validate({**_of_an_op(add(own)), "path": str(path)}, strict=True)
             file._check_strings(f"{kind}.{name}" for kind in KINDS for name in own.get(kind, ()))
         except ValidationError as error:
-            raise SpaceError(f"{where}: {explain(first_error(error), _tables(own), cls)}") from None
+            raise SpaceError(f"{where}: {_explained(error, own)}") from None
         except PydanticCustomError as error:
             raise SpaceError(f"{where}: {(error.context or {})['key']}: {error.message()}") from None
         return file

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import GetJsonSchemaHandler, ModelWrapValidatorHandler, model_serializer, model_validator
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError
+from pydantic_core import CoreSchema
 
 from autotuner.values.model import Model
+from autotuner.values.validation import refuse
 from autotuner.values.variant import Value
 
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -87,7 +88,7 @@ class Problem(Model):
         try:
             kind = Problem.find(str(document.get("op")))
         except KeyError as error:
-            raise PydanticCustomError("space", "{message}", {"message": str(error.args[0]), "key": ""}) from None
+            raise refuse(str(error.args[0])) from None
         return kind.model_validate(document, strict=True)  # type: ignore[return-value]
 
     @model_serializer(mode="plain")

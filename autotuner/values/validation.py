@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 REFUSED = "refused"
 """The type of an error that a validator of ours has raised by `refuse`."""
+UNKNOWN = ": unknown key"
 SHOWN = 60
 """Characters of a value, at most, that a message shows."""
 
@@ -58,7 +59,7 @@ def explanation(error: ValidationError, model: type[BaseModel], hidden: Collecti
     where = f"{key}: " if key else ""
     if kind == "extra_forbidden":
         known = [name for name in _keys_at(model, first["loc"][:-1]) if name not in hidden]
-        return f"{where}unknown key{suggestion(str(first['loc'][-1]), known)}"
+        return f"{key}{UNKNOWN}{suggestion(str(first['loc'][-1]), known)}"
     if kind == "missing":
         return f"{where}missing; this key is required"
     if kind in (REFUSED, "value_error", "assertion_error"):

@@ -1,7 +1,8 @@
-"""Family families: what kernel.toml may say, where it is looked for, and which variants it takes."""
+"""Kernel families: what kernel.toml may say, where it is looked for, and which variants it takes."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -31,12 +32,12 @@ def test_a_family_loads(tmp_path: Path) -> None:
     [
         ('op = "sdpa"', 'op = "gemm"', "op: "),
         ('family = "mine"', "", "family: "),
-        ('["float32"]', '["float8"]', r"cpu.fast.dtypes.0: "),
-        ("[64]", '["wide"]', r"cpu.fast.head_dims.0: "),
+        ('["float32"]', '["float8"]', r"cpu.fast.dtypes[0]: "),
+        ("[64]", '["wide"]', r"cpu.fast.head_dims[0]: "),
         ('source = "fast.cpp"', "", r"cpu.fast.source: "),
         ('source = "fast.cpp"', 'source = "slow.cpp"', r"cpu.fast.source: there is no slow.cpp"),
         ("parameters", "parameter", r"cpu.fast.parameter: "),
-        ('reason = "never"', "", r"cpu.fast.asserts.1.reason: "),
+        ('reason = "never"', "", r"cpu.fast.asserts[1].reason: "),
         ("WIDTH > 4", "WIDTH >", r"cpu.fast.asserts.0.when: "),
         ("WIDTH > 4", "HEIGHT > 4", r"cpu.fast.asserts.0.when: HEIGHT"),
         ('"<abort@plt>"', '"("', r"cpu.fast.asserts.1: not a regular expression"),
@@ -45,7 +46,7 @@ def test_a_family_loads(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_in_a_kernel_toml_is_told_in_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
     folder = family(tmp_path, GOOD.replace(old, new, 1))
-    with pytest.raises(KernelError, match=message) as raised:
+    with pytest.raises(KernelError, match=re.escape(message)) as raised:
         Family.load(folder)
     assert "\n" not in str(raised.value)
     assert str(raised.value).startswith(f"{folder}/kernel.toml: ")

@@ -9,6 +9,7 @@ from autotuner.devices.environment import environment
 from autotuner.devices.process import DeviceProcess
 from autotuner.values.outcome import Device
 
+
 def _choose(wishes: Wishes) -> Chosen:
     facts = {"THREADS_ALLOWED": 1, "LANES_OF_MINE": 8}
     return Chosen(Device(backend="other_cpu", name="another CPU", facts=facts, environment=environment()))
