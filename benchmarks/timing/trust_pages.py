@@ -33,8 +33,8 @@ def simulated(document: Document) -> str:
     regimes = dict.fromkeys(row["regime"] for row in document["rows"])
     rows = [_regime(name, [row for row in document["rows"] if row["regime"] == name]) for name in regimes]
     said = (
-        f"{document['sweeps']} sweeps of {document['candidates']} candidates for each of the conditions and each of two cases"
-        f" (all of the best equal; one 2 % better); finals of {document['processes']} processes with"
+        f"{document['sweeps']} sweeps of {document['candidates']} candidates for each of the conditions and each of two"
+        f" cases (all of the best equal; one 2 % better); finals of {document['processes']} processes with"
         f" {document['final_blocks']} blocks. Made by `{document['command']}` on {document['when'][:10]}."
     )
     return f"{table(head, rows)}\n\n{said}"
