@@ -1,7 +1,7 @@
 """The limits of a kernel family: how kernel.toml says them, or the file limits.toml beside it.
 
 Under `[cuda.mma]` stand those of an implementation, under `[cuda]` those of all implementations of the device: tables
-`amounts`, `derived` and `expected_latency`, and a list `constraints`, each as in a space file (docs/own-kernel.md).
+`amounts`, `derived` and `expected_latency`, and a list `constraints`, each as in a space file (docs/kernel-toml.md).
 What stands in limits.toml is no part of a study's identity: it changes no program, only which points a space has.
 """
 

@@ -1,4 +1,4 @@
-"""The tables of docs/why-the-gate.md and docs/gate-results.md, from docs/results; benchmarks/pages.py writes them."""
+"""The tables of docs/why-the-gate.md and docs/results/gate.md, from docs/results; benchmarks/pages.py writes them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections import Counter
 from typing import Any
 
 from benchmarks.attention.cuda_pages import table
+
+CODES = {"G2.sdpa": "G2.baseline"}
+"""Codes of kept results that have another name today."""
 
 BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}
 
@@ -65,7 +68,7 @@ def gate_cost(documents: list[dict[str, Any]]) -> str:
 
 def mutants(documents: list[dict[str, Any]]) -> str:
     """How many of each kind were judged, and what became of them."""
-    head = ["backend", "kind", "judged", "rejected, with an expected code", "below the resolution, by name", "accepted"]
+    head = ["device", "kind", "judged", "rejected, with an expected code", "below the resolution, by name", "accepted"]
     rows = []
     for document in documents:
         for backend, parts in document.items():
@@ -104,18 +107,18 @@ def unseen(documents: list[dict[str, Any]]) -> str:
         [name, backend, *(f"{place[column]:.2f}" if column in place else "" for column in columns)]
         for (name, backend), place in sorted(found.items())
     ]
-    return table(["mutant", "backend", *columns], rows)
+    return table(["mutant", "device", *columns], rows)
 
 
 def systemic(documents: list[dict[str, Any]]) -> str:
     """Each systemic mutant and the code that rejected it."""
     rows = [
-        [each["name"], BACKENDS[backend], f"`{each['found']}`", each["verdict"]]
+        [each["name"], BACKENDS[backend], f"`{CODES.get(each['found'], each['found'])}`", each["verdict"]]
         for document in documents
         for backend, parts in document.items()
         for each in parts.get("systemic", {}).get("rows", ())
     ]
-    return table(["mutant", "backend", "found", "verdict"], rows)
+    return table(["mutant", "device", "found", "verdict"], rows)
 
 
 def right(documents: list[dict[str, Any]]) -> str:
@@ -135,7 +138,7 @@ def right(documents: list[dict[str, Any]]) -> str:
         if kind.startswith("right")
         for name, each in part["implementations"].items()
     ]
-    return table(["implementation", "backend", "type", "judged", "rejected", "worst error, in tolerances"], rows)
+    return table(["implementation", "device", "type", "judged", "rejected", "worst error, in tolerances"], rows)
 
 
 def cross_version(document: dict[str, Any]) -> str:
@@ -169,7 +172,7 @@ def references(documents: list[dict[str, Any]]) -> str:
                         str(each["broken"]),
                     ]
                 )
-    head = ["device", "type, head dim, mask", "backend", "cases", "not taken", "worst error, in tolerances", "broken"]
+    head = ["device", "type, head dim, mask", "baseline", "cases", "not taken", "worst error, in tolerances", "broken"]
     return table(head, rows)
 
 

@@ -1,4 +1,5 @@
-"""How the sampler's settings were chosen, from the kept result of replay_choice.py: for docs/results."""
+"""How the sampler's settings were chosen, from the kept result of replay_choice.py, for docs/search.md and
+docs/results/search.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kept landscapes are, in a table: for docs/results/landscapes.md and the command landscapes.py."""
+"""What the kept landscapes are, in a table: for docs/results/landscapes.md and for benchmarks/search/landscapes.py."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ def _said(run: Document) -> str:
     said = f"Of {pairs} pairs, a search that knows the source needs half of the evaluations of a cold one, or fewer,"
     said += f" by the median on {median}, by the mean on {mean}. By the mean it needs at most 5 % more on {never}; its"
     said += f" best so far is never more than 5 % worse on {near}. {run['seeds']} searches of each pair with and"
-    said += f" without the source, which was searched for {run['evaluations_of_a_source']} evaluations; a search"
-    said += f" ends within {100 * run['within']:g} % of the optimum."
+    said += f" without the source, which was searched for {run['evaluations_of_a_source']} evaluations; a search ends"
+    said += f" within {100 * run['within']:g} % of the optimum."
     return said
 
 

@@ -20,7 +20,7 @@ def share(pair: list[int]) -> str:
 def simulated(document: Document) -> str:
     """Whole sweeps on known truth, a regime a row."""
     head = [
-        "weather",
+        "conditions",
         "equal, crowned",
         "equal, lost",
         "5 % slower, removed",
@@ -33,8 +33,8 @@ def simulated(document: Document) -> str:
     regimes = dict.fromkeys(row["regime"] for row in document["rows"])
     rows = [_regime(name, [row for row in document["rows"] if row["regime"] == name]) for name in regimes]
     said = (
-        f"{document['sweeps']} sweeps of {document['candidates']} candidates for each weather and each of two cases"
-        f" (all of the best equal; one 2 % better); finals of {document['processes']} processes with"
+        f"{document['sweeps']} sweeps of {document['candidates']} candidates for each of the conditions and each of two"
+        f" cases (all of the best equal; one 2 % better); finals of {document['processes']} processes with"
         f" {document['final_blocks']} blocks. Made by `{document['command']}` on {document['when'][:10]}."
     )
     return f"{table(head, rows)}\n\n{said}"
@@ -81,9 +81,8 @@ def methods(document: Document) -> str:
 
 def page(document: Document) -> str:
     """docs/results/finals.md."""
-    head = "# How many processes the finals need\n\n"
-    head += "Drawn by `benchmarks/pages.py` from simulated_truth.json; do not edit."
-    head += " What it means is in [finals-method.md](../finals-method.md)."
+    head = "# How many processes the finals need\n\nDrawn by `benchmarks/pages.py` from simulated_truth.json; do not "
+    head += "edit. What it means is in [finals-method.md](../finals-method.md)."
     return f"{head}\n\n{methods(document)}\n\nMade by `{document['command']}` on {document['when'][:10]}.\n"
 
 
