@@ -1,4 +1,4 @@
-"""Commands on correctness: the gate on one variant, and torch's own attention against the reference."""
+"""Commands on correctness: the gate on one variant, and the baselines of its op against the reference."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class ExportedMeasurement(Model):
 
 
 class ExportedBaseline(Model):
-    """What the variant was compared with: the fastest attention of PyTorch that worked for the problem."""
+    """What the variant was compared with: the fastest of the op's baselines that took the problem."""
 
     problem: Problem
     backend: str

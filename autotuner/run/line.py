@@ -19,7 +19,7 @@ from autotuner.build.toolchain import Toolchain
 from autotuner.devices import DEVICES
 from autotuner.gate import checks, gate
 from autotuner.gate.cases import Case, Matrix, served
-from autotuner.gate.check import Subject
+from autotuner.gate.check import Check, Subject
 from autotuner.gate.recheck import Timed, recheck
 from autotuner.gate.sanitizer import sanitized, small_cases
 from autotuner.measure.arms import Tracks
@@ -73,18 +73,22 @@ class LineFactory:
     device: Device
     toolchain: Toolchain
     family: Family
+    more: tuple[Check, ...] = ()
+    """Checks that the gate does after its own."""
 
     def __call__(self) -> GatedLine:
         """Raises InfrastructureError when the device does not work."""
         opened = DEVICES[self.device.backend].open(self.toolchain, self.device)
-        return GatedLine(self.family, self.toolchain, opened)
+        return GatedLine(self.family, self.toolchain, opened, self.more)
 
 
 class GatedLine:
     """The line on a device: every variant goes through the gate."""
 
-    def __init__(self, family: Family, toolchain: Toolchain, device: DeviceProcess) -> None:
-        self._family, self._toolchain, self._device = family, toolchain, device
+    def __init__(
+        self, family: Family, toolchain: Toolchain, device: DeviceProcess, more: tuple[Check, ...] = ()
+    ) -> None:
+        self._family, self._toolchain, self._device, self._more = family, toolchain, device, more
         self._answers = lru_cache(maxsize=16)(self._baseline_answers)
 
     def calibrate(self, terms: Terms, say: Say) -> Calibration:
@@ -144,7 +148,7 @@ class GatedLine:
 
     def _judged(self, launching: Launching, subject: Subject, passed: Passed | None) -> GateReport:
         if passed is None:
-            return gate.run(launching, subject)
+            return gate.run(launching, subject, self._more)
         soak = checks.soak(finalist=passed.level == "finalist")
         return passed.report.extended(*gate.in_order(launching, [soak]))
 

@@ -62,7 +62,7 @@ class EnvironmentReport(Model):
 class TrialReport(Model):
     """All that the gate found of one variant. The command line writes a number that is not finite as null."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     verdict: Verdict
     fault: Fault | None = Field(description="the first failure; null after a pass")
     variant: Variant

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from autotuner.values import first_documents
 from autotuner.values.gate_policy import GatePolicy
@@ -112,6 +112,8 @@ class CheckResult(Model):
         default=False, description="the wrong output is another where memory held zeros before: it depends on that"
     )
     note: str | None = Field(default=None, description="why the check is unavailable, or what it saw")
+
+    _first_code = field_validator("code", mode="before")(first_documents.code)
 
 
 class ReportedIdentity(Model):

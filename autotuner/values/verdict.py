@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from autotuner.values import first_documents
 from autotuner.values.model import Model
 
 
@@ -58,6 +59,8 @@ class Fault(Model):
     detail: str
     case: str | None = None
     system: SystemFault | None = None
+
+    _first_code = field_validator("code", mode="before")(first_documents.code)
 
 
 class Meaning(NamedTuple):

@@ -201,7 +201,7 @@ def test_what_equals_baseline_needs_a_reason(judge: Judge) -> None:
     assert check.note is not None
     assert "bitwise that of the baseline" in check.note
     assert report(reasoned).policy.looser == (
-        "may give bitwise what torch's SDPA gives: it is PyTorch itself, to compare",
+        "may give bitwise what a baseline gives: it is PyTorch itself, to compare",
     )
 
 

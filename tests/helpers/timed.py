@@ -18,7 +18,9 @@ from _pytest.runner import runtestprotocol
 ATTEMPTS = 3
 PRESSURE = Path("/proc/pressure/cpu")
 DISTURBED = 0.25
-"""The share of time in which something waited for a CPU: above it the machine had more to do than this test."""
+"""Where something waited for a CPU for more than this share of the time, and what is no part of the tests used more
+than this share of a CPU, the machine was disturbed."""
+TICKS = os.sysconf("SC_CLK_TCK")
 PUT_OFF = "failed beside other tests; tried again alone"
 TIMEOUT = "from pytest-timeout"
 """In its message."""
@@ -75,15 +77,21 @@ def said(report: pytest.TestReport) -> str:
 
 def watch() -> Callable[[], bool]:
     """From now on: was the machine disturbed until it is called? Where the system does not tell, by its load."""
-    started, before = time.monotonic(), waited()
+    started, before, used = time.monotonic(), waited(), used_by_others()
 
     def disturbed() -> bool:
         if before is None:
             return os.getloadavg()[0] > 2 * len(os.sched_getaffinity(0))
-        now = waited() or 0.0
-        return now - before > DISTURBED * (time.monotonic() - started)
+        waiting, others = (waited() or 0.0) - before, used_by_others() - used
+        return min(waiting, others) > DISTURBED * (time.monotonic() - started)
 
     return disturbed
+
+
+def used_by_others() -> float:
+    """The seconds of CPU since the start of the system that neither this process nor a child that has ended used."""
+    user, nice, system = (int(word) for word in Path("/proc/stat").read_text().split()[1:4])
+    return (user + nice + system) / TICKS - sum(os.times()[:4])
 
 
 def waited() -> float | None:
