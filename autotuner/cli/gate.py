@@ -52,7 +52,7 @@ def reference(
     from autotuner.report import gate_tables
     from autotuner.tuning import gate_one, workbench
 
-    here = workbench.Session(workbench.load_space(space or workbench.default_space(), threads))
+    here = workbench.Workbench(workbench.load_space(space or workbench.default_space(), threads))
     found = gate_one.calibrate(here)
     if as_json:
         print_json({"device": json_of(here.device), **json_of(found)})

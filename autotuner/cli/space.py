@@ -52,7 +52,7 @@ def doctor(
     from autotuner.spaces.dead_parameters import diagnose
     from autotuner.tuning import workbench
 
-    here = workbench.Session(workbench.load_space(space, threads), arch)
+    here = workbench.Workbench(workbench.load_space(space, threads), arch)
     knobs = diagnose(here.space, here.build_all, seed)
     if as_json:
         print_json([json_of(knob) for knob in knobs])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from autotuner.run.executor import Executor
     from autotuner.store import FinalsRecord, Store
     from autotuner.tuning.finals import Step
-    from autotuner.tuning.workbench import Session
+    from autotuner.tuning.workbench import Workbench
 
 
 def tune(
@@ -57,7 +57,7 @@ def tune(
         raise InputError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
     check_writable(output)
     file = workbench.load_space(space or workbench.default_space(), threads)
-    here = workbench.Session(file, devices=devices)
+    here = workbench.Workbench(file, devices=devices)
     with closing(Store.open(store or config.store_url())) as opened, closing(here.executor()) as executor:
         with progress.Progress(out, here.space, here.device, here.terms, trials, 60 * minutes) as shown:
             start = here.start(opened, sampler, like, cold)
@@ -69,7 +69,7 @@ def tune(
         _conclude(opened, driver.name, output)
 
 
-def _confirm(store: Store, study: str, here: Session, executor: Executor) -> None:
+def _confirm(store: Store, study: str, here: Workbench, executor: Executor) -> None:
     """The finals, unless those who would be in them were in the last ones. Without them the sweep's result stands."""
     from autotuner.tuning.finals import due
 
@@ -81,7 +81,7 @@ def _confirm(store: Store, study: str, here: Session, executor: Executor) -> Non
         out.print(f"finals: not finished: {error}; `autotuner finals` tries again", style="yellow", markup=False)
 
 
-def _finals(store: Store, study: str, here: Session, executor: Executor, to: Console = out) -> FinalsRecord:
+def _finals(store: Store, study: str, here: Workbench, executor: Executor, to: Console = out) -> FinalsRecord:
     from autotuner.tuning.finals import Finals
 
     def say(step: Step) -> None:
@@ -103,7 +103,7 @@ def finals(study: StudyName = None, store: StoreOption = None, as_json: JsonOpti
     with closing(open_store(store)) as opened:
         name = queries.resolve_study(opened, study)
         of = queries.study(opened, name)
-        here = workbench.Session(SpaceFile.model_validate_json(of.space_document))
+        here = workbench.Workbench(SpaceFile.model_validate_json(of.space_document))
         workbench.require_same_device(of.device, here.device)
         with closing(here.executor()) as executor:
             found = _finals(opened, name, here, executor, err if as_json else out)

@@ -19,7 +19,7 @@ from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.tuning.workbench import (
-    Session,
+    Workbench,
     choose_device,
     default_space,
     executor_for,
@@ -91,13 +91,13 @@ def judge(found: Subject, sanitize: bool = False) -> GateResult:
     return GateResult(outcome, trial_report(outcome, found.problems, found.device, calibration))
 
 
-def calibrate(session: Session) -> Calibration:
+def calibrate(workbench: Workbench) -> Calibration:
     """The op's baselines against the reference and the clock, for the space's problems.
 
     Raises InfrastructureError.
     """
-    with closing(session.executor()) as executor:
-        return ask.calibration(ask.ask(executor, CalibrationJob(terms=session.terms)))
+    with closing(workbench.executor()) as executor:
+        return ask.calibration(ask.ask(executor, CalibrationJob(terms=workbench.terms)))
 
 
 # Finding it -------------------------------------------------------------------------------------------------------
@@ -169,35 +169,35 @@ def _by_trial(number: int, store: str, study: str | None) -> Subject:
     with closing(Store.open(store, create=False)) as opened:
         name = queries.resolve_study(opened, study)
         record = queries.trial(opened, name, number)
-        session = Session(SpaceFile.model_validate_json(queries.study(opened, name).space_document))
-    return _made(session, record.outcome.variant.point)
+        workbench = Workbench(SpaceFile.model_validate_json(queries.study(opened, name).space_document))
+    return _made(workbench, record.outcome.variant.point)
 
 
 def _by_parameters(text: str, space: str | None) -> Subject:
     """A point of the space; what is not given is as in its default point."""
-    session = Session(load_space(space or default_space()))
+    workbench = Workbench(load_space(space or default_space()))
     given = dict(word.split("=", 1) for word in text.split() if "=" in word)
-    unknown = sorted(set(given) - set(session.space.values))
+    unknown = sorted(set(given) - set(workbench.space.values))
     if unknown:
         raise InputError(
-            f"{session.space.name} has no parameter {unknown[0]}; it has {', '.join(session.space.values)}"
+            f"{workbench.space.name} has no parameter {unknown[0]}; it has {', '.join(workbench.space.values)}"
         )
     values: dict[str, Value] = {}
     for name, value in given.items():
-        known = {str(each): each for each in session.space.values[name]}
+        known = {str(each): each for each in workbench.space.values[name]}
         if value not in known:
-            raise InputError(f"{name}={value}: {session.space.name} has {name} = {', '.join(known)}")
+            raise InputError(f"{name}={value}: {workbench.space.name} has {name} = {', '.join(known)}")
         values[name] = known[value]
-    return _made(session, session.space.completed(values))
+    return _made(workbench, workbench.space.completed(values))
 
 
-def _made(session: Session, point: dict[str, Value]) -> Subject:
-    index = session.space.index_of(point)
+def _made(workbench: Workbench, point: dict[str, Value]) -> Subject:
+    index = workbench.space.index_of(point)
     if index is None:
         said = " ".join(f"{name}={value}" for name, value in point.items())
-        raise InputError(f"{said}: not a valid point of {session.space.name} here; `autotuner space show` says why")
-    variant = session.variant(index)
-    made = build(session.family, variant, session.terms.compiled_for, session.toolchain)
+        raise InputError(f"{said}: not a valid point of {workbench.space.name} here; `autotuner space show` says why")
+    variant = workbench.variant(index)
+    made = build(workbench.family, variant, workbench.terms.compiled_for, workbench.toolchain)
     if not isinstance(made, Artifact):
         raise InputError(f"{variant} cannot be built ({made.code}): {made.detail}")
-    return Subject(made, session.family, session.terms.problems, session.chosen, session.toolchain)
+    return Subject(made, workbench.family, workbench.terms.problems, workbench.chosen, workbench.toolchain)

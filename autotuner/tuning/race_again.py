@@ -13,7 +13,7 @@ from autotuner.run.jobs import BuildJob, Built, RaceJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning import standings
-from autotuner.tuning.workbench import Session
+from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Heat, Interval
@@ -51,11 +51,11 @@ def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) 
     found = standings.best(store, name)
     if found is None:
         raise InputError(f"{name} has no variant measured to the end yet; run `autotuner tune` first")
-    session = Session(SpaceFile.model_validate_json(queries.study(store, name).space_document))
-    terms = session.terms.model_copy(update={"baselines": found.record.session.calibration.baselines})
+    workbench = Workbench(SpaceFile.model_validate_json(queries.study(store, name).space_document))
+    terms = workbench.terms.model_copy(update={"baselines": found.record.session.calibration.baselines})
     variant, artifact = found.outcome.variant, found.outcome.artifact
     assert artifact is not None  # what was measured was built
-    with closing(session.executor()) as executor:
+    with closing(workbench.executor()) as executor:
         built = ask(executor, BuildJob(variant=variant, terms=terms))
         if isinstance(built, Built) and built.artifact.digest == artifact.digest:
             artifacts = (built.artifact,) * (2 if itself else 1)

@@ -102,7 +102,7 @@ def choose_device(file: SpaceFile, arch: str | None = None, devices: str | None 
     return kind_of(file).choose(Wishes(threads, arch, devices))
 
 
-class Session:
+class Workbench:
     """One space on this machine."""
 
     def __init__(self, file: SpaceFile, arch: str | None = None, devices: str | None = None) -> None:

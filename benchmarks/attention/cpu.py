@@ -25,26 +25,26 @@ from autotuner.store import Store
 from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Event, Judged
 from autotuner.tuning.race_again import Race, race_best
-from autotuner.tuning.workbench import Session, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from benchmarks.provenance import command_line
 
 BLOCKS = 30
 SPACES = ("sdpa_cpu", "sdpa_cpu_small", "sdpa_cpu_causal", "sdpa_cpu_bf16", "sdpa_cpu_long")
 
 
-def sweep(store: Store, space: str, threads: int | None, trials: int) -> tuple[Session, str]:
-    """Runs a sweep; the session and the name of its study."""
-    session = Session(load_space(space, threads))
+def sweep(store: Store, space: str, threads: int | None, trials: int) -> tuple[Workbench, str]:
+    """Runs a sweep; the workbench and the name of its study."""
+    workbench = Workbench(load_space(space, threads))
 
     def listen(event: Event) -> None:
         if isinstance(event, Judged) and event.best is not None:
             print(f"\r{space}: {event.judged}/{trials}, best ln ratio {event.best:+.3f}", end="", file=sys.stderr)
 
-    with closing(session.executor()) as executor:
-        driver = session.driver(store, executor, listen=listen)
+    with closing(workbench.executor()) as executor:
+        driver = workbench.driver(store, executor, listen=listen)
         driver.run(Budget(trials=trials))
     print(file=sys.stderr)
-    return session, driver.name
+    return workbench, driver.name
 
 
 def speedup(race: Race) -> dict[str, float]:
@@ -52,7 +52,7 @@ def speedup(race: Race) -> dict[str, float]:
     return {"low": 1 / race.ratio.high, "median": 1 / race.ratio.median, "high": 1 / race.ratio.low}
 
 
-def row(store: Store, session: Session, study: str, seconds: float) -> dict[str, Any]:
+def row(store: Store, workbench: Workbench, study: str, seconds: float) -> dict[str, Any]:
     """All figures of one sweep."""
     summary, best = standings.summary(store, study), standings.best(store, study)
     assert best is not None
@@ -60,14 +60,14 @@ def row(store: Store, session: Session, study: str, seconds: float) -> dict[str,
         (race_best(store, study, itself=False, blocks=BLOCKS) for _ in range(3)), key=lambda r: r.ratio.median
     )
     race, self_race = races[1], race_best(store, study, itself=True, blocks=BLOCKS)
-    (problem,) = session.terms.problems
+    (problem,) = workbench.terms.problems
     return {
         "command": command_line(),
-        "space": session.space.name,
+        "space": workbench.space.name,
         "problem": str(problem),
-        "threads": session.terms.threads,
-        "cache": session.terms.cache,
-        "valid_points": len(session.space),
+        "threads": workbench.terms.threads,
+        "cache": workbench.terms.cache,
+        "valid_points": len(workbench.space),
         "judged": summary.judged,
         "verdicts": {str(verdict): count for verdict, count in summary.by_verdict.items()},
         "seconds": round(seconds, 1),
@@ -105,14 +105,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, closing(Store.open(str(options.store or f"{folder}/s.db"))) as store:
         for space, threads in itertools.product(options.spaces, options.threads):
             started = time.monotonic()
-            session, study = sweep(store, space, threads or None, options.trials)
-            rows.append(row(store, session, study, time.monotonic() - started))
+            workbench, study = sweep(store, space, threads or None, options.trials)
+            rows.append(row(store, workbench, study, time.monotonic() - started))
             print(json.dumps(rows[-1]), flush=True)
     document = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": session.device.name,
-        "environment": session.device.environment,
-        "compiler": session.toolchain.version,
+        "device": workbench.device.name,
+        "environment": workbench.device.environment,
+        "compiler": workbench.toolchain.version,
         "rows": merged(rows, options.json),
     }
     if options.json:

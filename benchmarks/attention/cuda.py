@@ -34,7 +34,7 @@ from autotuner.store import Store
 from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Event, Judged
 from autotuner.tuning.plan import Point, Start
-from autotuner.tuning.workbench import Session, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Calibration, Heat, Outcome
 from autotuner.values.problem import Problem
 from autotuner.values.terms import Terms
@@ -82,19 +82,21 @@ class Ear:
             print(f"{self._label}: {event.judged}/{self._trials}, best ln ratio {best}", file=sys.stderr, flush=True)
 
 
-def sweep(store: Store, session: Session, label: str, trials: int, first: list[Point] | None = None) -> dict[str, Any]:
+def sweep(
+    store: Store, workbench: Workbench, label: str, trials: int, first: list[Point] | None = None
+) -> dict[str, Any]:
     """Runs a sweep, or goes on with it; its figures."""
     started, ear = time.monotonic(), Ear(label, trials)
-    with closing(session.executor()) as executor:
-        driver = session.driver(store, executor, listen=ear, start=Start(first=first or ()))
+    with closing(workbench.executor()) as executor:
+        driver = workbench.driver(store, executor, listen=ear, start=Start(first=first or ()))
         driver.run(Budget(trials=trials))
     seconds = time.monotonic() - started
     summary = standings.summary(store, driver.name)
     return {
         "study": driver.name,
-        "space": session.space.name,
-        "problem": str(session.terms.problems[0]),
-        "valid_points": len(session.space),
+        "space": workbench.space.name,
+        "problem": str(workbench.terms.problems[0]),
+        "valid_points": len(workbench.space),
         "judged": summary.judged,
         "judged_in_this_run": ear.judged,
         "seconds": round(seconds, 1),
@@ -103,16 +105,16 @@ def sweep(store: Store, session: Session, label: str, trials: int, first: list[P
     }
 
 
-def restricted(session: Session, impl: str) -> Session:
-    """The session over the points of one implementation alone, from the one nearest to the default point."""
-    space = session.space
+def restricted(workbench: Workbench, impl: str) -> Workbench:
+    """The workbench over the points of one implementation alone, from the one nearest to the default point."""
+    space = workbench.space
     wanted = space.row_of({**space.file.default, "IMPL": impl})
     column = space.parameters.index("IMPL")
     mine = space.rows[:, column] == wanted[column]
     default = space.point(space.nearest(wanted, exclude=~mine))
     file = space.file.model_copy(update={"default": default})
-    session.space = dataclasses.replace(space, file=file, rows=space.rows[mine])
-    return session
+    workbench.space = dataclasses.replace(space, file=file, rows=space.rows[mine])
+    return workbench
 
 
 def right_ones(store: Store, study: str) -> dict[str, list[Outcome]]:
@@ -151,9 +153,9 @@ def sensitivity(found: dict[str, list[Outcome]]) -> dict[str, Any]:
 def mission(store: Store, trials: int) -> dict[str, Any]:
     """The sweeps at the mission shape."""
     space = load_space("sdpa_cuda")
-    sweeps = [sweep(store, Session(space), "all", trials)]
+    sweeps = [sweep(store, Workbench(space), "all", trials)]
     for impl in ("scalar", "cublas", "wmma"):
-        sweeps.append(sweep(store, restricted(Session(space), impl), impl, max(12, trials // 6)))
+        sweeps.append(sweep(store, restricted(Workbench(space), impl), impl, max(12, trials // 6)))
     return {"sweeps": sweeps, "sensitivity": sensitivity(merged(store, [each["study"] for each in sweeps]))}
 
 
@@ -183,16 +185,16 @@ def race(executor: Executor, terms: Terms, outcome: Outcome, backend: str, cache
     }
 
 
-def races(session: Session, best: dict[str, Outcome]) -> dict[str, Any]:
+def races(workbench: Workbench, best: dict[str, Outcome]) -> dict[str, Any]:
     """Every implementation's best against every SDPA backend that takes the problem, in one process."""
     figures: dict[str, Any] = {impl: {} for impl in best}
-    with closing(session.executor()) as executor:
-        calibration = run(executor, CalibrationJob(terms=session.terms))
+    with closing(workbench.executor()) as executor:
+        calibration = run(executor, CalibrationJob(terms=workbench.terms))
         assert isinstance(calibration, Calibration), calibration
         backends = [timing.backend for timing in calibration.timings]
         for cache in ("cold", "warm"):
             for impl, outcome in best.items():
-                figures[impl][cache] = {b: race(executor, session.terms, outcome, b, cache) for b in backends}
+                figures[impl][cache] = {b: race(executor, workbench.terms, outcome, b, cache) for b in backends}
     return figures
 
 
@@ -201,11 +203,11 @@ def shape(
 ) -> dict[str, Any]:
     """One problem: a sweep from `first`, then the races."""
     file: SpaceFile = load_space("sdpa_cuda")
-    session = Session(file.model_copy(update={"problems": (problem,)}))
-    figures = sweep(store, session, str(problem), trials, first)
+    workbench = Workbench(file.model_copy(update={"problems": (problem,)}))
+    figures = sweep(store, workbench, str(problem), trials, first)
     found = merged(store, [figures["study"], *(s["study"] for s in sweeps if s["problem"] == str(problem))])
     best = {impl: outcomes[0] for impl, outcomes in found.items() if outcomes}
-    return {**figures, "sensitivity": sensitivity(found), "races": races(session, best)}
+    return {**figures, "sensitivity": sensitivity(found), "races": races(workbench, best)}
 
 
 def first_points(store: Store, studies: list[str], each: int) -> list[Point]:
@@ -223,8 +225,8 @@ def kept_points(document: dict[str, Any], problem: Problem) -> list[Point]:
 
 def planted(store: Store) -> dict[str, Any]:
     """The sweep among planted defects: what became of each."""
-    session = Session(load_space(str(ROOT / "tests" / "mutants" / "planted.toml")))
-    figures = sweep(store, session, "planted", len(session.space))
+    workbench = Workbench(load_space(str(ROOT / "tests" / "mutants" / "planted.toml")))
+    figures = sweep(store, workbench, "planted", len(workbench.space))
     modes: dict[str, list[str]] = {}
     for outcome in store.judged_numbers(figures["study"]).values():
         code = f"{outcome.verdict} {outcome.fault.code}" if outcome.fault else str(outcome.verdict)
@@ -248,12 +250,12 @@ def main() -> None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(document, indent=1) + "\n")
 
-    session = Session(load_space("sdpa_cuda"))
+    workbench = Workbench(load_space("sdpa_cuda"))
     document |= {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": session.device.name,
-        "environment": session.device.environment,
-        "compiler": session.toolchain.version,
+        "device": workbench.device.name,
+        "environment": workbench.device.environment,
+        "compiler": workbench.toolchain.version,
     }
     document["commands"].append(command_line())
     with closing(Store.open(options.store)) as store:

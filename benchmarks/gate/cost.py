@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from autotuner.run.line import Line, LineFactory
-from autotuner.tuning.workbench import Session, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact
 from benchmarks.provenance import command_line
@@ -27,16 +27,16 @@ JUDGED = ("G1", "G2", "G3", "G4", "G5")
 """Levels that the goal is about: G0 reads files."""
 
 
-def reports(session: Session, line: Line, impl: str, count: int, seed: int) -> list[GateReport]:
+def reports(workbench: Workbench, line: Line, impl: str, count: int, seed: int) -> list[GateReport]:
     """Reports on `count` random variants of the implementation that pass, the first one judged left out."""
-    space = session.space
+    space = workbench.space
     column = space.rows[:, space.parameters.index("IMPL")]
     points = [int(index) for index in (column == list(space.values["IMPL"]).index(impl)).nonzero()[0]]
     chosen = random.Random(seed).sample(points, min(len(points), 2 * count + 1))
-    built = [artifact for artifact in session.build_all(chosen) if isinstance(artifact, Artifact)]
+    built = [artifact for artifact in workbench.build_all(chosen) if isinstance(artifact, Artifact)]
     found: list[GateReport] = []
     for place, artifact in enumerate(built):
-        report = line.check(artifact, session.terms, lambda _: None)
+        report = line.check(artifact, workbench.terms, lambda _: None)
         if place and report.passed and len(found) < count:
             found.append(report)
     return found
@@ -63,10 +63,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    session = Session(load_space(options.space))
-    line = LineFactory(session.device, session.toolchain, session.family)()
-    impls = options.impl or [str(value) for value in session.space.values["IMPL"]]
-    rows = {impl: costs(reports(session, line, impl, options.each, options.seed)) for impl in impls}
+    workbench = Workbench(load_space(options.space))
+    line = LineFactory(workbench.device, workbench.toolchain, workbench.family)()
+    impls = options.impl or [str(value) for value in workbench.space.values["IMPL"]]
+    rows = {impl: costs(reports(workbench, line, impl, options.each, options.seed)) for impl in impls}
     for impl, row in rows.items():
         total = row["g1_to_g5_ms"]
         print(f"{impl}: G1 to G5 {total['median']:.0f} ms ({total['least']:.0f} to {total['most']:.0f})", end="; ")
@@ -76,9 +76,9 @@ def main() -> None:
         document = {
             "command": command_line(),
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
-            "device": session.device.name,
-            "environment": session.device.environment,
-            "problem": str(session.terms.problems[0]),
+            "device": workbench.device.name,
+            "environment": workbench.device.environment,
+            "problem": str(workbench.terms.problems[0]),
             "implementations": rows,
         }
         options.json.write_text(json.dumps(document, indent=1) + "\n")

@@ -37,7 +37,7 @@ from autotuner.run.jobs import AnyJob, JudgeJob, Result
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, queries
 from autotuner.tuning.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.workbench import Session, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import AutotunerError, InputError, SpaceError
 from autotuner.values.outcome import Device, Measurement, Outcome
@@ -214,7 +214,7 @@ def measure_here(options: argparse.Namespace) -> int:
     """The step `measure`."""
     if not options.out.resolve().parent.is_dir():
         raise InputError(f"{options.out}: its folder does not exist; make it, or choose another")
-    here = Session(load_space(options.space), devices=options.devices)
+    here = Workbench(load_space(options.space), devices=options.devices)
     here.terms = here.terms.model_copy(update={"min_blocks": MIN_BLOCKS})
     # not the study that a sweep of this space has: its races end by other rules
     here.built_from = digest_of([here.built_from, "landscape", MIN_BLOCKS, NEAR])

@@ -48,7 +48,7 @@ from autotuner.spaces.space import Space
 from autotuner.store import Store
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
-from autotuner.tuning.workbench import Session, executor_for, load_space
+from autotuner.tuning.workbench import Workbench, executor_for, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Device
 from autotuner.values.terms import Terms
@@ -141,7 +141,7 @@ def _occurs(verdict: Verdict, ear: Ear) -> bool:
     return any(outcome.verdict == verdict for outcome in ear.outcomes)
 
 
-def session_sweep(here: Session, folder: Path, trials: int, seed: int, sampler: str, executor: Executor) -> Document:
+def session_sweep(here: Workbench, folder: Path, trials: int, seed: int, sampler: str, executor: Executor) -> Document:
     """A sweep of a session's space."""
 
     def make(store: Store, watched: Executor, ear: Ear) -> Driver:
@@ -156,7 +156,7 @@ def session_sweep(here: Session, folder: Path, trials: int, seed: int, sampler: 
 
 def cuda(options: argparse.Namespace) -> Document:
     """The mma part of sdpa_cuda."""
-    here = Session(load_space("sdpa_cuda"))
+    here = Workbench(load_space("sdpa_cuda"))
     here.space = of_impl(here.space, "mma")
     with fresh_cache() as folder:
         found = session_sweep(here, folder, options.trials, options.seed, "evolution", here.executor())
@@ -165,7 +165,7 @@ def cuda(options: argparse.Namespace) -> Document:
 
 def cpu(options: argparse.Namespace) -> Document:
     """sdpa_cpu, and how far its wall time is from what its parts need: compiling on all CPUs, then the rest."""
-    here = Session(load_space("sdpa_cpu"))
+    here = Workbench(load_space("sdpa_cpu"))
     with fresh_cache() as folder:
         found = session_sweep(here, folder, options.trials, options.seed, "evolution", here.executor())
     stages = found["stages_s"]
@@ -174,7 +174,7 @@ def cpu(options: argparse.Namespace) -> Document:
     return {**_machine(here), **found, "needed_s": needed, "wall_over_needed": found["seconds"] / needed}
 
 
-def _machine(here: Session) -> Document:
+def _machine(here: Workbench) -> Document:
     return {
         "device": here.device.name,
         "environment": here.device.environment,
@@ -244,7 +244,7 @@ def devices(options: argparse.Namespace) -> Document:
     """Variants a minute on the first of the devices, on two of them, four, ..., all; nothing is left to compile."""
     rates: dict[str, Document] = {}
     with fresh_cache() as folder:
-        here = Session(load_space("sdpa_cuda"), devices=options.devices)
+        here = Workbench(load_space("sdpa_cuda"), devices=options.devices)
         lanes = here.chosen.lanes
         here.space = of_impl(here.space, "mma")
         points = random.Random(options.seed).sample(range(len(here.space)), options.trials)
@@ -266,7 +266,7 @@ def compare(options: argparse.Namespace) -> Document:
     """Kernel Tuner and this program, on the same configurations."""
     if options.dry_run:
         return dry_run(options)
-    here = Session(load_space("sdpa_cuda"))
+    here = Workbench(load_space("sdpa_cuda"))
     points = kernel_tuner.configurations(here.space, options.configurations, options.seed)
     theirs = kernel_tuner_in_a_process(options)
     here.space = within(here.space, [_index(here.space, point) for point in points])
@@ -289,7 +289,7 @@ def _index(space: Space, point: kernel_tuner.Point) -> int:
     return found
 
 
-def _problem(here: Session) -> SdpaProblem:
+def _problem(here: Workbench) -> SdpaProblem:
     return cast(SdpaProblem, here.terms.compiled_for)
 
 
@@ -304,7 +304,7 @@ def kernel_tuner_in_a_process(options: argparse.Namespace) -> Document:
 
 def kernel_tuner_alone(options: argparse.Namespace) -> Document:
     """Kernel Tuner's side: one line of JSON."""
-    here = Session(load_space("sdpa_cuda"))
+    here = Workbench(load_space("sdpa_cuda"))
     assert isinstance(here.toolchain, CudaToolchain)
     points = kernel_tuner.configurations(here.space, options.configurations, options.seed)
     with kernel_tuner.headers(here.toolchain, here.family) as compiler_options:
@@ -313,7 +313,7 @@ def kernel_tuner_alone(options: argparse.Namespace) -> Document:
 
 def dry_run(options: argparse.Namespace) -> Document:
     """Everything up to the device, for `--arch`: the options, and the wrapper compiled for every configuration."""
-    here = Session(load_space("sdpa_cuda"), options.arch)
+    here = Workbench(load_space("sdpa_cuda"), options.arch)
     assert isinstance(here.toolchain, CudaToolchain)
     points = kernel_tuner.configurations(here.space, options.configurations, options.seed)
     with kernel_tuner.headers(here.toolchain, here.family) as compiler_options:

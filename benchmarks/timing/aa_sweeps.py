@@ -34,7 +34,7 @@ from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.driver import Budget, Driver, Event, TieFound
 from autotuner.tuning.finals import Finals
 from autotuner.tuning.plan import Plan
-from autotuner.tuning.workbench import Session, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Measurement, Say, Stop
 from autotuner.values.terms import Terms
@@ -115,12 +115,12 @@ def make(factory: LineFactory, one: Variant, copies: str) -> OneBinary:
     return OneBinary(factory(), one, copies)
 
 
-def executor_of(session: Session, copies: str) -> LocalExecutor:
+def executor_of(workbench: Workbench, copies: str) -> LocalExecutor:
     """The session's own processes, but of lines that build copies of the default variant."""
-    kind, lanes = DEVICES[session.device.backend], session.chosen.lanes
-    factory = LineFactory(session.device, session.toolchain, session.family)
+    kind, lanes = DEVICES[workbench.device.backend], workbench.chosen.lanes
+    factory = LineFactory(workbench.device, workbench.toolchain, workbench.family)
     return LocalExecutor(
-        partial(make, factory, session.variant(session.space.default_index), copies),
+        partial(make, factory, workbench.variant(workbench.space.default_index), copies),
         preload=(kind.module,),
         builders=kind.builders(len(lanes)),
         overlap=kind.overlap,
@@ -129,7 +129,7 @@ def executor_of(session: Session, copies: str) -> LocalExecutor:
     )
 
 
-def sweep(session: Session, store: Store, executor: Executor, trials: int, seed: int) -> dict[str, Any]:
+def sweep(workbench: Workbench, store: Store, executor: Executor, trials: int, seed: int) -> dict[str, Any]:
     """One sweep and its finals."""
     ties: list[float] = []
 
@@ -137,11 +137,13 @@ def sweep(session: Session, store: Store, executor: Executor, trials: int, seed:
         if isinstance(event, TieFound):
             ties.append(event.tie)
 
-    plan = Plan(session.space, session.device, session.terms, sampler="random", seed=seed, built_from=f"aa {seed}")
+    plan = Plan(
+        workbench.space, workbench.device, workbench.terms, sampler="random", seed=seed, built_from=f"aa {seed}"
+    )
     driver = Driver(store, executor, plan, listen)
     driver.run(Budget(trials=trials))
-    environment = session.device.environment
-    finals = Finals(store, driver.name, session.terms, executor, environment, session.default_digest).run()
+    environment = workbench.device.environment
+    finals = Finals(store, driver.name, workbench.terms, executor, environment, workbench.default_digest).run()
     measured = [o.measurement for o in store.judged_numbers(driver.name).values() if o.measurement is not None]
     return {**searched(measured, ties), **confirmed(finals)}
 
@@ -211,24 +213,24 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true", help="go on after the sweeps that the file of --json has")
     holds.add_option(parser)
     options = parser.parse_args()
-    session = Session(load_space(SPACES[options.device], 1 if options.device == "cpu" else None))
-    rows = earlier(options.json, session.device.name, options.trials) if options.resume else []
+    workbench = Workbench(load_space(SPACES[options.device], 1 if options.device == "cpu" else None))
+    rows = earlier(options.json, workbench.device.name, options.trials) if options.resume else []
     until = time.monotonic() + 60 * options.minutes
     with tempfile.TemporaryDirectory(prefix="autotuner-aa-") as folder, contextlib.ExitStack() as stack:
         store = stack.enter_context(Store.open(f"{folder}/studies.db"))
-        executor = stack.enter_context(closing(executor_of(session, folder)))
+        executor = stack.enter_context(closing(executor_of(workbench, folder)))
         for number in range(len(rows), options.sweeps):
             if time.monotonic() > until:
                 break
-            rows.append(sweep(session, store, executor, options.trials, number))
+            rows.append(sweep(workbench, store, executor, options.trials, number))
             print(f"sweep {number}: {rows[-1]}", flush=True)
             document = {
                 "command": command_line(),
                 "when": datetime.now(UTC).isoformat(timespec="seconds"),
-                "device": session.device.name,
+                "device": workbench.device.name,
                 "torch": version_of("torch"),
                 "trials": options.trials,
-                "space": session.space.name,
+                "space": workbench.space.name,
                 "summary": summary(rows),
                 "rows": rows,
             }

@@ -27,7 +27,7 @@ from autotuner.tuning import standings
 from autotuner.tuning.driver import Driver, Event, Judged
 from autotuner.tuning.outcomes import RETRIES
 from autotuner.tuning.plan import Plan
-from autotuner.tuning.workbench import Session, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Outcome
@@ -143,8 +143,8 @@ def test_a_space_is_of_a_size_that_can_be_measured_whole(path: Path) -> None:
 def test_the_kernel_takes_the_points_of_a_space(path: Path) -> None:
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
-    session = Session(load_space(str(path)), "sm_90")
-    assert session.space.point(session.space.default_index) == dict(session.space.file.default)
+    workbench = Workbench(load_space(str(path)), "sm_90")
+    assert workbench.space.point(workbench.space.default_index) == dict(workbench.space.file.default)
 
 
 def test_each_kept_landscape_has_the_space_file_that_is_here() -> None:

@@ -18,7 +18,7 @@ from autotuner.measure.race import heat, measure
 from autotuner.measure.tie import ratios_between
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.line import GatedLine, Passed
-from autotuner.tuning.workbench import Session, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.terms import Terms
@@ -124,13 +124,13 @@ def test_what_the_device_can_do_is_measured(backend: GatedLine, terms: Terms) ->
 
 @pytest.mark.parametrize("impl", ["scalar", "cublas", "wmma", "mma"])
 def test_every_shipped_implementation_passes(impl: str) -> None:
-    session = Session(load_space("sdpa_cuda"))
-    assert isinstance(session.toolchain, CudaToolchain)
-    backend = cuda_line(session.toolchain, session.family)()
-    wanted = session.variant(first_of(session.space, impl))
+    workbench = Workbench(load_space("sdpa_cuda"))
+    assert isinstance(workbench.toolchain, CudaToolchain)
+    backend = cuda_line(workbench.toolchain, workbench.family)()
+    wanted = workbench.variant(first_of(workbench.space, impl))
     for update in ({}, {"causal": True}, {"dtype": "bfloat16"}, {"head_dim": 128}):
-        problem = session.terms.compiled_for.model_copy(update=update)
-        here = session.terms.model_copy(update={"problems": (problem,)})
+        problem = workbench.terms.compiled_for.model_copy(update=update)
+        here = workbench.terms.model_copy(update={"problems": (problem,)})
         report = judged(backend, here, wanted)
         assert report.passed, (problem, report.fault)
         soaked = backend.check(built(backend, here, wanted), here, lambda _: None, Passed(report, "soak"))

@@ -24,7 +24,7 @@ from autotuner.devices.environment import usable_cpus
 from autotuner.gate import sanitizer_report
 from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.tuning.workbench import Session, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Artifact
@@ -89,13 +89,13 @@ def require_pass(found: Found) -> None:
     assert [(check.code, check.status, check.note) for check in checks] == [(code, "pass", None) for code in CODES]
 
 
-def require_all_pass(session: Session, variants: Sequence[Variant], like: Problem, toolchain: Toolchain) -> None:
+def require_all_pass(workbench: Workbench, variants: Sequence[Variant], like: Problem, toolchain: Toolchain) -> None:
     """They pass on cases around their own tiles; several side by side, as each compiles and runs in processes."""
 
     def found(variant: Variant) -> Found:
-        artifact = build(session.family, variant, like, toolchain)
+        artifact = build(workbench.family, variant, like, toolchain)
         assert isinstance(artifact, Artifact), artifact
-        return sanitized(tool_of(session.family, toolchain), artifact, small_cases(like, artifact), lambda _: None)
+        return sanitized(tool_of(workbench.family, toolchain), artifact, small_cases(like, artifact), lambda _: None)
 
     with ThreadPoolExecutor(usable_cpus()) as pool:
         for each in pool.map(found, variants):
@@ -125,20 +125,20 @@ def test_the_cases_are_small_and_one_is_above_the_tile() -> None:
 
 @pytest.mark.slow
 def test_the_shipped_cpu_kernels_pass(toolchain: Toolchain) -> None:
-    session = Session(load_space("sdpa_cpu"))
-    default = session.variant(session.space.default_index)
+    workbench = Workbench(load_space("sdpa_cpu"))
+    default = workbench.variant(workbench.space.default_index)
     threaded = default.model_copy(update={"parameters": {**default.parameters, "THREADS": 2, "SYNC_POLICY": 1}})
-    scalar = session.variant(first_of(session.space, "scalar"))
-    require_all_pass(session, (default, threaded, scalar), LIKE, toolchain)
+    scalar = workbench.variant(first_of(workbench.space, "scalar"))
+    require_all_pass(workbench, (default, threaded, scalar), LIKE, toolchain)
 
 
 @pytest.mark.slow
 @pytest.mark.rotating(1)
 @pytest.mark.parametrize("space", ["sdpa_cpu", "sdpa_cpu_bf16", "sdpa_cpu_causal"])
 def test_random_points_of_the_shipped_cpu_kernels_pass(space: str, toolchain: Toolchain) -> None:
-    session = Session(load_space(space))
-    points = random.Random(3).sample(range(len(session.space)), 6)
-    require_all_pass(session, [session.variant(point) for point in points], session.terms.compiled_for, toolchain)
+    workbench = Workbench(load_space(space))
+    points = random.Random(3).sample(range(len(workbench.space)), 6)
+    require_all_pass(workbench, [workbench.variant(point) for point in points], workbench.terms.compiled_for, toolchain)
 
 
 @pytest.mark.slow
@@ -440,9 +440,9 @@ def test_a_right_kernel_on_cuda_passes(mutant: str, device: CudaToolchain) -> No
 
 @pytest.mark.parametrize("impl", [pytest.param(impl, marks=gpu) for impl in ("scalar", "wmma", "mma", "cublas")])
 def test_the_shipped_cuda_kernels_pass(impl: str, device: CudaToolchain) -> None:
-    session = Session(load_space("sdpa_cuda"))
-    variant = session.variant(first_of(session.space, impl))
-    artifact = build(session.family, variant, session.terms.compiled_for, device)
+    workbench = Workbench(load_space("sdpa_cuda"))
+    variant = workbench.variant(first_of(workbench.space, impl))
+    artifact = build(workbench.family, variant, workbench.terms.compiled_for, device)
     assert isinstance(artifact, Artifact), artifact
-    cases = small_cases(session.terms.compiled_for, artifact)
-    require_pass(sanitized(tool_of(session.family, device), artifact, cases, lambda _: None))
+    cases = small_cases(workbench.terms.compiled_for, artifact)
+    require_pass(sanitized(tool_of(workbench.family, device), artifact, cases, lambda _: None))

@@ -21,7 +21,7 @@ from autotuner.gate.gate import checks_of
 from autotuner.ops import OPS
 from autotuner.report.meanings import meanings
 from autotuner.spaces.space import Space
-from autotuner.tuning.workbench import Session, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config, errors
 from benchmarks import pages
 
@@ -118,9 +118,9 @@ def test_every_space_loads_and_its_kernel_takes_its_points(path: Path) -> None:
     on_a_gpu = file.backend == "cuda"
     if on_a_gpu and config.nvcc() is None:
         pytest.skip("needs nvcc")
-    session = Session(file, OWN_ARCHITECTURE.get(path.stem, "sm_90") if on_a_gpu else None)
-    assert len(session.space) > 0
-    assert session.space.point(session.space.default_index) == dict(file.default)
+    workbench = Workbench(file, OWN_ARCHITECTURE.get(path.stem, "sm_90") if on_a_gpu else None)
+    assert len(workbench.space) > 0
+    assert workbench.space.point(workbench.space.default_index) == dict(file.default)
 
 
 @pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)

@@ -17,7 +17,7 @@ from autotuner.devices.cpu.toolchain import FLAGS, CpuToolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
-from autotuner.tuning.workbench import Session, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
@@ -33,18 +33,18 @@ LONG = {"sdpa_cpu_long", "sdpa_cpu_causal", "sdpa_cpu_bf16"}
 @pytest.fixture(
     scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in SPACES]
 )
-def session(request: pytest.FixtureRequest) -> Session:
-    """A session for each shipped space."""
-    return Session(load_space(request.param))
+def workbench(request: pytest.FixtureRequest) -> Workbench:
+    """A workbench for each shipped space."""
+    return Workbench(load_space(request.param))
 
 
-def outcomes(session: Session, indices: list[int]) -> Iterator[Outcome]:
+def outcomes(workbench: Workbench, indices: list[int]) -> Iterator[Outcome]:
     """Judges points of the space, timed in two blocks only."""
-    terms = session.terms.model_copy(
+    terms = workbench.terms.model_copy(
         update={"baselines": ("flash",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": (5, 6, 7, 8)}
     )
-    with closing(session.executor()) as executor:
-        jobs = [executor.submit(BuildJob(variant=session.variant(index), terms=terms)) for index in indices]
+    with closing(workbench.executor()) as executor:
+        jobs = [executor.submit(BuildJob(variant=workbench.variant(index), terms=terms)) for index in indices]
         built = dict(ended(executor) for _ in jobs)  # all first: several are built side by side
         for job in jobs:
             made = built[job]
@@ -62,13 +62,13 @@ def ended(executor: Executor) -> tuple[int, object]:
     return done
 
 
-def drawn(session: Session, seed: int, count: int) -> list[int]:
+def drawn(workbench: Workbench, seed: int, count: int) -> list[int]:
     """Random valid points."""
-    return [int(index) for index in np.random.default_rng(seed).choice(len(session.space), count, replace=False)]
+    return [int(index) for index in np.random.default_rng(seed).choice(len(workbench.space), count, replace=False)]
 
 
-def test_the_default_and_random_points_pass_the_gate(session: Session) -> None:
-    for outcome in outcomes(session, [session.space.default_index, *drawn(session, 1, QUICK)]):
+def test_the_default_and_random_points_pass_the_gate(workbench: Workbench) -> None:
+    for outcome in outcomes(workbench, [workbench.space.default_index, *drawn(workbench, 1, QUICK)]):
         assert outcome.fault is None, (outcome.variant, outcome.fault)
         assert outcome.gate is not None
         assert outcome.gate.passed
@@ -76,20 +76,20 @@ def test_the_default_and_random_points_pass_the_gate(session: Session) -> None:
 
 @pytest.mark.slow
 @pytest.mark.rotating(2)
-def test_many_random_points_pass_the_gate(session: Session) -> None:
-    seq_q = cast(SdpaProblem, session.terms.compiled_for).seq_q
+def test_many_random_points_pass_the_gate(workbench: Workbench) -> None:
+    seq_q = cast(SdpaProblem, workbench.terms.compiled_for).seq_q
     count = THOROUGH if seq_q <= 512 else THOROUGH // 3  # a long one takes many seconds
-    for outcome in outcomes(session, drawn(session, 2, count)):
+    for outcome in outcomes(workbench, drawn(workbench, 2, count)):
         assert outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT), (outcome.variant, outcome.fault)
 
 
 @pytest.mark.slow
 @pytest.mark.rotating(2)
-def test_the_scalar_source_passes_too(session: Session) -> None:
-    column = session.space.parameters.index("IMPL")
-    scalar = session.space.file.parameters["IMPL"].values.index("scalar")
-    indices = np.flatnonzero(session.space.rows[:, column] == scalar)
-    for outcome in outcomes(session, [int(indices[0]), int(indices[-1])]):
+def test_the_scalar_source_passes_too(workbench: Workbench) -> None:
+    column = workbench.space.parameters.index("IMPL")
+    scalar = workbench.space.file.parameters["IMPL"].values.index("scalar")
+    indices = np.flatnonzero(workbench.space.rows[:, column] == scalar)
+    for outcome in outcomes(workbench, [int(indices[0]), int(indices[-1])]):
         assert outcome.fault is None, (outcome.variant, outcome.fault)
 
 

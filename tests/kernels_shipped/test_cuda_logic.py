@@ -12,7 +12,7 @@ from autotuner.gate.cases import Case
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import DTYPES
 from autotuner.spaces.space import SpaceFile
-from autotuner.tuning.workbench import Session, load_space
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from tests.emulator.emulator import EmulationError, cuda_include, emulate, emulate_softmax, in_words, judged
@@ -177,8 +177,8 @@ def test_an_implementation_is_right(impl: str, change: Point, on: SdpaProblem) -
 def test_the_example_is_built() -> None:
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
-    session = Session(load_space(str(EXAMPLE / "space.toml")), "sm_90")
-    (built,) = session.build_all([session.space.default_index])
+    workbench = Workbench(load_space(str(EXAMPLE / "space.toml")), "sm_90")
+    (built,) = workbench.build_all([workbench.space.default_index])
     assert isinstance(built, Artifact), built
 
 

@@ -24,7 +24,7 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
     """SDPA takes 100 us. By A/A races with 1 % between two loads a tie is 2 % wide."""
     backend = FakeLine(lambda _: Truth(us=us), noise=0.0005)
 
-    class Session:
+    class Workbench:
         """What a race needs of one, on the fake device."""
 
         def __init__(self, file: SpaceFile) -> None:
@@ -33,7 +33,7 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
         def executor(self) -> InlineExecutor:
             return InlineExecutor(backend)
 
-    monkeypatch.setattr(race_again, "Session", Session)
+    monkeypatch.setattr(race_again, "Workbench", Workbench)
     driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.terms()))
     driver.run(Budget(trials=1))
     before = race_best(store, driver.name, itself=False)

@@ -19,8 +19,7 @@ from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
-from autotuner.tuning import standings, transfer
-from autotuner.tuning import workbench as session
+from autotuner.tuning import standings, transfer, workbench
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.study_identity import study_record
@@ -400,7 +399,7 @@ def test_a_study_that_goes_on_has_the_known_points_it_began_with(store: Store) -
 def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
     """`autotuner tune` on the simulated device."""
 
-    class Simulated(session.Session):
+    class Simulated(workbench.Workbench):
         def __init__(self, file: SpaceFile, arch: str | None = None, devices: str | None = None) -> None:
             self.chosen, self.device, self.built_from = Chosen(simulated.DEVICE), simulated.DEVICE, ""
             self.space = Space.enumerate(file, self.device.facts)
@@ -409,7 +408,7 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         def executor(self) -> InlineExecutor:  # type: ignore[override]
             return InlineExecutor(simulated.backend())
 
-    monkeypatch.setattr(session, "Session", Simulated)
+    monkeypatch.setattr(workbench, "Workbench", Simulated)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "one.toml").write_text(simulated.TOML)
     (tmp_path / "two.toml").write_text(simulated.TOML.replace("heads = 2", "heads = 4"))
