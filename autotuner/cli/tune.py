@@ -59,7 +59,7 @@ def tune(
     file = workbench.load_space(space or workbench.default_space(), threads)
     here = workbench.Workbench(file, devices=devices)
     with closing(Store.open(store or config.store_url())) as opened, closing(here.executor()) as executor:
-        with progress.Progress(out, here.space, here.device, here.terms, trials, 60 * minutes) as shown:
+        with progress.Progress(out, here.space, here.device, here.conditions, trials, 60 * minutes) as shown:
             start = here.start(opened, sampler, like, cold)
             shown.starts_from(start)
             driver = here.driver(opened, executor, sampler, seed, shown.hear, start)
@@ -87,7 +87,7 @@ def _finals(store: Store, study: str, here: Workbench, executor: Executor, to: C
     def say(step: Step) -> None:
         to.print(f"finals: {step.text}", markup=False)
 
-    return Finals(store, study, here.terms, executor, here.device.environment, here.default_digest, say).run()
+    return Finals(store, study, here.conditions, executor, here.device.environment, here.default_digest, say).run()
 
 
 def finals(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:

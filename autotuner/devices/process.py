@@ -13,9 +13,9 @@ from autotuner.gate.recheck import Timed
 from autotuner.gate.sanitizer import SanitizerTool
 from autotuner.gate.tolerance import Truth
 from autotuner.measure.arms import Tracks
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings, Say
 from autotuner.values.problem import Problem
-from autotuner.values.terms import Terms
 from autotuner.values.verdict import Fault
 
 
@@ -29,7 +29,7 @@ class DeviceProcess(Protocol):
     calibration_rounds: int
     """Samples of each baseline from which the fastest is chosen."""
 
-    def prepare(self, terms: Terms) -> None:
+    def prepare(self, conditions: Conditions) -> None:
         """Before anything is run: CPUs and threads."""
 
     def truth(self, case: Case, seed: int) -> Truth:
@@ -38,13 +38,13 @@ class DeviceProcess(Protocol):
     def bench(self, variant: LoadedVariant, matrix: Matrix) -> Bench:
         """Where the gate runs the variant."""
 
-    def tracks(self, terms: Terms, judge: Callable[[Problem, Timed], Fault | None]) -> Tracks:
+    def tracks(self, conditions: Conditions, judge: Callable[[Problem, Timed], Fault | None]) -> Tracks:
         """The problems, ready for races. `judge` is G7."""
 
-    def ceilings(self, terms: Terms) -> Ceilings:
+    def ceilings(self, conditions: Conditions) -> Ceilings:
         """What the device can do at most, measured."""
 
-    def draw(self, terms: Terms, say: Say) -> None:
+    def draw(self, conditions: Conditions, say: Say) -> None:
         """Makes ready, before the first variant, what would take long while one is judged."""
 
     def sanitizer(self, family: Family) -> SanitizerTool:

@@ -69,7 +69,7 @@ def broken_effect(effects: Sequence[Effect], code: str) -> str | None:
 
 def _smoke(launching: Launching) -> None:
     """One launch: status, inputs, guards; every element of the poisoned output written; float environment kept."""
-    refused = next((p for p in launching.terms.problems if not launching.claims.serve(p)), None)
+    refused = next((p for p in launching.conditions.problems if not launching.claims.serve(p)), None)
     if refused is not None:
         detail = f"{refused} is outside the domain that kernel.toml gives: {launching.claims.domain}"
         raise Failed(detail, code="G1.domain", verdict=Verdict.LAUNCH_FAILED)
@@ -119,7 +119,7 @@ def _copied(launching: Launching) -> str | None:
 def _matrix(launching: Launching) -> None:
     """The whole matrix, two of the four seeds a case, and the tuned lengths with less work."""
     matrix, op = launching.matrix, launching.op
-    tuned = [matrix.case(op.cases.tuned(problem), label="tuned ") for problem in launching.terms.problems]
+    tuned = [matrix.case(op.cases.tuned(problem), label="tuned ") for problem in launching.conditions.problems]
     for index, case in enumerate(matrix.quick()):
         launching.judge("G5", case, index + 1)
     for index, case in enumerate((*matrix.full(launching.tile), *tuned)):
@@ -137,7 +137,7 @@ def _soak(launches: int, launching: Launching) -> None:
     bench, op = launching.bench, launching.op
     with bench.traffic():
         soaked(launching.matrix.case(op.cases.soak, label="soak "))
-        for problem in launching.terms.problems if isinstance(bench, StreamBench) else ():
+        for problem in launching.conditions.problems if isinstance(bench, StreamBench) else ():
             if problem.flops <= SOAK_FLOPS:
                 soaked(Case(name=f"soak {problem}", problem=problem, distribution=op.ordinary))
 

@@ -15,9 +15,9 @@ from autotuner.gate.check import Check, Failed
 from autotuner.gate.tolerance import Truth, Truths, extent, judge, out_of_tolerance
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, all_same_bits, same_bits
+from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CaseErrors, CaseResult, Extent, ReportedIdentity
 from autotuner.values.outcome import Artifact, Say
-from autotuner.values.terms import Terms
 from autotuner.values.verdict import Verdict
 
 T = TypeVar("T")
@@ -39,13 +39,13 @@ class Launching:
     """Launches of one artifact for the checks on it; what they found is collected for the report."""
 
     def __init__(
-        self, artifact: Artifact, claims: Claims, bench: Bench, terms: Terms, evidence: Evidence, say: Say
+        self, artifact: Artifact, claims: Claims, bench: Bench, conditions: Conditions, evidence: Evidence, say: Say
     ) -> None:
-        self.artifact, self.claims, self.bench, self.terms = artifact, claims, bench, terms
+        self.artifact, self.claims, self.bench, self.conditions = artifact, claims, bench, conditions
         self.evidence, self.say = evidence, say
-        self.op = op_of(terms.compiled_for)
+        self.op = op_of(conditions.compiled_for)
         self.tensors = self.op.tensors()
-        self.matrix = Matrix(terms.compiled_for, terms.compiled_for.fixed_in(artifact.macros), claims)
+        self.matrix = Matrix(conditions.compiled_for, conditions.compiled_for.fixed_in(artifact.macros), claims)
         self.tile = self.op.cases.tile(artifact.variant.parameters, artifact.resources)
         self.reported: ReportedIdentity | None = None
         self.check: Check
@@ -63,7 +63,7 @@ class Launching:
 
     def seed(self, index: int) -> int:
         """One of the study's secret seeds; they go round."""
-        return self.terms.seeds[index % len(self.terms.seeds)]
+        return self.conditions.seeds[index % len(self.conditions.seeds)]
 
     def inputs(self, case: Case, seed_index: int = 0) -> Tensors:
         """The inputs of the case with one of the secret seeds."""
@@ -118,7 +118,7 @@ class Launching:
             output = outputs[number]
             errors = judge(output, right, self.claims.policy.tolerance)
             bad = out_of_tolerance(output, right, errors, self.tile[0]) if errors.failed_rule else None
-            place = seed_index % len(self.terms.seeds)
+            place = seed_index % len(self.conditions.seeds)
             self.results.append(CaseResult(case=case.name, seed_index=place, errors=errors, extent=bad))
             if errors.failed_rule is not None:
                 stale = self.depends_on_memory(case, expected.inputs, outputs)

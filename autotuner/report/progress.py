@@ -20,8 +20,8 @@ from autotuner.tuning.driver import Converged, Event, Judged, Started
 from autotuner.tuning.plan import Start
 from autotuner.tuning.time_left import TimeLeft
 from autotuner.tuning.workbench import builders_beside
+from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome
-from autotuner.values.terms import Terms
 from autotuner.values.verdict import Verdict
 
 DISTURBED = (
@@ -34,12 +34,18 @@ class Progress:
     """A live line on a terminal; elsewhere one plain line a judged variant."""
 
     def __init__(
-        self, console: Console, space: Space, device: Device, terms: Terms, trials: int, seconds: float = math.inf
+        self,
+        console: Console,
+        space: Space,
+        device: Device,
+        protocol: StudyProtocol,
+        trials: int,
+        seconds: float = math.inf,
     ) -> None:
         """The budget: `trials` judged variants in the study, or `seconds` of this run."""
         self._console, self._space, self._trials = console, space, min(trials, len(space))
-        self._terms, self._device = terms, device
-        self._baseline = op_of(terms.compiled_for).words.baseline
+        self._protocol, self._device = protocol, device
+        self._baseline = op_of(protocol.compiled_for).words.baseline
         self._rejected: Counter[str] = Counter()
         self._seconds, self._until = seconds, math.inf
         self._time_left: TimeLeft | None = None
@@ -48,9 +54,9 @@ class Progress:
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> Self:
-        problems = "; ".join(str(problem) for problem in self._terms.problems)
+        problems = "; ".join(str(problem) for problem in self._protocol.problems)
         self._say(f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}")
-        self._say(f"{self._device.name}, {self._sides()}{self._terms.cache} cache; calibrating")
+        self._say(f"{self._device.name}, {self._sides()}{self._protocol.cache} cache; calibrating")
         if self._live is not None:
             self._live.start()
         return self
@@ -89,7 +95,7 @@ class Progress:
             self._say(DISTURBED)
         self._judged = event.judged
         self._say(f"study {event.study}: {event.judged} judged already" if event.judged else f"study {event.study}")
-        for problem, name in zip(self._terms.problems, event.calibration.baselines, strict=True):
+        for problem, name in zip(self._protocol.problems, event.calibration.baselines, strict=True):
             times = [t for t in event.calibration.timings if t.problem == problem]
             listed = ", ".join(f"{t.backend} {t.median_us:.1f} us" for t in times)
             self._say(f"baseline {problem}: {self._baseline} {name} ({listed})")
@@ -112,7 +118,7 @@ class Progress:
         """How many threads both sides have, on a device that has threads."""
         if "THREADS_ALLOWED" not in self._device.facts:
             return ""
-        count = self._terms.threads
+        count = self._protocol.threads
         return f"{count} thread{'s' if count > 1 else ''}, "
 
     def _say(self, text: str) -> None:

@@ -12,9 +12,9 @@ from rich.text import Text
 from autotuner.measure.confirm import Confirmed, Standing
 from autotuner.ops import op_of
 from autotuner.report.table import new_table
+from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Interval, MeanInterval
 from autotuner.values.problem import Problem
-from autotuner.values.terms import TIE
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
     from autotuner.store import Finalist, FinalsRecord

@@ -14,11 +14,11 @@ from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
 from autotuner.measure.arms import Clocks, Tracks
 from autotuner.run.line import Passed
+from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Say
 from autotuner.values.problem import Problem
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
@@ -71,17 +71,17 @@ class FakeLine:
         self._device = _Device(weather or Weather(noise=noise), seed)
         self.built: list[Variant] = []
 
-    def calibrate(self, terms: Terms, say: Say) -> Calibration:
+    def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
         say("calibrate fake")
-        timings = [BackendTiming(backend="fake", problem=p, median_us=self._baseline_us) for p in terms.problems]
-        return Calibration(baselines=("fake",) * len(terms.problems), timings=tuple(timings), references=())
+        timings = [BackendTiming(backend="fake", problem=p, median_us=self._baseline_us) for p in conditions.problems]
+        return Calibration(baselines=("fake",) * len(conditions.problems), timings=tuple(timings), references=())
 
-    def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
+    def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
         self.built.append(variant)
         truth = self._truth(variant)
         if truth.fault in BUILD_FAULTS:
             return Fault(verdict=truth.fault, code="build.failed", detail="a fault of the fake")
-        problem = terms.compiled_for
+        problem = conditions.compiled_for
         return Artifact(
             variant=variant,
             digest=digest_of(["fake", variant.digest]),
@@ -97,12 +97,12 @@ class FakeLine:
             build_seconds=0.0,
         )
 
-    def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         say("fake gate")
         if passed is not None:
             more = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in AFTER[passed.level])
             return passed.report.extended(more, None)
-        needed = required(Subject(terms.compiled_for, streams=False, bounded=False))
+        needed = required(Subject(conditions.compiled_for, streams=False, bounded=False))
         fault = self._truth(artifact.variant).fault
         if fault is not None:
             failed = CheckResult(code="G2.quick", status="fail", seconds=0.0)
@@ -111,8 +111,8 @@ class FakeLine:
         checks = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in needed)
         return GateReport(artifact=artifact.digest, required=needed, checks=checks)
 
-    def tracks(self, terms: Terms) -> Tracks:
-        return [FakeTrack(problem, self._device, self._truth, self._baseline_us) for problem in terms.problems]
+    def tracks(self, conditions: Conditions) -> Tracks:
+        return [FakeTrack(problem, self._device, self._truth, self._baseline_us) for problem in conditions.problems]
 
 
 class _Device:

@@ -17,10 +17,10 @@ from autotuner.measure.blocks import Throttled
 from autotuner.measure.race import heat, measure
 from autotuner.measure.thermometer import Drifted
 from autotuner.run.line import Level, Line, Passed
+from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome, Say
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 
@@ -31,7 +31,7 @@ class BuildJob(Model):
     """Build one variant."""
 
     variant: Variant
-    terms: Terms
+    conditions: Conditions
 
 
 class Built(Model):
@@ -45,7 +45,7 @@ class JudgeJob(Model):
     """Judge what was built."""
 
     built: Built
-    terms: Terms
+    conditions: Conditions
     incumbent: Artifact | None = Field(default=None, description="what it races against, besides the baseline")
     soak: Literal["never", "promoted", "finalist"] = Field(
         default="promoted", description="G6 before it is promoted; of a finalist in any case, and longer"
@@ -61,7 +61,7 @@ class JudgeJob(Model):
 class CalibrationJob(Model):
     """Measure the references and the ceilings, and pin the baselines."""
 
-    terms: Terms
+    conditions: Conditions
 
 
 class RaceJob(Model):
@@ -69,7 +69,7 @@ class RaceJob(Model):
     twice: the A/A test."""
 
     artifacts: tuple[Artifact, ...]
-    terms: Terms
+    conditions: Conditions
     blocks: PositiveInt
     fresh: bool = Field(default=False, description="in a process that has judged nothing before")
 
@@ -87,14 +87,14 @@ def perform(job: AnyJob, line: Line, say: Say) -> Result:
     if isinstance(job, RaceJob):
         return race(job, line, say)
     say("calibrate")
-    return line.calibrate(job.terms, say)
+    return line.calibrate(job.conditions, say)
 
 
 def build(job: BuildJob, line: Line, say: Say) -> Built | Outcome:
     """The variant, built; its outcome if there is nothing to judge."""
     say("build")
     started = time.monotonic()
-    made = line.build(job.variant, job.terms)
+    made = line.build(job.variant, job.conditions)
     seconds = time.monotonic() - started
     if isinstance(made, Fault):
         return Outcome(variant=job.variant, verdict=made.verdict, fault=made, seconds={"build": seconds})
@@ -105,7 +105,7 @@ def race(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
     """Interleaved blocks of all; a fault when the machine was disturbed, or one of them failed while it was timed."""
     say("measure")
     try:
-        return heat(line.tracks(job.terms), job.artifacts, job.blocks, job.terms, say)
+        return heat(line.tracks(job.conditions), job.artifacts, job.blocks, job.conditions, say)
     except (ArmError, Drifted, Throttled) as error:
         return error.fault
 
@@ -144,8 +144,8 @@ class _Judging:
         self._report: GateReport | None = None
 
     def run(self) -> Outcome:
-        artifact, terms = self._job.built.artifact, self._job.terms
-        self._report = report = self._timed("check", lambda: self._line.check(artifact, terms, self._say))
+        artifact, conditions = self._job.built.artifact, self._job.conditions
+        self._report = report = self._timed("check", lambda: self._line.check(artifact, conditions, self._say))
         if not report.passed:
             return self._rejected(report)
         measured = self._measure(report)
@@ -171,7 +171,7 @@ class _Judging:
         job, clock = self._job, _Clock(self._say)
 
         def race_it() -> Measurement | Fault:
-            return measure(self._line.tracks(job.terms), job.built.artifact, job.incumbent, job.terms, clock)
+            return measure(self._line.tracks(job.conditions), job.built.artifact, job.incumbent, job.conditions, clock)
 
         measured = self._timed("measure", race_it)
         clock.stop()
@@ -185,7 +185,7 @@ class _Judging:
         """One more level after a pass."""
         assert self._report is not None
         passed, artifact = Passed(self._report, level), self._job.built.artifact
-        self._report = self._timed(level, lambda: self._line.check(artifact, self._job.terms, self._say, passed))
+        self._report = self._timed(level, lambda: self._line.check(artifact, self._job.conditions, self._say, passed))
 
     def _timed(self, stage: str, step: Callable[[], T]) -> T:
         self._say(stage)

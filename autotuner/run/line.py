@@ -25,10 +25,10 @@ from autotuner.gate.sanitizer import sanitized, small_cases
 from autotuner.measure.arms import Tracks
 from autotuner.measure.calibrate import fastest, time_baselines
 from autotuner.ops import op_of
+from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, Say
 from autotuner.values.problem import Problem
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 
@@ -52,17 +52,17 @@ class Passed(NamedTuple):
 class Line(Protocol):
     """Four stages. A variant's fault is a returned value; exceptions are ours."""
 
-    def calibrate(self, terms: Terms, say: Say) -> Calibration:
+    def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
         """Measures every baseline on the problems and against the reference, and what the device can do at most; names
         the fastest baseline of each problem."""
 
-    def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
+    def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
         """The variant's artifact, or why there is none."""
 
-    def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         """The gate, G0 to G5; or, after a pass of that, one more level, appended to its report."""
 
-    def tracks(self, terms: Terms) -> Tracks:
+    def tracks(self, conditions: Conditions) -> Tracks:
         """The problems, ready for races in this process. measure/race.py runs them."""
 
 
@@ -91,40 +91,40 @@ class GatedLine:
         self._family, self._toolchain, self._device, self._more = family, toolchain, device, more
         self._answers = lru_cache(maxsize=16)(self._baseline_answers)
 
-    def calibrate(self, terms: Terms, say: Say) -> Calibration:
+    def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
         from autotuner.gate.references import names, reference_checks, versions
 
         device = self._device
-        device.prepare(terms)
-        baselines = names(terms.compiled_for, device.torch_device)
-        checks = reference_checks(terms.compiled_for, baselines, device.truth, terms.seeds[0], say)
+        device.prepare(conditions)
+        baselines = names(conditions.compiled_for, device.torch_device)
+        checks = reference_checks(conditions.compiled_for, baselines, device.truth, conditions.seeds[0], say)
         timings: list[BackendTiming] = []
         pinned: list[str] = []
-        for track in self.tracks(terms):
+        for track in self.tracks(conditions):
             say(f"timing the baselines on {track.problem}")
             here = time_baselines(track, baselines, device.calibration_rounds)
             timings += here
             pinned.append(fastest(here))
-        device.draw(terms, say)
+        device.draw(conditions, say)
         say("measuring what the device can do at most")
         return Calibration(
             baselines=tuple(pinned),
             timings=tuple(timings),
             references=checks,
             versions=versions(),
-            ceilings=device.ceilings(terms),
+            ceilings=device.ceilings(conditions),
         )
 
-    def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
-        return build(self._family, variant, terms.compiled_for, self._toolchain)
+    def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
+        return build(self._family, variant, conditions.compiled_for, self._toolchain)
 
-    def tracks(self, terms: Terms) -> Tracks:
-        self._device.prepare(terms)
-        return self._device.tracks(terms, partial(self._recheck, terms))
+    def tracks(self, conditions: Conditions) -> Tracks:
+        self._device.prepare(conditions)
+        return self._device.tracks(conditions, partial(self._recheck, conditions))
 
-    def _recheck(self, terms: Terms, problem: Problem, timed: Timed) -> Fault | None:
+    def _recheck(self, conditions: Conditions, problem: Problem, timed: Timed) -> Fault | None:
         """G7."""
-        expected, fresh = (self._measured(problem, seed) for seed in terms.seeds[:2])
+        expected, fresh = (self._measured(problem, seed) for seed in conditions.seeds[:2])
         return recheck(problem, timed, expected, fresh, self._family.document.gate.tolerance)
 
     def _measured(self, problem: Problem, seed: int) -> Truth:
@@ -132,17 +132,17 @@ class GatedLine:
 
     # The gate ---------------------------------------------------------------------------------------------------
 
-    def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
-        self._device.prepare(terms)
-        claims = self._family.claims(artifact.variant, terms.compiled_for)
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
+        self._device.prepare(conditions)
+        claims = self._family.claims(artifact.variant, conditions.compiled_for)
         if passed is not None and passed.level == "sanitize":
-            return passed.report.extended(*self._sanitized(artifact, terms, claims, say))
-        subject = self._subject(artifact, terms, claims)
+            return passed.report.extended(*self._sanitized(artifact, conditions, claims, say))
+        subject = self._subject(artifact, conditions, claims)
         try:
             variant = LoadedVariant(artifact)
         except ImportError as error:
             return gate.not_loaded(artifact, claims, subject, error)
-        launching = self._launching(artifact, variant, terms, claims, say)
+        launching = self._launching(artifact, variant, conditions, claims, say)
         report = self._judged(launching, subject, passed)
         return report if report.fault is None else self._settled(report, report.fault)
 
@@ -152,21 +152,21 @@ class GatedLine:
         soak = checks.soak(finalist=passed.level == "finalist")
         return passed.report.extended(*gate.in_order(launching, [soak]))
 
-    def _subject(self, artifact: Artifact, terms: Terms, claims: Claims) -> Subject:
-        like = terms.compiled_for
+    def _subject(self, artifact: Artifact, conditions: Conditions, claims: Claims) -> Subject:
+        like = conditions.compiled_for
         bounded = Matrix(like, like.fixed_in(artifact.macros), claims).bounded
         return Subject(like, self._device.streams, bounded)
 
     def _launching(
-        self, artifact: Artifact, variant: LoadedVariant, terms: Terms, claims: Claims, say: Say
+        self, artifact: Artifact, variant: LoadedVariant, conditions: Conditions, claims: Claims, say: Say
     ) -> Launching:
         from autotuner.gate.launching import Evidence, Launching
 
-        like = terms.compiled_for
+        like = conditions.compiled_for
         bench = self._device.bench(variant, Matrix(like, like.fixed_in(artifact.macros), claims))
         disassembly = partial(self._toolchain.disassembly, Path(artifact.path))
         evidence = Evidence(self._device.truth, variant.identity, disassembly, self._answers)
-        return Launching(artifact, claims, bench, terms, evidence, say)
+        return Launching(artifact, claims, bench, conditions, evidence, say)
 
     def _baseline_answers(self, case: Case, seed: int) -> Mapping[str, Tensors]:
         from autotuner.gate.references import answers, names
@@ -176,10 +176,10 @@ class GatedLine:
         return {name: answer for name, answer in found if answer is not None}
 
     def _sanitized(
-        self, artifact: Artifact, terms: Terms, claims: Claims, say: Say
+        self, artifact: Artifact, conditions: Conditions, claims: Claims, say: Say
     ) -> tuple[tuple[CheckResult, ...], Fault | None]:
         """G8."""
-        cases = served(small_cases(terms.compiled_for, artifact), claims)
+        cases = served(small_cases(conditions.compiled_for, artifact), claims)
         return sanitized(self._device.sanitizer(self._family), artifact, cases, say)
 
     def _settled(self, report: GateReport, fault: Fault) -> GateReport:

@@ -1,4 +1,4 @@
-"""The devices of a run, a lane each: calibration, terms, the tie band, and which jobs are on which device."""
+"""The devices of a run, a lane each: calibration, conditions, the tie band, and which jobs are on which device."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from autotuner.run.ask import Beat, ask_all, sound_calibration
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.store import Store
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement
-from autotuner.values.terms import Terms
 
 AHEAD = 2
 """Variants at most that are on a device or next in its queue. More would be judged by knowledge that is too old."""
@@ -35,14 +35,14 @@ class DeviceLane:
         """The number of the A/A race under way."""
         self.since_aa = 0
         """Variants handed to it since the last A/A race."""
-        self._terms: Terms
+        self._conditions: Conditions
         self._baseline_us: list[list[float]] = []
         """Microseconds of the baseline on each problem, at calibration and in every race since; sorted, as a median is
         taken of it for every variant."""
 
-    def calibrated(self, terms: Terms, calibration: Calibration) -> None:
-        """Starts with these terms and what the baseline took at calibration."""
-        self._terms = terms
+    def calibrated(self, conditions: Conditions, calibration: Calibration) -> None:
+        """Starts with these conditions and what the baseline took at calibration."""
+        self._conditions = conditions
         self._baseline_us = [[us] for us in calibration.baseline_us]
 
     def note_baseline(self, measurement: Measurement | None) -> None:
@@ -51,14 +51,14 @@ class DeviceLane:
         for problem, timing in zip(self._baseline_us, timings, strict=False):
             insort(problem, median(timing.baseline_us))
 
-    def terms_with(self, tie: float) -> Terms:
-        """The terms with the tie band and the thermometer as they are by now.
+    def conditions_with(self, tie: float) -> Conditions:
+        """The conditions with the tie band and the thermometer as they are by now.
 
         The baseline beside variants is not what it is alone: they heat the device, or lower its clocks. So the median
         over the session is what a race is compared with.
         """
         baseline_us = tuple(median(problem) for problem in self._baseline_us)
-        return self._terms.model_copy(update={"tie": tie, "baseline_us": baseline_us})
+        return self._conditions.model_copy(update={"tie": tie, "baseline_us": baseline_us})
 
 
 class DeviceLanes:
@@ -66,10 +66,15 @@ class DeviceLanes:
     as wide as all these A/A races say."""
 
     def __init__(
-        self, store: Store, executor: Executor, study: str, terms: Terms, environments: Sequence[Mapping[str, str]]
+        self,
+        store: Store,
+        executor: Executor,
+        study: str,
+        conditions: Conditions,
+        environments: Sequence[Mapping[str, str]],
     ) -> None:
-        """`terms`: those of the study. `environments`: what the numbers of each lane depend on."""
-        self._store, self._executor, self._study, self._terms = store, executor, study, terms
+        """`conditions`: those of the study. `environments`: what the numbers of each lane depend on."""
+        self._store, self._executor, self._study, self._conditions = store, executor, study, conditions
         self._environments = environments
         self._lanes = [DeviceLane(number) for number in range(executor.lanes)]
         self._aa: list[float] = []
@@ -93,13 +98,13 @@ class DeviceLanes:
     def begin(self, beat: Beat) -> Calibration:
         """Calibrates every lane, side by side, and starts its session; the first lane's calibration. All lanes race
         against the baselines that the first one chose. Raises OracleError or InfrastructureError."""
-        jobs = [(CalibrationJob(terms=self._terms), lane.number) for lane in self._lanes]
+        jobs = [(CalibrationJob(conditions=self._conditions), lane.number) for lane in self._lanes]
         found = [sound_calibration(result) for result in ask_all(self._executor, jobs, beat)]
         baselines = found[0].baselines
         for lane, own in zip(self._lanes, found, strict=True):
             calibration = own.model_copy(update={"baselines": baselines})
             update = {"baselines": baselines, "ceilings": calibration.ceilings, "tie": self.tie}
-            lane.calibrated(self._terms.model_copy(update=update), calibration)
+            lane.calibrated(self._conditions.model_copy(update=update), calibration)
             lane.session = self._store.start_session(self._study, calibration, self._environments[lane.number])
         return found[0]
 
@@ -121,9 +126,9 @@ class DeviceLanes:
         """Submits the judging of a variant, and before it the A/A race of the best one when it is due; the number of
         the judging job."""
         if best is not None and lane.since_aa >= AA_EVERY and lane.racing is None:
-            race = RaceJob(artifacts=(best, best), terms=lane.terms_with(self.tie), blocks=AA_BLOCKS)
+            race = RaceJob(artifacts=(best, best), conditions=lane.conditions_with(self.tie), blocks=AA_BLOCKS)
             lane.since_aa, lane.racing = 0, self._executor.submit(race, lane.number)
-        job = JudgeJob(built=built, terms=lane.terms_with(self.tie), incumbent=best)
+        job = JudgeJob(built=built, conditions=lane.conditions_with(self.tie), incumbent=best)
         number = self._executor.submit(job, lane.number)
         lane.judging[number] = built.artifact.program_hash
         lane.since_aa += 1
@@ -146,6 +151,6 @@ class DeviceLanes:
         if not isinstance(result, Heat) or result.faults:
             return False
         self._store.record_heat(self._study, "aa", result, session_id=lane.session)
-        self._aa.append(aa_ratio(result, self._terms.objective))
+        self._aa.append(aa_ratio(result, self._conditions.objective))
         self.tie = band(self._aa)
         return True

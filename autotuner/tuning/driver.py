@@ -103,11 +103,11 @@ class _Run:
         self._name, self._points = plan.record.name, len(plan.space)
         self._outcomes = Outcomes()
         self._study = OptunaStudy(store, plan, self._outcomes)
-        self._terms = plan.terms.model_copy(update={"seeds": self._study.seeds})
+        self._conditions = plan.conditions.model_copy(update={"seeds": self._study.seeds})
         for number, outcome in store.judged_numbers(self._name).items():
             self._outcomes.add(number, outcome)
         environments = [*plan.environments, *([plan.device.environment] * executor.lanes)]
-        self._lanes = DeviceLanes(store, executor, self._name, self._terms, environments)
+        self._lanes = DeviceLanes(store, executor, self._name, self._conditions, environments)
         self._flights = Flights(executor, self._lanes, self._outcomes)
         self._drifts = 0
         """Measurements in a row that the thermometer refused."""
@@ -164,7 +164,7 @@ class _Run:
             self._study.fail(trial)
         else:
             self._store.flush()
-            self._flights.start(trial, variant, self._terms)
+            self._flights.start(trial, variant, self._conditions)
 
     def _note_promise(self) -> None:
         """Counts the proposals that promise less than a tie; enqueued points promise nothing."""

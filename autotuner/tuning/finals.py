@@ -19,10 +19,10 @@ from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJo
 from autotuner.store import Finalist, FinalsRecord, Lineup, Store, queries
 from autotuner.tuning import standings
 from autotuner.tuning.workbench import fresh_seeds
+from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Heat, Measurement, Outcome
-from autotuner.values.terms import Terms
 from autotuner.values.verdict import Fault, Verdict
 
 TOP = 8
@@ -92,15 +92,14 @@ class Finals:
         self,
         store: Store,
         study: str,
-        terms: Terms,
+        conditions: Conditions,
         executor: Executor,
         environment: Mapping[str, str],
         default: str,
         listen: Listener = lambda _: None,
     ) -> None:
-        """`terms`: the study's problems and protocol; its seeds are not used. `default`: digest of the space's default
-        variant."""
-        self._store, self._study, self._terms = store, study, terms
+        """`conditions`: the study's, whose seeds are not used. `default`: digest of the space's default variant."""
+        self._store, self._study, self._conditions = store, study, conditions
         self._executor, self._environment, self._default = executor, environment, default
         self._listen = listen
         self._considered: tuple[Number, ...] = ()
@@ -113,7 +112,7 @@ class Finals:
             numbers = contenders(outcomes, self._default)
             if not numbers:
                 raise InputError(f"{self._study} has no right variant yet; run `autotuner tune` first")
-            self._terms = self._calibrated(beat)
+            self._conditions = self._calibrated(beat)
             self._considered = numbers
             entrants = self._built({number: outcomes[number] for number in numbers}, beat)
             entrants = self._passed(entrants, beat)
@@ -127,20 +126,20 @@ class Finals:
     def _say(self, text: str) -> None:
         self._listen(Step(text=text))
 
-    def _fresh(self) -> Terms:
-        return self._terms.model_copy(update={"seeds": fresh_seeds()})
+    def _fresh(self) -> Conditions:
+        return self._conditions.model_copy(update={"seeds": fresh_seeds()})
 
-    def _calibrated(self, beat: Beat) -> Terms:
-        found = sound_calibration(ask(self._executor, CalibrationJob(terms=self._fresh()), beat))
+    def _calibrated(self, beat: Beat) -> Conditions:
+        found = sound_calibration(ask(self._executor, CalibrationJob(conditions=self._fresh()), beat))
         # no thermometer: what disturbs one process widens the interval, and no two are judged alone
-        return self._terms.model_copy(update={"baselines": found.baselines, "ceilings": found.ceilings})
+        return self._conditions.model_copy(update={"baselines": found.baselines, "ceilings": found.ceilings})
 
     # Who races --------------------------------------------------------------------------------------------------
 
     def _built(self, finalists: Mapping[Number, Outcome], beat: Beat) -> list[_Entrant]:
         """Those that can be built here; what the search built lies in the cache."""
         self._say(f"{len(finalists)} finalists: building them")
-        jobs = [(BuildJob(variant=outcome.variant, terms=self._terms), 0) for outcome in finalists.values()]
+        jobs = [(BuildJob(variant=outcome.variant, conditions=self._conditions), 0) for outcome in finalists.values()]
         entrants: list[_Entrant] = []
         for (number, outcome), result in zip(finalists.items(), ask_all(self._executor, jobs, beat), strict=True):
             if isinstance(result, Built):
@@ -152,10 +151,10 @@ class Finals:
     def _passed(self, entrants: Sequence[_Entrant], beat: Beat) -> list[_Entrant]:
         """Those that pass the gate on fresh seeds, with a longer soak. What fails is revoked."""
         self._say("judging them on fresh inputs")
-        terms = self._fresh()
+        conditions = self._fresh()
         passed: list[_Entrant] = []
         for entrant in entrants:
-            outcome = self._judged(entrant, terms, beat)
+            outcome = self._judged(entrant, conditions, beat)
             if outcome.verdict.has_latency:
                 passed.append(entrant)
             else:
@@ -163,9 +162,9 @@ class Finals:
                 self._fails(entrant, outcome.fault)
         return passed
 
-    def _judged(self, entrant: _Entrant, terms: Terms, beat: Beat) -> Outcome:
+    def _judged(self, entrant: _Entrant, conditions: Conditions, beat: Beat) -> Outcome:
         for tried in range(TRIES):
-            outcome = ask(self._executor, JudgeJob(built=entrant.built, terms=terms, soak="finalist"), beat)
+            outcome = ask(self._executor, JudgeJob(built=entrant.built, conditions=conditions, soak="finalist"), beat)
             if not isinstance(outcome, Outcome):
                 raise InfrastructureError(f"a finalist's job gave no outcome: {outcome}")
             if outcome.verdict.judges or tried == TRIES - 1:
@@ -189,10 +188,10 @@ class Finals:
         aa = queries.aa_heats(self._store, self._study)
         lineup = Lineup(
             finalists=tuple(_finalist(entrant) for entrant in entrants),
-            baselines=self._terms.baselines,
-            tie=tie_band(aa, self._terms.objective),
+            baselines=self._conditions.baselines,
+            tie=tie_band(aa, self._conditions.objective),
             aa_races=len(aa),
-            objective=self._terms.objective,
+            objective=self._conditions.objective,
             considered=self._considered,
         )
         number = self._store.start_finals(self._study, lineup, self._environment)
@@ -214,7 +213,7 @@ class Finals:
         """One heat, in a process of its own."""
         result: object = None
         for _ in range(TRIES):
-            job = RaceJob(artifacts=artifacts, terms=self._fresh(), blocks=FINAL_BLOCKS, fresh=True)
+            job = RaceJob(artifacts=artifacts, conditions=self._fresh(), blocks=FINAL_BLOCKS, fresh=True)
             result = ask(self._executor, job, beat)
             if isinstance(result, Heat):
                 return result

@@ -15,9 +15,9 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, Result
 from autotuner.tuning.device_lane import DeviceLane, DeviceLanes
 from autotuner.tuning.outcomes import Outcomes
+from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Outcome
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 
@@ -60,9 +60,9 @@ class Flights:
         """Whether the executor has a job of any."""
         return bool(self._under_way)
 
-    def start(self, trial: Trial, variant: Variant, terms: Terms) -> None:
+    def start(self, trial: Trial, variant: Variant, conditions: Conditions) -> None:
         """Submits the build of a variant."""
-        number = self._executor.submit(BuildJob(variant=variant, terms=terms))
+        number = self._executor.submit(BuildJob(variant=variant, conditions=conditions))
         self._under_way[number] = Flight(trial, variant)
 
     def feed(self) -> Iterator[Landed]:

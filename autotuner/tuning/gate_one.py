@@ -27,10 +27,10 @@ from autotuner.tuning.workbench import (
     load_space,
     toolchain_for,
 )
+from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome
 from autotuner.values.problem import Problem
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Value
 
 EXTENSION = re.compile(r"^(?P<name>.+_[0-9a-f]{16})\.abi3\.so$")
@@ -80,11 +80,11 @@ def judge(found: Subject, sanitize: bool = False) -> GateResult:
     Raises OracleError when a reference breaks its own tolerance, InfrastructureError when the machinery fails.
     """
     threads = int(found.device.facts.get("THREADS_ALLOWED", 1))
-    terms = Terms(problems=found.problems, threads=threads, seeds=fresh_seeds(), min_blocks=2, max_blocks=2)
+    conditions = Conditions(problems=found.problems, threads=threads, seeds=fresh_seeds(), min_blocks=2, max_blocks=2)
     with closing(executor_for(found.chosen, found.toolchain, found.family)) as executor:
-        calibration = ask.sound_calibration(ask.ask(executor, CalibrationJob(terms=terms)))
-        pinned = terms.model_copy(update={"baselines": calibration.baselines})
-        job = JudgeJob(built=Built(artifact=found.artifact, seconds=0.0), terms=pinned, sanitize=sanitize)
+        calibration = ask.sound_calibration(ask.ask(executor, CalibrationJob(conditions=conditions)))
+        pinned = conditions.model_copy(update={"baselines": calibration.baselines})
+        job = JudgeJob(built=Built(artifact=found.artifact, seconds=0.0), conditions=pinned, sanitize=sanitize)
         outcome = ask.ask(executor, job)
     if not isinstance(outcome, Outcome):
         raise InfrastructureError(f"the gate gave no outcome: {outcome}")
@@ -97,7 +97,7 @@ def calibrate(workbench: Workbench) -> Calibration:
     Raises InfrastructureError.
     """
     with closing(workbench.executor()) as executor:
-        return ask.calibration(ask.ask(executor, CalibrationJob(terms=workbench.terms)))
+        return ask.calibration(ask.ask(executor, CalibrationJob(conditions=workbench.conditions)))
 
 
 # Finding it -------------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def _made(workbench: Workbench, point: dict[str, Value]) -> Subject:
         said = " ".join(f"{name}={value}" for name, value in point.items())
         raise InputError(f"{said}: not a valid point of {workbench.space.name} here; `autotuner space show` says why")
     variant = workbench.variant(index)
-    made = build(workbench.family, variant, workbench.terms.compiled_for, workbench.toolchain)
+    made = build(workbench.family, variant, workbench.conditions.compiled_for, workbench.toolchain)
     if not isinstance(made, Artifact):
         raise InputError(f"{variant} cannot be built ({made.code}): {made.detail}")
-    return Subject(made, workbench.family, workbench.terms.problems, workbench.chosen, workbench.toolchain)
+    return Subject(made, workbench.family, workbench.conditions.problems, workbench.chosen, workbench.toolchain)

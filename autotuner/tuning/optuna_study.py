@@ -82,7 +82,7 @@ class OptunaStudy:
             if plan.start.known_points is not None:
                 self._study.set_user_attr(KNOWN_POINTS, plan.start.known_points.model_dump(mode="json"))
             # last: a study with seeds has what it starts from
-            self._study.set_user_attr(SEEDS, list(plan.terms.seeds))
+            self._study.set_user_attr(SEEDS, list(plan.conditions.seeds))
         self._left: list[Trial] = []
         """Trials that an earlier driver left without an outcome."""
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from autotuner.spaces.space import Space
 from autotuner.store import StudyRecord
 from autotuner.tuning.study_identity import study_record
+from autotuner.values.conditions import Conditions
 from autotuner.values.known_points import KnownPoints
 from autotuner.values.outcome import Device
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Value
 
 Point = Mapping[str, Value]
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
 
     space: Space
     device: Device
-    terms: Terms
+    conditions: Conditions
     sampler: str = "evolution"
     seed: int = 0
     """Of the sampler."""
@@ -44,4 +44,4 @@ class Plan(NamedTuple):
     @property
     def record(self) -> StudyRecord:
         """The study as the store keeps it from its start."""
-        return study_record(self.space, self.device, self.terms, self.sampler, self.seed, self.built_from)
+        return study_record(self.space, self.device, self.conditions, self.sampler, self.seed, self.built_from)

@@ -52,14 +52,14 @@ def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) 
     if found is None:
         raise InputError(f"{name} has no variant measured to the end yet; run `autotuner tune` first")
     workbench = Workbench(SpaceFile.model_validate_json(queries.study(store, name).space_document))
-    terms = workbench.terms.model_copy(update={"baselines": found.record.session.calibration.baselines})
+    conditions = workbench.conditions.model_copy(update={"baselines": found.record.session.calibration.baselines})
     variant, artifact = found.outcome.variant, found.outcome.artifact
     assert artifact is not None  # what was measured was built
     with closing(workbench.executor()) as executor:
-        built = ask(executor, BuildJob(variant=variant, terms=terms))
+        built = ask(executor, BuildJob(variant=variant, conditions=conditions))
         if isinstance(built, Built) and built.artifact.digest == artifact.digest:
             artifacts = (built.artifact,) * (2 if itself else 1)
-            heat = ask(executor, RaceJob(artifacts=artifacts, terms=terms, blocks=blocks, fresh=True))
+            heat = ask(executor, RaceJob(artifacts=artifacts, conditions=conditions, blocks=blocks, fresh=True))
         else:
             said = "its sources or its compiler have changed since it passed the gate; tune again"
             raise InputError(f"trial {found.entry.number} of {name} cannot be timed again: {said}")
@@ -67,9 +67,11 @@ def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) 
         raise InputError(f"trial {found.entry.number} of {name} cannot be timed again: {heat.detail}")
     if not isinstance(heat, Heat):
         raise InfrastructureError(f"the race gave no result: {heat}")
-    ratios = ratios_between(heat, 0, 1, terms.objective) if itself else combined(logs(heat, 0), terms.objective)
-    against = "its second load" if itself else f"the baseline {', '.join(sorted(set(terms.baselines)))}"
-    tie = tie_band(queries.aa_heats(store, name), terms.objective)
+    ratios = (
+        ratios_between(heat, 0, 1, conditions.objective) if itself else combined(logs(heat, 0), conditions.objective)
+    )
+    against = "its second load" if itself else f"the baseline {', '.join(sorted(set(conditions.baselines)))}"
+    tie = tie_band(queries.aa_heats(store, name), conditions.objective)
     return Race(study=name, variant=variant, against=against, ratio=_ratio(ratios), blocks=blocks, tie=tie)
 
 

@@ -1,4 +1,4 @@
-"""Everything a command needs to work on one space on this machine: device, valid points, terms, executor.
+"""Everything a command needs to work on one space on this machine: device, valid points, conditions, executor.
 
 What searches, and what speaks to the store, is imported where a search begins: most commands need neither, and it takes
 longer than all else they import.
@@ -25,9 +25,9 @@ from autotuner.run.line import LineFactory
 from autotuner.run.local import LocalExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values import config
+from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, SpaceError
 from autotuner.values.outcome import Artifact, Device
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault
 from autotuner.values.versions import version_of
@@ -119,7 +119,7 @@ class Workbench:
         self._admit_every_implementation()
         self.built_from = digest_of([built_from(self.family, file.backend, self.toolchain), version_of("torch")])
         threads = int(self.device.facts.get("THREADS_ALLOWED", 1))
-        self.terms = Terms(
+        self.conditions = Conditions(
             problems=file.problems, cache=file.cache, objective=file.objective, threads=threads, seeds=fresh_seeds()
         )
 
@@ -152,7 +152,7 @@ class Workbench:
         """The variants at these points, built side by side on all CPUs."""
 
         def one(point: int) -> Artifact | Fault:
-            return build(self.family, self.variant(point), self.terms.compiled_for, self.toolchain)
+            return build(self.family, self.variant(point), self.conditions.compiled_for, self.toolchain)
 
         with ThreadPoolExecutor(usable_cpus()) as pool:
             return list(pool.map(one, points))
@@ -173,7 +173,7 @@ class Workbench:
 
         given = start or Start()
         valid = given._replace(first=[point for point in given.first if self.space.index_of(point) is not None])
-        where = (self.space, self.device, self.terms)
+        where = (self.space, self.device, self.conditions)
         plan = Plan(*where, sampler, seed, self.built_from, start=valid, environments=self.chosen.environments)
         return Driver(store, executor, plan, listen)
 
@@ -191,7 +191,7 @@ class Workbench:
             raise InputError("--from starts from a study and --cold from none; leave one of them out")
         if cold or (like is None and sampler != LEARNS):
             return Start()
-        record = study_record(self.space, self.device, self.terms, built_from=self.built_from)
+        record = study_record(self.space, self.device, self.conditions, built_from=self.built_from)
         return start(store, record, self.space, like)
 
     def executor(self) -> LocalExecutor:

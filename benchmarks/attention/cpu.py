@@ -60,13 +60,13 @@ def row(store: Store, workbench: Workbench, study: str, seconds: float) -> dict[
         (race_best(store, study, itself=False, blocks=BLOCKS) for _ in range(3)), key=lambda r: r.ratio.median
     )
     race, self_race = races[1], race_best(store, study, itself=True, blocks=BLOCKS)
-    (problem,) = workbench.terms.problems
+    (problem,) = workbench.conditions.problems
     return {
         "command": command_line(),
         "space": workbench.space.name,
         "problem": str(problem),
-        "threads": workbench.terms.threads,
-        "cache": workbench.terms.cache,
+        "threads": workbench.conditions.threads,
+        "cache": workbench.conditions.cache,
         "valid_points": len(workbench.space),
         "judged": summary.judged,
         "verdicts": {str(verdict): count for verdict, count in summary.by_verdict.items()},

@@ -35,9 +35,9 @@ from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Event, Judged
 from autotuner.tuning.plan import Point, Start
 from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Calibration, Heat, Outcome
 from autotuner.values.problem import Problem
-from autotuner.values.terms import Terms
 from benchmarks.provenance import ROOT, command_line
 
 IMPLS = ("scalar", "cublas", "wmma", "mma")
@@ -95,7 +95,7 @@ def sweep(
     return {
         "study": driver.name,
         "space": workbench.space.name,
-        "problem": str(workbench.terms.problems[0]),
+        "problem": str(workbench.conditions.problems[0]),
         "valid_points": len(workbench.space),
         "judged": summary.judged,
         "judged_in_this_run": ear.judged,
@@ -169,12 +169,14 @@ def run(executor: Executor, job: RaceJob | CalibrationJob) -> object:
     return done[1]
 
 
-def race(executor: Executor, terms: Terms, outcome: Outcome, backend: str, cache: Literal["cold", "warm"]) -> Any:
+def race(
+    executor: Executor, conditions: Conditions, outcome: Outcome, backend: str, cache: Literal["cold", "warm"]
+) -> Any:
     """t_SDPA / t_variant with its interval, and microseconds of both."""
     assert outcome.artifact is not None
     pinned = {"baselines": (backend,), "baseline_us": (), "cache": cache}
-    here = terms.model_copy(update=pinned)
-    heat = run(executor, RaceJob(artifacts=(outcome.artifact,), terms=here, blocks=BLOCKS))
+    here = conditions.model_copy(update=pinned)
+    heat = run(executor, RaceJob(artifacts=(outcome.artifact,), conditions=here, blocks=BLOCKS))
     if not isinstance(heat, Heat) or heat.faults:
         return {"fault": str(heat)}
     ratio = median_interval(logs(heat, 0)[0])
@@ -189,12 +191,12 @@ def races(workbench: Workbench, best: dict[str, Outcome]) -> dict[str, Any]:
     """Every implementation's best against every SDPA backend that takes the problem, in one process."""
     figures: dict[str, Any] = {impl: {} for impl in best}
     with closing(workbench.executor()) as executor:
-        calibration = run(executor, CalibrationJob(terms=workbench.terms))
+        calibration = run(executor, CalibrationJob(conditions=workbench.conditions))
         assert isinstance(calibration, Calibration), calibration
         backends = [timing.backend for timing in calibration.timings]
         for cache in ("cold", "warm"):
             for impl, outcome in best.items():
-                figures[impl][cache] = {b: race(executor, workbench.terms, outcome, b, cache) for b in backends}
+                figures[impl][cache] = {b: race(executor, workbench.conditions, outcome, b, cache) for b in backends}
     return figures
 
 

@@ -36,7 +36,7 @@ def reports(workbench: Workbench, line: Line, impl: str, count: int, seed: int) 
     built = [artifact for artifact in workbench.build_all(chosen) if isinstance(artifact, Artifact)]
     found: list[GateReport] = []
     for place, artifact in enumerate(built):
-        report = line.check(artifact, workbench.terms, lambda _: None)
+        report = line.check(artifact, workbench.conditions, lambda _: None)
         if place and report.passed and len(found) < count:
             found.append(report)
     return found
@@ -78,7 +78,7 @@ def main() -> None:
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "device": workbench.device.name,
             "environment": workbench.device.environment,
-            "problem": str(workbench.terms.problems[0]),
+            "problem": str(workbench.conditions.problems[0]),
             "implementations": rows,
         }
         options.json.write_text(json.dumps(document, indent=1) + "\n")

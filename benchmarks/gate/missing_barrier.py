@@ -35,8 +35,8 @@ from autotuner.ops.sdpa.tensors import inputs, sdpa
 from autotuner.ops.tensors import same_bits
 from autotuner.run.line import GatedLine
 from autotuner.tuning.workbench import toolchain_for
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from benchmarks.provenance import ROOT, command_line
 from tests.helpers.lines import cuda_line
@@ -94,9 +94,9 @@ def row(
     }
 
 
-def built(mutant: str, line: GatedLine, terms: Terms) -> Artifact:
+def built(mutant: str, line: GatedLine, conditions: Conditions) -> Artifact:
     variant = Variant(family="systemic", backend="cuda", impl="mutant", parameters={"MUTANT": mutant, "BLOCK_N": 32})
-    artifact = line.build(variant, terms)
+    artifact = line.build(variant, conditions)
     assert isinstance(artifact, Artifact), artifact
     return artifact
 
@@ -111,8 +111,8 @@ def main() -> None:
     assert isinstance(toolchain, CudaToolchain)
     family = Family.load(ROOT / "tests" / "mutants" / "systemic")
     line = cuda_line(toolchain, family)()
-    terms = Terms(problems=(MISSION,), seeds=(11, 22, 33, 44))
-    artifacts = {name: built(name, line, terms) for name in ("none", "missing_barrier_before_max")}
+    conditions = Conditions(problems=(MISSION,), seeds=(11, 22, 33, 44))
+    artifacts = {name: built(name, line, conditions) for name in ("none", "missing_barrier_before_max")}
     truth = compute_truth(Case(name="mission", problem=MISSION, distribution="randn"), 11, "cuda")
     want = launcher(LoadedVariant(artifacts["none"]), truth)().clone()
     racy = launcher(LoadedVariant(artifacts["missing_barrier_before_max"]), truth)
@@ -123,7 +123,7 @@ def main() -> None:
     ]
     verdicts = {}
     for name, artifact in artifacts.items():
-        fault = line.check(artifact, terms, lambda _: None).fault
+        fault = line.check(artifact, conditions, lambda _: None).fault
         verdicts[name] = "passed" if fault is None else f"{fault.verdict}: {fault.code}"
     document = {
         "command": command_line(),

@@ -215,7 +215,7 @@ def measure_here(options: argparse.Namespace) -> int:
     if not options.out.resolve().parent.is_dir():
         raise InputError(f"{options.out}: its folder does not exist; make it, or choose another")
     here = Workbench(load_space(options.space), devices=options.devices)
-    here.terms = here.terms.model_copy(update={"min_blocks": MIN_BLOCKS})
+    here.conditions = here.conditions.model_copy(update={"min_blocks": MIN_BLOCKS})
     # not the study that a sweep of this space has: its races end by other rules
     here.built_from = digest_of([here.built_from, "landscape", MIN_BLOCKS, NEAR])
     with (

@@ -22,8 +22,8 @@ from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.study_identity import study_record
 from autotuner.tuning.transfer import start
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from benchmarks.search.replay_score import Trace, Yardstick
 from benchmarks.search.replay_spaces import PROBLEM, RECORDED, Recorded
@@ -226,7 +226,7 @@ def search(
     A warm one starts from the nearest related study that the store has.
     """
     space = started_at_random(recorded.space, seed)
-    terms = Terms(problems=space.file.problems or (PROBLEM,), seeds=(1, 2, 3, 4), min_blocks=1, max_blocks=1)
+    conditions = Conditions(problems=space.file.problems or (PROBLEM,), seeds=(1, 2, 3, 4), min_blocks=1, max_blocks=1)
     with clock.watching(sampler) as name:
         named: dict[str, Any] = {
             "sampler": name,
@@ -234,9 +234,9 @@ def search(
             "built_from": f"{recorded.name} {name} {executor.width} {seed}",
         }
         device = Device(backend="cuda", name=RECORDED, facts=space.facts, environment={})
-        record = study_record(space, device, terms, **named)
+        record = study_record(space, device, conditions, **named)
         found = start(store, record, space) if warm else Start()
-        driver = Driver(store, executor, Plan(space, device, terms, start=found, **named))
+        driver = Driver(store, executor, Plan(space, device, conditions, start=found, **named))
         try:
             driver.run(Budget(trials=len(space)))
         except Spent:

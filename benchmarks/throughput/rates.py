@@ -50,8 +50,8 @@ from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.tuning.workbench import Workbench, executor_for, load_space
 from autotuner.values import config
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from autotuner.values.versions import version_of
@@ -178,7 +178,7 @@ def _machine(here: Workbench) -> Document:
     return {
         "device": here.device.name,
         "environment": here.device.environment,
-        "problem": str(here.terms.problems[0]),
+        "problem": str(here.conditions.problems[0]),
         "valid_points": len(here.space),
     }
 
@@ -200,8 +200,8 @@ def store(options: argparse.Namespace) -> Document:
     executor = InlineExecutor(FakeLine(truth, noise=0.005), width=options.width)
 
     def make(store: Store, watched: Executor, ear: Ear) -> Driver:
-        terms = Terms(problems=space.file.problems, threads=1, seeds=(1, 2, 3, 4))
-        return Driver(store, watched, Plan(space, device, terms, sampler=options.sampler, seed=options.seed), ear)
+        conditions = Conditions(problems=space.file.problems, threads=1, seeds=(1, 2, 3, 4))
+        return Driver(store, watched, Plan(space, device, conditions, sampler=options.sampler, seed=options.seed), ear)
 
     with tempfile.TemporaryDirectory(prefix="autotuner-throughput-", dir=options.folder) as folder:
         found = sweep(Path(folder) / "studies.db", options.trials, executor, make)
@@ -290,7 +290,7 @@ def _index(space: Space, point: kernel_tuner.Point) -> int:
 
 
 def _problem(here: Workbench) -> SdpaProblem:
-    return cast(SdpaProblem, here.terms.compiled_for)
+    return cast(SdpaProblem, here.conditions.compiled_for)
 
 
 def kernel_tuner_in_a_process(options: argparse.Namespace) -> Document:

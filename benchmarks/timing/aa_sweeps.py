@@ -35,9 +35,9 @@ from autotuner.tuning.driver import Budget, Driver, Event, TieFound
 from autotuner.tuning.finals import Finals
 from autotuner.tuning.plan import Plan
 from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Measurement, Say, Stop
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault
 from autotuner.values.versions import version_of
@@ -54,16 +54,16 @@ class OneBinary:
     def __init__(self, inner: Line, one: Variant, copies: str) -> None:
         self._inner, self._one, self._copies = inner, one, Path(copies)
 
-    def calibrate(self, terms: Terms, say: Say) -> Calibration:
-        baselines = ("itself",) * len(terms.problems)
+    def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+        baselines = ("itself",) * len(conditions.problems)
         timings = tuple(
             BackendTiming(backend="itself", problem=track.problem, median_us=1e6 * calm(track.baseline("itself")))
-            for track in self.tracks(terms)
+            for track in self.tracks(conditions)
         )
         return Calibration(baselines=baselines, timings=timings, references=())
 
-    def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
-        made = self._inner.build(self._one, terms)
+    def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
+        made = self._inner.build(self._one, conditions)
         if isinstance(made, Fault):
             return made
         digest = digest_of([made.digest, variant.digest])
@@ -72,20 +72,20 @@ class OneBinary:
         path = shutil.copy(made.path, folder)
         return made.model_copy(update={"variant": variant, "digest": digest, "program_hash": digest, "path": path})
 
-    def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         kept = self._copies / f"report-{passed.level if passed is not None else 'first'}.json"
         if not kept.exists():
-            one = self._original(terms)
+            one = self._original(conditions)
             before = passed and Passed(passed.report.model_copy(update={"artifact": one.digest}), passed.level)
-            kept.write_text(self._inner.check(one, terms, say, before).model_dump_json())
+            kept.write_text(self._inner.check(one, conditions, say, before).model_dump_json())
         return GateReport.model_validate_json(kept.read_bytes()).model_copy(update={"artifact": artifact.digest})
 
-    def tracks(self, terms: Terms) -> Tracks:
-        one = self._original(terms)
-        return [OneTrack(track, one) for track in self._inner.tracks(terms)]
+    def tracks(self, conditions: Conditions) -> Tracks:
+        one = self._original(conditions)
+        return [OneTrack(track, one) for track in self._inner.tracks(conditions)]
 
-    def _original(self, terms: Terms) -> Artifact:
-        made = self._inner.build(self._one, terms)
+    def _original(self, conditions: Conditions) -> Artifact:
+        made = self._inner.build(self._one, conditions)
         assert isinstance(made, Artifact), made
         return made
 
@@ -138,12 +138,12 @@ def sweep(workbench: Workbench, store: Store, executor: Executor, trials: int, s
             ties.append(event.tie)
 
     plan = Plan(
-        workbench.space, workbench.device, workbench.terms, sampler="random", seed=seed, built_from=f"aa {seed}"
+        workbench.space, workbench.device, workbench.conditions, sampler="random", seed=seed, built_from=f"aa {seed}"
     )
     driver = Driver(store, executor, plan, listen)
     driver.run(Budget(trials=trials))
     environment = workbench.device.environment
-    finals = Finals(store, driver.name, workbench.terms, executor, environment, workbench.default_digest).run()
+    finals = Finals(store, driver.name, workbench.conditions, executor, environment, workbench.default_digest).run()
     measured = [o.measurement for o in store.judged_numbers(driver.name).values() if o.measurement is not None]
     return {**searched(measured, ties), **confirmed(finals)}
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from autotuner.measure.confirm import CROWN_ALPHA, FINAL_BLOCKS, LEVEL
-from autotuner.values.terms import TIE
+from autotuner.values.conditions import TIE
 
 Floats = NDArray[np.float64]
 

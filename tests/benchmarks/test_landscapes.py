@@ -86,10 +86,10 @@ def measure(
 ) -> int:
     """The step `measure` on the fake backend; its exit code."""
     executor = executor or InlineExecutor(FakeLine(truth, noise=0.001), WIDTH)
-    terms = simulated.terms().model_copy(update={"min_blocks": landscapes.MIN_BLOCKS})
+    conditions = simulated.conditions().model_copy(update={"min_blocks": landscapes.MIN_BLOCKS})
     with closing(Store.open(str(folder / "landscapes.db"))) as store:
         equal = landscapes.EqualRaces(executor)
-        driver = Driver(store, equal, Plan(space, simulated.DEVICE, terms, sampler="exhaustive"), listen)
+        driver = Driver(store, equal, Plan(space, simulated.DEVICE, conditions, sampler="exhaustive"), listen)
         return landscapes.measure(store, driver, space, simulated.DEVICE, folder / "small.json.gz", "made up", minutes)
 
 
@@ -285,8 +285,8 @@ def test_the_second_judging_has_the_number_and_the_lane_of_the_first() -> None:
     equal = landscapes.EqualRaces(Lanes(backend, WIDTH, lanes=2))
     assert (equal.width, equal.lanes, equal.wait(0.0)) == (WIDTH, 2, None)
     points = [{**SMALL.file.default, "STAGES": stages} for stages in (1, 2)]
-    artifacts = [backend.build(Variant.of("sdpa", "cpu", point), simulated.terms()) for point in points]
-    jobs = [JudgeJob(built=Built(artifact=each, seconds=0.0), terms=simulated.terms()) for each in artifacts]
+    artifacts = [backend.build(Variant.of("sdpa", "cpu", point), simulated.conditions()) for point in points]
+    jobs = [JudgeJob(built=Built(artifact=each, seconds=0.0), conditions=simulated.conditions()) for each in artifacts]
     numbers = [equal.submit(job, lane) for lane, job in enumerate(jobs)]
     done = [equal.wait() for _ in jobs]
     assert [each[0] for each in done if each is not None] == numbers

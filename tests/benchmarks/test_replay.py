@@ -348,10 +348,10 @@ def executor_of(
 def test_what_ends_first_comes_first_and_judging_takes_no_time(tmp_path: Path) -> None:
     clock = Clock()
     executor, variants = executor_of(tmp_path, [5.0, 1.0, 3.0, 2.0], 2, clock)
-    terms = simulated.terms()
+    conditions = simulated.conditions()
 
     def build(place: int) -> int:
-        return executor.submit(BuildJob(variant=variants[place], terms=terms))
+        return executor.submit(BuildJob(variant=variants[place], conditions=conditions))
 
     def ended() -> tuple[int, object]:
         done = executor.wait()
@@ -362,7 +362,7 @@ def test_what_ends_first_comes_first_and_judging_takes_no_time(tmp_path: Path) -
     number, built = ended()
     assert number == jobs[1]
     assert isinstance(built, Built)
-    judging = executor.submit(JudgeJob(built=built, terms=terms))
+    judging = executor.submit(JudgeJob(built=built, conditions=conditions))
     number, outcome = ended()
     assert number == judging
     assert isinstance(outcome, Outcome)

@@ -12,9 +12,9 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.gate.cases import Matrix
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.local import LocalExecutor
+from autotuner.values.conditions import Conditions
 from autotuner.values.errors import KernelError
 from autotuner.values.outcome import Outcome
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import preload
@@ -26,7 +26,9 @@ from tests.mutants.expectations import SEEDS
 pytestmark = pytest.mark.timed
 
 PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
-TERMS = Terms(problems=(PROBLEM,), cache="warm", seeds=SEEDS, baselines=("flash",), min_blocks=2, max_blocks=2)
+CONDITIONS = Conditions(
+    problems=(PROBLEM,), cache="warm", seeds=SEEDS, baselines=("flash",), min_blocks=2, max_blocks=2
+)
 GROUP = 16
 
 
@@ -48,7 +50,7 @@ def variant(others: str) -> Variant:
 
 
 def judge(executor: LocalExecutor, others: str) -> Outcome:
-    return judged(executor, variant(others), TERMS, soak="never")
+    return judged(executor, variant(others), CONDITIONS, soak="never")
 
 
 def rows_of(case: str) -> int:

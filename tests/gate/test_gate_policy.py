@@ -120,7 +120,7 @@ def judge(toolchain: CpuToolchain, tmp_path_factory: pytest.TempPathFactory) -> 
         settings = cpu_line(toolchain, kernel)
         with closing(LocalExecutor(settings, preload=preload.CPU)) as here:
             wanted = Expectation("cpu", table, name, dtype, False, 64, ("pass",))
-            return judged(here, wanted.variant, wanted.terms())
+            return judged(here, wanted.variant, wanted.conditions())
 
     return under
 

@@ -24,8 +24,8 @@ from autotuner.ops.sdpa import OP
 from autotuner.ops.sdpa.cases import tile_lengths
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors
+from autotuner.values.conditions import Conditions
 from autotuner.values.problem import Problem
-from autotuner.values.terms import Terms
 from autotuner.values.verdict import Verdict
 from tests.helpers.recorded import artifact
 
@@ -64,9 +64,9 @@ class TensorBench:
 
 
 def launching_on(bench: TensorBench) -> Launching:
-    terms = Terms(problems=(PROBLEM,), seeds=(1, 2, 3, 4))
+    conditions = Conditions(problems=(PROBLEM,), seeds=(1, 2, 3, 4))
     evidence = Evidence(compute_truth, lambda: Identity(1, 0, "", {}), lambda: None, lambda *_: {})
-    return Launching(artifact(64), Claims(), bench, terms, evidence, lambda _: None)
+    return Launching(artifact(64), Claims(), bench, conditions, evidence, lambda _: None)
 
 
 SCALE_V = next(of_op(each) for each in OP.invariants if each.code == "G3.scale_v")

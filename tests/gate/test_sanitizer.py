@@ -138,7 +138,9 @@ def test_the_shipped_cpu_kernels_pass(toolchain: Toolchain) -> None:
 def test_random_points_of_the_shipped_cpu_kernels_pass(space: str, toolchain: Toolchain) -> None:
     workbench = Workbench(load_space(space))
     points = random.Random(3).sample(range(len(workbench.space)), 6)
-    require_all_pass(workbench, [workbench.variant(point) for point in points], workbench.terms.compiled_for, toolchain)
+    require_all_pass(
+        workbench, [workbench.variant(point) for point in points], workbench.conditions.compiled_for, toolchain
+    )
 
 
 @pytest.mark.slow
@@ -442,7 +444,7 @@ def test_a_right_kernel_on_cuda_passes(mutant: str, device: CudaToolchain) -> No
 def test_the_shipped_cuda_kernels_pass(impl: str, device: CudaToolchain) -> None:
     workbench = Workbench(load_space("sdpa_cuda"))
     variant = workbench.variant(first_of(workbench.space, impl))
-    artifact = build(workbench.family, variant, workbench.terms.compiled_for, device)
+    artifact = build(workbench.family, variant, workbench.conditions.compiled_for, device)
     assert isinstance(artifact, Artifact), artifact
-    cases = small_cases(workbench.terms.compiled_for, artifact)
+    cases = small_cases(workbench.conditions.compiled_for, artifact)
     require_pass(sanitized(tool_of(workbench.family, device), artifact, cases, lambda _: None))

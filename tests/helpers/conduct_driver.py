@@ -13,7 +13,7 @@ from pathlib import Path
 from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.run.local import Deadlines, LocalExecutor
-from autotuner.values.terms import Terms
+from autotuner.values.conditions import Conditions
 from autotuner.values.variant import Variant
 from tests.helpers import preload
 from tests.helpers.families import PROBLEM
@@ -21,7 +21,7 @@ from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_line
 
 KERNELS = Path(__file__).parent.parent / "kernels"
-TERMS = Terms(
+CONDITIONS = Conditions(
     problems=(PROBLEM,), cache="warm", seeds=(11, 22, 33, 44), baselines=("flash",), min_blocks=2, max_blocks=2
 )
 
@@ -40,7 +40,7 @@ def judges(toolchain: CpuToolchain, folder: Path, check: float) -> LocalExecutor
 def main() -> None:
     with closing(judges(CpuToolchain.discover(), KERNELS / "conduct", check=30)) as executor:
         for act in sys.argv[1:]:
-            sys.stdout.write(f"{judged(executor, conduct(act), TERMS).verdict}\n")
+            sys.stdout.write(f"{judged(executor, conduct(act), CONDITIONS).verdict}\n")
             sys.stdout.flush()
 
 

@@ -52,7 +52,7 @@ def driver(
     sampler: str = "evolution",
 ) -> Driver:
     executor = Shuffled(backend, width)
-    return Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms(), sampler=sampler), listen)
+    return Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions(), sampler=sampler), listen)
 
 
 def trials_of(store: Store, name: str) -> list[optuna.trial.FrozenTrial]:

@@ -9,13 +9,13 @@ from autotuner.measure.arms import Arm
 from autotuner.measure.blocks import Blocks
 from autotuner.measure.race import measure
 from autotuner.run.fake import FakeLine, FakeTrack, Truth, Weather
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Measurement
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
 from tests.helpers import simulated
 
-PROBLEM = simulated.terms().problems[0]
+PROBLEM = simulated.conditions().problems[0]
 
 
 class Sampler:
@@ -32,7 +32,7 @@ class Sampler:
 
 def track(throttled: Sequence[bool] = ()) -> FakeTrack:
     """A track whose device throttles in the blocks that are named, in order."""
-    found = simulated.backend().tracks(simulated.terms())[0]
+    found = simulated.backend().tracks(simulated.conditions())[0]
     assert isinstance(found, FakeTrack)
     left = list(throttled)
     found.throttled = lambda: "hot" if left and left.pop(0) else None  # type: ignore[method-assign]
@@ -52,16 +52,18 @@ def race(
     us: float, against: float | None = 80, weather: Weather | None = None, **update: object
 ) -> Measurement | Fault:
     """A variant's race on a device on which SDPA takes 100 us; the incumbent takes `against`."""
-    backend, artifacts, terms = fakes([us, against or math.nan], weather, **update)
+    backend, artifacts, conditions = fakes([us, against or math.nan], weather, **update)
     opponent = artifacts[1] if against is not None else None
-    return measure(backend.tracks(terms), artifacts[0], opponent, terms, lambda _: None)
+    return measure(backend.tracks(conditions), artifacts[0], opponent, conditions, lambda _: None)
 
 
-def fakes(us: Sequence[float], weather: Weather | None, **update: object) -> tuple[FakeLine, list[Artifact], Terms]:
-    """A device, artifacts that take so many microseconds there, and terms."""
+def fakes(
+    us: Sequence[float], weather: Weather | None, **update: object
+) -> tuple[FakeLine, list[Artifact], Conditions]:
+    """A device, artifacts that take so many microseconds there, and conditions."""
     weather = weather or Weather(noise=0.003, spikes=0.02)
     backend = FakeLine(lambda variant: Truth(us=us[int(variant.point["N"])]), weather=weather, seed=5)
-    terms = simulated.terms().model_copy(update={"baseline_us": (100.0,), **update})
+    conditions = simulated.conditions().model_copy(update={"baseline_us": (100.0,), **update})
     variants = [Variant.of("sdpa", "cpu", {"IMPL": "plain", "N": place}) for place in range(len(us))]
-    artifacts = [backend.build(variant, terms) for variant in variants]
-    return backend, [artifact for artifact in artifacts if isinstance(artifact, Artifact)], terms
+    artifacts = [backend.build(variant, conditions) for variant in variants]
+    return backend, [artifact for artifact in artifacts if isinstance(artifact, Artifact)], conditions

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.spaces.space import Space, SpaceFile
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Device
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 
@@ -69,9 +69,9 @@ def small_space() -> Space:
     return Space.enumerate(SpaceFile.parse(text, Path("small.toml")), DEVICE.facts)
 
 
-def terms() -> Terms:
-    """Terms for the simulated problem."""
-    return Terms(problems=space().file.problems, threads=1, seeds=(1, 2, 3, 4), baselines=("fake",))
+def conditions() -> Conditions:
+    """Conditions for the simulated problem."""
+    return Conditions(problems=space().file.problems, threads=1, seeds=(1, 2, 3, 4), baselines=("fake",))
 
 
 def microseconds(point: dict[str, int | str]) -> float:

@@ -25,8 +25,8 @@ def main(store: str, trials: str) -> None:
 
     executor = LocalExecutor(simulated.backend, builders=2, overlap=True, jobs_per_process=8)
     with Store.open(store) as opened, closing(executor):
-        terms = simulated.terms()
-        Driver(opened, executor, Plan(simulated.space(), simulated.DEVICE, terms), say).run(Budget(trials=int(trials)))
+        plan = Plan(simulated.space(), simulated.DEVICE, simulated.conditions())
+        Driver(opened, executor, plan, say).run(Budget(trials=int(trials)))
 
 
 if __name__ == "__main__":

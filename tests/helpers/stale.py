@@ -30,7 +30,7 @@ def stale(executor: LocalExecutor, folder: Path, how: str, wanted: Expectation, 
         assert isinstance(done[1], Built), done[1]
         found.append(done[1].artifact)
     artifact = replaced(found[0], found[1], folder, STALE[how][0])
-    executor.submit(JudgeJob(built=Built(artifact=artifact, seconds=0.0), terms=wanted.terms(), soak="never"))
+    executor.submit(JudgeJob(built=Built(artifact=artifact, seconds=0.0), conditions=wanted.conditions(), soak="never"))
     done = executor.wait(120)
     assert done is not None
     assert isinstance(done[1], Outcome)

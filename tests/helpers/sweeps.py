@@ -121,11 +121,11 @@ def sweep(store: Store, regime: str, better: bool, seed: int) -> Sweep:
     def process() -> FakeLine:
         return land.backend(draw.randrange(2**31))
 
-    terms, executor = simulated.terms(), InlineExecutor(process(), fresh=process)
+    conditions, executor = simulated.conditions(), InlineExecutor(process(), fresh=process)
     plan = Plan(
         SPACE,
         simulated.DEVICE,
-        terms,
+        conditions,
         sampler="random",
         seed=seed,
         built_from=name,
@@ -133,7 +133,7 @@ def sweep(store: Store, regime: str, better: bool, seed: int) -> Sweep:
     )
     driver = Driver(store, executor, plan)
     driver.run(Budget(trials=CANDIDATES))
-    finals = Finals(store, driver.name, terms, executor, {}, Variant.of("sdpa", "cpu", DEFAULT).digest).run()
+    finals = Finals(store, driver.name, conditions, executor, {}, Variant.of("sdpa", "cpu", DEFAULT).digest).run()
     outcomes = store.judged_numbers(driver.name).values()
     truths = {o.artifact.digest: land.truth(o.variant) for o in outcomes if o.artifact is not None}
     raced = [(land.truth(o.variant), o.measurement) for o in outcomes if o.measurement is not None]

@@ -15,8 +15,8 @@ import torch
 
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.local import LocalExecutor
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
 
@@ -27,7 +27,7 @@ TORCH = torch.__version__
 class Witness(FakeLine):
     """Its faults tell what its process saw."""
 
-    def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
+    def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
         saw = {
             "pid": os.getpid(),
             "parent": os.getppid(),

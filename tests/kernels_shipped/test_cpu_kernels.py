@@ -40,16 +40,16 @@ def workbench(request: pytest.FixtureRequest) -> Workbench:
 
 def outcomes(workbench: Workbench, indices: list[int]) -> Iterator[Outcome]:
     """Judges points of the space, timed in two blocks only."""
-    terms = workbench.terms.model_copy(
+    conditions = workbench.conditions.model_copy(
         update={"baselines": ("flash",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": (5, 6, 7, 8)}
     )
     with closing(workbench.executor()) as executor:
-        jobs = [executor.submit(BuildJob(variant=workbench.variant(index), terms=terms)) for index in indices]
+        jobs = [executor.submit(BuildJob(variant=workbench.variant(index), conditions=conditions)) for index in indices]
         built = dict(ended(executor) for _ in jobs)  # all first: several are built side by side
         for job in jobs:
             made = built[job]
             if isinstance(made, Built):
-                executor.submit(JudgeJob(built=made, terms=terms, soak="never"))
+                executor.submit(JudgeJob(built=made, conditions=conditions, soak="never"))
                 made = ended(executor)[1]
             assert isinstance(made, Outcome)
             yield made
@@ -77,7 +77,7 @@ def test_the_default_and_random_points_pass_the_gate(workbench: Workbench) -> No
 @pytest.mark.slow
 @pytest.mark.rotating(2)
 def test_many_random_points_pass_the_gate(workbench: Workbench) -> None:
-    seq_q = cast(SdpaProblem, workbench.terms.compiled_for).seq_q
+    seq_q = cast(SdpaProblem, workbench.conditions.compiled_for).seq_q
     count = THOROUGH if seq_q <= 512 else THOROUGH // 3  # a long one takes many seconds
     for outcome in outcomes(workbench, drawn(workbench, 2, count)):
         assert outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT), (outcome.variant, outcome.fault)

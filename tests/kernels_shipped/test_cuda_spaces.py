@@ -54,7 +54,7 @@ def require_good(workbench: Workbench, points: list[int]) -> None:
         assert built.resources["registers"] > 0
         code = workbench.toolchain.disassembly(Path(built.path))
         if code is not None:
-            effects = workbench.family.claims(built.variant, workbench.terms.compiled_for).effects
+            effects = workbench.family.claims(built.variant, workbench.conditions.compiled_for).effects
             assert broken_effect(effects, code) is None, workbench.space.point(point)
 
 
@@ -114,7 +114,7 @@ def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, 
         with pytest.raises(SpaceError, match=r"parameters\.FIXED: 1 compiles the lengths in"):
             Workbench(file, "sm_90")
     else:
-        assert Workbench(file, "sm_90").terms.problems == problems
+        assert Workbench(file, "sm_90").conditions.problems == problems
 
 
 def test_every_cuda_implementation_names_its_host_side() -> None:

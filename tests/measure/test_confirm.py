@@ -11,8 +11,8 @@ import pytest
 
 from autotuner.measure.confirm import FINAL_BLOCKS, PROCESSES, Standing, confirm
 from autotuner.measure.statistics import holm, p_above
+from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Heat
-from autotuner.values.terms import TIE
 from autotuner.values.verdict import Fault, Verdict
 
 FAULT = Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail="wrote past its output")

@@ -25,8 +25,8 @@ from autotuner.measure.statistics import (
     trimmed_interval,
 )
 from autotuner.run.fake import FakeArm, FakeLine, FakeTrack, Truth, Weather
+from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Artifact, Measurement, Stop
-from autotuner.values.terms import TIE
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.racing import fakes, race, raced, track
 
@@ -305,8 +305,8 @@ def test_throttling_costs_blocks_and_does_not_move_the_ratio() -> None:
 
 
 def test_a_heat_leaves_out_what_cannot_be_launched() -> None:
-    backend, artifacts, terms = fakes([80, 90, 70], None)
-    (only,) = backend.tracks(terms)
+    backend, artifacts, conditions = fakes([80, 90, 70], None)
+    (only,) = backend.tracks(conditions)
     assert isinstance(only, FakeTrack)
     launch, fault = only.variant, Fault(verdict=Verdict.LAUNCH_FAILED, code="measure.launch", detail="no")
 
@@ -316,7 +316,7 @@ def test_a_heat_leaves_out_what_cannot_be_launched() -> None:
         return launch(artifact, again)
 
     only.variant = variant  # type: ignore[method-assign]
-    found = heat([only], artifacts, 8, terms, lambda _: None)
+    found = heat([only], artifacts, 8, conditions, lambda _: None)
     assert found.entrants == tuple(artifact.digest for artifact in artifacts)
     assert found.faults == {1: fault}
     assert [len(problems) for problems in found.us] == [1, 0, 1]
@@ -327,8 +327,8 @@ def test_a_heat_leaves_out_what_cannot_be_launched() -> None:
 @pytest.mark.parametrize("own", [None, 0.03])
 def test_loads_of_one_binary_differ_as_the_weather_says_or_the_truth_of_the_variant(own: float | None) -> None:
     backend = FakeLine(lambda _: Truth(us=80, process=own), weather=Weather(process=0.01), seed=5)
-    _, (artifact,), terms = fakes([80], None)
-    found = heat(backend.tracks(terms), [artifact] * 60, 1, terms, lambda _: None)
+    _, (artifact,), conditions = fakes([80], None)
+    found = heat(backend.tracks(conditions), [artifact] * 60, 1, conditions, lambda _: None)
     loads = [math.log(problems[0][0] / 80) for problems in found.us]
     assert deviation(loads) == pytest.approx(own or 0.01, rel=0.3)
 
@@ -340,8 +340,8 @@ def test_calibration_pins_the_fastest_backend_that_takes_the_problem() -> None:
                 raise RuntimeError("not this problem")
             return super().baseline(backend) if backend == "slow" else self.variant(artifacts[0])
 
-    backend, artifacts, terms = fakes([50], Weather())
-    (plain,) = backend.tracks(terms)
+    backend, artifacts, conditions = fakes([50], Weather())
+    (plain,) = backend.tracks(conditions)
     assert isinstance(plain, FakeTrack)
     plain.__class__ = Choosy
     timings = time_baselines(plain, ["slow", "refuses", "quick"], 9)

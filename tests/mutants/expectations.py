@@ -11,9 +11,9 @@ from autotuner.build.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Outcome
 from autotuner.values.problem import Problem
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Value, Variant
 from tests.helpers.judging import judged
 
@@ -61,20 +61,20 @@ class Expectation(NamedTuple):
         fields = {"batch": 1, "heads": 2, "seq_q": 64, "seq_k": 64, "head_dim": self.head_dim}
         return SdpaProblem.model_validate({**fields, "dtype": self.dtype, "causal": self.causal})
 
-    def terms(self, seeds: Seeds = SEEDS) -> Terms:
-        """Terms under which it is judged, with the shortest race."""
-        return Terms(
+    def conditions(self, seeds: Seeds = SEEDS) -> Conditions:
+        """Conditions under which it is judged, with the shortest race."""
+        return Conditions(
             problems=(self.problem,), cache="warm", seeds=seeds, baselines=("flash",), min_blocks=2, max_blocks=2
         )
 
     def build_job(self) -> BuildJob:
         """The job that builds it."""
-        return BuildJob(variant=self.variant, terms=self.terms())
+        return BuildJob(variant=self.variant, conditions=self.conditions())
 
     def judge(self, executor: Executor, seeds: Seeds = SEEDS) -> Outcome:
         """The outcome of its job; the soak runs only where it is what must find the mutant."""
         return judged(
-            executor, self.variant, self.terms(seeds), soak="promoted" if "G6.soak" in self.codes else "never"
+            executor, self.variant, self.conditions(seeds), soak="promoted" if "G6.soak" in self.codes else "never"
         )
 
     def met_by(self, outcome: Outcome) -> bool:

@@ -66,7 +66,7 @@ def sweep(
     """A study's name."""
     random.seed(seed)  # a race draws the order of its arms from this
     executor = InlineExecutor(FakeLine(known, noise=0.005, seed=seed))
-    driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.terms(), sampler=sampler, seed=seed))
+    driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.conditions(), sampler=sampler, seed=seed))
     driver.run(Budget(trials=trials))
     return driver.name
 

@@ -17,7 +17,7 @@ SPACE = simulated.space()
 
 
 def build(point: int) -> BuildJob:
-    return BuildJob(variant=Variant.of("sdpa", "cpu", SPACE.point(point)), terms=simulated.terms())
+    return BuildJob(variant=Variant.of("sdpa", "cpu", SPACE.point(point)), conditions=simulated.conditions())
 
 
 class Backwards(InlineExecutor):
@@ -55,7 +55,7 @@ def test_the_answers_are_in_the_order_of_the_jobs() -> None:
 
 def test_one_job_has_its_answer() -> None:
     executor = InlineExecutor(simulated.backend())
-    found = ask.sound_calibration(ask.ask(executor, CalibrationJob(terms=simulated.terms())))
+    found = ask.sound_calibration(ask.ask(executor, CalibrationJob(conditions=simulated.conditions())))
     assert found.baselines == ("fake",)
 
 

@@ -34,7 +34,7 @@ from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, outcome, play, race_job
 from tests.helpers import conduct_driver, preload, zygote_witness
-from tests.helpers.conduct_driver import TERMS, conduct, judges
+from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
 from tests.helpers.families import runs, tiny, wrapper
 from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_line
@@ -77,7 +77,7 @@ class TestLocalExecutor(Contract):
                 assert result.fault is not None
                 assert "ZeroDivisionError" in result.fault.detail
                 assert "in broken" in result.stderr_tail
-            executor.submit(CalibrationJob(terms=TERMS))
+            executor.submit(CalibrationJob(conditions=CONDITIONS))
             with pytest.raises(InfrastructureError, match="ZeroDivisionError"):
                 executor.wait(60)
             executor.submit(judge_job())
@@ -151,7 +151,7 @@ def test_misconduct_ends_with_a_verdict_and_leaves_no_process(
     acts: LocalExecutor, logs: Path, act: str, verdict: Verdict, code: str
 ) -> None:
     for _ in range(2):  # the next job is judged alike
-        result = judged(acts, conduct(act), TERMS)
+        result = judged(acts, conduct(act), CONDITIONS)
         assert result.verdict == verdict
         assert result.fault is not None
         assert result.fault.code.startswith(code)
@@ -160,7 +160,7 @@ def test_misconduct_ends_with_a_verdict_and_leaves_no_process(
 
 
 def test_the_end_of_what_a_variant_printed_is_kept(acts: LocalExecutor) -> None:
-    result = judged(acts, conduct("last_words"), TERMS)
+    result = judged(acts, conduct("last_words"), CONDITIONS)
     assert result.fault is not None
     assert re.fullmatch(r"signal \d+ \(SIG(ILL|TRAP)\) in G1\.smoke", result.fault.detail)
     assert result.stderr_tail.endswith("line 499\nlast words \ufffd")
@@ -172,18 +172,18 @@ def mutant(name: str) -> Variant:
 
 
 def library(toolchain: CpuToolchain, name: str) -> Artifact:
-    built = build(Family.load(SYSTEMIC), mutant(name), TERMS.compiled_for, toolchain)
+    built = build(Family.load(SYSTEMIC), mutant(name), CONDITIONS.compiled_for, toolchain)
     assert isinstance(built, Artifact)
     return built
 
 
 def judging(toolchain: CpuToolchain, name: str) -> JudgeJob:
-    return JudgeJob(built=Built(artifact=library(toolchain, name), seconds=0.0), terms=TERMS, soak="never")
+    return JudgeJob(built=Built(artifact=library(toolchain, name), seconds=0.0), conditions=CONDITIONS, soak="never")
 
 
 def race(toolchain: CpuToolchain) -> RaceJob:
     """The timing of a right variant: it must go as if nothing had happened before."""
-    return RaceJob(artifacts=(library(toolchain, "none"),), terms=TERMS, blocks=2)
+    return RaceJob(artifacts=(library(toolchain, "none"),), conditions=CONDITIONS, blocks=2)
 
 
 def names() -> list[object]:
@@ -215,7 +215,7 @@ def test_a_mutant_takes_only_its_own_process_along(
 
 
 def test_a_right_variant_is_judged_as_usual_after_all_that(mutants: LocalExecutor, logs: Path) -> None:
-    result = judged(mutants, mutant("none"), TERMS, soak="never")
+    result = judged(mutants, mutant("none"), CONDITIONS, soak="never")
     assert result.verdict in (Verdict.MEASURED, Verdict.RACED_OUT), result.fault
     assert result.gate is not None
     assert result.gate.passed
@@ -224,7 +224,7 @@ def test_a_right_variant_is_judged_as_usual_after_all_that(mutants: LocalExecuto
 
 def test_a_redefined_parameter_fails_the_gate(logs: Path, toolchain: CpuToolchain, kernel_root: Path) -> None:
     with closing(judges(toolchain, kernel_root / "tiny", check=30)) as executor:
-        result = judged(executor, tiny("redefines"), TERMS)
+        result = judged(executor, tiny("redefines"), CONDITIONS)
     assert result.fault is not None
     assert (result.verdict, result.fault.code) == (Verdict.BUILD_FAILED, "G0.identity")
     assert "'SIZE': '5'" in result.fault.detail
@@ -238,7 +238,7 @@ def test_closing_amid_a_build_leaves_no_compiler(
     kernel = Family.load(kernel_root / "tiny")
     settings = cpu_line(slow, kernel)
     with closing(LocalExecutor(settings, preload=preload.CPU)) as executor:
-        executor.submit(BuildJob(variant=tiny(), terms=TERMS))
+        executor.submit(BuildJob(variant=tiny(), conditions=CONDITIONS))
         until = time.monotonic() + 60
         while not any("unit.cpp" in run for run in runs(tmp_path)):
             assert time.monotonic() < until

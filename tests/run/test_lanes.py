@@ -24,7 +24,7 @@ from autotuner.tuning import standings
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
-from tests.conformance.executors import TERMS, Contract, PlayBackend, build_job, judge_job, outcome, play
+from tests.conformance.executors import CONDITIONS, Contract, PlayBackend, build_job, judge_job, outcome, play
 from tests.helpers import preload, simulated_sweep
 from tests.helpers.processes import gone as nobody_uses
 
@@ -239,7 +239,7 @@ def test_a_device_that_does_not_work_is_told_to_the_driver(
     factory: Callable[[], PlayBackend], start: float, why: str
 ) -> None:
     with closing(lanes(factory, start)) as executor:
-        for job in (judge_job(), CalibrationJob(terms=TERMS)):
+        for job in (judge_job(), CalibrationJob(conditions=CONDITIONS)):
             executor.submit(job)
             with pytest.raises(InfrastructureError, match=why):
                 executor.wait(60)

@@ -336,9 +336,9 @@ def test_exhaustive_goes_through_the_space_in_order() -> None:
 
 def test_an_exhaustive_sweep_ends_with_the_space(store: Store) -> None:
     space = simulated.small_space()
-    terms = simulated.terms()
+    conditions = simulated.conditions()
     driver = Driver(
-        store, InlineExecutor(simulated.backend()), Plan(space, simulated.DEVICE, terms, sampler="exhaustive")
+        store, InlineExecutor(simulated.backend()), Plan(space, simulated.DEVICE, conditions, sampler="exhaustive")
     )
     driver.run(Budget(trials=100_000))
     digests = [outcome.variant.digest for outcome in store.judged_numbers(driver.name).values()]

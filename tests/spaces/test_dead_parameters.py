@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.spaces.dead_parameters import Knob, diagnose
 from autotuner.spaces.space import Space, SpaceFile
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 
@@ -53,10 +53,10 @@ def program(variant: Variant) -> Truth:
 def findings() -> dict[tuple[str, str], Knob]:
     space = Space.enumerate(SpaceFile.parse(TEXT, "knobs.toml"), {"THREADS_ALLOWED": 1})
     backend = FakeLine(program)
-    terms = Terms(problems=space.file.problems, seeds=(1, 2, 3, 4))
+    conditions = Conditions(problems=space.file.problems, seeds=(1, 2, 3, 4))
 
     def build(points: Sequence[int]) -> list[Artifact | Fault]:
-        return [backend.build(Variant.of("fake", "cpu", space.point(point)), terms) for point in points]
+        return [backend.build(Variant.of("fake", "cpu", space.point(point)), conditions) for point in points]
 
     return {(knob.impl, knob.parameter): knob for knob in diagnose(space, build)}
 

@@ -261,7 +261,7 @@ def searched(folder: Path, space: Space, trials: int) -> list[float]:
 
     with closing(Store.open(str(folder / f"{space.expected is None}.db"))) as store:
         executor = InlineExecutor(FakeLine(truth, baseline_us=1.0))
-        driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.terms()))
+        driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.conditions()))
         driver.run(Budget(trials=trials))
         return [math.exp(trial.outcome.objective) for trial in queries.judged(store, driver.name)]
 

@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def sweep_of(store: Store, heard: list[Event], width: int, sampler: str = "evolution") -> Driver:
     executor = InlineExecutor(simulated.backend(), width)
-    return Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms(), sampler=sampler), heard.append)
+    return Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions(), sampler=sampler), heard.append)
 
 
 @pytest.mark.parametrize("width", [1, 4])
@@ -67,7 +67,7 @@ def test_points_given_by_hand_promise_nothing(store: Store) -> None:
     heard: list[Event] = []
     driver = sweep_of(store, heard, 1)
     given = [SPACE.point(index) for index in range(0, len(SPACE), 13)]
-    plan = Plan(SPACE, simulated.DEVICE, simulated.terms(), start=Start(first=given))
+    plan = Plan(SPACE, simulated.DEVICE, simulated.conditions(), start=Start(first=given))
     first = Driver(store, InlineExecutor(simulated.backend()), plan, heard.append)
     assert first.name == driver.name
     first.run(Budget(trials=len(given), until_converged=True))

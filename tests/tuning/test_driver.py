@@ -29,10 +29,10 @@ from autotuner.tuning.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.optuna_study import OPTUNA_STATE, Told
 from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.promotion import takes_over
+from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, OracleError, StoreError
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
@@ -56,7 +56,7 @@ def test_every_verdict_has_an_optuna_state() -> None:
 def test_a_sweep_records_and_tells_every_variant(store: Store, width: int) -> None:
     heard: list[Event] = []
     executor = Shuffled(simulated.backend(), width)
-    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms()), heard.append)
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()), heard.append)
     sweep.run(Budget(trials=20))
     assert executor.crowd == width
     trials = trials_of(store, sweep.name)
@@ -110,9 +110,9 @@ class Counting(FakeLine):
         super().__init__(truth)
         self.checked: Counter[str] = Counter()
 
-    def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         self.checked[artifact.program_hash] += passed is None
-        return super().check(artifact, terms, say, passed)
+        return super().check(artifact, conditions, say, passed)
 
 
 def test_a_program_that_is_being_judged_is_waited_for(store: Store) -> None:
@@ -157,7 +157,7 @@ def test_what_is_known_when_the_device_is_near_counts(store: Store) -> None:
             return done
 
     executor = Looks(simulated.backend(), WIDE)
-    Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms())).run(Budget(trials=20))
+    Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions())).run(Budget(trials=20))
     assert len(incumbents) > 2
 
 
@@ -178,7 +178,7 @@ def test_the_same_command_again_goes_on_to_the_total(store: Store, width: int) -
 def test_a_small_space_ends_when_all_of_it_is_judged(store: Store, width: int) -> None:
     backend = simulated.backend()
     executor = Shuffled(backend, width)
-    Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms())).run(Budget(trials=10**6))
+    Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.conditions())).run(Budget(trials=10**6))
     assert len(backend.built) == len(SMALL)
 
 
@@ -194,7 +194,7 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
             return super().wait(timeout)
 
     backend = simulated.backend()
-    sweep = Driver(store, TakesTime(backend, WIDE), Plan(SPACE, simulated.DEVICE, simulated.terms()))
+    sweep = Driver(store, TakesTime(backend, WIDE), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
     sweep.run(Budget(trials=100, seconds=10))
     assert WIDE < len(backend.built) < 12
     assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
@@ -258,7 +258,7 @@ def test_a_trial_is_whole_in_the_file_before_its_build_begins(store: Store, path
                 seen.append(points[-1] == job.variant.point)
             return super().submit(job, lane)
 
-    sweep = Driver(store, Looks(simulated.backend(), WIDE), Plan(SPACE, simulated.DEVICE, simulated.terms()))
+    sweep = Driver(store, Looks(simulated.backend(), WIDE), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
     sweep.run(Budget(trials=6))
     assert seen == [True] * 6
 
@@ -281,7 +281,9 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
     monkeypatch.setattr(Lease, "beat", noted)
     monkeypatch.setitem(SAMPLERS, "slow", Slow)
     executor = Shuffled(simulated.backend(), 30)
-    Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms(), sampler="slow")).run(Budget(trials=30))
+    Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions(), sampler="slow")).run(
+        Budget(trials=30)
+    )
     assert now[0] > 11 * BEAT_S  # all before the first result is waited for
     assert max(later - one for one, later in pairwise([*beats, now[0]])) < 1.5 * BEAT_S
     assert len(beats) < 13
@@ -289,7 +291,7 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
 
 def test_a_sampler_that_does_not_apply_leaves_no_study(store: Store) -> None:
     executor = InlineExecutor(simulated.backend())
-    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms(), sampler="cmaes"))
+    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.conditions(), sampler="cmaes"))
     with pytest.raises(InputError, match="use another sampler"):
         sweep.run(Budget(trials=3))
     assert standings.studies(store) == ()
@@ -298,7 +300,7 @@ def test_a_sampler_that_does_not_apply_leaves_no_study(store: Store) -> None:
 
 def test_a_broken_reference_keeps_the_sweep_from_starting(store: Store) -> None:
     class Broken(FakeLine):
-        def calibrate(self, terms: Terms, say: Say) -> Calibration:
+        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
             raise OracleError("flash breaks T1")
 
     with pytest.raises(OracleError):
@@ -315,7 +317,8 @@ def test_another_device_is_another_study(store: Store) -> None:
     other = simulated.DEVICE.model_copy(update={"name": "another"})
     executor = InlineExecutor(simulated.backend())
     assert (
-        driver(store, simulated.backend()).name != Driver(store, executor, Plan(SPACE, other, simulated.terms())).name
+        driver(store, simulated.backend()).name
+        != Driver(store, executor, Plan(SPACE, other, simulated.conditions())).name
     )
 
 
@@ -323,12 +326,12 @@ def test_a_study_keeps_its_secret_seeds(store: Store) -> None:
     seen: list[tuple[int, ...]] = []
 
     class Notes(FakeLine):
-        def calibrate(self, terms: Terms, say: Say) -> Calibration:
-            seen.append(terms.seeds)
-            return super().calibrate(terms, say)
+        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+            seen.append(conditions.seeds)
+            return super().calibrate(conditions, say)
 
     driver(store, Notes(simulated.truth)).run(Budget(trials=2))
-    fresh = simulated.terms().model_copy(update={"seeds": (9, 9, 9, 9)})
+    fresh = simulated.conditions().model_copy(update={"seeds": (9, 9, 9, 9)})
     Driver(store, InlineExecutor(Notes(simulated.truth)), Plan(SPACE, simulated.DEVICE, fresh)).run(Budget(trials=3))
     assert seen[0] == seen[1] == (1, 2, 3, 4)
 
@@ -338,7 +341,9 @@ def test_the_first_points_of_a_new_study_are_those_it_is_given(store: Store, wid
     def run(first: list[int], trials: int) -> str:
         points = [SPACE.point(index) for index in first]
         executor = Shuffled(simulated.backend(), width)
-        sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms(), start=Start(first=points)))
+        sweep = Driver(
+            store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions(), start=Start(first=points))
+        )
         sweep.run(Budget(trials=trials))
         return sweep.name
 

@@ -22,9 +22,9 @@ from autotuner.store.optuna_storage import DriverStorage
 from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
+from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
@@ -80,7 +80,7 @@ class Dying(Shuffled):
 def test_a_kill_before_the_judging_judges_the_same_trials(store: Store, width: int, jobs: int) -> None:
     """What was recorded is not built again; what was in flight is judged under its number."""
     dying = Dying(simulated.backend(), width, jobs)
-    sweep = Driver(store, dying, Plan(SPACE, simulated.DEVICE, simulated.terms()))
+    sweep = Driver(store, dying, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
     with pytest.raises(Killed):
         sweep.run(Budget(trials=14))
     before = {number: outcome.variant for number, outcome in store.judged_numbers(sweep.name).items()}
@@ -137,7 +137,7 @@ class Losing(InlineExecutor):
 @pytest.mark.parametrize("built", [False, True])
 def test_a_lost_process_fails_the_trial_and_the_point_is_judged_again(store: Store, built: bool) -> None:
     executor = Losing(simulated.backend(), lambda seen: seen == 2, built=built)
-    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms()))
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
     sweep.run(Budget(trials=6))
     trials = trials_of(store, sweep.name)
     (failed,) = [trial for trial in trials if trial.state == TrialState.FAIL]
@@ -148,7 +148,7 @@ def test_a_lost_process_fails_the_trial_and_the_point_is_judged_again(store: Sto
 
 def test_points_that_are_lost_in_flight_are_judged_again(store: Store) -> None:
     executor = Losing(simulated.backend(), lambda seen: seen % 3 == 0, WIDE)
-    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms()))
+    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.conditions()))
     sweep.run(Budget(trials=10**6))
     trials = trials_of(store, sweep.name)
     states = Counter(trial.state for trial in trials)
@@ -166,13 +166,13 @@ def test_a_kill_while_a_lost_trial_is_failed_keeps_its_point(store: Store, monke
         raise Killed
 
     losing = Losing(simulated.backend(), lambda seen: seen == 2, WIDE)
-    sweep = Driver(store, losing, Plan(SMALL, simulated.DEVICE, simulated.terms()))
+    sweep = Driver(store, losing, Plan(SMALL, simulated.DEVICE, simulated.conditions()))
     with monkeypatch.context() as patch:
         patch.setattr(optuna.Study, "enqueue_trial", enqueued_and_killed)
         with pytest.raises(Killed):
             sweep.run(Budget(trials=10**6))
     backend = simulated.backend()
-    sweep = Driver(store, Shuffled(backend, WIDE), Plan(SMALL, simulated.DEVICE, simulated.terms()))
+    sweep = Driver(store, Shuffled(backend, WIDE), Plan(SMALL, simulated.DEVICE, simulated.conditions()))
     sweep.run(Budget(trials=10**6))
     assert standings.summary(store, sweep.name).judged == len(SMALL)
     assert len({variant.digest for variant in backend.built}) == len(backend.built)
@@ -186,7 +186,7 @@ def test_a_device_that_works_no_more_ends_the_sweep_and_loses_nothing(store: Sto
                 raise InfrastructureError("the device does not answer")
             return super().wait(timeout)
 
-    sweep = Driver(store, Broken(simulated.backend(), width), Plan(SPACE, simulated.DEVICE, simulated.terms()))
+    sweep = Driver(store, Broken(simulated.backend(), width), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
     with pytest.raises(InfrastructureError, match="does not answer"):
         sweep.run(Budget(trials=20))
     judged = standings.summary(store, sweep.name).judged
@@ -200,7 +200,7 @@ def test_a_device_that_works_no_more_ends_the_sweep_and_loses_nothing(store: Sto
 @at_any_width
 def test_a_machine_that_loses_everything_ends_the_sweep(store: Store, width: int) -> None:
     executor = Losing(simulated.backend(), lambda _: True, width)
-    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.terms()))
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
     with pytest.raises(InfrastructureError, match="in a row"):
         sweep.run(Budget(trials=6))
     tried = [tuple(trial.params.items()) for trial in trials_of(store, sweep.name) if trial.state == TrialState.FAIL]
@@ -214,12 +214,12 @@ def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeyp
     calibrated = [0]
 
     class Drifts(FakeLine):
-        def calibrate(self, terms: Terms, say: Say) -> Calibration:
+        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
             calibrated[0] += 1
-            return super().calibrate(terms, say)
+            return super().calibrate(conditions, say)
 
-        def tracks(self, terms: Terms) -> Tracks:
-            tracks = super().tracks(terms)
+        def tracks(self, conditions: Conditions) -> Tracks:
+            tracks = super().tracks(conditions)
             for track in tracks if calibrated[0] < 2 else ():
                 monkeypatch.setattr(track, "_baseline_us", 200.0)  # SDPA is slow
             return tracks
@@ -239,13 +239,13 @@ def test_a_point_that_is_lost_every_time_is_given_up(store: Store, width: int) -
     """Four tries, then the sweep ends without it: the rest of the space is judged all the same."""
 
     class LosesOne(FakeLine):
-        def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
+        def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
             if variant.point == SMALL.point(5):
                 return Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail="lost")
-            return super().build(variant, terms)
+            return super().build(variant, conditions)
 
     executor = Shuffled(LosesOne(simulated.truth), width)
-    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.terms()))
+    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.conditions()))
     sweep.run(Budget(trials=10**6))
     summary = standings.summary(store, sweep.name)
     assert summary.judged == len(SMALL) - 1

@@ -19,10 +19,10 @@ from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.finals import Finals, Step, contenders, due
 from autotuner.tuning.plan import Plan
+from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Heat, Outcome, Say
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
@@ -48,7 +48,7 @@ def executor(truth: Truths, weather: Weather = WEATHER) -> InlineExecutor:
 
 
 def swept(store: Store, truth: Truths, trials: int = 40) -> str:
-    driver = Driver(store, executor(truth), Plan(SPACE, simulated.DEVICE, simulated.terms()))
+    driver = Driver(store, executor(truth), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
     driver.run(Budget(trials=trials))
     return driver.name
 
@@ -56,7 +56,7 @@ def swept(store: Store, truth: Truths, trials: int = 40) -> str:
 def confirmed(
     store: Store, study: str, by: InlineExecutor, listen: Callable[[Step], None] = lambda _: None
 ) -> FinalsRecord:
-    return Finals(store, study, simulated.terms(), by, {"os": "none"}, DEFAULT, listen).run()
+    return Finals(store, study, simulated.conditions(), by, {"os": "none"}, DEFAULT, listen).run()
 
 
 def outcomes(store: Store, study: str) -> dict[int, Outcome]:
@@ -135,12 +135,12 @@ def test_what_is_slower_than_sdpa_is_never_crowned(store: Store) -> None:
 class Unsound(FakeLine):
     """Its fastest variant is right in the search and races in the long soak."""
 
-    def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         if passed is not None and passed.level == "finalist" and self._truth(artifact.variant).us < 45:
             failed = CheckResult(code="G6.soak", status="fail", seconds=0.0)
             fault = Fault(verdict=Verdict.NONDETERMINISTIC, code="G6.soak", detail="launch 700 differs")
             return passed.report.extended((failed,), fault)
-        return super().check(artifact, terms, say, passed)
+        return super().check(artifact, conditions, say, passed)
 
 
 def test_a_finalist_that_fails_the_gate_is_revoked_and_the_next_one_leads(store: Store) -> None:
@@ -174,8 +174,8 @@ def test_every_finalist_passes_the_gate_on_seeds_that_the_search_did_not_have(st
     raced = [job for job in seen if isinstance(job, RaceJob)]
     assert all(job.soak == "finalist" for job in judged)
     assert all(job.fresh for job in raced)
-    seeds = [judged[0].terms.seeds, *(job.terms.seeds for job in raced)]
-    assert simulated.terms().seeds not in seeds
+    seeds = [judged[0].conditions.seeds, *(job.conditions.seeds for job in raced)]
+    assert simulated.conditions().seeds not in seeds
     assert len(set(seeds)) == len(seeds) == PROCESSES + 1
 
 

@@ -25,10 +25,10 @@ from autotuner.tuning import gate_one as single
 from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
+from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, OracleError
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome, Say
-from autotuner.values.terms import Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
@@ -251,11 +251,11 @@ def test_the_table_has_a_row_a_case_and_names_what_is_broken() -> None:
 
 def test_a_backend_that_breaks_its_tolerance_keeps_a_sweep_from_starting(store: Store) -> None:
     class Broken(FakeLine):
-        def calibrate(self, terms: Terms, say: Say) -> Calibration:
+        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
             return BROKEN_CALIBRATION
 
     backend = Broken(simulated.truth)
-    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.terms()))
+    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.conditions()))
     with pytest.raises(OracleError) as raised:
         driver.run(Budget(trials=3))
     assert "flash of torch 2.13 breaks T1 on Q2: 2.50 times the tolerance" in str(raised.value)

@@ -25,7 +25,7 @@ TRIALS = 25
 def finished(path: Path) -> tuple[str, dict[int, Outcome]]:
     """The name of a finished study in the store's file, and what our own tables have of it."""
     with Store.open(str(path)) as store:
-        plan = Plan(simulated.space(), simulated.DEVICE, simulated.terms(), sampler="random")
+        plan = Plan(simulated.space(), simulated.DEVICE, simulated.conditions(), sampler="random")
         driver = Driver(store, InlineExecutor(simulated.backend()), plan)
         driver.run(Budget(trials=TRIALS))
         return driver.name, dict(store.judged_numbers(driver.name))

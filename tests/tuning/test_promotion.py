@@ -19,9 +19,9 @@ from autotuner.tuning import standings
 from autotuner.tuning.device_lane import AA_EVERY
 from autotuner.tuning.driver import Budget, Driver, Event, TieFound
 from autotuner.tuning.plan import Plan
+from autotuner.values.conditions import TIE, Conditions
 from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say, Stop
 from autotuner.values.problem import Problem
-from autotuner.values.terms import TIE, Terms
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
@@ -64,9 +64,11 @@ def outcomes(store: Store, name: str) -> dict[int, Outcome]:
     return dict(store.judged_numbers(name))
 
 
-def run(store: Store, executor: InlineExecutor, trials: int, terms: Terms | None = None) -> tuple[str, list[Event]]:
+def run(
+    store: Store, executor: InlineExecutor, trials: int, conditions: Conditions | None = None
+) -> tuple[str, list[Event]]:
     heard: list[Event] = []
-    driver = Driver(store, executor, Plan(SPACE, simulated.DEVICE, terms or simulated.terms()), heard.append)
+    driver = Driver(store, executor, Plan(SPACE, simulated.DEVICE, conditions or simulated.conditions()), heard.append)
     driver.run(Budget(trials=trials))
     return driver.name, heard
 
@@ -141,15 +143,15 @@ def test_all_devices_race_against_one_baseline_at_their_own_speed(store: Store) 
     """A second device that is 3 % slower is not disturbed: its thermometer was read on it."""
 
     class Slower(FakeLine):
-        def calibrate(self, terms: Terms, say: Say) -> Calibration:
-            found = super().calibrate(terms, say)
-            return found.model_copy(update={"baselines": ("other",) * len(terms.problems)})
+        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+            found = super().calibrate(conditions, say)
+            return found.model_copy(update={"baselines": ("other",) * len(conditions.problems)})
 
     executor = Lanes([simulated.backend(), Slower(simulated.truth, baseline_us=103.0)], width=6)
     run(store, executor, 30)
-    judging = [(lane, job.terms) for lane, job in executor.jobs if isinstance(job, JudgeJob)]
-    terms = {(lane, each.baselines, tuple(round(us, 6) for us in each.baseline_us)) for lane, each in judging}
-    assert terms == {(0, ("fake",), (100.0,)), (1, ("fake",), (103.0,))}
+    judging = [(lane, job.conditions) for lane, job in executor.jobs if isinstance(job, JudgeJob)]
+    conditions = {(lane, each.baselines, tuple(round(us, 6) for us in each.baseline_us)) for lane, each in judging}
+    assert conditions == {(0, ("fake",), (100.0,)), (1, ("fake",), (103.0,))}
 
 
 def test_every_device_has_its_own_a_a_races(store: Store) -> None:
@@ -185,8 +187,8 @@ def test_a_resumed_study_goes_on_with_its_incumbent(store: Store) -> None:
 
 def test_an_incumbent_whose_library_is_gone_is_none(store: Store, tmp_path: Path) -> None:
     class Libraries(FakeLine):
-        def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
-            made = super().build(variant, terms)
+        def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
+            made = super().build(variant, conditions)
             if isinstance(made, Fault):
                 return made
             path = tmp_path / f"{variant.digest}.so"
@@ -204,29 +206,29 @@ def test_an_incumbent_whose_library_is_gone_is_none(store: Store, tmp_path: Path
 
 # Several problems -----------------------------------------------------------------------------------------------------
 
-LONG = simulated.terms().problems[0].model_copy(update={"seq_q": 256, "seq_k": 256})
+LONG = simulated.conditions().problems[0].model_copy(update={"seq_q": 256, "seq_k": 256})
 
 
 class TwoShapes(FakeLine):
     """On the long problem BLOCK 8 is the fastest, on the short one the others are as ever."""
 
-    def tracks(self, terms: Terms) -> Tracks:
+    def tracks(self, conditions: Conditions) -> Tracks:
         def long(variant: Variant) -> Truth:
             return Truth(us=30.0 * (1 + math.log2(int(variant.point["BLOCK"]) / 8)))
 
         return [
             FakeTrack(problem, self._device, long if problem == LONG else self._truth, 100.0)
-            for problem in terms.problems
+            for problem in conditions.problems
         ]
 
 
 @pytest.mark.parametrize("objective", ["mean", "max"])
 def test_a_study_over_several_problems_keeps_the_numbers_of_each(store: Store, objective: str) -> None:
-    problems: tuple[Problem, ...] = (*simulated.terms().problems, LONG)
-    terms = simulated.terms().model_copy(
+    problems: tuple[Problem, ...] = (*simulated.conditions().problems, LONG)
+    conditions = simulated.conditions().model_copy(
         update={"problems": problems, "baselines": ("fake", "fake"), "objective": objective}
     )
-    name, _ = run(store, InlineExecutor(TwoShapes(simulated.truth, noise=NOISE)), 80, terms)
+    name, _ = run(store, InlineExecutor(TwoShapes(simulated.truth, noise=NOISE)), 80, conditions)
     over = max if objective == "max" else lambda logs: sum(logs) / len(logs)
     found = [each for each in outcomes(store, name).values() if each.measurement is not None]
     for outcome in found:
@@ -245,12 +247,12 @@ def test_a_study_over_several_problems_keeps_the_numbers_of_each(store: Store, o
 
 
 def test_a_heat_over_several_problems_has_the_times_of_each() -> None:
-    problems = (*simulated.terms().problems, LONG)
-    terms = simulated.terms().model_copy(update={"problems": problems, "baselines": ("fake", "fake")})
+    problems = (*simulated.conditions().problems, LONG)
+    conditions = simulated.conditions().model_copy(update={"problems": problems, "baselines": ("fake", "fake")})
     backend = TwoShapes(simulated.truth, noise=NOISE)
-    artifact = backend.build(Variant.of("sdpa", "cpu", SPACE.point(SPACE.default_index)), terms)
+    artifact = backend.build(Variant.of("sdpa", "cpu", SPACE.point(SPACE.default_index)), conditions)
     executor = InlineExecutor(backend)
-    executor.submit(RaceJob(artifacts=(artifact, artifact), terms=terms, blocks=7))
+    executor.submit(RaceJob(artifacts=(artifact, artifact), conditions=conditions, blocks=7))
     done = executor.wait()
     assert done is not None
     assert isinstance(done[1], Heat)

@@ -12,8 +12,8 @@ from autotuner.tuning import race_again, standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.tuning.race_again import race_best
+from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Heat
-from autotuner.values.terms import TIE
 from tests.helpers import simulated
 
 
@@ -28,13 +28,13 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
         """What a race needs of one, on the fake device."""
 
         def __init__(self, file: SpaceFile) -> None:
-            self.terms = simulated.terms()
+            self.conditions = simulated.conditions()
 
         def executor(self) -> InlineExecutor:
             return InlineExecutor(backend)
 
     monkeypatch.setattr(race_again, "Workbench", Workbench)
-    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.terms()))
+    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.conditions()))
     driver.run(Budget(trials=1))
     before = race_best(store, driver.name, itself=False)
     assert before.tie == TIE

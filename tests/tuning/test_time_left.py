@@ -214,7 +214,7 @@ class Heard:
         self.now, self._written, self._judged = 1000.0, io.StringIO(), 0
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
         console = Console(file=self._written, width=200)
-        self._shown = Progress(console, simulated.space(), simulated.DEVICE, simulated.terms(), trials, seconds)
+        self._shown = Progress(console, simulated.space(), simulated.DEVICE, simulated.conditions(), trials, seconds)
         self.start()
 
     def start(self) -> None:

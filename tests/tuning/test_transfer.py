@@ -53,8 +53,8 @@ def space_of(problem: Problem = PROBLEM, text: str = simulated.TOML, name: str =
 
 
 def record_of(space: Space, device: Device = simulated.DEVICE, built_from: str = "") -> StudyRecord:
-    terms = simulated.terms().model_copy(update={"problems": space.file.problems})
-    return study_record(space, device, terms, built_from=built_from)
+    conditions = simulated.conditions().model_copy(update={"problems": space.file.problems})
+    return study_record(space, device, conditions, built_from=built_from)
 
 
 def backend(microseconds: Microseconds) -> FakeLine:
@@ -77,9 +77,14 @@ def search(
     built_from: str = "",
 ) -> list[dict[str, Value]]:
     """Runs a study, or goes on with it; the points that it has judged, in their order."""
-    terms = simulated.terms().model_copy(update={"problems": space.file.problems})
+    conditions = simulated.conditions().model_copy(update={"problems": space.file.problems})
     plan = Plan(
-        space, simulated.DEVICE, terms, seed=seed, built_from=built_from, start=found if found is not None else Start()
+        space,
+        simulated.DEVICE,
+        conditions,
+        seed=seed,
+        built_from=built_from,
+        start=found if found is not None else Start(),
     )
     driver = Driver(store, InlineExecutor(backend(microseconds)), plan)
     driver.run(Budget(trials=trials))
@@ -403,7 +408,7 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
         def __init__(self, file: SpaceFile, arch: str | None = None, devices: str | None = None) -> None:
             self.chosen, self.device, self.built_from = Chosen(simulated.DEVICE), simulated.DEVICE, ""
             self.space = Space.enumerate(file, self.device.facts)
-            self.terms = simulated.terms().model_copy(update={"problems": file.problems})
+            self.conditions = simulated.conditions().model_copy(update={"problems": file.problems})
 
         def executor(self) -> InlineExecutor:  # type: ignore[override]
             return InlineExecutor(simulated.backend())

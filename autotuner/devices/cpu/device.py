@@ -19,9 +19,9 @@ from autotuner.gate.recheck import Timed
 from autotuner.gate.tolerance import Truth, truth
 from autotuner.measure.arms import Tracks
 from autotuner.ops import op_of
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings, Say
 from autotuner.values.problem import Problem
-from autotuner.values.terms import Terms
 from autotuner.values.verdict import Fault
 
 
@@ -36,11 +36,11 @@ class CpuProcess:
         """`cache_bytes`: of the last level."""
         self._toolchain, self._cache_bytes = toolchain, cache_bytes
 
-    def prepare(self, terms: Terms) -> None:
-        """Pins this process to as many CPUs as the terms allow and gives torch as many threads."""
+    def prepare(self, conditions: Conditions) -> None:
+        """Pins this process to as many CPUs as the conditions allow and gives torch as many threads."""
         if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: terms.threads])
-        torch.set_num_threads(terms.threads)
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: conditions.threads])
+        torch.set_num_threads(conditions.threads)
 
     def truth(self, case: Case, seed: int) -> Truth:
         return truth(case, seed)
@@ -48,19 +48,21 @@ class CpuProcess:
     def bench(self, variant: LoadedVariant, matrix: Matrix) -> CpuBench:
         return CpuBench(variant, matrix.neighbours(matrix.op.cases.between))
 
-    def tracks(self, terms: Terms, judge: Callable[[Problem, Timed], Fault | None]) -> Tracks:
-        return [self._track(terms, problem, judge) for problem in terms.problems]
+    def tracks(self, conditions: Conditions, judge: Callable[[Problem, Timed], Fault | None]) -> Tracks:
+        return [self._track(conditions, problem, judge) for problem in conditions.problems]
 
-    def _track(self, terms: Terms, problem: Problem, judge: Callable[[Problem, Timed], Fault | None]) -> CpuTrack:
+    def _track(
+        self, conditions: Conditions, problem: Problem, judge: Callable[[Problem, Timed], Fault | None]
+    ) -> CpuTrack:
         case = Case(name="measured", problem=problem, distribution=op_of(problem).ordinary)
-        inputs = self.truth(case, terms.seeds[0]).inputs
-        sets = InputSets(problem, inputs, terms.cache, self._cache_bytes)
-        return CpuTrack(sets, terms.threads, lambda timed: judge(problem, timed))
+        inputs = self.truth(case, conditions.seeds[0]).inputs
+        sets = InputSets(problem, inputs, conditions.cache, self._cache_bytes)
+        return CpuTrack(sets, conditions.threads, lambda timed: judge(problem, timed))
 
-    def ceilings(self, terms: Terms) -> Ceilings:
-        return ceilings(terms.compiled_for.dtype, self._toolchain)
+    def ceilings(self, conditions: Conditions) -> Ceilings:
+        return ceilings(conditions.compiled_for.dtype, self._toolchain)
 
-    def draw(self, terms: Terms, say: Say) -> None:
+    def draw(self, conditions: Conditions, say: Say) -> None:
         """Truths are kept on disk as they come up."""
 
     def sanitizer(self, family: Family) -> CpuSanitizer:

@@ -167,7 +167,7 @@ class VariantArm(Arm):
 
 
 class CpuTrack:
-    """A problem on the CPUs that the terms allow, ready for races."""
+    """A problem on the CPUs that the conditions allow, ready for races."""
 
     drift = 0.15
 

@@ -27,9 +27,9 @@ from autotuner.gate.tolerance import Truth, compute_truth
 from autotuner.measure.arms import Tracks
 from autotuner.ops import op_of
 from autotuner.values import config
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings, Say
 from autotuner.values.problem import Problem
-from autotuner.values.terms import Terms
 from autotuner.values.verdict import Fault
 
 TILE_SIZES = (16, 32, 64, 128)
@@ -71,7 +71,7 @@ class CudaProcess:
         count = torch.cuda.get_device_properties(0).multi_processor_count
         return Instruments(self._toolchain, count)
 
-    def prepare(self, terms: Terms) -> None:
+    def prepare(self, conditions: Conditions) -> None:
         """A GPU has no threads to be given."""
 
     def _compute(self, case: Case, seed: int) -> Truth:
@@ -85,31 +85,33 @@ class CudaProcess:
         between = matrix.neighbours(matrix.op.cases.between_large)
         return CudaBench(variant, between, self._arena, self._instruments)
 
-    def tracks(self, terms: Terms, judge: Callable[[Problem, Timed], Fault | None]) -> Tracks:
-        """The tracks of the last terms are kept, with the baselines' and the incumbent's arms."""
-        wanted = (terms.problems, terms.cache, terms.seeds)
+    def tracks(self, conditions: Conditions, judge: Callable[[Problem, Timed], Fault | None]) -> Tracks:
+        """The tracks of the last conditions are kept, with the baselines' and the incumbent's arms."""
+        wanted = (conditions.problems, conditions.cache, conditions.seeds)
         if self._prepared is None or self._prepared[0] != wanted:
             self._prepared = None  # frees the memory first
-            self._prepared = wanted, [self._track(terms, problem, judge) for problem in terms.problems]
+            self._prepared = wanted, [self._track(conditions, problem, judge) for problem in conditions.problems]
         return self._prepared[1]
 
-    def _track(self, terms: Terms, problem: Problem, judge: Callable[[Problem, Timed], Fault | None]) -> CudaTrack:
+    def _track(
+        self, conditions: Conditions, problem: Problem, judge: Callable[[Problem, Timed], Fault | None]
+    ) -> CudaTrack:
         cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         case = Case(name="measured", problem=problem, distribution=op_of(problem).ordinary)
-        sets = InputSets(problem, self.truth(case, terms.seeds[0]).inputs, terms.cache, cache_bytes)
+        sets = InputSets(problem, self.truth(case, conditions.seeds[0]).inputs, conditions.cache, cache_bytes)
         return CudaTrack(sets, lambda timed: judge(problem, timed), self._monitor)
 
-    def ceilings(self, terms: Terms) -> Ceilings:
-        return ceilings(terms.compiled_for.dtype)
+    def ceilings(self, conditions: Conditions) -> Ceilings:
+        return ceilings(conditions.compiled_for.dtype)
 
-    def draw(self, terms: Terms, say: Say) -> None:
+    def draw(self, conditions: Conditions, say: Say) -> None:
         """Remembers the truths of usual tiles, now that nothing else is to be done: of a shape the first one takes ten
         times as long as another, as the libraries load what they need for it."""
         say("drawing the inputs of the gate")
         _ = self._instruments  # they are built now, while no build of a variant is
-        matrix = Matrix(terms.compiled_for)
+        matrix = Matrix(conditions.compiled_for)
         for tile in product(TILE_SIZES, repeat=len(matrix.op.cases.tile({}, {}))):
-            for case, seed in product((*matrix.quick(), *matrix.full(tile)), terms.seeds):
+            for case, seed in product((*matrix.quick(), *matrix.full(tile)), conditions.seeds):
                 self.truth(case, seed)
 
     def sanitizer(self, family: Family) -> CudaSanitizer:
