@@ -118,9 +118,10 @@ def main() -> None:
         found = measure(checkouts, options.rounds, options.trials)
         where = checkouts[HERE].environment("cold0")
     rows = {what: row(seconds, "before") for what, seconds in found.items()}
-    RESULT.write_text(
-        json.dumps({**provenance([options.before]), "rounds": options.rounds, "rows": rows}, indent=1) + "\n"
-    )
+    made = provenance([options.before, options.json])
+    document = {**made, "environment": where, "rounds": options.rounds, "trials": options.trials, "rows": rows}
+    options.json.write_text(json.dumps(document, indent=1) + "
+")
     print(f"{'seconds':34}{'before':>9}{'after':>9}{'ratio':>8}   least to most")
     for what, figures in rows.items():
         print(
