@@ -120,8 +120,7 @@ def main() -> None:
     rows = {what: row(seconds, "before") for what, seconds in found.items()}
     made = provenance([options.before, options.json])
     document = {**made, "environment": where, "rounds": options.rounds, "trials": options.trials, "rows": rows}
-    options.json.write_text(json.dumps(document, indent=1) + "
-")
+    options.json.write_text(json.dumps(document, indent=1) + "\n")
     print(f"{'seconds':34}{'before':>9}{'after':>9}{'ratio':>8}   least to most")
     for what, figures in rows.items():
         print(
