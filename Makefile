@@ -5,22 +5,29 @@ BIN := $(VENV)/bin
 TRIALS ?= 60
 MINUTES ?= 6
 
-.PHONY: tune test lint slow clean
+.PHONY: tune test lint slow ci proof clean
 
 tune: $(VENV)/ready
 	@$(BIN)/autotuner tune --trials $(TRIALS) --minutes $(MINUTES) --out best.json
 
-test: lint
-	@$(BIN)/pytest
+# The linters, then the fast tests.
+test: $(VENV)/ready
+	@$(BIN)/python -m tests lint fast
 
 lint: $(VENV)/ready
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests lint
 
+# The tests that take long, with another sample of the many every day; SAMPLE=DATE takes that of another day.
 slow: $(VENV)/ready
-	@$(BIN)/pytest -m slow
+	@$(BIN)/python -m tests slow
+
+# All that every change must pass.
+ci: $(VENV)/ready
+	@$(BIN)/python -m tests lint fast slow
+
+# What is too much for every change: each part writes what it found to docs/results/. Without PART it lists the parts.
+proof: $(VENV)/ready
+	@$(BIN)/python -m benchmarks.proof $(PART)
 
 # A machine without pip's venv support, or with too old a Python, is told so in one line.
 $(VENV)/ready: pyproject.toml constraints.txt

@@ -1,5 +1,5 @@
 """autotuner finds the fastest correct variant of a kernel for one device and one set of shapes, and proves it."""
 
-from autotuner.fingerprint import version_of
+from autotuner.values.versions import version_of
 
 __version__ = version_of("autotuner")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def main() -> None:
     """Runs the command line."""
-    from autotuner.cli import run
+    from autotuner.cli.app import run
 
     run()
 

@@ -1,7 +1,7 @@
 """Draws the pages and the parts of README.md that show figures, from the machine-written files in docs/results/, and
 writes the JSON schema of the trial report.
 
-    python benchmarks/pages.py [--check]
+    python -m benchmarks.pages [--check]
 
 A part of a page between `<!-- NAME -->` and `<!-- /NAME -->` belongs to this program. With --check nothing is written;
 the exit code is 1 when a page is not what its results say.
@@ -16,21 +16,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import choice_pages
-import cuda_pages
-import gate_pages
-import landscape_pages
-import replay_pages
-import throughput_pages
-import transfer_pages
-import trust_pages
-import wgmma_pages
-from cuda_pages import table
+from autotuner.tuning import trial_report
+from benchmarks.attention import cuda_pages, wgmma_pages
+from benchmarks.attention.cuda_pages import table
+from benchmarks.gate import gate_pages
+from benchmarks.provenance import RESULTS, ROOT
+from benchmarks.search import choice_pages, landscape_pages, replay_pages, transfer_pages
+from benchmarks.throughput import throughput_pages
+from benchmarks.timing import trust_pages
 
-from autotuner import trial_report
-
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "docs" / "results"
 GOALS = {
     "sdpa_cpu": 1.15,
     "sdpa_cpu_small": 1.15,
@@ -49,8 +43,44 @@ def provenance(document: dict[str, Any]) -> str:
     return f"Made by {commands} (each row of the JSON names its own) on {document['when'][:10]}: {where}."
 
 
-def cpu_summary(document: dict[str, Any]) -> str:
+MISSION = "(1,8,512,64) float32"
+"""Of the CPU's problems those that README.md shows."""
+RESULTS_PAGE = "docs/results"
+
+
+def shown(what: str, when: str, device: str, versions: str, page: str) -> str:
+    """Under a short table of README.md: what was measured on, and the page that has all of it."""
+    return f"{what}, {device}, {versions}, {when[:10]}. All problems and commands: [{page}]({RESULTS_PAGE}/{page})."
+
+
+def cpu_brief(document: dict[str, Any]) -> str:
     """The result table of README.md."""
+    rows = [
+        [
+            row["problem"],
+            str(row["threads"]),
+            f"**{row['speedup']['median']:.2f}x**",
+            f"{row['speedup']['low']:.3f} to {row['speedup']['high']:.3f}",
+            f"{row['microseconds']:.0f}",
+        ]
+        for row in document["rows"]
+        if row["problem"].startswith(MISSION)
+    ]
+    head = ["problem", "threads", "speedup over SDPA", "95 % interval", "us"]
+    versions = f"torch {document['environment']['torch']}"
+    said = shown("Cold cache", document["when"], document["device"], versions, "cpu_attention.md")
+    return f"{table(head, rows)}\n\n{said}"
+
+
+def cuda_brief(document: dict[str, Any]) -> str:
+    """The result table of README.md."""
+    versions = f"torch {document['environment']['torch']}"
+    said = shown("float16", document["when"], document["device"], versions, "cuda_attention.md")
+    return f"{cuda_pages.brief(document)}\n\n{said}"
+
+
+def cpu_summary(document: dict[str, Any]) -> str:
+    """Every problem, in a table."""
     head = [
         "problem",
         "threads",
@@ -130,12 +160,14 @@ def cpu_page(document: dict[str, Any]) -> str:
     )
 
 
-def abridged(transcript: str, head: int = 9, width: int = 150) -> str:
-    """The first lines of a sweep, and its end from the last summary on; long lines cut."""
-    lines = transcript.rstrip().splitlines()
-    last = max(i for i, line in enumerate(lines) if " judged; best " in line)
-    shown = [*lines[:head], "...", *(line for line in lines[last:] if line.strip())]
-    return "\n".join(line.rstrip() if len(line) <= width else line[: width - 3] + "..." for line in shown)
+def abridged(transcript: str, head: int = 6, width: int = 100) -> str:
+    """The first lines of a sweep, the last verdict, the top of the leaderboard and the last line; long lines cut."""
+    lines = [line.rstrip() for line in transcript.splitlines() if line.strip()]
+    ranks = next(i for i, line in enumerate(lines) if line.split()[0] == "rank")
+    verdict = max(i for i, line in enumerate(lines) if line.startswith("["))
+    leaders = [line for line in lines[ranks + 2 :] if line.split()[0].rstrip("=").isdigit()][:2]
+    chosen = [*lines[:head], "...", lines[verdict], "...", lines[ranks], *leaders, "...", lines[-1]]
+    return "\n".join(line if len(line) <= width else line[: width - 3] + "..." for line in chosen)
 
 
 def insert(text: str, name: str, content: str) -> str:
@@ -167,9 +199,8 @@ def trust_drawn() -> dict[Path, str]:
     truth = loaded("simulated_truth")[0]
     method, timing = ROOT / "docs" / "finals-method.md", ROOT / "docs" / "timing.md"
     text = insert(method.read_text(), "simulated_truth", trust_pages.simulated(truth))
-    text = insert(text, "finals_methods", trust_pages.methods(truth))
     itself = insert(timing.read_text(), "aa_sweeps", trust_pages.aa_sweeps(loaded("aa_sweeps_cuda", "aa_sweeps_cpu")))
-    return {method: text, timing: itself}
+    return {method: text, timing: itself, RESULTS / "finals.md": trust_pages.page(truth)}
 
 
 def throughput_drawn() -> dict[Path, str]:
@@ -196,29 +227,44 @@ def if_kept(name: str) -> dict[str, Any] | None:
 
 
 def replays() -> list[dict[str, Any]]:
-    """The kept results of benchmarks/replay.py."""
+    """The kept results of benchmarks/search/replay.py."""
     return [json.loads(path.read_text()) for path in sorted(RESULTS.glob("replay*.json"))]
 
 
 def replay_drawn() -> dict[Path, str]:
-    """docs/results/replay.md, a section for each replay*.json, if there is one; the part of docs/search.md."""
-    search = ROOT / "docs" / "search.md"
-    text = insert(search.read_text(), "proposals", replay_pages.proposals(*loaded("proposals")))
-    text = insert(text, "choice", choice_pages.part(if_kept("choice")))
-    text = insert(text, "transfer", transfer_pages.transfer(if_kept("transfer")))
-    text = insert(text, "transfer_others", transfer_pages.others(if_kept("transfer_others"), if_kept("transfer")))
+    """docs/results/replay.md, a section for each replay*.json, if there is one."""
     sections = {}
     for path in sorted(RESULTS.glob("replay*.json")):
         figure = path.with_suffix(".svg")
         sections[path.stem] = replay_pages.section(loaded(path.stem)[0], figure.name if figure.exists() else None)
-    page = {RESULTS / "replay.md": replay_pages.page(sections)} if sections else {}
-    return {search: text, **page}
+    return {RESULTS / "replay.md": replay_pages.page(sections)} if sections else {}
+
+
+def search_drawn() -> dict[Path, str]:
+    """docs/results/search.md, and what docs/search.md shows of it."""
+    choice, three, all_of_them = (if_kept(name) for name in ("choice", "transfer", "transfer_others"))
+    search = ROOT / "docs" / "search.md"
+    text = insert(search.read_text(), "transfer", transfer_pages.said(three))
+    text = insert(text, "transfer_others", transfer_pages.said_of_others(all_of_them, three))
+    text = insert(text, "choice", choice_pages.brief(choice))
+    parts = {
+        "What a proposal takes": replay_pages.proposals(*loaded("proposals")),
+        "What a related study is worth": transfer_pages.transfer(three),
+        "The same on other landscapes": transfer_pages.others(all_of_them, three),
+        "Other settings of the sampler": choice_pages.part(choice),
+    }
+    head = "# Figures of the search\n\nDrawn by `benchmarks/pages.py` from the JSON files beside it; do not edit. What "
+    head += "they mean is in [search.md](../search.md)."
+    sections = (f"## {title}\n\n{content}" for title, content in parts.items())
+    return {search: text, RESULTS / "search.md": "\n\n".join([head, *sections]) + "\n"}
 
 
 def landscapes_drawn() -> dict[Path, str]:
-    """The part of docs/replay.md on the kept landscapes, if there are any."""
-    page, folder = ROOT / "docs" / "replay.md", RESULTS / "landscapes"
-    return {page: insert(page.read_text(), "landscapes", landscape_pages.part(folder, if_kept("landscapes/floors")))}
+    """docs/results/landscapes.md, on the kept landscapes."""
+    head = "# Landscapes\n\nDrawn by `benchmarks/pages.py` from the files in `landscapes/`; do not edit. What they are "
+    head += "and how they are measured is in [replay.md](../replay.md#landscapes)."
+    part = landscape_pages.part(RESULTS / "landscapes", if_kept("landscapes/floors"))
+    return {RESULTS / "landscapes.md": f"{head}\n\n{part}\n"}
 
 
 def drawn() -> dict[Path, str]:
@@ -226,17 +272,18 @@ def drawn() -> dict[Path, str]:
     document = json.loads((RESULTS / "cpu_attention.json").read_text())
     transcript = abridged((RESULTS / "make_tune.txt").read_text())
     readme = (ROOT / "README.md").read_text()
-    readme = insert(readme, "cpu_attention", cpu_summary(document))
+    readme = insert(readme, "cpu_attention", cpu_brief(document))
     readme = insert(readme, "make_tune", f"```\n{transcript}\n```")
     cuda = json.loads((RESULTS / "cuda_attention.json").read_text())
-    readme = insert(readme, "cuda_attention", cuda_pages.summary(cuda))
-    readme = insert(readme, "replay", replay_pages.summary(replays()))
+    readme = insert(readme, "cuda_attention", cuda_brief(cuda))
+    readme = insert(readme, "replay", replay_pages.brief(replays()))
     smoke = (RESULTS / "cuda_smoke.txt").read_text()
     return {
         **gate_drawn(),
         **trust_drawn(),
         **throughput_drawn(),
         **replay_drawn(),
+        **search_drawn(),
         **landscapes_drawn(),
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),

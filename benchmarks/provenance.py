@@ -12,11 +12,22 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+
+
+def command_line(inputs: Sequence[Path] = ()) -> str:
+    """The command of this process as one types it. Of `inputs`, files on the command line, the names alone are kept."""
+    module = sys.modules["__main__"].__spec__
+    program = [sys.argv[0]] if module is None else ["-m", module.name]
+    arguments = (Path(each).name if Path(each) in inputs else each for each in sys.argv[1:])
+    return shlex.join(["python", *program, *arguments])
+
 
 def provenance(inputs: Sequence[Path] = ()) -> dict[str, Any]:
-    """For the JSON of a program that searches. Of `inputs`, files on the command line, the names alone are kept."""
+    """For the JSON of a program that searches. Of `inputs` the names alone are kept."""
     return {
-        "command": shlex.join(["python", *(Path(each).name if Path(each) in inputs else each for each in sys.argv)]),
+        "command": command_line(inputs),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version()}
         | {name: version(name) for name in ("numpy", "optuna", "scipy")},

@@ -1,26 +1,67 @@
-"""Fixtures that every test may use."""
+"""Fixtures that every test may use, and what of the tests a run takes."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from autotuner import config
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.store import Store
-from autotuner.toolchain import Toolchain
-from tests.recorded import CALIBRATION, study_record
+from autotuner.values import config
+from tests.helpers import sample, timed
+from tests.helpers.recorded import CALIBRATION, study_record
+from tests.helpers.recorder import Recorder
+
+# What a run takes ---------------------------------------------------------------------------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    today = datetime.now(UTC).date().isoformat()
+    group = parser.getgroup("autotuner")
+    group.addoption("--sample", default=today, help=f"seed of the rotating sample; {sample.ALL} takes all of it")
+    group.addoption("--builds", type=Path, help="keep builds and references in this folder, so that runs share them")
+    group.addoption("--record", type=Path, help="write what became of each test to this file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    record = config.getoption("--record")
+    if record is not None and "PYTEST_XDIST_WORKER" not in os.environ:
+        config.pluginmanager.register(Recorder(record))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"rotating sample: --sample {config.getoption('--sample')}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = [*sample.left_out(items, config.getoption("--sample")), *sample.without_gpu(items)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+
+
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    return timed.protocol(item, nextitem)
+
+
+# Fixtures -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Builds and references of the tests, apart from the user's own."""
-    folder = tmp_path_factory.mktemp("cache")
+def cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Path]:
+    """Builds and references of the tests, apart from the user's own: one folder for all processes of a run, as an entry
+    of the cache appears by one rename."""
+    base = tmp_path_factory.getbasetemp()
+    here = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
+    folder: Path = pytestconfig.getoption("--builds") or here
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(config.CACHE, str(folder))
-        yield folder
+        patch.setenv(config.CACHE, str(folder.absolute()))
+        yield folder.absolute()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -32,9 +73,9 @@ def one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def toolchain() -> Toolchain:
+def toolchain() -> CpuToolchain:
     """The machine's C++ compiler."""
-    return Toolchain.discover()
+    return CpuToolchain.discover()
 
 
 @pytest.fixture(scope="session")

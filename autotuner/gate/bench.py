@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-from torch import Tensor
+from autotuner.build.status import DeviceErrors
+from autotuner.values.problem import Problem
 
-from autotuner.problem import Problem
+if TYPE_CHECKING:
+    from torch import Tensor
 
-Tensors = tuple[Tensor, Tensor, Tensor]
-"""Q, K and V."""
+    from autotuner.ops.tensors import Tensors
 
 
 class Traces(NamedTuple):
@@ -23,6 +24,15 @@ class Traces(NamedTuple):
     """Which guard band was written, in words."""
 
 
+class Neighbours(NamedTuple):
+    """What runs between two launches that are compared: it leaves its traces in memory."""
+
+    foreign: Problem
+    """For a baseline's kernels."""
+    own: Problem | None
+    """For the variant itself; None when it serves one pair of lengths alone."""
+
+
 ZEROS = 14
 """The turn of `Bench.disturb` after which the workspace, and shared memory on CUDA, hold zeros."""
 
@@ -30,10 +40,12 @@ ZEROS = 14
 class Bench(Protocol):
     """Runs one artifact; every tensor lies in guarded memory of its own."""
 
+    errors: DeviceErrors
+
     def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
         """A guarded copy whose address is `shift` bytes past a multiple of 64."""
 
-    def launch(self, problem: Problem, q: Tensor, k: Tensor, v: Tensor, o: Tensor) -> int:
+    def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
         """One forward with freshly poisoned workspace, to its end; the variant's status.
 
         Raises ValueError on unfit tensors, MemoryError when the variant asks for more workspace than there may be,
@@ -54,13 +66,13 @@ class Bench(Protocol):
 class StreamBench(Bench, Protocol):
     """A bench on a device with streams."""
 
-    def delayed(self, problem: Problem, tensors: Tensors) -> tuple[int, Tensor]:
-        """The status, and the output as a stream sees it whose inputs arrive late: launched on a side stream behind a
-        delay and the copy of the real inputs, and copied at once. Raises as `launch` does."""
+    def delayed(self, problem: Problem, inputs: Tensors) -> tuple[int, Tensors]:
+        """The status, and the outputs as a stream sees them whose inputs arrive late: launched on a side stream behind
+        a delay and the copy of the real inputs, and copied at once. Raises as `launch` does."""
 
-    def replayed(self, problem: Problem, tensors: Tensors, later: Tensors) -> tuple[int, Tensor]:
-        """The status and the output of a replay: captured with `tensors`, replayed with these replaced by `later` and
-        O poisoned. Raises as `launch` does.
+    def replayed(self, problem: Problem, inputs: Tensors, later: Tensors) -> tuple[int, Tensors]:
+        """The status and the outputs of a replay: captured with `inputs`, replayed with these replaced by `later` and
+        the outputs poisoned. Raises as `launch` does.
 
         Raises ValueError also when the launch cannot be captured, or captures no kernel.
         """

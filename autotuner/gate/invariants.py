@@ -1,137 +1,140 @@
-"""G3: what must hold exactly, without a reference."""
+"""G3: what must hold exactly, without a reference: of every op, and what an op says of itself."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from autotuner.extension import is_sticky, status_text
-from autotuner.gate.bench import Tensors
+from autotuner.build.status import OUTSIDE_DOMAIN
 from autotuner.gate.cases import Case
-from autotuner.gate.launching import Failed, Launching
-from autotuner.verdict import Verdict
+from autotuner.gate.check import RACE, Check, Failed
+from autotuner.ops.op import Invariant, Relation
+from autotuner.values.verdict import Verdict
+
+if TYPE_CHECKING:
+    from autotuner.gate.launching import Launching
+    from autotuner.ops.tensors import Tensors
 
 REPEATS = 8
-SUMS_FLOOR = 2.0**-19
-"""How far two float32 sums of the same terms may differ by their order, relative to the sum."""
-
-OUTSIDE_DOMAIN = 1
-"""The status AT_OUTSIDE_DOMAIN of kernels/abi/variant.h."""
 
 
 def invariant_case(launching: Launching) -> Case:
-    """Ragged, with more keys than queries, and several heads and batches."""
-    return launching.matrix.case((2, 3, 113, 203), label="invariant ")
+    """The op's shape for invariants."""
+    return launching.matrix.case(launching.op.cases.invariant, label="invariant ")
 
 
-def repeat(launching: Launching) -> None:
-    """The same input gives the same bits whatever ran before, the workspace holds, or threads run on."""
-    for case in (invariant_case(launching), launching.matrix.case((1, 8, 257, 257), label="invariant ")):
-        alike(launching, "G3.repeat", case, REPEATS)
-
-
-def alike(launching: Launching, code: str, case: Case, launches: int) -> None:
-    """So many launches on one input, disturbed in between, give the same bits."""
-    tensors = launching.tensors(case)
-    first = launching.launch(case, tensors)
+def alike(launching: Launching, case: Case, launches: int) -> None:
+    """Launches on one input, disturbed in between, give the same bits."""
+    inputs = launching.inputs(case)
+    first = launching.launch(case, inputs)
     for turn in range(1, launches):
-        launching.say(f"{code} launch {turn + 1}")
+        launching.say(f"{launching.check.code} launch {turn + 1}")
         launching.bench.disturb(turn)
         detail = f"launch {turn + 1} differs from the first on the same input"
-        launching.require_equal(code, case, launching.launch(case, tensors), first, detail)
+        launching.require_same(case, launching.launch(case, inputs), first, detail)
 
 
-def scale_v(launching: Launching) -> None:
-    """4 V gives exactly 4 O: only an exponent changes, but for outputs so small that they lose digits."""
-    case = invariant_case(launching)
-    q, k, v = launching.tensors(case)
-    got, want = launching.launch(case, (q, k, 4 * v)), 4 * launching.launch(case, (q, k, v))
-    numbers = torch.finfo(v.dtype)
-    subnormal = (want.abs() <= 4 * numbers.tiny) & ((got - want).abs() <= 4 * numbers.smallest_normal * numbers.eps)
-    detail = "4 V does not give exactly 4 O"
-    launching.require_equal("G3.scale_v", case, torch.where(subnormal, want, got), want, detail)
+def _repeat(launching: Launching) -> None:
+    """The same input gives the same bits whatever ran before, the workspace holds, or threads run on."""
+    repeated = launching.matrix.case(launching.op.cases.repeated, label="invariant ")
+    for case in (invariant_case(launching), repeated):
+        alike(launching, case, REPEATS)
 
 
-def permute(launching: Launching) -> None:
-    """Permuting the (batch, head) slices permutes O, nothing else."""
-    case = invariant_case(launching)
-    q, k, v = launching.tensors(case)
-    order = torch.randperm(6, generator=torch.Generator().manual_seed(launching.seed(1)))
-
-    def permuted(tensor: Tensor) -> Tensor:
-        return tensor.flatten(0, 1)[order].view(tensor.shape)
-
-    got = launching.launch(case, (permuted(q), permuted(k), permuted(v)))
-    detail = "permuting the (batch, head) slices does not permute O"
-    launching.require_equal("G3.permute", case, got, permuted(launching.launch(case, (q, k, v))), detail)
+def _related(invariant: Invariant, launching: Launching) -> None:
+    """The outputs on other inputs are related to those on the case's as the invariant says."""
+    case = launching.matrix.case(invariant.shape, label="invariant ")
+    inputs = launching.inputs(case)
+    plain = launching.launch(case, inputs)
+    for relation in invariant.relations(case.problem, inputs, launching.seed(1)):
+        _require(launching, case, relation, plain)
 
 
-def future(launching: Launching) -> None:
-    """Causal: keys and values at positions >= t do not reach rows < t. Large finite values, not NaN."""
-    case = launching.matrix.case((2, 3, 203, 203), label="invariant ")
-    q, k, v = launching.tensors(case)
-    want = launching.launch(case, (q, k, v))
-    shortest = min(case.problem.seq_q, case.problem.seq_k)
-    for t in {shortest // 2, max(1, shortest // 3 // 32 * 32)}:
-        later_k, later_v = k.clone(), v.clone()
-        later_k[:, :, t:] *= -40
-        later_v[:, :, t:] *= 1000
-        got = launching.launch(case, (q, later_k, later_v))
-        detail = f"changing keys and values from position {t} on changes earlier rows"
-        launching.require_equal("G3.future", case, got[:, :, :t], want[:, :, :t], detail)
+def _require(launching: Launching, case: Case, relation: Relation, plain: Tensors) -> None:
+    got, want = relation.compared(plain, launching.launch(case, relation.inputs))
+    if not relation.within:
+        launching.require_equal(case, got, want, relation.detail)
+        return
+    worst = float((got.double() - want.double()).abs().max())
+    if not worst <= relation.within:
+        raise Failed(f"{relation.detail}; up to {worst:.3g} apart", case)
 
 
-def ones(launching: Launching) -> None:
-    """V = 1 gives O = 1: the weights of each row sum to 1."""
-    case = invariant_case(launching)
-    q, k, v = launching.tensors(case)
-    output = launching.launch(case, (q, k, torch.ones_like(v))).double()
-    worst = float((output - 1).abs().max())
-    if not worst <= torch.finfo(v.dtype).eps + SUMS_FLOOR:
-        detail = f"V = 1 gives O up to {worst:.3g} away from 1: the weights do not sum to 1"
-        raise Failed(Verdict.INCORRECT, "G3.ones", detail, case)
-
-
-def offset(launching: Launching) -> None:
+def _offset(launching: Launching) -> None:
     """Tensors a little past an aligned address give the same bits."""
     case = invariant_case(launching)
-    tensors = launching.tensors(case)
-    want = launching.launch(case, tensors)
+    inputs = launching.inputs(case)
+    want = launching.launch(case, inputs)
     for shift in (16, 32):
         detail = f"tensors {shift} bytes past an aligned address give another result"
-        launching.require_equal("G3.offset", case, launching.launch(case, tensors, shift), want, detail)
+        launching.require_same(case, launching.launch(case, inputs, shift), want, detail)
 
 
-def misaligned(launching: Launching) -> None:
+def _misaligned(launching: Launching) -> None:
     """Misaligned and non-contiguous tensors are refused before anything is launched."""
     case = invariant_case(launching)
     place = launching.bench.place
-    q, k, v = launching.tensors(case)
-    turned = place(q).transpose(2, 3).contiguous().transpose(2, 3)
-    for tensors in ((place(q, 4), place(k), place(v)), (turned, place(k), place(v))):
-        launch = partial(launching.bench.launch, case.problem, *tensors, place(torch.empty_like(q)))
+    first, *rest = launching.inputs(case)
+    unfit = [place(first, 4)]
+    if first.dim() > 1:
+        unfit.append(place(first).transpose(-2, -1).contiguous().transpose(-2, -1))
+    for tensor in unfit:
+        inputs = (tensor, *(place(other) for other in rest))
+        outputs = tuple(place(output) for output in launching.outputs(case, launching.inputs(case)))
         try:
-            launching.in_time(case, launch)
+            launching.in_time(case, partial(launching.bench.launch, case.problem, inputs, outputs))
         except ValueError:
             continue
-        raise Failed(Verdict.INCORRECT, "G3.misaligned", "a misaligned or strided input was not refused", case)
+        raise Failed("a misaligned or strided input was not refused", case)
     launching.bench.traces((), ())
 
 
-def domain(launching: Launching) -> None:
+def _domain(launching: Launching) -> None:
     """Lengths that the variant does not serve are refused before anything is launched."""
+    bench = launching.bench
     for problem in launching.matrix.outside():
-        other = Case(name=f"outside the domain {problem}", problem=problem)
-        tensors: Tensors = launching.tensors(other)
-        q, k, v = (launching.bench.place(tensor) for tensor in tensors)
-        o = launching.bench.place(torch.full_like(q, float("nan")))
-        status = launching.in_time(other, partial(launching.bench.launch, problem, q, k, v, o))
-        if is_sticky(status):
+        other = Case(name=f"outside the domain {problem}", problem=problem, distribution=launching.op.ordinary)
+        tensors = launching.inputs(other)
+        inputs = tuple(bench.place(tensor) for tensor in tensors)
+        outputs = tuple(bench.place(output) for output in launching.outputs(other, tensors))
+        status = launching.in_time(other, partial(bench.launch, problem, inputs, outputs))
+        if bench.errors.is_sticky(status):
             launching.require_ok(status, other)
-        written = not bool(torch.isnan(o).all())
-        launching.bench.traces((), ())
+        written = not all(bool(output.isnan().all()) for output in outputs)
+        bench.traces((), ())
         if status != OUTSIDE_DOMAIN or written:
-            detail = f"{problem} is outside what the variant serves, but was answered ({status_text(status)})"
-            raise Failed(Verdict.INCORRECT, "G3.domain", detail, other)
+            said = bench.errors.text(status)
+            raise Failed(f"{problem} is outside what the variant serves, but was answered ({said})", other)
+
+
+REPEAT = Check(
+    "G3.repeat",
+    "the same input gives the same bits, whatever ran before",
+    _repeat,
+    RACE,
+    Verdict.NONDETERMINISTIC,
+)
+OFFSET = Check(
+    "G3.offset",
+    "tensors 16 and 32 bytes past an aligned address give the same bits",
+    _offset,
+    "an assumption on alignment beyond 16 bytes, or a fixed address",
+)
+MISALIGNED = Check("G3.misaligned", "a misaligned or strided tensor is refused before any launch", _misaligned)
+DOMAIN = Check(
+    "G3.domain",
+    "lengths other than those compiled in are refused before any launch",
+    _domain,
+    applies=lambda subject: subject.bounded,
+)
+
+
+def of_op(invariant: Invariant) -> Check:
+    """An op's own invariant as a check."""
+    return Check(
+        invariant.code,
+        invariant.asserts,
+        partial(_related, invariant),
+        invariant.cause,
+        applies=lambda subject: invariant.applies(subject.problem),
+    )

@@ -1,80 +1,61 @@
-"""One launch under the gate's eyes, and what every check does with the outputs."""
+"""Launches under the gate's eyes, and what every check does with the outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
-import torch
 from torch import Tensor
 
-from autotuner.extension import status_text, system_fault
-from autotuner.gate.bench import ZEROS, Bench, Tensors
+from autotuner.build.family import Claims
+from autotuner.build.loaded_variant import Identity
+from autotuner.gate.bench import ZEROS, Bench
 from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.check import Check, Failed
 from autotuner.gate.tolerance import Truth, Truths, extent, judge, out_of_tolerance
-from autotuner.outcome import Say
-from autotuner.policy import GatePolicy
-from autotuner.report import CaseErrors, CaseResult, Extent
-from autotuner.terms import Terms
-from autotuner.verdict import Fault, SystemFault, Verdict
+from autotuner.ops import op_of
+from autotuner.ops.tensors import Tensors, all_same_bits, same_bits
+from autotuner.values.conditions import Conditions
+from autotuner.values.gate_report import CaseErrors, CaseResult, Extent, ReportedIdentity
+from autotuner.values.outcome import Artifact, Say
+from autotuner.values.verdict import Verdict
 
 T = TypeVar("T")
-
-
-class Failed(Exception):
-    """Raised inside a check, turned into the report's fault at its border."""
-
-    def __init__(
-        self,
-        verdict: Verdict,
-        code: str,
-        detail: str,
-        case: Case | None = None,
-        system: SystemFault | None = None,
-        differs: Extent | None = None,
-        stale: bool = False,
-    ) -> None:
-        super().__init__(detail)
-        name = case.name if case else None
-        self.fault = Fault(verdict=verdict, code=code, detail=detail, case=name, system=system)
-        self.differs, self.stale = differs, stale
-
-
-class Unavailable(Exception):
-    """A check could not run here for want of a tool, which the message names; absence is no pass."""
 
 
 class Evidence(NamedTuple):
     """What the gate compares with."""
 
     truth: Truths
+    identity: Callable[[], Identity]
+    """Asks the loaded library what it is."""
     disassembly: Callable[[], str | None]
     """The artifact's machine code as text; None where there is no disassembler."""
-    sdpa: Callable[[Case, int], Mapping[str, Tensor]]
-    """What each of torch's SDPA backends that takes the case answers, by its name."""
+    baselines: Callable[[Case, int], Mapping[str, Tensors]]
+    """What each of the op's baselines that takes the case answers, by its name."""
 
 
 class Launching:
-    """Launches for the checks on one artifact; what they found is collected for the report."""
+    """Launches of one artifact for the checks on it; what they found is collected for the report."""
 
     def __init__(
-        self,
-        bench: Bench,
-        matrix: Matrix,
-        tiles: tuple[int, int],
-        policy: GatePolicy,
-        terms: Terms,
-        evidence: Evidence,
-        say: Say,
+        self, artifact: Artifact, claims: Claims, bench: Bench, conditions: Conditions, evidence: Evidence, say: Say
     ) -> None:
-        self.bench, self.matrix, self.tiles, self.evidence, self.say = bench, matrix, tiles, evidence, say
-        self._policy, self._seeds = policy, terms.seeds
+        self.artifact, self.claims, self.bench, self.conditions = artifact, claims, bench, conditions
+        self.evidence, self.say = evidence, say
+        self.op = op_of(conditions.compiled_for)
+        self.tensors = self.op.tensors()
+        self.matrix = Matrix(conditions.compiled_for, conditions.compiled_for.fixed_in(artifact.macros), claims)
+        self.tile = self.op.cases.tile(artifact.variant.parameters, artifact.resources)
+        self.reported: ReportedIdentity | None = None
+        self.check: Check
+        """The one under way."""
         self.results: list[CaseResult] = []
         self.launches = 0
 
-    def begin(self) -> None:
-        """Forgets what the last check found."""
-        self.results, self.launches = [], 0
+    def begin(self, check: Check) -> None:
+        """The check begins; what the last one found is forgotten."""
+        self.check, self.results, self.launches = check, [], 0
 
     def truth(self, case: Case, seed_index: int = 0) -> Truth:
         """The case's truth with one of the study's secret seeds."""
@@ -82,26 +63,31 @@ class Launching:
 
     def seed(self, index: int) -> int:
         """One of the study's secret seeds; they go round."""
-        return self._seeds[index % len(self._seeds)]
+        return self.conditions.seeds[index % len(self.conditions.seeds)]
 
-    def tensors(self, case: Case) -> Tensors:
-        """Q, K and V of the case."""
-        return self.truth(case)[:3]
+    def inputs(self, case: Case, seed_index: int = 0) -> Tensors:
+        """The inputs of the case with one of the secret seeds."""
+        return self.truth(case, seed_index).inputs
 
-    def launch(self, case: Case, tensors: Tensors, shift: int = 0) -> Tensor:
-        """The output of one launch on poisoned memory; fails on a bad status, changed inputs or broken guards."""
+    def outputs(self, case: Case, inputs: Tensors) -> Tensors:
+        """Outputs beside the inputs, full of NaN."""
+        return tuple(output.fill_(float("nan")) for output in self.tensors.outputs(case.problem, inputs))
+
+    def launch(self, case: Case, inputs: Tensors, shift: int = 0) -> Tensors:
+        """The outputs of one launch on poisoned memory; fails on a bad status, changed inputs or broken guards."""
         bench = self.bench
-        q, k, v = placed = [bench.place(tensor, shift) for tensor in tensors]
-        o = bench.place(torch.full_like(tensors[0], float("nan")), shift)
-        self.require_ok(self.in_time(case, lambda: bench.launch(case.problem, q, k, v, o)), case)
-        output = o.clone()
-        traces = bench.traces(tensors, placed)
-        for name, changed in zip("QKV", traces.changed, strict=True):
+        placed = tuple(bench.place(tensor, shift) for tensor in inputs)
+        outputs = tuple(bench.place(output, shift) for output in self.outputs(case, inputs))
+        self.require_ok(self.in_time(case, lambda: bench.launch(case.problem, placed, outputs)), case)
+        found = tuple(output.clone() for output in outputs)
+        traces = bench.traces(inputs, placed)
+        for name, changed in zip(self.op.inputs, traces.changed, strict=True):
             if changed:
-                raise Failed(Verdict.CORRUPTING, "G1.inputs", f"{name} is not what it was before the launch", case)
+                detail = f"{name} is not what it was before the launch"
+                raise Failed(detail, case, "G1.inputs", Verdict.CORRUPTING)
         if traces.damage is not None:
-            raise Failed(Verdict.CORRUPTING, "G1.guard", traces.damage, case)
-        return output
+            raise Failed(traces.damage, case, "G1.guard", Verdict.CORRUPTING)
+        return found
 
     def in_time(self, case: Case, launch: Callable[[], T]) -> T:
         """What the launch gives; fails when it does not end or wants more memory than there is."""
@@ -109,53 +95,63 @@ class Launching:
         try:
             return launch()
         except MemoryError as error:
-            raise Failed(Verdict.OVER_LIMITS, "G1.workspace", str(error), case) from None
+            raise Failed(str(error), case, "G1.workspace", Verdict.OVER_LIMITS) from None
         except TimeoutError as error:
-            raise Failed(Verdict.HUNG, "G1.deadline", str(error), case) from None
+            raise Failed(str(error), case, "G1.deadline", Verdict.HUNG) from None
 
     def require_ok(self, status: int, case: Case) -> None:
         """Fails unless the launch ended well."""
         if status == 0:
             return
-        system = system_fault(status)
+        said, system = self.bench.errors.text(status), self.bench.errors.system_fault(status)
         if system.sticky:
-            detail = f"the launch ended with {status_text(status)}"
-            raise Failed(Verdict.CRASHED, "G1.device", detail, case, system)
-        detail = f"the variant returned status {status} ({status_text(status)})"
-        raise Failed(Verdict.LAUNCH_FAILED, "G1.status", detail, case, system)
+            raise Failed(f"the launch ended with {said}", case, "G1.device", Verdict.CRASHED, system)
+        detail = f"the variant returned status {status} ({said})"
+        raise Failed(detail, case, "G1.status", Verdict.LAUNCH_FAILED, system)
 
     def judge(self, level: str, case: Case, seed_index: int) -> None:
-        """One case against its truth; the result is kept for the report."""
+        """One case against its truth; the result of each output is kept for the report."""
         self.say(f"{level} case {case.name}")
         expected = self.truth(case, seed_index)
-        output = self.launch(case, expected[:3])
-        errors = judge(output, expected, self._policy.tolerance)
-        bad = out_of_tolerance(output, expected, errors, self.tiles[0]) if errors.failed_rule else None
-        self.results.append(CaseResult(case=case.name, seed_index=seed_index % 4, errors=errors, extent=bad))
-        if errors.failed_rule is not None:
-            stale = self.depends_on_memory(case, expected[:3], output)
-            raise Failed(Verdict.INCORRECT, f"{level}.{errors.failed_rule}", _describe(errors), case, stale=stale)
+        outputs = self.launch(case, expected.inputs)
+        for number, right in enumerate(expected.outputs):
+            output = outputs[number]
+            errors = judge(output, right, self.claims.policy.tolerance)
+            bad = out_of_tolerance(output, right, errors, self.tile[0]) if errors.failed_rule else None
+            place = seed_index % len(self.conditions.seeds)
+            self.results.append(CaseResult(case=case.name, seed_index=place, errors=errors, extent=bad))
+            if errors.failed_rule is not None:
+                stale = self.depends_on_memory(case, expected.inputs, outputs)
+                raise Failed(_describe(errors), case, f"{level}.{errors.failed_rule}", stale=stale)
 
-    def depends_on_memory(self, case: Case, tensors: Tensors, output: Tensor) -> bool:
-        """Whether a wrong output is another one where memory held zeros before the launch."""
+    def depends_on_memory(self, case: Case, inputs: Tensors, outputs: Tensors) -> bool:
+        """Whether wrong outputs are other ones where memory held zeros before the launch."""
         self.bench.disturb(ZEROS)
         try:
-            return not same_bits(self.launch(case, tensors), output)
+            return not all_same_bits(self.launch(case, inputs), outputs)
         except Failed:
             return False
 
-    def require_equal(self, code: str, case: Case, got: Tensor, want: Tensor, detail: str) -> None:
-        """Fails unless two outputs are bitwise equal."""
+    def same(self, got: Tensors, want: Tensors) -> bool:
+        """Whether all outputs are bitwise equal."""
+        return all_same_bits(got, want)
+
+    def require_same(self, case: Case, got: Tensors, want: Tensors, detail: str) -> None:
+        """Fails unless all outputs are bitwise equal."""
+        for number, (one, other) in enumerate(zip(got, want, strict=True)):
+            self.require_equal(case, one, other, detail, number)
+
+    def require_equal(self, case: Case, got: Tensor, want: Tensor, detail: str, number: int = 0) -> None:
+        """Fails unless two tensors, of the shape of an output or parts of one, are bitwise equal."""
         if same_bits(got, want):
             return
-        verdict = Verdict.NONDETERMINISTIC if code in ("G3.repeat", "G6.soak") else Verdict.INCORRECT
-        where = extent(got.contiguous() != want.contiguous(), (got.double() - want.double()).abs(), self.tiles[0])
-        raise Failed(verdict, code, f"{detail}; {_difference(where)}", case, differs=where)
+        differs, size = got.contiguous() != want.contiguous(), (got.double() - want.double()).abs()
+        where = self.extent(number, differs, size)
+        raise Failed(f"{detail}; {_difference(where)}", case, differs=where)
 
-
-def same_bits(a: Tensor, b: Tensor) -> bool:
-    """True when the tensors hold the same bits."""
-    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+    def extent(self, number: int, affected: Tensor, size: Tensor) -> Extent:
+        """Where `affected` is true in an output, and how large `size` is there."""
+        return extent(self.op.outputs[number], affected, size, self.tile[0])
 
 
 def _difference(where: Extent) -> str:
@@ -170,8 +166,8 @@ def _describe(errors: CaseErrors) -> str:
     if errors.nonfinite:
         return f"{errors.nonfinite} elements are not finite; first bad row {errors.first_bad_row}"
     return (
-        f"max error {errors.max_abs:.3g} (tolerance {errors.max_abs_tol:.3g}), "
-        f"row {errors.row_rel:.3g} ({errors.row_rel_tol:.3g}), head {errors.head_rel:.3g} ({errors.head_rel_tol:.3g}); "
+        f"max error {errors.max_abs:.3g} (tolerance {errors.max_abs_tol:.3g}), row {errors.row_rel:.3g}"
+        f" ({errors.row_rel_tol:.3g}), slice {errors.slice_rel:.3g} ({errors.slice_rel_tol:.3g}); "
         f"worst at {errors.worst_index}: {errors.worst_value:.6g} instead of {errors.worst_reference:.6g}; "
         f"{errors.bad_rows:.1%} of rows out of tolerance, first {errors.first_bad_row}"
     )

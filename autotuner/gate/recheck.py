@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
+from autotuner.gate.check import RACE
+from autotuner.ops import op_of
+from autotuner.values.gate_policy import Tolerance
+from autotuner.values.problem import Problem
+from autotuner.values.verdict import Fault, Meaning, Verdict
 
-from autotuner.gate.tolerance import Truth, judge
-from autotuner.policy import Tolerance
-from autotuner.verdict import Fault, Verdict
+if TYPE_CHECKING:
+    from autotuner.gate.tolerance import Truth
+    from autotuner.ops.tensors import Tensors
+
+CODE = "G7.recheck"
+MEANINGS = {
+    CODE: Meaning("the timed buffers are as a right variant leaves them"),
+    "G7.guard": Meaning(
+        "nothing was written around the timed buffers", "a write past a tensor's end that depends on the shape"
+    ),
+    "G7.inputs": Meaning(
+        "the inputs are unchanged after the timing",
+        "a write through an input pointer that the first launches did not show",
+    ),
+    "G7.output": Meaning(
+        "the output of the last timed launch is still right",
+        "right on the first launches and wrong later: kept state, a race, or a cached result",
+    ),
+    "G7.strays": Meaning("all the timed launches, on equal inputs, gave the same bits", RACE),
+}
 
 
 class Timed(NamedTuple):
     """What a race left behind."""
 
-    inputs: Sequence[Tensor]
-    """Q, K and V of the last timed forward."""
-    output: Tensor
-    """O of the last timed forward."""
+    inputs: Tensors
+    """Of the last timed forward."""
+    outputs: Tensors
+    """Of the last timed forward."""
     damage: str | None
     """Which guard band around the timed buffers was written, in words."""
     strays: str | None
@@ -28,35 +48,41 @@ class Timed(NamedTuple):
     """Runs the timed forward once more, untimed, on the same buffers."""
 
 
-def recheck(timed: Timed, expected: Truth, fresh: Truth, tolerance: Tolerance) -> Fault | None:
-    """Guards and inputs are what they were, the last output is right, and new inputs in place, with the output
-    poisoned, give the new right output when the timed forward runs once more. The inputs are restored."""
+def recheck(problem: Problem, timed: Timed, expected: Truth, fresh: Truth, tolerance: Tolerance) -> Fault | None:
+    """Guards and inputs are what they were, the last outputs are right, and new inputs in place, with the outputs
+    poisoned, give the new right outputs when the timed forward runs once more. The inputs are restored."""
+    from autotuner.ops.tensors import same_bits
+
     if timed.damage is not None:
         return Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail=timed.damage)
-    for name, before, after in zip("QKV", expected[:3], timed.inputs, strict=True):
-        if not torch.equal(before.view(torch.uint8), after.view(torch.uint8)):
+    for name, before, after in zip(op_of(problem).inputs, expected.inputs, timed.inputs, strict=True):
+        if not same_bits(before, after):
             return Fault(verdict=Verdict.CORRUPTING, code="G7.inputs", detail=f"{name} changed while it was timed")
-    fault = _output_fault(timed.output, expected, tolerance, "an output of the timed run")
+    fault = _output_fault(timed, expected, tolerance, "an output of the timed run")
     if fault is not None:
         return fault
     if timed.strays is not None:
         return Fault(verdict=Verdict.NONDETERMINISTIC, code="G7.strays", detail=timed.strays)
     _overwrite(timed.inputs, fresh)
-    timed.output.fill_(float("nan"))
+    for output in timed.outputs:
+        output.fill_(float("nan"))
     timed.again()
-    fault = _output_fault(timed.output, fresh, tolerance, "with new inputs in the timed buffers, the output")
+    fault = _output_fault(timed, fresh, tolerance, "with new inputs in the timed buffers, the output")
     _overwrite(timed.inputs, expected)
     return fault
 
 
-def _overwrite(inputs: Sequence[Tensor], values: Truth) -> None:
-    for tensor, new in zip(inputs, values[:3], strict=True):
+def _overwrite(inputs: Tensors, values: Truth) -> None:
+    for tensor, new in zip(inputs, values.inputs, strict=True):
         tensor.copy_(new)
 
 
-def _output_fault(output: Tensor, expected: Truth, tolerance: Tolerance, what: str) -> Fault | None:
-    errors = judge(output, expected, tolerance)
-    if errors.failed_rule is None:
-        return None
-    detail = f"{what} breaks {errors.failed_rule}: {errors.worst_ratio:.3g} times the tolerance"
-    return Fault(verdict=Verdict.INCORRECT, code="G7.output", detail=detail)
+def _output_fault(timed: Timed, expected: Truth, tolerance: Tolerance, what: str) -> Fault | None:
+    from autotuner.gate.tolerance import judge
+
+    for output, right in zip(timed.outputs, expected.outputs, strict=True):
+        errors = judge(output, right, tolerance)
+        if errors.failed_rule is not None:
+            detail = f"{what} breaks {errors.failed_rule}: {errors.worst_ratio:.3g} times the tolerance"
+            return Fault(verdict=Verdict.INCORRECT, code="G7.output", detail=detail)
+    return None

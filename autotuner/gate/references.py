@@ -1,4 +1,4 @@
-"""The dual reference: torch's SDPA backends, pinned one at a time, against float64 on the gate's own cases."""
+"""The dual reference: the op's baselines, pinned one at a time, against float64 on the gate's own cases."""
 
 from __future__ import annotations
 
@@ -6,48 +6,53 @@ import warnings
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch import Tensor
 
-from autotuner.attention import sdpa
-from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.cases import Matrix
 from autotuner.gate.tolerance import Truths, judge
-from autotuner.outcome import Say
-from autotuner.problem import Problem
-from autotuner.report import ReferenceCheck
-
-USUAL_TILES = (64, 64)
-"""No variant is being judged: lengths around a usual tile stand for those around its own."""
+from autotuner.ops import op_of
+from autotuner.ops.tensors import Tensors
+from autotuner.values.gate_report import ReferenceCheck
+from autotuner.values.outcome import Say
+from autotuner.values.problem import Problem
 
 
 def versions() -> dict[str, str]:
-    """The versions that the answers of torch's backends depend on."""
+    """The versions that the answers of torch's kernels depend on."""
     found = {"torch": str(torch.__version__)}
     if torch.cuda.is_available():
         found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
     return found
 
 
-def answers(case: Case, tensors: Sequence[Tensor], backends: Sequence[str]) -> Iterator[tuple[str, Tensor | None]]:
-    """What each backend answers; None where it does not take the case."""
-    q, k, v = tensors
-    for backend in backends:
+def names(problem: Problem, torch_device: str) -> tuple[str, ...]:
+    """The op's baselines on a kind of torch device."""
+    baselines = op_of(problem).tensors().BASELINES
+    return tuple(name for name, baseline in baselines.items() if torch_device in baseline.devices)
+
+
+def answers(problem: Problem, inputs: Tensors, baselines: Sequence[str]) -> Iterator[tuple[str, Tensors | None]]:
+    """What each baseline answers; None where it does not take the problem."""
+    known = op_of(problem).tensors().BASELINES
+    for name in baselines:
         try:
-            with warnings.catch_warnings(action="ignore"):  # torch says at length why a backend does not take it
-                yield backend, sdpa(case.problem, backend)(q, k, v)
+            with warnings.catch_warnings(action="ignore"):  # torch says at length why a kernel does not take it
+                yield name, known[name].forward(problem)(*inputs)
         except RuntimeError:
-            yield backend, None
+            yield name, None
 
 
 def reference_checks(
-    like: Problem, backends: Sequence[str], truths: Truths, seed: int, say: Say
+    like: Problem, baselines: Sequence[str], truths: Truths, seed: int, say: Say
 ) -> tuple[ReferenceCheck, ...]:
-    """Every backend on every case of the matrix for this dtype, head_dim and mask."""
-    matrix = Matrix(like)
+    """Every baseline on every case of the matrix for problems like this. No variant is being judged: lengths around a
+    usual tile stand for those around its own."""
+    matrix, op = Matrix(like), op_of(like)
     checks: list[ReferenceCheck] = []
-    for case in (*matrix.quick(), *matrix.full(USUAL_TILES)):
+    for case in (*matrix.quick(), *matrix.full(op.cases.tile({}, {}))):
         say(f"reference case {case.name}")
         expected = truths(case, seed)
-        for backend, answer in answers(case, expected[:3], backends):
-            errors = None if answer is None else judge(answer, expected)
-            checks.append(ReferenceCheck(backend=backend, case=case.name, errors=errors))
+        for name, answer in answers(case.problem, expected.inputs, baselines):
+            judged = [] if answer is None else [judge(*pair) for pair in zip(answer, expected.outputs, strict=True)]
+            errors = max(judged, key=lambda each: each.worst_ratio, default=None)
+            checks.append(ReferenceCheck(backend=name, case=case.name, errors=errors))
     return tuple(checks)

@@ -2,38 +2,58 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
 
 from autotuner.gate.bench import StreamBench
+from autotuner.gate.check import Check, Failed
 from autotuner.gate.invariants import invariant_case
-from autotuner.gate.launching import Failed, Launching
-from autotuner.verdict import Verdict
+from autotuner.values.verdict import Verdict
+
+if TYPE_CHECKING:
+    from autotuner.gate.launching import Launching
+
+LATER = 1
+"""The number of the secret seed from which the inputs of a replay are drawn."""
 
 
-def stream(launching: Launching) -> None:
+def _stream(launching: Launching) -> None:
     """Work goes to the caller's stream and to no other: inputs that arrive late on it are waited for."""
     bench, case = launching.bench, invariant_case(launching)
     assert isinstance(bench, StreamBench)
-    tensors = launching.tensors(case)
-    want = launching.launch(case, tensors)
+    inputs = launching.inputs(case)
+    want = launching.launch(case, inputs)
     detail = "on a side stream whose inputs arrive late the output is another: the launch does not follow its stream"
-    status, got = launching.in_time(case, lambda: bench.delayed(case.problem, tensors))
+    status, got = launching.in_time(case, lambda: bench.delayed(case.problem, inputs))
     launching.require_ok(status, case)
-    launching.require_equal("G4.stream", case, got, want, detail)
+    launching.require_same(case, got, want, detail)
 
 
-def capture(launching: Launching) -> None:
+def _capture(launching: Launching) -> None:
     """A launch can be captured into a graph, and a replay computes anew from what the inputs hold then."""
     bench, case = launching.bench, invariant_case(launching)
     assert isinstance(bench, StreamBench)
-    tensors = launching.tensors(case)
-    q, k, v = tensors
-    later = (torch.flip(q, (2,)), -k, torch.flip(v, (3,)))
+    inputs, later = launching.inputs(case), launching.inputs(case, LATER)
     want = launching.launch(case, later)
     try:
-        status, got = launching.in_time(case, lambda: bench.replayed(case.problem, tensors, later))
+        status, got = launching.in_time(case, lambda: bench.replayed(case.problem, inputs, later))
     except ValueError as error:
-        raise Failed(Verdict.LAUNCH_FAILED, "G4.capture", str(error), case) from None
+        raise Failed(str(error), case, verdict=Verdict.LAUNCH_FAILED) from None
     launching.require_ok(status, case)
     detail = "the replay of a captured launch with new inputs gives another output than a launch"
-    launching.require_equal("G4.capture", case, got, want, detail)
+    launching.require_same(case, got, want, detail)
+
+
+STREAM = Check(
+    "G4.stream",
+    "all work goes to the caller's stream: inputs that arrive late on it are waited for",
+    _stream,
+    "a launch on a stream of its own, or on the default stream",
+    applies=lambda subject: subject.streams,
+)
+CAPTURE = Check(
+    "G4.capture",
+    "a launch can be captured into a graph, and its replay computes anew",
+    _capture,
+    "work that a graph cannot hold (an allocation, a wait), or an answer kept from an earlier call",
+    applies=lambda subject: subject.streams,
+)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from autotuner.outcome import Artifact
-from autotuner.problem import Problem
-from autotuner.verdict import Fault
+from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
+from autotuner.values.verdict import Fault
 
 
 class ArmError(Exception):
@@ -55,8 +55,8 @@ class Track(Protocol):
     drift: float
     """By how much the baseline may differ from the session's calibration, relative."""
 
-    def baseline(self, backend: str) -> Arm:
-        """The arm of an SDPA backend. Raises RuntimeError when the backend does not take the problem."""
+    def baseline(self, name: str) -> Arm:
+        """The arm of a baseline. Raises RuntimeError when it does not take the problem."""
 
     def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
         """The arm of a variant, with outputs of its own. `again`: from a second load of its library.

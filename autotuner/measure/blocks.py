@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Literal
 
 from autotuner.measure.arms import Arm, Tracks
-from autotuner.verdict import Fault, Verdict
+from autotuner.values.verdict import Fault, Verdict
 
 Objective = Literal["mean", "max"]
 MOST_DISCARDED = 10

@@ -1,28 +1,28 @@
-"""The SDPA backends on the problems, before the first trial: the fastest of each becomes its baseline."""
+"""The op's baselines on the problems, before the first trial: variants are compared with the fastest of each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
 
-from autotuner.errors import InfrastructureError
 from autotuner.measure.arms import Arm, Track
-from autotuner.outcome import BackendTiming
+from autotuner.values.errors import InfrastructureError
+from autotuner.values.outcome import BackendTiming
 
 
-def time_backends(track: Track, backends: Sequence[str], rounds: int) -> list[BackendTiming]:
-    """Every SDPA backend that takes the track's problem, interleaved: what disturbs one disturbs the others.
+def time_baselines(track: Track, baselines: Sequence[str], rounds: int) -> list[BackendTiming]:
+    """Every baseline that takes the track's problem, interleaved: what disturbs one disturbs the others.
 
     Raises InfrastructureError when none takes it.
     """
     arms: dict[str, Arm] = {}
-    for name in backends:
+    for name in baselines:
         try:
             arms[name] = track.baseline(name)
-        except RuntimeError:  # this backend does not take the problem
+        except RuntimeError:  # this baseline does not take the problem
             continue
     if not arms:
-        raise InfrastructureError(f"no SDPA backend of this torch takes {track.problem}")
+        raise InfrastructureError(f"no baseline of this torch takes {track.problem}")
     samples: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(rounds):
         for name, arm in arms.items():
@@ -34,5 +34,5 @@ def time_backends(track: Track, backends: Sequence[str], rounds: int) -> list[Ba
 
 
 def fastest(timings: Sequence[BackendTiming]) -> str:
-    """The backend to pin."""
+    """The baseline to pin."""
     return min(timings, key=lambda timing: timing.median_us).backend

@@ -14,19 +14,22 @@ from pydantic import Field
 from autotuner.measure.blocks import Objective, combined
 from autotuner.measure.statistics import deviation, holm, p_above, student
 from autotuner.measure.tie import logs
-from autotuner.model import Model
-from autotuner.outcome import Heat, MeanInterval
+from autotuner.values.model import Model
+from autotuner.values.outcome import Heat, MeanInterval
 
 PROCESSES = 7
-"""Heats, each in a process of its own: the fewest with which a 2 % better variant is crowned in ordinary weather."""
+"""Heats, each in a process of its own: the fewest with which a variant that is 2 % better is crowned, under ordinary
+disturbances."""
 
 FINAL_BLOCKS = 40
 """Blocks of a heat."""
 
 CROWN_ALPHA = 0.01
-"""The error of all comparisons with the leader. Whichever looks fastest leads, so two equal ones have two chances."""
+"""Probability that any of the comparisons with the leader errs. Whichever looks fastest leads, so two equal ones have
+two chances."""
 
 LEVEL = 0.95
+"""Confidence level of the intervals."""
 
 
 class Confirmed(Model):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from autotuner.measure.arms import Clocks, VariantArm
-from autotuner.outcome import Ceilings
-from autotuner.problem import Problem
-from autotuner.verdict import Fault, Verdict
+from autotuner.values.outcome import Ceilings
+from autotuner.values.problem import Problem
+from autotuner.values.verdict import Fault, Verdict
 
 MARGIN = 1.25
 """Ceilings are measured under the clocks that long work leaves; a short burst can run at a higher one."""

@@ -7,16 +7,16 @@ import time
 from collections.abc import Sequence
 from statistics import median
 
-from autotuner.errors import InfrastructureError
 from autotuner.measure.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.measure.blocks import Blocks, Throttled, combine
 from autotuner.measure.plausible import clocks_disagree, too_fast
 from autotuner.measure.rules import decide
 from autotuner.measure.statistics import median_interval, trimmed_interval
 from autotuner.measure.thermometer import Drifted, undisturbed
-from autotuner.outcome import Artifact, Heat, Measurement, Say, Stop, Timing
-from autotuner.terms import Terms
-from autotuner.verdict import Fault
+from autotuner.values.conditions import Conditions
+from autotuner.values.errors import InfrastructureError
+from autotuner.values.outcome import Artifact, Heat, Measurement, Say, Stop, Timing
+from autotuner.values.verdict import Fault
 
 LONGEST_S = 30.0
 """From here on a race ends after the block it is in, if there are three."""
@@ -25,15 +25,15 @@ BASELINE, VARIANT, INCUMBENT = 0, 1, 2
 
 
 def measure(
-    tracks: Tracks, artifact: Artifact, incumbent: Artifact | None, terms: Terms, say: Say
+    tracks: Tracks, artifact: Artifact, incumbent: Artifact | None, conditions: Conditions, say: Say
 ) -> Measurement | Fault:
-    """The latency of a variant that has passed the gate: interleaved blocks of {SDPA, incumbent, variant}.
+    """The latency of a variant that has passed the gate: interleaved blocks of {baseline, incumbent, variant}.
 
     A fault when it cannot be launched, leaves something behind that a right variant does not (G7) or is faster than the
     device; or, not its own, when the machine was disturbed.
     """
     try:
-        return _Race(tracks, artifact, incumbent, terms, say).run()
+        return _Race(tracks, artifact, incumbent, conditions, say).run()
     except (ArmError, Throttled, Drifted) as error:
         return error.fault
 
@@ -41,29 +41,33 @@ def measure(
 class _Race:
     """One variant's way through its blocks."""
 
-    def __init__(self, tracks: Tracks, artifact: Artifact, incumbent: Artifact | None, terms: Terms, say: Say) -> None:
-        self._tracks, self._terms, self._say = tracks, terms, say
+    def __init__(
+        self, tracks: Tracks, artifact: Artifact, incumbent: Artifact | None, conditions: Conditions, say: Say
+    ) -> None:
+        self._tracks, self._conditions, self._say = tracks, conditions, say
         self._incumbent = incumbent
         self._variants = [track.variant(artifact) for track in tracks]
-        arms: list[Sequence[Arm]] = [_baselines(tracks, terms), self._variants]
+        arms: list[Sequence[Arm]] = [_baselines(tracks, conditions), self._variants]
         if incumbent is not None:
             arms.append(_incumbents(tracks, incumbent))
         self._arms = arms
 
     def run(self) -> Measurement | Fault:
         self._say(f"measuring {', '.join(str(track.problem) for track in self._tracks)}")
-        blocks = undisturbed(self._blocks, self._terms.baseline_us, self._tracks[0].drift)
+        blocks = undisturbed(self._blocks, self._conditions.baseline_us, self._tracks[0].drift)
         fault = self._rechecked() or self._implausible(blocks)
         return fault if fault is not None else self._measurement(blocks)
 
     def _blocks(self) -> Blocks:
-        terms, blocks = self._terms, Blocks(self._tracks, self._arms, self._terms.seeds[0])
+        conditions, blocks = self._conditions, Blocks(self._tracks, self._arms, self._conditions.seeds[0])
         started = time.monotonic()
         self._stopped: Stop | None = None
         while self._stopped is None:
             blocks.take()
             ratios = [blocks.log_ratios(VARIANT, problem) for problem in range(len(self._tracks))]
-            self._stopped = decide(ratios, self._gains(blocks), terms.tie, terms.min_blocks, terms.max_blocks)
+            self._stopped = decide(
+                ratios, self._gains(blocks), conditions.tie, conditions.min_blocks, conditions.max_blocks
+            )
             if self._stopped is None and len(blocks) > 2 and time.monotonic() - started > LONGEST_S:
                 self._stopped = Stop.LATE
         return blocks
@@ -72,7 +76,7 @@ class _Race:
         """ln(t_variant / t_incumbent), a block each; over several problems the difference of the objectives."""
         if self._incumbent is None:
             return None
-        pair = (blocks.objectives(arm, self._terms.objective) for arm in (VARIANT, INCUMBENT))
+        pair = (blocks.objectives(arm, self._conditions.objective) for arm in (VARIANT, INCUMBENT))
         return [variant - incumbent for variant, incumbent in zip(*pair, strict=True)]
 
     def _rechecked(self) -> Fault | None:
@@ -90,7 +94,7 @@ class _Race:
         assert self._stopped is not None
         for problem, (track, arm) in enumerate(zip(self._tracks, self._variants, strict=True)):
             us = 1e6 * median(blocks.seconds[VARIANT][problem])
-            fault = too_fast(track.problem, us, self._terms.ceilings, self._terms.cache == "cold")
+            fault = too_fast(track.problem, us, self._conditions.ceilings, self._conditions.cache == "cold")
             if fault is None and not self._stopped.gives_up:
                 fault = clocks_disagree(arm)
             if fault is not None:
@@ -99,12 +103,12 @@ class _Race:
 
     def _measurement(self, blocks: Blocks) -> Measurement:
         timings = tuple(self._timing(blocks, problem) for problem in range(len(self._tracks)))
-        over, gains = combine(self._terms.objective), self._gains(blocks)
+        over, gains = combine(self._conditions.objective), self._gains(blocks)
         assert self._stopped is not None
         return Measurement(
             timings=timings,
             objective=over([timing.log_ratio.median for timing in timings]),
-            cache=self._terms.cache,
+            cache=self._conditions.cache,
             stopped=self._stopped,
             incumbent=self._incumbent.digest if self._incumbent else None,
             gain=trimmed_interval(gains) if gains is not None else None,
@@ -115,7 +119,7 @@ class _Race:
         micros = [tuple(1e6 * seconds for seconds in arm[problem]) for arm in blocks.seconds]
         return Timing(
             problem=self._tracks[problem].problem,
-            baseline=self._terms.baselines[problem],
+            baseline=self._conditions.baselines[problem],
             variant_us=micros[VARIANT],
             baseline_us=micros[BASELINE],
             incumbent_us=micros[INCUMBENT] if self._incumbent is not None else (),
@@ -124,8 +128,8 @@ class _Race:
         )
 
 
-def _baselines(tracks: Tracks, terms: Terms) -> list[Arm]:
-    return [track.baseline(name) for track, name in zip(tracks, terms.baselines, strict=True)]
+def _baselines(tracks: Tracks, conditions: Conditions) -> list[Arm]:
+    return [track.baseline(name) for track, name in zip(tracks, conditions.baselines, strict=True)]
 
 
 def _incumbents(tracks: Tracks, incumbent: Artifact) -> list[VariantArm]:
@@ -136,13 +140,13 @@ def _incumbents(tracks: Tracks, incumbent: Artifact) -> list[VariantArm]:
         raise InfrastructureError(f"the incumbent cannot be launched any more: {error}") from None
 
 
-def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, terms: Terms, say: Say) -> Heat:
+def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: Conditions, say: Say) -> Heat:
     """`count` interleaved blocks of the baseline and all artifacts; one that is there twice is loaded twice.
 
     A variant that fails is left out, with its fault. Raises Throttled and Drifted.
     """
-    draw = random.Random(terms.seeds[0])
-    arms, baselines, faults = _entered(tracks, artifacts, terms, draw, say)
+    draw = random.Random(conditions.seeds[0])
+    arms, baselines, faults = _entered(tracks, artifacts, conditions, draw, say)
     say("racing")
 
     def run() -> Blocks:
@@ -151,7 +155,7 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, terms: Terms
             racing.take()
         return racing
 
-    blocks = undisturbed(run, terms.baseline_us, tracks[0].drift)
+    blocks = undisturbed(run, conditions.baseline_us, tracks[0].drift)
     for place, entrant in arms.items():
         say(f"G7.recheck {artifacts[place].name}")
         fault = next((found for arm in entrant if (found := arm.recheck()) is not None), None)
@@ -161,7 +165,7 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, terms: Terms
     rows = dict(zip(arms, micros[1:], strict=True))
     return Heat(
         entrants=tuple(artifact.digest for artifact in artifacts),
-        baselines=terms.baselines,
+        baselines=conditions.baselines,
         us=tuple(rows[place] if place not in faults else () for place in range(len(artifacts))),
         baseline_us=micros[0],
         faults=faults,
@@ -170,7 +174,7 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, terms: Terms
 
 
 def _entered(
-    tracks: Tracks, artifacts: Sequence[Artifact], terms: Terms, draw: random.Random, say: Say
+    tracks: Tracks, artifacts: Sequence[Artifact], conditions: Conditions, draw: random.Random, say: Say
 ) -> tuple[dict[int, list[VariantArm]], list[Arm], dict[int, Fault]]:
     """The arms of those that can be launched, by place, one a problem; the baselines; and the faults of the others.
 
@@ -183,7 +187,7 @@ def _entered(
     loaded: set[str] = set()
     for place in draw.sample(range(-1, len(artifacts)), len(artifacts) + 1):
         if place < 0:
-            baselines = _baselines(tracks, terms)
+            baselines = _baselines(tracks, conditions)
             continue
         artifact = artifacts[place]
         say(f"loading {artifact.name}")

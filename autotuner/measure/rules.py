@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from autotuner.measure.statistics import deviation, median_interval, trimmed_bound
-from autotuner.outcome import Stop
+from autotuner.values.outcome import Stop
 
 HALF_WIDTH = 0.005
 """A race is precise when the 95 % interval of every problem's median log-ratio is at most this far to either side."""

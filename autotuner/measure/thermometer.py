@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 from autotuner.measure.blocks import Blocks
-from autotuner.verdict import Fault, Verdict
+from autotuner.values.verdict import Fault, Verdict
 
 ATTEMPTS = 3
 PAUSE_S = 0.3
@@ -41,5 +41,6 @@ def _off(blocks: Blocks, calm_us: Sequence[float], drift: float) -> str | None:
     for problem, calm in enumerate(calm_us):
         took = 1e6 * median(blocks.seconds[0][problem])
         if abs(took / calm - 1) > drift:
-            return f"SDPA took {took:.1f} us beside the variant, {calm:.1f} us at calibration: the machine is disturbed"
+            then = f"{calm:.1f} us at calibration: the machine is disturbed"
+            return f"the baseline took {took:.1f} us beside the variant, {then}"
     return None

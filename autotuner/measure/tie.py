@@ -9,8 +9,8 @@ from typing import Literal
 
 from autotuner.measure.blocks import combined
 from autotuner.measure.statistics import trimmed
-from autotuner.outcome import Heat
-from autotuner.terms import TIE
+from autotuner.values.conditions import TIE
+from autotuner.values.outcome import Heat
 
 
 def ratios_between(heat: Heat, first: int, second: int, objective: Literal["mean", "max"] = "mean") -> list[float]:

@@ -1,6 +1,7 @@
 """The study store: our tables beside Optuna's in one database. `Store` writes, `queries` reads.
 
-Nothing outside this package imports sqlalchemy; what crosses its border is in `records`.
+It holds and finds; which trial is the best is decided above it (tuning/standings.py). Nothing outside this package
+imports sqlalchemy; what crosses its border is in `records`.
 """
 
 from __future__ import annotations
@@ -8,35 +9,31 @@ from __future__ import annotations
 from autotuner.store import queries
 from autotuner.store.lease import Lease
 from autotuner.store.records import (
-    Best,
-    Entry,
     Finalist,
     FinalsRecord,
-    FinalsSummary,
     JudgedTrial,
     Lineup,
+    MeasuredTrial,
     SessionRecord,
     Spread,
+    StudyProgress,
     StudyRecord,
-    StudySummary,
     TrialRecord,
 )
 from autotuner.store.store import Store
 
 __all__ = [
-    "Best",
-    "Entry",
     "Finalist",
     "FinalsRecord",
-    "FinalsSummary",
     "JudgedTrial",
     "Lease",
     "Lineup",
+    "MeasuredTrial",
     "SessionRecord",
     "Spread",
     "Store",
+    "StudyProgress",
     "StudyRecord",
-    "StudySummary",
     "TrialRecord",
     "queries",
 ]

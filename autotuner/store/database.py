@@ -17,8 +17,8 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 from sqlalchemy.orm import Session
 
-from autotuner.errors import AutotunerError, DiskFullError, StoreError
 from autotuner.store import migrations
+from autotuner.values.errors import AutotunerError, DiskFullError, StoreError
 
 BUSY_SECONDS = 60.0
 PRAGMAS = ("synchronous = NORMAL", "foreign_keys = ON")

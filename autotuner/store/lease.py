@@ -12,10 +12,10 @@ from pathlib import Path
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from autotuner.errors import StoreError
-from autotuner.model import Model
 from autotuner.store.database import Database
 from autotuner.store.tables import LeaseRow
+from autotuner.values.errors import StoreError
+from autotuner.values.model import Model
 
 STALE = timedelta(seconds=120)
 """A holder that this host cannot look at (it runs on another one) counts as dead when silent for so long."""

@@ -1,42 +1,45 @@
-"""What can be asked of a store. Every query reads our tables, never Optuna's: a revoked trial is no one's best."""
+"""What can be asked of a store. Every query reads our tables, never Optuna's, and decides nothing: which trial is the
+best is for the rooms above to say."""
 
 from __future__ import annotations
 
 import difflib
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
-from sqlalchemy import ColumnElement, Select, func, or_, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from autotuner.errors import StoreError
-from autotuner.measure.confirm import Confirmed
-from autotuner.outcome import Heat, Interval, Outcome
 from autotuner.store import finals as finals_of
 from autotuner.store import lease, rows
-from autotuner.store.finals import Result
 from autotuner.store.records import (
-    Best,
-    Entry,
     FinalsRecord,
     JudgedTrial,
+    MeasuredTrial,
     Spread,
+    StudyProgress,
     StudyRecord,
-    StudySummary,
     TrialRecord,
 )
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import FinalsRow, HeatRow, LeaseRow, SessionRow, StudyRow, TrialRow
-from autotuner.variant import Variant
-from autotuner.verdict import Verdict
+from autotuner.values.errors import StoreError
+from autotuner.values.outcome import Heat, Outcome
+from autotuner.values.verdict import Verdict
 
 
-def studies(store: Store) -> tuple[StudySummary, ...]:
-    """Every study of the store, the most recently active first."""
+def progress(store: Store, study: str) -> StudyProgress:
+    """How far a study is. Raises StoreError: no such study."""
     with store.database.reading() as session:
-        found = [_summary(session, row) for row in session.scalars(select(StudyRow))]
+        return _progress(session, _study_row(session, store, study))
+
+
+def every_progress(store: Store) -> tuple[StudyProgress, ...]:
+    """How far every study of the store is, the most recently active first."""
+    with store.database.reading() as session:
+        found = [_progress(session, row) for row in session.scalars(select(StudyRow))]
     return tuple(sorted(found, key=lambda each: each.last_activity, reverse=True))
 
 
@@ -46,61 +49,49 @@ def records(store: Store) -> tuple[StudyRecord, ...]:
         return tuple(rows.study_record(row) for row in session.scalars(select(StudyRow).order_by(StudyRow.id)))
 
 
-def summary(store: Store, study: str) -> StudySummary:
-    """One study at a glance. Raises StoreError: no such study."""
-    with store.database.reading() as session:
-        return _summary(session, _study_row(session, store, study))
-
-
 def study(store: Store, name: str) -> StudyRecord:
     """A study as it was made. Raises StoreError: no such study."""
     with store.database.reading() as session:
         return rows.study_record(_study_row(session, store, name))
 
 
-def leaderboard(store: Store, study: str, limit: int = 10) -> tuple[Entry, ...]:
-    """The `limit` fastest trials that passed the gate and stand. Raises StoreError.
+def measured(
+    store: Store,
+    study: str,
+    limit: int | None = None,
+    *,
+    artifacts: Collection[str] | None = None,
+    without: Collection[str] = (),
+    fully: bool = False,
+) -> tuple[MeasuredTrial, ...]:
+    """The trials that passed the gate and stand, by the search's objective and then number. Raises StoreError.
 
-    Once there were finals, those that raced in them come first, by the confirmed ratio; the rest follow by the search's
-    objective and then number. Trials that were raced out are in it, marked censored: theirs is an estimate. Duplicates
-    share their original's figures, the confirmed ones too.
+    `artifacts`: only trials that were measured as one of these digests; `without`: none of those. `fully`: only those
+    measured to the end under their own number, neither raced out nor duplicates.
     """
     with store.database.reading() as session:
-        owner = study_id(session, store, study)
-        found = finals_of.result(session, owner, study)
-        confirmed = () if found is None else _confirmed_entries(session, owner, found)
-        rest = _standing(owner)
-        if found is not None:
-            key = _original()
-            rest = rest.where(or_(key.is_(None), key.not_in(found.searched)))
-        rows = session.scalars(rest.limit(max(0, limit - len(confirmed))))
-        return (*confirmed[:limit], *(_entry(rank, row) for rank, row in enumerate(rows, start=len(confirmed) + 1)))
+        query = _standing(study_id(session, store, study))
+        key = func.coalesce(TrialRow.original, TrialRow.artifact_digest)
+        if artifacts is not None:
+            query = query.where(key.in_(artifacts))
+        if without:
+            query = query.where(or_(key.is_(None), key.not_in(without)))
+        if fully:
+            query = query.where(TrialRow.verdict == Verdict.MEASURED.value, TrialRow.censored.is_(False))
+        return tuple(_measured(row) for row in session.scalars(query.limit(limit)))
 
 
-def best(store: Store, study: str) -> Best | None:
-    """The trial to use: of those that tie for the lead in the finals the preferred one (`finals.preference`).
-
-    Where there were none, the fastest of the search that was measured to the end and stands; None when there is none.
-    Raises StoreError.
-    """
+def judged_since(store: Store, study: str, moment: datetime) -> int:
+    """Trials judged after a moment. Raises StoreError."""
     with store.database.reading() as session:
-        study_row = _study_row(session, store, study)
-        found = finals_of.result(session, study_row.id, study)
-        row = _best_row(session, study_row.id, found)
-        if row is None:
-            return None
-        entry, record = _entry(1, row, found), _record(session, study_row, row)
-        confirmed = None if found is None else found.of(row)
-        if found is None or confirmed is None:
-            return Best(entry=entry, record=record)
-        return Best(entry=entry, record=record, finals=found.summary(session, study_row.id), raced=confirmed.digest)
+        query = select(func.count()).where(
+            TrialRow.study_id == study_id(session, store, study), TrialRow.judged, TrialRow.recorded_at > moment
+        )
+        return session.scalar(query) or 0
 
 
 def finals(store: Store, study: str) -> FinalsRecord | None:
-    """The finals that came to an end last, with the raw times; None when none did. Raises StoreError.
-
-    `standing` is as it is now: trials that were revoked since are not in it.
-    """
+    """The finals that came to an end last, with the raw times; None when none did. Raises StoreError."""
     with store.database.reading() as session:
         return finals_of.last(session, study_id(session, store, study), study)
 
@@ -179,71 +170,24 @@ def _standing(owner: int) -> Select[TrialRow]:
     return query.order_by(TrialRow.objective, TrialRow.number)
 
 
-def _original() -> ColumnElement[str | None]:
-    """Digest of the artifact that was measured for the trial: its own, or its original's."""
-    return func.coalesce(TrialRow.original, TrialRow.artifact_digest)
-
-
-def _confirmed_entries(session: Session, owner: int, found: Result) -> tuple[Entry, ...]:
-    """What was in the finals, the fastest first; those that tie for the lead come before all others and share a rank.
-
-    One that is not known well may tie with the leader although it looks slower than one that does not.
-    """
-
-    def place(pair: tuple[Confirmed, TrialRow]) -> tuple[bool, float, int]:
-        confirmed, row = pair
-        return not confirmed.tied, confirmed.log_ratio.mean, row.number
-
-    query = _standing(owner).where(_original().in_(found.searched))
-    pairs = [(confirmed, row) for row in session.scalars(query) if (confirmed := found.of(row)) is not None]
-    return tuple(
-        _entry(1 if confirmed.tied else rank, row, found)
-        for rank, (confirmed, row) in enumerate(sorted(pairs, key=place), start=1)
-    )
-
-
-def _best_row(session: Session, owner: int, found: Result | None) -> TrialRow | None:
-    if found is not None:
-        query = _standing(owner).where(TrialRow.number.in_(found.tied))
-        tied = [(finals_of.preference(row.number, rows.outcome_of(row)), row) for row in session.scalars(query)]
-        if tied:
-            return min(tied, key=lambda each: each[0])[1]
-    # Duplicates share their original's figures; the original has the proof, so it is the one.
-    fully = (TrialRow.verdict == Verdict.MEASURED.value, TrialRow.censored.is_(False))
-    return session.scalars(_standing(owner).where(*fully).limit(1)).first()
-
-
 def _number(value: float | None) -> float:
     """A column that every row with an objective has filled."""
     return math.nan if value is None else value
 
 
-def _entry(rank: int, row: TrialRow, found: Result | None = None) -> Entry:
-    confirmed = None if found is None else found.of(row)
-    speedup = None if confirmed is None else finals_of.speedup_of(confirmed.log_ratio)
-    interval = Interval(
-        low=math.exp(-_number(row.log_high)),
-        median=math.exp(-_number(row.objective)),
-        high=math.exp(-_number(row.log_low)),
-    )
-    return Entry(
-        rank=rank,
+def _measured(row: TrialRow) -> MeasuredTrial:
+    return MeasuredTrial(
         number=row.number,
-        variant=_variant(row),
+        variant=rows.outcome_of(row).variant,
         verdict=Verdict(row.verdict),
+        artifact=row.original or row.artifact_digest,
+        objective=_number(row.objective),
+        low=_number(row.log_low),
+        high=_number(row.log_high),
         median_us=_number(row.median_us),
         baseline_us=_number(row.baseline_us),
-        speedup=interval,
         censored=row.censored,
-        confirmed=speedup,
-        difference=None if speedup is None else interval.median / speedup.mean - 1,
-        tied=found is not None and confirmed is not None and confirmed.tied and len(found.tied) > 1,
-        crowned=found is not None and found.standing.crowned and found.leader == row.number,
     )
-
-
-def _variant(row: TrialRow) -> Variant:
-    return rows.outcome_of(row).variant
 
 
 def _record(session: Session, study_row: StudyRow, row: TrialRow) -> TrialRecord:
@@ -259,13 +203,11 @@ def _record(session: Session, study_row: StudyRow, row: TrialRow) -> TrialRecord
     )
 
 
-def _summary(session: Session, row: StudyRow) -> StudySummary:
+def _progress(session: Session, row: StudyRow) -> StudyProgress:
     record = rows.study_record(row)
-    found = finals_of.result(session, row.id, row.name)
-    top = _best_row(session, row.id, found)
     revoked = select(func.count()).where(TrialRow.study_id == row.id, TrialRow.revoked_at.is_not(None))
     judged = select(func.count()).where(TrialRow.study_id == row.id, TrialRow.judged)
-    return StudySummary(
+    return StudyProgress(
         name=row.name,
         space=row.space_name,
         device=record.device.name,
@@ -279,11 +221,7 @@ def _summary(session: Session, row: StudyRow) -> StudySummary:
         by_verdict=_by_verdict(session, row.id),
         by_fault=_by_fault(session, row.id),
         revoked=session.scalar(revoked) or 0,
-        best_number=None if top is None else top.number,
-        best_speedup=None if top is None else math.exp(-_number(top.objective)),
-        best_us=None if top is None else top.median_us,
         spread=_spread(session, row.id),
-        finals=None if found is None else found.summary(session, row.id),
     )
 
 

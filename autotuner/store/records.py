@@ -8,11 +8,11 @@ from typing import Literal
 from pydantic import Field
 
 from autotuner.measure.confirm import Standing
-from autotuner.model import Model
-from autotuner.outcome import Calibration, Device, Heat, Interval, MeanInterval, Outcome
-from autotuner.problem import Problem
-from autotuner.variant import Variant
-from autotuner.verdict import Verdict
+from autotuner.values.model import Model
+from autotuner.values.outcome import Calibration, Device, Heat, Outcome
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
 
 
 class StudyRecord(Model):
@@ -80,7 +80,7 @@ class Lineup(Model):
     """Who is in the finals, and by which rules they are judged."""
 
     finalists: tuple[Finalist, ...]
-    baselines: tuple[str, ...] = Field(description="the pinned SDPA backend, one a problem")
+    baselines: tuple[str, ...] = Field(description="the pinned baseline, one a problem")
     tie: float = Field(description="relative: ratios within it are ties")
     aa_races: int = Field(default=0, description="how many A/A races the tie band comes from; it has a least width")
     objective: Literal["mean", "max"] = "mean"
@@ -90,7 +90,7 @@ class Lineup(Model):
 
 
 class FinalsRecord(Lineup):
-    """Finals as they were recorded; `standing` as it is now, without what was revoked since."""
+    """Finals as they were recorded."""
 
     id: int
     study: str
@@ -100,7 +100,7 @@ class FinalsRecord(Lineup):
     host: str
     environment: dict[str, str]
     heats: tuple[Heat, ...] = Field(description="one a process, with the raw times")
-    standing: Standing | None = Field(description="None while they are not over")
+    standing: Standing | None = Field(description="their result; None while they are not over")
     revoked: tuple[int, ...] = Field(description="numbers of finalists that were revoked since")
 
     @property
@@ -114,74 +114,23 @@ class FinalsRecord(Lineup):
         return {finalist.digest: finalist for finalist in self.finalists}
 
 
-class FinalsSummary(Model):
-    """What finals came to, as it is now."""
-
-    id: int
-    finished_at: datetime
-    host: str
-    processes: int
-    blocks: int = Field(description="of one process")
-    tie: float
-    leader: int | None = Field(description="number of the fastest finalist; None when none is left")
-    speedup: MeanInterval | None = Field(description="the leader's t_baseline / t_variant")
-    tied: tuple[int, ...] = Field(description="numbers of the finalists that tie for the lead, the leader among them")
-    crowned: bool = Field(description="the leader is faster than the other finalists and SDPA, beyond the tie band")
-    judged_since: int = Field(description="trials judged after these finals began")
-
-
-class Entry(Model):
-    """A line of the leaderboard.
+class MeasuredTrial(Model):
+    """A trial with a latency that stands.
 
     Over several problems, microseconds are geometric means, or the worst problem's where the objective is the largest
     log-ratio.
     """
 
-    rank: int = Field(description="those that tie for the lead share it")
     number: int = Field(description="Optuna's trial number")
     variant: Variant
     verdict: Verdict
+    artifact: str | None = Field(description="digest of the artifact that was measured: a duplicate has its original's")
+    objective: float = Field(description="ln(t_variant / t_baseline)")
+    low: float = Field(description="of the objective's interval")
+    high: float
     median_us: float = Field(description="microseconds of one forward of the variant")
     baseline_us: float = Field(description="microseconds of one forward of the baseline, in the same blocks")
-    speedup: Interval = Field(description="the search estimate of t_baseline / t_variant; `median` is exp(-objective)")
     censored: bool = Field(description="stopped early because it was clearly slower: an estimate")
-    confirmed: MeanInterval | None = Field(
-        default=None, description="t_baseline / t_variant in the finals; None for what was not in them"
-    )
-    difference: float | None = Field(
-        default=None, description="the search estimate over the confirmed speedup, less 1: how much too good it was"
-    )
-    tied: bool = Field(default=False, description="ties for the lead with other finalists")
-    crowned: bool = Field(default=False, description="faster than the other finalists and SDPA, beyond the tie band")
-
-
-class Best(Model):
-    """The trial to use, with all that is known of it: what the finals prefer, before any the best of the search."""
-
-    entry: Entry
-    record: TrialRecord
-    finals: FinalsSummary | None = Field(default=None, description="the finals that chose it")
-    raced: str | None = Field(default=None, description="digest of its artifact that raced in them")
-
-    @property
-    def confirmed(self) -> MeanInterval | None:
-        """Its t_baseline / t_variant in the finals."""
-        return self.entry.confirmed
-
-    @property
-    def tied(self) -> tuple[int, ...]:
-        """Numbers of the trials that tie for the lead, its own among them; empty without finals."""
-        return () if self.finals is None else self.finals.tied
-
-    @property
-    def crowned(self) -> bool:
-        """Whether it is faster than the other finalists and SDPA, beyond the tie band."""
-        return self.entry.crowned
-
-    @property
-    def outcome(self) -> Outcome:
-        """The whole outcome of the best trial."""
-        return self.record.outcome
 
 
 class Spread(Model):
@@ -194,8 +143,8 @@ class Spread(Model):
     worst_to_best: float = Field(description="t_worst / t_best, from the objectives")
 
 
-class StudySummary(Model):
-    """A study at a glance."""
+class StudyProgress(Model):
+    """How far a study is."""
 
     name: str
     space: str
@@ -210,11 +159,7 @@ class StudySummary(Model):
     by_verdict: dict[Verdict, int] = Field(description="recorded trials, revoked ones left out")
     by_fault: dict[str, int] = Field(description="rejected trials by the code of the first failure")
     revoked: int
-    best_number: int | None = Field(description="trial number of the best; None when nothing is fully measured")
-    best_speedup: float | None = Field(description="the search estimate; `finals` has what was confirmed")
-    best_us: float | None = Field(description="its median, microseconds")
     spread: Spread | None
-    finals: FinalsSummary | None = Field(default=None, description="the last that came to an end")
 
     @property
     def rejected(self) -> int:

@@ -11,12 +11,13 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from autotuner.model import Model
-from autotuner.outcome import Calibration, Device, Measurement, Outcome, Timing
-from autotuner.problem import Problem
+import autotuner.ops  # noqa: F401  # stored problems become those of their op
 from autotuner.store.records import SessionRecord, StudyRecord
 from autotuner.store.tables import SessionRow, StudyRow, TrialRow
-from autotuner.verdict import Fault, Verdict
+from autotuner.values.model import Model
+from autotuner.values.outcome import Calibration, Device, Measurement, Outcome, Timing
+from autotuner.values.problem import Problem
+from autotuner.values.verdict import Fault, Verdict
 
 REVOKED = "store.revoked"
 """Fault code of a trial that was revoked after it had been recorded."""

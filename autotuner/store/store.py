@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, or_, select, text
 from sqlalchemy.orm import Session
 
-from autotuner.errors import StoreError
 from autotuner.measure.confirm import Standing
-from autotuner.outcome import Calibration, Heat, Outcome
 from autotuner.store import lease, rows
 from autotuner.store.database import Database, connect_args, parse
 from autotuner.store.lease import Lease
 from autotuner.store.records import HeatKind, Lineup, StudyRecord
 from autotuner.store.tables import BlockRow, FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow
-from autotuner.verdict import Verdict
+from autotuner.values.errors import StoreError
+from autotuner.values.outcome import Calibration, Heat, Outcome
+from autotuner.values.verdict import Verdict
 
 if TYPE_CHECKING:
     from autotuner.store.optuna_storage import DriverStorage

@@ -2,8 +2,8 @@
  *
  *   sanitized PROGRESS CALL...
  *
- * A CALL file is batch, heads, seq_q, seq_k, the bytes of Q and the bytes of K as int64, the scale as a double, then Q, K
- * and V. Every tensor and the workspace is a block of the heap of exactly its size, so that each lies between red zones
+ * A CALL file is, as int64, the number of sizes, of scalars, of inputs and of outputs; the sizes as int64, the scalars as
+ * double, the bytes of each input and of each output as int64; then the inputs. Every tensor and the workspace is a block of the heap of exactly its size, so that each lies between red zones
  * of its own. PROGRESS gets a line when the process is ready, after each call that was done, and for a status other
  * than 0. Results are not looked at: the other checks of the gate do that. */
 #include <pthread.h>
@@ -12,10 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <memory>
 #include <vector>
 
 #include "identity.h"
-#include "sdpa.h"
 
 /* Memory that is never freed is not what is looked for, nor is the order of locks. The runtimes ask these functions. */
 #define OPTIONS extern "C" __attribute__((visibility("default"), used)) const char *
@@ -27,12 +27,6 @@ namespace {
 
 constexpr int RUNS = 4;
 constexpr int64_t MOST_WORKSPACE = 1 << 30;
-
-struct Header {
-  int64_t dims[4];
-  int64_t q_bytes, k_bytes;
-  double scale;
-};
 
 struct Block {
   void *at = nullptr;
@@ -80,25 +74,39 @@ int run_from(bool another, const at_call *call) {
   return one.status;
 }
 
+/* Reads numbers of one type from where it stands. */
+template <class T>
+const char *take(const char *from, T *to, int64_t count) {
+  memcpy(to, from, count * sizeof(T));
+  return from + count * sizeof(T);
+}
+
+std::vector<std::unique_ptr<Block>> blocks(const char *&from, int64_t count) {
+  std::vector<int64_t> sizes(count);
+  from = take(from, sizes.data(), count);
+  std::vector<std::unique_ptr<Block>> made;
+  for (const int64_t size : sizes) made.emplace_back(new Block(size, 16));
+  return made;
+}
+
 int do_call(const std::vector<char> &bytes) {
-  Header header;
-  memcpy(&header, bytes.data(), sizeof header);
-  const char *from = bytes.data() + sizeof header;
-  Block q(header.q_bytes, 16), k(header.k_bytes, 16), v(header.k_bytes, 16), o(header.q_bytes, 16);
+  int64_t counts[4];
   at_call call = {};
-  memcpy(call.dim, header.dims, sizeof header.dims);
-  call.scalar[SDPA_SCALE] = header.scale;
+  const char *from = take(bytes.data(), counts, 4);
+  from = take(from, call.dim, counts[0]);
+  from = take(from, call.scalar, counts[1]);
+  const auto inputs = blocks(from, counts[2]), outputs = blocks(from, counts[3]);
   const int64_t wanted = variant_identity.workspace(&call);
   if (wanted < 0 || wanted > MOST_WORKSPACE) return AT_NO_WORKSPACE;
   Block workspace(wanted, 64);
-  call.in[SDPA_Q] = q.at, call.in[SDPA_K] = k.at, call.in[SDPA_V] = v.at, call.out[SDPA_O] = o.at;
+  for (size_t i = 0; i < inputs.size(); ++i) call.in[i] = inputs[i]->at;
+  for (size_t i = 0; i < outputs.size(); ++i) call.out[i] = outputs[i]->at;
   call.workspace = workspace.at, call.workspace_bytes = workspace.size;
   for (int i = 0; i < RUNS; ++i) {
     // All of it is written before each run and freed after the last: a thread that is still at work is seen.
-    memcpy(q.at, from, q.size);
-    memcpy(k.at, from + q.size, k.size);
-    memcpy(v.at, from + q.size + k.size, v.size);
-    o.fill(0xFF);  // a NaN in every element type
+    const char *contents = from;
+    for (const auto &input : inputs) contents = take(contents, (char *)input->at, input->size);
+    for (const auto &output : outputs) output->fill(0xFF);  // a NaN in every element type
     workspace.fill(i % 2 ? 0xFF : 0x7B);
     if (const int status = run_from(i % 2, &call)) return status;
   }

@@ -15,7 +15,7 @@
 #define AT_FLOAT32 0
 #define AT_BFLOAT16 1
 #define AT_FLOAT16 2
-#define AT_FLOAT8_E4M3 3 /* inputs only; comes with one scale per head */
+#define AT_FLOAT8_E4M3 3 /* inputs only; comes with scales */
 
 /* What variant_run returns. Anything above AT_DEVICE_ERROR is AT_DEVICE_ERROR + the device runtime's own number. */
 #define AT_OK 0
@@ -30,7 +30,7 @@
 #define AT_MAX_SCALAR 4
 
 /* One call. Tensors are dense, row-major, and aligned to at least 16 bytes; no tensor overlaps another.
- * The meaning of each slot belongs to the op; sdpa's is in sdpa.h beside this file. */
+ * The meaning of each slot belongs to the op, whose header says it. */
 typedef struct at_call {
   const void *in[AT_MAX_IN];
   void *out[AT_MAX_OUT];

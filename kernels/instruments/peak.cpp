@@ -1,5 +1,5 @@
 // What one CPU can do at most in float32: multiplies and adds that wait for nothing. The caller times it.
-#include "sdpa.h"
+#include "variant.h"
 
 #if defined(__AVX512F__)
 #define VECTOR_BYTES 64

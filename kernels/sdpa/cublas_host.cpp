@@ -15,8 +15,9 @@
 #include <map>
 #include <vector>
 
+#include "sdpa_cuda.h"  // first: it names the op's fields of the geometry
+
 #include "cuda_host.h"
-#include "sdpa.h"
 
 #include "cublas_plan.h"
 

@@ -1,5 +1,8 @@
 // The host side of IMPL = wgmma: tensor maps of Q, K, V and O, and a grid that may be smaller than the work.
+#include "sdpa_cuda.h"  // first: it names the op's fields of the geometry
+
 #include "cuda_host.h"
+
 #include "wgmma_plan.h"
 
 namespace {

@@ -19,43 +19,43 @@ from typing import NamedTuple
 
 import pytest
 
-from autotuner.backends import Passed
-from autotuner.backends.fake import FakeArm, FakeBackend, FakeTrack, Truth
-from autotuner.errors import DiskFullError, OracleError
-from autotuner.evaluate import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
-from autotuner.executors import Executor
-from autotuner.executors.messages import Message
 from autotuner.measure.arms import Tracks
-from autotuner.outcome import Artifact, Calibration, Heat, Outcome, Say
-from autotuner.report import GateReport
-from autotuner.terms import Terms
-from autotuner.variant import Value, Variant
-from autotuner.verdict import Fault, Verdict
-from tests.conformance.families import PROBLEM
+from autotuner.run.executor import Executor
+from autotuner.run.fake import FakeArm, FakeLine, FakeTrack, Truth
+from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
+from autotuner.run.line import Passed
+from autotuner.run.messages import Message
+from autotuner.values.conditions import Conditions
+from autotuner.values.errors import DiskFullError, OracleError
+from autotuner.values.gate_report import GateReport
+from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say
+from autotuner.values.variant import Value, Variant
+from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.families import PROBLEM
 
-TERMS = Terms(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baselines=("fake",), min_blocks=2, max_blocks=2)
+CONDITIONS = Conditions(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baselines=("fake",), min_blocks=2, max_blocks=2)
 
 
-class PlayBackend(FakeBackend):
+class PlayBackend(FakeLine):
     """What IMPL asks for happens in the build of a variant and again in its gate; what is not in ACTS is right."""
 
     def __init__(self) -> None:
         super().__init__(lambda variant: Truth(us=float(variant.parameters.get("US", 50))))
 
-    def build(self, variant: Variant, terms: Terms) -> Artifact | Fault:
+    def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
         fault = act(variant)
-        return fault or super().build(variant, terms)
+        return fault or super().build(variant, conditions)
 
-    def check(self, artifact: Artifact, terms: Terms, say: Say, passed: Passed | None = None) -> GateReport:
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         if artifact.variant.impl == "works":
             say(f"G1.{artifact.variant.parameters['NAME']}")
         fault = act(artifact.variant)
         if fault is not None:
-            return GateReport(artifact=artifact.digest, checks=(), fault=fault)
-        return super().check(artifact, terms, say, passed)
+            return GateReport(artifact=artifact.digest, required=(), checks=(), fault=fault)
+        return super().check(artifact, conditions, say, passed)
 
-    def tracks(self, terms: Terms) -> Tracks:
-        return [PlayTrack(problem, self._device, self._truth, self._baseline_us) for problem in terms.problems]
+    def tracks(self, conditions: Conditions) -> Tracks:
+        return [PlayTrack(problem, self._device, self._truth, self._baseline_us) for problem in conditions.problems]
 
 
 class PlayTrack(FakeTrack):
@@ -198,7 +198,7 @@ def variant(impl: str = "right", **parameters: Value) -> Variant:
 def race_job(*impls: str, fresh: bool = False) -> RaceJob:
     """A race of variants, judged before."""
     artifacts = tuple(judge_job(impl).built.artifact for impl in impls)
-    return RaceJob(artifacts=artifacts, terms=TERMS, blocks=3, fresh=fresh)
+    return RaceJob(artifacts=artifacts, conditions=CONDITIONS, blocks=3, fresh=fresh)
 
 
 class FreshJob(JudgeJob):
@@ -208,13 +208,13 @@ class FreshJob(JudgeJob):
 
 
 def build_job(impl: str = "right", **parameters: Value) -> BuildJob:
-    return BuildJob(variant=variant(impl, **parameters), terms=TERMS)
+    return BuildJob(variant=variant(impl, **parameters), conditions=CONDITIONS)
 
 
 def judge_job(impl: str = "right", **parameters: Value) -> JudgeJob:
-    artifact = FakeBackend(lambda _: Truth()).build(variant(impl, **parameters), TERMS)
+    artifact = FakeLine(lambda _: Truth()).build(variant(impl, **parameters), CONDITIONS)
     assert isinstance(artifact, Artifact)
-    return JudgeJob(built=Built(artifact=artifact, seconds=0.25), terms=TERMS)
+    return JudgeJob(built=Built(artifact=artifact, seconds=0.25), conditions=CONDITIONS)
 
 
 def fresh_job(impl: str = "right", **parameters: Value) -> FreshJob:
@@ -307,7 +307,7 @@ class Contract:
             assert outcome(executor.wait(60)).verdict == Verdict.MEASURED
 
     def test_other_kinds_of_jobs_have_their_own_results(self, executor: Executor) -> None:
-        executor.submit(CalibrationJob(terms=TERMS))
+        executor.submit(CalibrationJob(conditions=CONDITIONS))
         done = executor.wait(60)
         assert done is not None
         assert isinstance(done[1], Calibration)

@@ -13,17 +13,18 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from autotuner import config
-from autotuner.attention import DTYPES
+from autotuner.build.build_inputs import INCLUDE, macro_lines
 from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
-from autotuner.problem import Problem
-from autotuner.recipe import INCLUDE, macro_lines
-from autotuner.report import CaseErrors
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.tensors import DTYPES
+from autotuner.values import config
+from autotuner.values.gate_report import CaseErrors
 
 HERE = Path(__file__).parent
 KERNELS = config.kernels_dir()
@@ -63,7 +64,7 @@ def cuda_include() -> Path | None:
 
 
 def emulate(
-    source: Path, parameters: Mapping[str, int | str], problem: Problem, q: Tensor, k: Tensor, v: Tensor, seed: int
+    source: Path, parameters: Mapping[str, int | str], problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, seed: int
 ) -> Tensor:
     """O of one launch. The seed chooses the schedule, when copies land and where tensors lie.
 
@@ -78,7 +79,7 @@ def emulate(
 def emulate_softmax(
     source: Path,
     parameters: Mapping[str, int | str],
-    problem: Problem,
+    problem: SdpaProblem,
     scores: Tensor,
     rows_of_chunk: tuple[int, int, int],
     seed: int,
@@ -111,10 +112,10 @@ def _run(program: Path, given: bytes, seed: int, *arguments: float) -> bytearray
         return bytearray(result.read_bytes())
 
 
-def build(source: Path, parameters: Mapping[str, int | str], problem: Problem, driver: str) -> Path:
+def build(source: Path, parameters: Mapping[str, int | str], problem: SdpaProblem, driver: str) -> Path:
     """The program that runs the variant, compiled unless it is in the cache."""
     source = source.resolve()
-    folders = (HERE / "include", HERE, KERNELS / "abi", source.parent, KERNELS / "sdpa")
+    folders = (HERE / "include", HERE, KERNELS / "abi", KERNELS / "sdpa" / "abi", source.parent, KERNELS / "sdpa")
     files = list(_read_with_headers(source, folders))
     unit = unit_text(source, parameters, problem, files)
     runtime = [_object(HERE / name, "", RUNTIME_FLAGS, folders) for name in (*RUNTIME, driver)]
@@ -127,7 +128,7 @@ def build(source: Path, parameters: Mapping[str, int | str], problem: Problem, d
     return linked
 
 
-def unit_text(source: Path, parameters: Mapping[str, int | str], problem: Problem, files: list[str]) -> str:
+def unit_text(source: Path, parameters: Mapping[str, int | str], problem: SdpaProblem, files: list[str]) -> str:
     """The translation unit: macros, the variant's source, and the dynamic shared memory that it declares."""
     lines = [
         '#include "emulated_ptx.h"',
@@ -216,14 +217,15 @@ def _compile(arguments: list[str]) -> None:
 
 def judged(source: Path, parameters: Mapping[str, int | str], case: Case, seeds: int) -> CaseErrors:
     """The errors of a variant on a case; raises EmulationError when two schedules give different bits."""
-    truth = compute_truth(case, 1)
-    first = emulate(source, parameters, case.problem, *truth[:3], 0)
+    q, k, v = (truth := compute_truth(case, 1)).inputs
+    problem = cast(SdpaProblem, case.problem)
+    first = emulate(source, parameters, problem, q, k, v, 0)
     for seed in range(1, seeds):
-        other = emulate(source, parameters, case.problem, *truth[:3], seed)
+        other = emulate(source, parameters, problem, q, k, v, seed)
         if not torch.equal(first.view(torch.int16), other.view(torch.int16)):
             rows = (first.view(torch.int16) != other.view(torch.int16)).any(-1).nonzero().tolist()
             raise EmulationError(f"seeds 0 and {seed} differ in {len(rows)} rows, first (batch, head, row) {rows[0]}")
-    return judge(first, truth)
+    return judge(first, truth.outputs[0])
 
 
 def in_words(errors: CaseErrors) -> str:
@@ -233,7 +235,7 @@ def in_words(errors: CaseErrors) -> str:
         for name, error, tolerance in (
             ("T1 largest", errors.max_abs, errors.max_abs_tol),
             ("T2 row", errors.row_rel, errors.row_rel_tol),
-            ("T3 head", errors.head_rel, errors.head_rel_tol),
+            ("T3 slice", errors.slice_rel, errors.slice_rel_tol),
         )
     ]
     text = ", ".join(ratios)
@@ -263,7 +265,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3, help="schedules to compare")
     given = parser.parse_intermixed_args()
     sizes = zip(("batch", "heads", "seq_q", "seq_k", "head_dim"), map(int, given.shape.split(",")), strict=True)
-    problem = Problem.model_validate({**dict(sizes), "dtype": given.dtype, "causal": given.causal})
+    problem = SdpaProblem.model_validate({**dict(sizes), "dtype": given.dtype, "causal": given.causal})
     case = Case.model_validate({"name": str(problem), "problem": problem, "distribution": given.distribution})
     started = time.monotonic()
     try:

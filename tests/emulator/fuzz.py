@@ -12,34 +12,34 @@ import time
 from functools import cache
 
 from autotuner.gate.cases import Case
-from autotuner.problem import Distribution, Problem
-from autotuner.session import Session, load_space
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.tuning.workbench import Workbench, load_space
 from tests.emulator.emulator import EmulationError, in_words, judged
 
 ROWS = (1, 63, 64, 65, 130, 200, 257, 300)
 KEYS = (1, 15, 64, 65, 127, 129, 200, 300, 450)
-DISTRIBUTIONS: tuple[Distribution, ...] = ("randn", "randn", "large", "huge", "slopes", "sink")
+DISTRIBUTIONS = ("randn", "randn", "large", "huge", "slopes", "sink")
 SCHEDULES = 3
 
 
 @cache
-def session(name: str, head_dim: int, causal: bool) -> Session:
+def workbench(name: str, head_dim: int, causal: bool) -> Workbench:
     """The space on a long problem, where most points are valid."""
     fields = {"batch": 1, "heads": 2, "seq_q": 2048, "seq_k": 2048, "head_dim": head_dim}
-    long = Problem.model_validate({**fields, "dtype": "float16", "causal": causal})
-    return Session(load_space(name).model_copy(update={"problems": (long,)}), "sm_90")
+    long = SdpaProblem.model_validate({**fields, "dtype": "float16", "causal": causal})
+    return Workbench(load_space(name).model_copy(update={"problems": (long,)}), "sm_90")
 
 
 def one(name: str, draw: random.Random) -> str | None:
     """What is wrong with a random point on a random problem; None when nothing is."""
     head_dim, causal = draw.choice((64, 128)), draw.random() < 0.5
-    here = session(name, head_dim, causal)
+    here = workbench(name, head_dim, causal)
     variant = here.variant(draw.randrange(len(here.space)))
     sizes = {"batch": draw.choice((1, 2)), "heads": draw.choice((1, 3)), "seq_q": draw.choice(ROWS)}
     fields = {**sizes, "seq_k": draw.choice(KEYS), "head_dim": head_dim, "causal": causal}
-    on = Problem.model_validate({**fields, "dtype": draw.choice(("float16", "bfloat16"))})
+    on = SdpaProblem.model_validate({**fields, "dtype": draw.choice(("float16", "bfloat16"))})
     case = Case(name=str(on), problem=on, distribution=draw.choice(DISTRIBUTIONS))
-    source = here.kernel.folder / here.kernel.implementation("cuda", variant.impl).source
+    source = here.family.folder / here.family.implementation("cuda", variant.impl).source
     try:
         errors = judged(source, variant.parameters, case, SCHEDULES)
         said = in_words(errors) if errors.failed_rule is not None else None

@@ -1,12 +1,13 @@
 // Runs a variant of sdpa that is one kernel: unit INPUT OUTPUT seed batch heads seq_q seq_k scale
 //
 // INPUT holds Q, K and V one after another; O goes to OUTPUT. Exits with 3 and a message when the kernel misbehaves.
+#include "sdpa_cuda.h"  // first: it names the op's fields of the geometry
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "memory.h"
 #include "scheduler.h"
-#include "sdpa_cuda.h"
 #include "tensor_map.h"
 
 extern "C" const at_geometry variant_geometry;

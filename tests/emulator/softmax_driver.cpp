@@ -1,12 +1,13 @@
 // Runs the softmax kernel of IMPL = cublas: unit INPUT OUTPUT seed rows chunk_rows first_row keys pitch
 //
 // INPUT holds the scores; the probabilities go to OUTPUT. They are the same memory where a score is an element.
+#include "sdpa_cuda.h"  // first: it names the op's fields of the geometry
+
 #include <stdlib.h>
 
 #include "cublas_plan.h"
 #include "memory.h"
 #include "scheduler.h"
-#include "sdpa_cuda.h"
 
 extern "C" const at_geometry variant_geometry;
 extern "C" void variant_kernel(const softmax_args args);

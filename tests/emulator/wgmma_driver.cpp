@@ -2,6 +2,8 @@
 //
 // INPUT holds Q, K and V one after another; O goes to OUTPUT. Exits with 3 and a message when the kernel misbehaves. The
 // blocks run one after another, so where blocks share the work, the first to run draws most of it.
+#include "sdpa_cuda.h"  // first: it names the op's fields of the geometry
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,14 +7,15 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from autotuner.evaluate import BuildJob
-from autotuner.executors import Executor
-from autotuner.kernel import Kernel
-from autotuner.outcome import Outcome
-from autotuner.problem import Problem
-from autotuner.terms import Terms
-from autotuner.variant import Value, Variant
-from tests.conformance.judging import judged
+from autotuner.build.family import Family
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import BuildJob
+from autotuner.values.conditions import Conditions
+from autotuner.values.outcome import Outcome
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Value, Variant
+from tests.helpers.judging import judged
 
 MUTANTS = Path(__file__).parent
 Backend = Literal["cpu", "cuda"]
@@ -26,9 +27,9 @@ TABLES = ("numeric", "systemic", "right")
 SEEDS: Seeds = (11, 22, 33, 44)
 
 
-def family(table: str) -> Kernel:
+def family(table: str) -> Family:
     """The kernel family of a table's entries; what no case shows are numeric mutants too."""
-    return Kernel.load(MUTANTS / ("numeric" if table == "unseen" else table))
+    return Family.load(MUTANTS / ("numeric" if table == "unseen" else table))
 
 
 class Expectation(NamedTuple):
@@ -49,8 +50,7 @@ class Expectation(NamedTuple):
     def variant(self) -> Variant:
         """The variant to judge."""
         document = family(self.table).document
-        table = document.cpu if self.backend == "cpu" else document.cuda
-        impl, implementation = next(iter(table.items()))
+        impl, implementation = next(iter(document.devices[self.backend].items()))
         known: dict[str, Value] = {"MUTANT": self.name, "KIND": self.name, "BLOCK_N": 32}
         parameters = {name: known[name] for name in implementation.parameters}
         return Variant(family=document.family, backend=self.backend, impl=impl, parameters=parameters)
@@ -59,22 +59,22 @@ class Expectation(NamedTuple):
     def problem(self) -> Problem:
         """A small problem to tune it for."""
         fields = {"batch": 1, "heads": 2, "seq_q": 64, "seq_k": 64, "head_dim": self.head_dim}
-        return Problem.model_validate({**fields, "dtype": self.dtype, "causal": self.causal})
+        return SdpaProblem.model_validate({**fields, "dtype": self.dtype, "causal": self.causal})
 
-    def terms(self, seeds: Seeds = SEEDS) -> Terms:
-        """Terms under which it is judged, with the shortest race."""
-        return Terms(
+    def conditions(self, seeds: Seeds = SEEDS) -> Conditions:
+        """Conditions under which it is judged, with the shortest race."""
+        return Conditions(
             problems=(self.problem,), cache="warm", seeds=seeds, baselines=("flash",), min_blocks=2, max_blocks=2
         )
 
     def build_job(self) -> BuildJob:
         """The job that builds it."""
-        return BuildJob(variant=self.variant, terms=self.terms())
+        return BuildJob(variant=self.variant, conditions=self.conditions())
 
     def judge(self, executor: Executor, seeds: Seeds = SEEDS) -> Outcome:
         """The outcome of its job; the soak runs only where it is what must find the mutant."""
         return judged(
-            executor, self.variant, self.terms(seeds), soak="promoted" if "G6.soak" in self.codes else "never"
+            executor, self.variant, self.conditions(seeds), soak="promoted" if "G6.soak" in self.codes else "never"
         )
 
     def met_by(self, outcome: Outcome) -> bool:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from pydantic import Field
 
-from autotuner import config
-from autotuner.kernel import Kernel
-from autotuner.model import Model
-from autotuner.problem import Distribution, Problem
-from autotuner.variant import Value, Variant
+from autotuner.build.family import Family
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.values import config
+from autotuner.values.model import Model
+from autotuner.values.variant import Value, Variant
 
 TABLE = Path(__file__).parent / "warpgroups.toml"
 POINT: dict[str, Value] = {
@@ -39,11 +39,11 @@ class Setting(Model):
     seq_k: int = 300
     head_dim: int = 64
     causal: bool = False
-    distribution: Distribution = "randn"
+    distribution: str = "randn"
 
-    def problem(self) -> Problem:
+    def problem(self) -> SdpaProblem:
         fields = self.model_dump(exclude={"distribution"})
-        return Problem.model_validate({"batch": 1, "heads": 2, "dtype": "float16", **fields})
+        return SdpaProblem.model_validate({"batch": 1, "heads": 2, "dtype": "float16", **fields})
 
 
 class Mutant(Model):
@@ -78,8 +78,8 @@ class Mutant(Model):
             path.write_text(text.replace(old, new))
         return folder
 
-    def family(self, parent: Path) -> Kernel:
-        return Kernel.load(self.write(parent))
+    def family(self, parent: Path) -> Family:
+        return Family.load(self.write(parent))
 
 
 @cache

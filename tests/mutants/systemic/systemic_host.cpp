@@ -2,8 +2,9 @@
 // of it. ../expected_cuda.toml describes each mutant.
 #include <stdio.h>
 
-#include "cuda_host.h"
 #include "sdpa_cuda.h"
+
+#include "cuda_host.h"
 
 #include "../common/call_python.h"
 #include "systemic_plan.h"

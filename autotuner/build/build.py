@@ -1,0 +1,234 @@
+"""build(variant) -> Artifact: one uniquely named Python extension, content-addressed, made by ninja.
+
+The variant's own source is compiled once a variant: its C++ on the CPU, its device code on CUDA, where the cubin is
+embedded into the library. It is linked with objects that are compiled once a toolchain: the Python binding and, on
+CUDA, the host side that launches. Builds happen in a private directory and appear in the cache by one rename, so two
+processes that build the same variant never see each other's half-made files, and no lock can be left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from autotuner.build.build_inputs import ABI_VERSION, BuildInputs, binding, source_digests, unit_text
+from autotuner.build.family import Family
+from autotuner.build.ninja_file import ninja_text
+from autotuner.build.toolchain import Program, Toolchain
+from autotuner.values import config
+from autotuner.values.errors import DiskFullError, ToolchainError
+from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Variant, digest_of
+from autotuner.values.verdict import Fault, Verdict
+
+BUILD_DEADLINE_S = 300.0
+ABANDONED_S = 24 * 3600.0
+ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
+"""What the line of a compiler's or linker's first error contains."""
+
+
+def build(family: Family, variant: Variant, problem: Problem | None, toolchain: Toolchain) -> Artifact | Fault:
+    """The variant's artifact, compiled unless the cache holds it.
+
+    `problem` gives the compile-time part, and the lengths of a variant that fixes them; None for what computes no op.
+    Returns a Fault when the compiler refuses the variant, takes longer than BUILD_DEADLINE_S, or makes a kernel the
+    architecture cannot launch. Raises KernelError, ToolchainError, DiskFullError.
+    """
+    inputs = BuildInputs.of(family, variant, problem, toolchain)
+    final = _cache() / "builds" / inputs.digest[:2] / inputs.digest
+    return built(final) or _compile(inputs, final)
+
+
+def _cache() -> Path:
+    """The cache as an absolute path: the compiler runs in another directory."""
+    return config.cache_dir().absolute()
+
+
+def cached_builds(digest: str) -> list[Path]:
+    """The folders of the builds in the cache whose digest begins so; at least two digits."""
+    return sorted((_cache() / "builds" / digest[:2]).glob(f"{digest}*"))
+
+
+def built(final: Path) -> Artifact | None:
+    """The artifact in the cache, unless it is missing or its library is not the one that was recorded."""
+    try:
+        artifact = Artifact.model_validate_json((final / "artifact.json").read_bytes())
+        extension = final / f"{artifact.name}.abi3.so"
+        if hashlib.sha256(extension.read_bytes()).hexdigest() == artifact.library_sha256:
+            return artifact.model_copy(update={"path": str(extension), "build_seconds": 0.0})
+    except (OSError, ValidationError):
+        pass
+    return None
+
+
+def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
+    started = time.monotonic()
+    sources = [binding(), *([inputs.host] if inputs.host else [])]
+    objects = [_shared_object(inputs.toolchain, source, inputs.include_dirs) for source in sources]
+    with private_directory(final) as private:
+        (private / inputs.toolchain.unit).write_text(unit_text(inputs))
+        (private / "build.ninja").write_text(ninja_text(inputs, objects))
+        printed = _run_ninja(private)
+        if isinstance(printed, Fault):
+            return printed
+        made = inputs.toolchain.program(inputs, private, printed)
+        if isinstance(made, Fault):
+            return made
+        artifact = _describe(inputs, private, made, time.monotonic() - started)
+        (private / "artifact.json").write_text(artifact.model_dump_json(indent=1))
+        published = _publish(private, final)
+    return published.model_copy(update={"build_seconds": artifact.build_seconds})
+
+
+@contextlib.contextmanager
+def private_directory(final: Path | None = None) -> Iterator[Path]:
+    """A fresh directory in the cache, removed afterwards whatever happens short of kill -9. `final`, to which it may
+    be moved, gets its parent."""
+    started = False
+    try:
+        building = _cache() / "building"
+        building.mkdir(parents=True, exist_ok=True)
+        if final is not None:
+            final.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(building)
+        private = Path(tempfile.mkdtemp(prefix=".building-", dir=building))
+        started = True
+        try:
+            yield private
+        finally:
+            shutil.rmtree(private, ignore_errors=True)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(
+                f"no space left for builds in {config.cache_dir()}; free some or set {config.CACHE} to another folder"
+            ) from None
+        if not started or error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+            raise DiskFullError(
+                f"cannot write builds to {config.cache_dir()} ({error.strerror}); set {config.CACHE} to another folder"
+            ) from None
+        raise
+
+
+def _remove_abandoned(building: Path) -> None:
+    """Removes what builds that were killed left behind, once it is older than any build can be."""
+    for left in building.iterdir():
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > ABANDONED_S:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _publish(private: Path, final: Path) -> Artifact:
+    """Moves a finished build into the cache; a build of the same artifact that was there first stays. Returns the one
+    that is there."""
+    for _ in range(8):
+        with contextlib.suppress(OSError):
+            private.rename(final)
+        if (artifact := built(final)) is not None:
+            return artifact
+        shutil.rmtree(final, ignore_errors=True)  # a damaged entry: make way
+    raise OSError(errno.EIO, f"{final} is damaged and cannot be replaced")
+
+
+def _shared_object(toolchain: Toolchain, source: Path, include_dirs: tuple[Path, ...]) -> Path:
+    """A source compiled once a toolchain: the Python binding, a host side. Raises ToolchainError when it cannot be."""
+    flags = (*toolchain.binding_flags, *(f"-I{folder}" for folder in (*include_dirs, *toolchain.include_dirs)))
+    identity = [toolchain.model_dump(mode="json"), source_digests([source], include_dirs), flags, ABI_VERSION]
+    folder = _cache() / "objects" / digest_of(identity)[:16]
+    for found in folder.glob("*.o"):  # named after its contents: a damaged one is made anew
+        if hashlib.sha256(found.read_bytes()).hexdigest() == found.stem:
+            return found
+    with private_directory(folder) as private:
+        made = private / f"{source.stem}.o"
+        done = run([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)], BUILD_DEADLINE_S)
+        if done is None:
+            raise ToolchainError(f"{toolchain.compiler} took longer than {BUILD_DEADLINE_S:.0f} s for {source}")
+        if done.returncode:
+            _require_space(done.stdout)
+            why = " ".join(first_error(done.stdout).split())
+            raise ToolchainError(f"{toolchain.compiler} cannot compile {source}: {why}")
+        folder.mkdir(parents=True, exist_ok=True)
+        final = folder / f"{hashlib.sha256(made.read_bytes()).hexdigest()}.o"
+        made.replace(final)
+    return final
+
+
+def run(command: list[str], deadline_s: float) -> subprocess.CompletedProcess[str] | None:
+    """Runs a command in a process group of its own, which is killed at the deadline; None then. Both outputs in one."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        process_group=0,
+    )
+    with process:
+        try:
+            output, _ = process.communicate(timeout=deadline_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, output)
+
+
+def _run_ninja(private: Path) -> str | Fault:
+    """What the compilers printed, or why they failed."""
+    done = run([sys.executable, "-m", "ninja", "-C", str(private), "-j", "1"], BUILD_DEADLINE_S)
+    if done is None:
+        return Fault(
+            verdict=Verdict.BUILD_TIMEOUT,
+            code="build.timeout",
+            detail=f"the compiler took longer than {BUILD_DEADLINE_S:.0f} s and was killed",
+        )
+    if done.returncode == 0:
+        return done.stdout
+    _require_space(done.stdout)
+    return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=first_error(done.stdout))
+
+
+def _require_space(output: str) -> None:
+    """Raises OSError when a compiler's complaint is that the disk is full."""
+    if "No space left on device" in output:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def first_error(output: str) -> str:
+    """Compiler output from the first error on, without ninja's epilogue, at most 1,000 characters."""
+    lines = output.split("\nFAILED: ")[0].splitlines()
+    starts = [i for i, line in enumerate(lines) if ERROR.search(line)]
+    return "\n".join(lines[starts[0] :] if starts else lines[-10:])[:1000]
+
+
+def _describe(inputs: BuildInputs, private: Path, made: Program, seconds: float) -> Artifact:
+    extension = private / inputs.library
+    return Artifact(
+        variant=inputs.variant,
+        digest=inputs.digest,
+        name=inputs.name,
+        path=str(extension),
+        library_sha256=hashlib.sha256(extension.read_bytes()).hexdigest(),
+        program_hash=made.program_hash,
+        macros=inputs.macros,
+        compiler=inputs.toolchain.version,
+        flags=inputs.flags,
+        architecture=inputs.toolchain.architecture,
+        resources=made.resources,
+        build_seconds=seconds,
+    )

@@ -1,0 +1,71 @@
+"""A built variant, loaded: the Python side of kernels/abi/binding.cpp. Addresses in, status out; no torch here."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import tempfile
+from importlib.machinery import ExtensionFileLoader
+from types import ModuleType
+from typing import NamedTuple
+
+from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
+
+
+class Identity(NamedTuple):
+    """What the binary says it is."""
+
+    abi_version: int
+    call_size: int
+    build_id: str
+    macros: dict[str, str]
+
+
+class LoadedVariant:
+    """One loaded artifact. Loading the same artifact twice gives two independent modules only under two paths."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        """Raises ImportError when the library cannot be loaded under its unique name."""
+        loader = ExtensionFileLoader(artifact.name, artifact.path)
+        spec = importlib.util.spec_from_file_location(artifact.name, artifact.path, loader=loader)
+        assert spec is not None
+        self._module: ModuleType = importlib.util.module_from_spec(spec)
+        loader.exec_module(self._module)
+
+    @classmethod
+    def second(cls, artifact: Artifact) -> LoadedVariant:
+        """The same library loaded once more: under another path, since the loader shares one path's image."""
+        with tempfile.TemporaryDirectory(prefix="autotuner-copy-") as folder:
+            copy = shutil.copy(artifact.path, folder)
+            return cls(artifact.model_copy(update={"path": copy}))
+
+    def identity(self) -> Identity:
+        """What the binary reports of itself, read from the loaded library."""
+        abi_version, call_size, build_id, text = self._module.identity()
+        macros = dict(line.split("=", 1) for line in text.splitlines())
+        return Identity(abi_version, call_size, build_id, macros)
+
+    def workspace_bytes(self, problem: Problem) -> int:
+        """Bytes of workspace one forward needs."""
+        return int(self._module.workspace(problem.shape, problem.scalars))
+
+    def run(
+        self,
+        problem: Problem,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        workspace: int,
+        workspace_bytes: int,
+        stream: int = 0,
+    ) -> int:
+        """One forward on raw addresses; returns the variant's status (see status.py). On CUDA it is only launched.
+
+        Raises ValueError when an address is misaligned (16 bytes for tensors, 64 for the workspace).
+        """
+        sizes, scalars = problem.shape, problem.scalars
+        return int(self._module.run(inputs, outputs, sizes, scalars, workspace, workspace_bytes, stream))
+
+    def command(self, numbers: tuple[int, ...], stream: int) -> int:
+        """A call without tensors, for the harness's own instruments; each number is at least 1."""
+        return int(self._module.run((), (), numbers, (), 0, 0, stream))

@@ -1,0 +1,122 @@
+"""Questions about the studies of a store. They judge nothing and build nothing."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotuner.cli.options import JsonOption, StoreOption, StudyName, check_writable, open_store
+from autotuner.cli.output import json_of, out, print_json, print_lines
+from autotuner.values.errors import InputError
+
+
+def status(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """How far each study is, and what was rejected for what."""
+    from autotuner.report import study_tables
+    from autotuner.store import queries
+    from autotuner.tuning import standings
+
+    with closing(open_store(store)) as opened:
+        if study is None:
+            found = standings.studies(opened)
+        else:
+            found = (standings.summary(opened, queries.resolve_study(opened, study)),)
+    if as_json:
+        print_json([json_of(summary) for summary in found])
+    elif not found:
+        out.print("No study yet: run `autotuner tune`.", markup=False)
+    for summary in () if as_json else found:
+        out.print(study_tables.status_text(summary))
+
+
+def leaderboard(
+    study: StudyName = None,
+    limit: Annotated[int, typer.Option(min=1, help="how many lines")] = 10,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The fastest variants that passed the gate."""
+    from autotuner.report import study_tables
+    from autotuner.store import queries
+    from autotuner.tuning import standings
+
+    with closing(open_store(store)) as opened:
+        name = queries.resolve_study(opened, study)
+        entries, of = standings.leaderboard(opened, name, limit), queries.study(opened, name)
+    if as_json:
+        print_json([json_of(entry) for entry in entries])
+    else:
+        out.print(study_tables.leaderboard_table(entries, of.problems[0]))
+
+
+def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """The fastest variant that was measured to the end."""
+    from autotuner.report.trial_words import best_words
+    from autotuner.store import queries
+    from autotuner.tuning import standings
+
+    with closing(open_store(store)) as opened:
+        name = queries.resolve_study(opened, study)
+        found = standings.best(opened, name)
+    if found is None:
+        raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
+    if as_json:
+        print_json(json_of(found))
+        return
+    out.print(f"{name}, trial {found.entry.number}", markup=False)
+    print_lines(best_words(found))
+
+
+def show(
+    number: Annotated[int, typer.Argument(metavar="TRIAL", help="a trial's number")],
+    study: StudyName = None,
+    report: Annotated[bool, typer.Option("--report", help="the gate's report as JSON")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """One trial: what it achieved, or why it was rejected, in words."""
+    from autotuner.ops import op_of
+    from autotuner.report.trial_words import outcome_words
+    from autotuner.store import queries
+    from autotuner.tuning.trial_report import trial_report
+
+    with closing(open_store(store)) as opened:
+        record = queries.trial(opened, queries.resolve_study(opened, study), number)
+        of = queries.study(opened, record.study)
+    if report:
+        device = of.device.model_copy(update={"environment": record.session.environment})
+        print_json(json_of(trial_report(record.outcome, of.problems, device, record.session.calibration)))
+        return
+    if as_json:
+        print_json(json_of(record))
+        return
+    out.print(f"{record.study}, trial {record.number}, {record.recorded_at:%Y-%m-%d %H:%M:%S} UTC", markup=False)
+    if record.revoked_at is not None:
+        out.print(f"REVOKED: {record.revoked_reason}", markup=False)
+    print_lines(outcome_words(record.outcome, op_of(of.problems[0])))
+
+
+def explain_study(
+    study: StudyName = None,
+    figure: Annotated[Path | None, typer.Option(help="draw the beliefs into this .svg file")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What a study has shown: what matters, what is dead, what is rejected where, what is left. Builds nothing."""
+    from autotuner.report import beliefs_figure, beliefs_text
+    from autotuner.report.beliefs import study_beliefs
+    from autotuner.store import queries
+
+    if figure is not None:
+        check_writable(figure, "--figure")
+    with closing(open_store(store)) as opened:
+        found = study_beliefs(opened, queries.resolve_study(opened, study))
+    if figure is not None:
+        beliefs_figure.draw(found, figure)
+    if as_json:
+        print_json(json_of(found))
+        return
+    print_lines(beliefs_text.lines(found) + ([f"Drawn into {figure}."] if figure else []))

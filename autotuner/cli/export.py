@@ -1,0 +1,44 @@
+"""The command that writes the best configuration of a study."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from autotuner.cli.options import JsonOption, StoreOption, StudyName, open_store
+from autotuner.cli.output import out, say_where_the_gate_is_looser
+from autotuner.values.errors import InputError
+
+
+def export(
+    study: StudyName = None,
+    kind: Annotated[str, typer.Option("--format", help="json")] = "json",
+    output: Annotated[
+        Path | None, typer.Option("--out", help="a file, - for standard output; the format's own name")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Writes the best configuration of a study, with its proof."""
+    from autotuner.export.best import FORMATS, write_atomically
+    from autotuner.store import queries
+    from autotuner.tuning import standings
+
+    if kind not in FORMATS:
+        raise InputError(f"no format {kind!r}; there are {', '.join(FORMATS)}")
+    with closing(open_store(store)) as opened:
+        name = queries.resolve_study(opened, study)
+        found = standings.best(opened, name)
+        if found is None:
+            raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
+        text = FORMATS[kind].render(found, queries.study(opened, name))
+    target = output or Path(FORMATS[kind].filename)
+    if as_json or str(target) == "-":
+        typer.echo(text)
+        return
+    write_atomically(target, text)
+    out.print(f"{name}, trial {found.entry.number}: written to {target}", markup=False)
+    say_where_the_gate_is_looser(found)

@@ -1,0 +1,62 @@
+"""Commands on search spaces: what is shipped, what a space holds here, and whether its parameters reach the program."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from autotuner.cli.options import ArchOption, JsonOption, SpaceName, ThreadsOption
+from autotuner.cli.output import json_of, out, print_json
+from autotuner.values import config
+
+
+def space_list(as_json: JsonOption = False) -> None:
+    """The spaces that are shipped."""
+    from autotuner.build.family import find_limits
+    from autotuner.spaces.space import SpaceFile
+
+    files = [SpaceFile.load(path, find_limits) for path in sorted(config.spaces_dir().glob("*.toml"))]
+    if as_json:
+        print_json([{"name": file.name, "backend": file.backend, "title": file.title} for file in files])
+        return
+    for file in files:
+        out.print(f"{file.name:18} {file.backend:5} {file.title}", markup=False)
+
+
+def space_show(
+    space: SpaceName, threads: ThreadsOption = None, arch: ArchOption = None, as_json: JsonOption = False
+) -> None:
+    """Parameters of a space, its raw and valid points on this machine, and what each constraint removes."""
+    from autotuner.report import space_tables
+    from autotuner.spaces.space import Space
+    from autotuner.tuning import workbench
+
+    file = workbench.load_space(space, threads)
+    points = Space.enumerate(file, workbench.choose_device(file, arch).device.facts)
+    if as_json:
+        print_json(space_tables.space_document(points))
+    else:
+        out.print(space_tables.space_table(points))
+
+
+def doctor(
+    space: Annotated[str, typer.Option("--space", help="a space file, or the name of one that is shipped")],
+    arch: ArchOption = None,
+    threads: ThreadsOption = None,
+    seed: Annotated[int, typer.Option(help="seed of the points that are tried")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Finds dead knobs: parameters or values of a space that never change the program. Builds, but runs nothing."""
+    from autotuner.report import space_tables
+    from autotuner.spaces.dead_parameters import diagnose
+    from autotuner.tuning import workbench
+
+    here = workbench.Workbench(workbench.load_space(space, threads), arch)
+    knobs = diagnose(here.space, here.build_all, seed)
+    if as_json:
+        print_json([json_of(knob) for knob in knobs])
+    else:
+        out.print(space_tables.doctor_table(knobs))
+    if any(knob.state in ("dead", "same values") for knob in knobs):
+        raise typer.Exit(1)

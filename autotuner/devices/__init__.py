@@ -1,0 +1,17 @@
+"""Devices: where variants are built for, judged and timed. DEVICES[name] is all that the other rooms know of a kind.
+
+A kind of device is a folder with a record DEVICE (kind.py says what is in it), or another package's entry point of the
+group `autotuner.devices`. It offers a bench, tracks, truths and ceilings (process.py), its facts and its toolchain; it
+contains nothing of the gate and of the races. No other room names a device.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from autotuner.devices.kind import Chosen, DeviceKind, Wishes
+from autotuner.values.plugs import Plugs
+
+__all__ = ["DEVICES", "Chosen", "DeviceKind", "Wishes"]
+
+DEVICES: Plugs[DeviceKind] = Plugs(sys.modules[__name__], "DEVICE")

@@ -1,0 +1,37 @@
+"""What a device can do at most, measured: matrix products and copies, the same way on every kind of device.
+
+Inputs are random: a product of zeros runs faster than any real one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+LONG_ENOUGH_S = 0.3
+"""Seconds for which each product and copy is repeated: the best of many short ones finds a calm moment."""
+
+
+def rate(dtype: torch.dtype, size: int, device: str, seconds: Callable[[Callable[[], object]], float]) -> float:
+    """Operations a second of a product of two square matrices."""
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    out = torch.empty_like(a)
+    return 2 * size**3 / least(lambda: seconds(lambda: torch.mm(a, b, out=out)))
+
+
+def bandwidth(count: int, device: str, seconds: Callable[[Callable[[], object]], float]) -> float:
+    """Bytes a second, read and written."""
+    source = torch.empty(count, dtype=torch.uint8, device=device).random_()
+    target = torch.empty_like(source)
+    return 2 * count / least(lambda: seconds(lambda: target.copy_(source)))
+
+
+def least(seconds: Callable[[], float]) -> float:
+    """The fewest seconds that the work took in LONG_ENOUGH_S."""
+    until = time.perf_counter() + LONG_ENOUGH_S
+    best = seconds()
+    while time.perf_counter() < until:
+        best = min(best, seconds())
+    return best

@@ -1,0 +1,39 @@
+"""The CPU of the machine as a kind of device: C++ variants, built by the machine's compiler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autotuner.build.toolchain import Toolchain
+from autotuner.devices.cpu.facts import choose
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.environment import usable_cpus
+from autotuner.devices.kind import DeviceKind
+from autotuner.values.outcome import Device
+
+if TYPE_CHECKING:
+    from autotuner.devices.process import DeviceProcess
+
+UNKNOWN_CACHE_BYTES = 32 << 20
+"""The last-level cache where the system does not say its size."""
+
+
+def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
+    from autotuner.devices.cpu.device import CpuProcess
+
+    assert isinstance(toolchain, CpuToolchain)
+    cache_bytes = int(device.facts["L3_BYTES"] or device.facts["L2_BYTES"] or UNKNOWN_CACHE_BYTES)
+    return CpuProcess(toolchain, cache_bytes)
+
+
+DEVICE = DeviceKind(
+    name="cpu",
+    preference=0,
+    choices=frozenset({"threads"}),
+    missing=lambda: None,
+    choose=choose,
+    toolchain=lambda device: CpuToolchain.discover(),
+    module=f"{__name__}.device",
+    open=_open,
+    builders=lambda lanes: usable_cpus(),  # however few threads a variant may have: builds and judging take turns
+)

@@ -1,0 +1,106 @@
+"""Runs a C++ variant on guarded memory, for the gate."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.build.status import DeviceErrors
+from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, tensor_in
+from autotuner.gate.bench import Neighbours, Traces
+from autotuner.ops import op_of
+from autotuner.ops.tensors import Tensors, same_bits
+from autotuner.values.problem import Problem
+
+WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
+"""Words the workspace holds before a launch: a NaN, a large number, zero."""
+
+MAX_WORKSPACE = 1 << 30
+
+
+@lru_cache(maxsize=4)
+def _predecessor(problem: Problem) -> Tensors:
+    op = op_of(problem)
+    return op.tensors().inputs(problem, op.cases.between_distribution, seed=0)
+
+
+class CpuBench:
+    """Runs a variant on guarded memory, for the gate."""
+
+    errors = DeviceErrors()
+
+    def __init__(self, variant: LoadedVariant, between: Neighbours) -> None:
+        """`between`: what torch and the variant itself run on between launches."""
+        self._variant = variant
+        self._foreign, self._larger = between
+        self._slabs: list[Slab] = []
+        self._fill = WORKSPACE_FILLS[0]
+        self._cpus = sorted(os.sched_getaffinity(0))
+
+    def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
+        slab = Slab(tensor.numel() * tensor.element_size(), shift)
+        self._slabs.append(slab)
+        placed = tensor_in(slab, tensor)
+        placed.copy_(tensor)
+        return placed
+
+    def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
+        for tensor in (*inputs, *outputs):
+            if not tensor.is_contiguous():
+                raise ValueError("tensors must be contiguous")
+        wanted = self._variant.workspace_bytes(problem)
+        if not 0 <= wanted <= MAX_WORKSPACE:
+            raise MemoryError(f"the variant asks for {wanted} bytes of workspace; at most {MAX_WORKSPACE} are given")
+        size = max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT)
+        workspace = Slab(size)
+        self._slabs.append(workspace)
+        workspace.bytes.view(torch.int32).fill_(self._fill)
+        given, written = (tuple(tensor.data_ptr() for tensor in each) for each in (inputs, outputs))
+        return self._variant.run(problem, given, written, workspace.bytes.data_ptr(), wanted)
+
+    def disturb(self, turn: int) -> None:
+        self._fill = WORKSPACE_FILLS[turn % len(WORKSPACE_FILLS)]
+        if hasattr(os, "sched_setaffinity"):  # every third turn all threads share one CPU
+            os.sched_setaffinity(0, self._cpus[:1] if turn % 3 == 2 else self._cpus)
+        if turn % 2 and self._larger is not None:  # on other, larger inputs the library leaves its own scratch full
+            inputs = _predecessor(self._larger)
+            outputs = op_of(self._larger).tensors().outputs(self._larger, inputs)
+            placed = (tuple(self.place(tensor) for tensor in tensors) for tensors in (inputs, outputs))
+            self.launch(self._larger, *placed)
+        else:
+            tensors = op_of(self._foreign).tensors()
+            tensors.BASELINES[tensors.BETWEEN["cpu"]].forward(self._foreign)(*_predecessor(self._foreign))
+
+    @contextlib.contextmanager
+    def traffic(self) -> Iterator[None]:
+        """A thread that copies memory all the while, so that launches meet a busy memory system."""
+        size = 8 << 20
+        source, target = ctypes.create_string_buffer(size), ctypes.create_string_buffer(size)
+        stop = threading.Event()
+
+        def copy() -> None:
+            while not stop.wait(0.0005):
+                ctypes.memmove(target, source, size)
+
+        thread = threading.Thread(target=copy, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
+        changed = tuple(not same_bits(a, b) for a, b in zip(before, placed, strict=True))
+        found = [text for slab in self._slabs if (text := slab.damaged())]
+        self._slabs.clear()
+        return Traces(changed, found[0] if found else None)

@@ -1,0 +1,66 @@
+"""What the CPUs can do at most."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from autotuner.build.build import build
+from autotuner.build.family import Family
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.build.toolchain import Toolchain
+from autotuner.devices.ceilings import bandwidth, least, rate
+from autotuner.ops.tensors import DTYPES, on_one_thread
+from autotuner.values import config
+from autotuner.values.errors import ToolchainError
+from autotuner.values.outcome import Ceilings
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault
+
+SIZE = 512
+COPY_BYTES = 1 << 26
+PEAK_CHAINS, PEAK_STEPS = 12, 1 << 20
+"""Independent sums (kernels/instruments/peak.cpp), and multiply-adds of each in a call: a millisecond or a few."""
+
+
+class Peak:
+    """Multiply-adds that wait for nothing, on one CPU."""
+
+    flops = 2 * PEAK_CHAINS * PEAK_STEPS
+    """Operations a call."""
+
+    def __init__(self, toolchain: Toolchain) -> None:
+        """Raises ToolchainError when it cannot be built."""
+        family = Family.load(config.kernels_dir() / "instruments")
+        variant = Variant(family="instruments", backend="cpu", impl="peak", parameters={})
+        built = build(family, variant, None, toolchain)
+        if isinstance(built, Fault):
+            raise ToolchainError(f"the instruments cannot be built: {built.detail}")
+        self._variant = LoadedVariant(built)
+
+    def __call__(self) -> None:
+        self._variant.command((PEAK_STEPS,), 0)
+
+
+def ceilings(dtype: str, toolchain: Toolchain) -> Ceilings:
+    """Of as many CPUs as torch has threads: their number times what one of them can do at most. What runs on several
+    threads waits for the one that something else disturbs, and would make the ceiling too low.
+
+    The faster of torch's product, which may use units for matrices, and of plain multiply-adds, by which right variants
+    can beat it: a library need not use the widest registers. Of a 16-bit type there may be twice as many.
+    """
+    peak = Peak(toolchain)
+    threads, wide = torch.get_num_threads(), 1 if dtype == "float32" else 2
+    with on_one_thread():
+        plain = wide * peak.flops / least(lambda: _seconds(peak))
+        flops = max(plain, rate(DTYPES[dtype], SIZE, "cpu", _seconds))
+        copied = bandwidth(COPY_BYTES, "cpu", _seconds)
+    return Ceilings(flops=threads * flops, bytes=threads * copied)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started

@@ -1,0 +1,73 @@
+"""The CPU in the process that uses it: C++ variants in guarded memory, timed beside torch's kernels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import torch
+
+from autotuner.build.family import Family
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cpu.bench import CpuBench
+from autotuner.devices.cpu.ceilings import ceilings
+from autotuner.devices.cpu.sanitizer import CpuSanitizer
+from autotuner.devices.cpu.timing import CpuTrack, InputSets
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.recheck import Timed
+from autotuner.gate.tolerance import Truth, truth
+from autotuner.measure.arms import Tracks
+from autotuner.ops import op_of
+from autotuner.values.conditions import Conditions
+from autotuner.values.outcome import Ceilings, Say
+from autotuner.values.problem import Problem
+from autotuner.values.verdict import Fault
+
+
+class CpuProcess:
+    """Runs in a process that may die with the variant."""
+
+    torch_device = "cpu"
+    streams = False
+    calibration_rounds = 9
+
+    def __init__(self, toolchain: CpuToolchain, cache_bytes: int) -> None:
+        """`cache_bytes`: of the last level."""
+        self._toolchain, self._cache_bytes = toolchain, cache_bytes
+
+    def prepare(self, conditions: Conditions) -> None:
+        """Pins this process to as many CPUs as the conditions allow and gives torch as many threads."""
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: conditions.threads])
+        torch.set_num_threads(conditions.threads)
+
+    def truth(self, case: Case, seed: int) -> Truth:
+        return truth(case, seed)
+
+    def bench(self, variant: LoadedVariant, matrix: Matrix) -> CpuBench:
+        return CpuBench(variant, matrix.neighbours(matrix.op.cases.between))
+
+    def tracks(self, conditions: Conditions, judge: Callable[[Problem, Timed], Fault | None]) -> Tracks:
+        return [self._track(conditions, problem, judge) for problem in conditions.problems]
+
+    def _track(
+        self, conditions: Conditions, problem: Problem, judge: Callable[[Problem, Timed], Fault | None]
+    ) -> CpuTrack:
+        case = Case(name="measured", problem=problem, distribution=op_of(problem).ordinary)
+        inputs = self.truth(case, conditions.seeds[0]).inputs
+        sets = InputSets(problem, inputs, conditions.cache, self._cache_bytes)
+        return CpuTrack(sets, conditions.threads, lambda timed: judge(problem, timed))
+
+    def ceilings(self, conditions: Conditions) -> Ceilings:
+        return ceilings(conditions.compiled_for.dtype, self._toolchain)
+
+    def draw(self, conditions: Conditions, say: Say) -> None:
+        """Truths are kept on disk as they come up."""
+
+    def sanitizer(self, family: Family) -> CpuSanitizer:
+        return CpuSanitizer(family, self._toolchain)
+
+    def settle(self) -> bool:
+        """Nothing goes on after a launch but threads, which end with the process."""
+        return True

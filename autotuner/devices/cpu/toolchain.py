@@ -1,0 +1,85 @@
+"""The machine's C++ compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from autotuner.build.build_inputs import BuildInputs
+from autotuner.build.ninja_file import flags, path, rule, shared
+from autotuner.build.toolchain import Program, Toolchain, ask, cxx
+from autotuner.devices.cpu import object_file
+from autotuner.values.errors import ToolchainError
+
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-pthread",
+    "-fstack-usage",
+)
+
+
+class CpuToolchain(Toolchain):
+    """A C++ compiler and the machine it compiles for."""
+
+    architecture: str = Field(description="what -march=native means here: CPU name and a digest of the target options")
+    binding_flags: tuple[str, ...] = FLAGS
+
+    @classmethod
+    def discover(cls) -> CpuToolchain:
+        """Finds the C++ compiler and tries it. Raises ToolchainError with the remedy."""
+        compiler = cxx()
+        version, *_ = ask(compiler, "--version").splitlines() or [""]
+        target = ask(compiler, "-march=native", "-Q", "--help=target")
+        march = re.search(r"-march=\s+(\S+)", target)
+        if not version or march is None:
+            raise ToolchainError(f"{compiler} does not say what -march=native means; is it a working g++?")
+        digest = hashlib.sha256(target.encode()).hexdigest()[:12]
+        return cls(compiler=compiler, version=version, architecture=f"{march[1]}-{digest}")
+
+    @property
+    def unit(self) -> str:
+        return "unit.cpp"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return FLAGS
+
+    def identity(self, digest: str, report: Sequence[str]) -> list[str]:
+        """In sections that the program hash leaves out."""
+        return [
+            f'__attribute__((section(".at_build_id"))) static const char at_build_id[] = "{digest}";',
+            '__attribute__((section(".at_macros"))) static const char at_macros[] =',
+            *report,
+            '"";',
+            'extern "C" __attribute__((section(".at_identity"), used)) const at_identity variant_identity = {',
+            "    AT_ABI_VERSION, (int32_t)sizeof(at_call), at_build_id, at_macros, variant_workspace, variant_run};",
+        ]
+
+    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[str]:
+        # First the unit alone, since all that it calls must exist; Python's functions do not yet.
+        link = f"$cxx -shared -pthread -Wl,-z,defs unit.o -o $out && {shared(inputs)} $in -o $out"
+        return [
+            *rule("compile", f"$cxx {flags(inputs)} -c $in -o $out"),
+            *rule("link", link),
+            f"build unit.o: compile {self.unit}",
+            f"build {inputs.library}: link unit.o {' '.join(path(each) for each in objects)}",
+        ]
+
+    def program(self, inputs: BuildInputs, folder: Path, printed: str) -> Program:
+        unit = folder / "unit.o"
+        stack = [int(line.split("\t")[1]) for line in (folder / "unit.su").read_text().splitlines()]
+        used = {"text_bytes": object_file.text_bytes(unit), "stack_bytes": max(stack, default=0)}
+        return Program(object_file.program_hash(unit), used)
+
+    def disassembly(self, library: Path) -> str | None:
+        return object_file.disassemble(library)

@@ -1,0 +1,47 @@
+"""NVIDIA GPUs as a kind of device: CUDA variants, built by nvcc for the GPU's architecture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from autotuner.build.toolchain import Toolchain
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.facts import choose, missing
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.devices.environment import usable_cpus
+from autotuner.devices.kind import DeviceKind
+from autotuner.values.outcome import Device
+
+if TYPE_CHECKING:
+    from autotuner.devices.process import DeviceProcess
+
+
+def _toolchain(device: Device) -> Toolchain:
+    return CudaToolchain.discover(architecture(f"sm_{device.facts['SM']}"))
+
+
+def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
+    from autotuner.devices.cuda.device import CudaProcess
+
+    assert isinstance(toolchain, CudaToolchain)
+    return CudaProcess(toolchain)
+
+
+def _builders(lanes: int) -> int:
+    """All CPUs but one for each device, which launches and times."""
+    return max(1, usable_cpus() - lanes)
+
+
+DEVICE = DeviceKind(
+    name="cuda",
+    preference=1,
+    choices=frozenset({"arch", "devices"}),
+    missing=missing,
+    choose=choose,
+    toolchain=_toolchain,
+    module=f"{__name__}.device",
+    open=_open,
+    builders=_builders,
+    overlap=True,
+    jobs_per_process=250,
+)

@@ -1,0 +1,218 @@
+"""Runs a CUDA extension on guarded memory, for the gate."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cuda.errors import CUDA_ERRORS
+from autotuner.devices.cuda.guarded_memory import Arena, damage, written
+from autotuner.devices.cuda.instruments import NOT_READY, Instruments
+from autotuner.gate.bench import Neighbours, Traces
+from autotuner.ops import op_of
+from autotuner.ops.tensors import Tensors
+from autotuner.values.problem import Problem
+
+SHARED_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
+"""Words that shared memory and the workspace hold before a launch. Two are not zero, because fmaxf drops a NaN."""
+
+MAX_WORKSPACE = 2 << 30
+HANG_S = 2.0
+DELAY_NS = 2_000_000
+POLL_S = 0.00005
+TRAFFIC_BYTES = 64 << 20
+TRAFFIC_COPIES = 100
+TRAFFIC_BATCHES = 2
+"""While memory is to be busy, this many batches of this many copies wait on a second stream."""
+
+
+@lru_cache(maxsize=4)
+def _predecessor(problem: Problem) -> Tensors:
+    """Large inputs for what runs before a launch to leave its traces."""
+    op = op_of(problem)
+    drawn = op.tensors().inputs(problem, op.cases.between_distribution, seed=0)
+    return tuple(tensor.cuda() for tensor in drawn)
+
+
+class CudaBench:
+    """Guarded memory, poisoned shared memory, and a deadline for each launch."""
+
+    errors = CUDA_ERRORS
+
+    def __init__(self, variant: LoadedVariant, between: Neighbours, arena: Arena, instruments: Instruments) -> None:
+        """`between`: what torch and the variant itself run on between launches."""
+        self._variant = variant
+        self._foreign, self._larger = between
+        self._arena, self._instruments = arena, instruments
+        self._word = SHARED_FILLS[0]
+        self._disturbed = False
+        self._traffic: Traffic | None = None
+
+    def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
+        words = self._arena.take(tensor.numel() * tensor.element_size(), shift)
+        placed = words.view(tensor.dtype)[: tensor.numel()].view(tensor.shape)
+        placed.copy_(tensor)
+        return placed
+
+    def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
+        for tensor in (*inputs, *outputs):
+            if not tensor.is_contiguous():
+                raise ValueError("tensors must be contiguous")
+        workspace, wanted = self._workspace(problem)
+        stream = torch.cuda.current_stream().cuda_stream
+        if not self._disturbed:
+            self._instruments.fill_shared(self._word, stream)
+        self._disturbed = False
+        status = self._forward(problem, inputs, outputs, workspace, wanted)
+        return status or self._finished(stream)
+
+    def _workspace(self, problem: Problem) -> tuple[int, int]:
+        """Address and size of a poisoned workspace."""
+        wanted = self._variant.workspace_bytes(problem)
+        if not 0 <= wanted <= MAX_WORKSPACE:
+            raise MemoryError(f"the variant asks for {wanted} bytes of workspace; at most {MAX_WORKSPACE} are given")
+        if not wanted:
+            return 0, 0
+        words = self._arena.take(-(-wanted // 4) * 4)
+        words.view(torch.int32).fill_(self._word)
+        return words.data_ptr(), wanted
+
+    def _forward(self, problem: Problem, inputs: Tensors, outputs: Tensors, workspace: int, wanted: int) -> int:
+        stream = torch.cuda.current_stream().cuda_stream
+        given, filled = (tuple(tensor.data_ptr() for tensor in each) for each in (inputs, outputs))
+        return self._variant.run(problem, given, filled, workspace, wanted, stream)
+
+    def _finished(self, stream: int) -> int:
+        """Waits for the stream without blocking in the driver: a launch that never ends could not be left."""
+        started = time.monotonic()
+        while (status := self._instruments.status(stream)) == NOT_READY:
+            waited = time.monotonic() - started
+            if waited > HANG_S:
+                raise TimeoutError(f"the launch did not end within {HANG_S:.0f} s")
+            if waited > 20 * POLL_S:
+                time.sleep(POLL_S)
+        return status
+
+    def disturb(self, turn: int) -> None:
+        """In turn: shared memory full of each word, torch's kernels, the variant itself on larger inputs."""
+        if self._traffic is not None:
+            self._traffic.go_on()
+        self._word = SHARED_FILLS[turn % len(SHARED_FILLS)]
+        self._disturbed = True
+        kind = turn % 5
+        if kind == 1:
+            tensors = op_of(self._foreign).tensors()
+            tensors.BASELINES[tensors.BETWEEN["cuda"]].forward(self._foreign)(*_predecessor(self._foreign))
+        elif kind == 3 and self._larger is not None:
+            inputs = _predecessor(self._larger)
+            outputs = op_of(self._larger).tensors().outputs(self._larger, inputs)
+            self._forward(self._larger, inputs, outputs, *self._workspace(self._larger))
+        else:
+            word = {0: SHARED_FILLS[0], 2: SHARED_FILLS[1]}.get(kind, SHARED_FILLS[2])
+            self._instruments.fill_shared(word, torch.cuda.current_stream().cuda_stream)
+
+    def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
+        bands = self._arena.bands()
+        changed = [(_words(a) != _words(b)).any() for a, b in zip(before, placed, strict=True)]
+        flags = [bool(flag) for flag in torch.stack([*changed, *(written(words) for _, words in bands)]).tolist()]
+        found = damage(bands, flags[len(changed) :])
+        self._arena.restore()
+        return Traces(tuple(flags[: len(changed)]), found)
+
+    @contextlib.contextmanager
+    def traffic(self) -> Iterator[None]:
+        """Copies on another stream, as many as it takes: each `disturb` sees to it that some are waiting."""
+        self._traffic = Traffic()
+        try:
+            yield
+        finally:
+            self._traffic.stop()
+            self._traffic = None
+
+    # Streams ----------------------------------------------------------------------------------------------------
+
+    def _poisoned(self, problem: Problem, inputs: Tensors) -> Tensors:
+        """Guarded outputs full of NaN."""
+        outputs = op_of(problem).tensors().outputs(problem, inputs)
+        return tuple(self.place(output.fill_(torch.nan)) for output in outputs)
+
+    def delayed(self, problem: Problem, inputs: Tensors) -> tuple[int, Tensors]:
+        placed = tuple(self.place(tensor) for tensor in inputs)
+        outputs = self._poisoned(problem, inputs)
+        workspace = self._workspace(problem)
+        for tensor in placed:
+            tensor.view(torch.uint8).fill_(0xFF)
+        torch.cuda.synchronize()
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            self._instruments.spin(DELAY_NS, side.cuda_stream)
+            for tensor, real in zip(placed, inputs, strict=True):
+                tensor.copy_(real)
+            status = self._forward(problem, placed, outputs, *workspace)
+            seen = tuple(output.clone() for output in outputs)
+        status = status or self._finished(side.cuda_stream)
+        if not status:
+            self._arena.restore()
+        return status, seen
+
+    def replayed(self, problem: Problem, inputs: Tensors, later: Tensors) -> tuple[int, Tensors]:
+        placed = tuple(self.place(tensor) for tensor in inputs)
+        outputs = self._poisoned(problem, inputs)
+        workspace = self._workspace(problem)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                status = self._forward(problem, placed, outputs, *workspace)
+        except RuntimeError as error:
+            raise ValueError(f"the launch cannot be captured: {str(error).splitlines()[0]}") from None
+        if status:
+            raise ValueError(f"the launch cannot be captured: {CUDA_ERRORS.text(status)}")
+        for tensor, new in zip(placed, later, strict=True):
+            tensor.copy_(new)
+        for output in outputs:
+            output.fill_(torch.nan)
+        graph.replay()
+        status = self._finished(torch.cuda.current_stream().cuda_stream)
+        seen = outputs if status else tuple(output.clone() for output in outputs)
+        if not status:
+            self._arena.restore()
+        return status, seen
+
+
+def _words(tensor: Tensor) -> Tensor:
+    return tensor.contiguous().view(torch.int16)
+
+
+class Traffic:
+    """Keeps the memory system busy with copies on a stream of its own."""
+
+    def __init__(self) -> None:
+        self._stream = torch.cuda.Stream()
+        self._source = torch.empty(TRAFFIC_BYTES, dtype=torch.uint8, device="cuda")
+        self._target = torch.empty_like(self._source)
+        self._waiting: deque[torch.cuda.Event] = deque()
+        self._stream.wait_stream(torch.cuda.current_stream())
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Adds batches of copies until enough are waiting."""
+        while self._waiting and self._waiting[0].query():
+            self._waiting.popleft()
+        while len(self._waiting) < TRAFFIC_BATCHES:
+            with torch.cuda.stream(self._stream):
+                for _ in range(TRAFFIC_COPIES):
+                    self._target.copy_(self._source, non_blocking=True)
+                done = torch.cuda.Event()
+                done.record()
+            self._waiting.append(done)
+
+    def stop(self) -> None:
+        """Waits for the last copies."""
+        self._stream.synchronize()

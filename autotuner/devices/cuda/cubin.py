@@ -1,0 +1,160 @@
+"""What a cubin says about itself: launch geometry, program hash, resources, disassembly. A cubin is an ELF file."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import Section, SymbolTableSection
+
+from autotuner.values.errors import InputError
+from autotuner.values.model import Model
+
+IDENTITY = ("at_build_id", "at_macros")
+PROGRAM = re.compile(r"\.(text|nv\.info|nv\.constant\d+|nv\.shared|nv\.global)(\.|$)")
+"""Sections that the program executes, reads or is launched by. `.nv.info` holds registers, launch bounds, clusters."""
+GEOMETRY = struct.Struct("<7i4i8i")
+OP_VALUES = 4
+RESOURCES = {
+    "stack_bytes": r"(\d+) bytes stack frame",
+    "spill_store_bytes": r"(\d+) bytes spill stores",
+    "spill_load_bytes": r"(\d+) bytes spill loads",
+    "registers": r"Used (\d+) registers",
+    "static_shared_bytes": r"(\d+) bytes smem",
+}
+
+
+class Geometry(Model):
+    """How the kernel is launched; the fields of kernels/abi/geometry.h."""
+
+    abi_version: int
+    args_bytes: int
+    threads: int
+    rows: int
+    split: int
+    cluster: int
+    dynamic_shared: int
+    op: tuple[int, ...]
+    host: tuple[int, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Geometry:
+        """The geometry in a cubin. Raises InputError when the source defines none."""
+        with path.open("rb") as stream:
+            elf = ELFFile(stream)
+            place = dict(_symbols(elf)).get("variant_geometry")
+            if place is None:
+                raise InputError(f"{path.name} has no variant_geometry: the source must define AT_GEOMETRY")
+            section, start, size = place
+            values = GEOMETRY.unpack(elf.get_section(section).data()[start : start + size])
+        names = list(cls.model_fields)[:-2]
+        more = values[len(names) :]
+        return cls(**dict(zip(names, values, strict=False)), op=more[:OP_VALUES], host=more[OP_VALUES:])
+
+
+def _symbols(elf: ELFFile) -> Iterator[tuple[str, tuple[int, int, int]]]:
+    """Name and place (section, offset, size) of each object that the cubin defines."""
+    for section in elf.iter_sections():
+        if isinstance(section, SymbolTableSection):
+            for symbol in section.iter_symbols():
+                if symbol["st_info"]["type"] == "STT_OBJECT" and isinstance(symbol["st_shndx"], int):
+                    yield symbol.name, (symbol["st_shndx"], symbol["st_value"], symbol["st_size"])
+
+
+def _contents(elf: ELFFile, index: int, section: Section) -> Iterator[bytes]:
+    """What a section adds to the program. Global data go by variable, so that the identity's strings and the places
+    they push the others to do not count."""
+    if section.name in (".nv.global.init", ".nv.global"):
+        data = section.data() if section["sh_type"] != "SHT_NOBITS" else b""
+        for name, (where, start, size) in sorted(_symbols(elf)):
+            if where == index and name not in IDENTITY:
+                yield f"{name} {size}\n".encode() + data[start : start + size]
+        return
+    yield f"{section['sh_size']}\n".encode()
+    if section["sh_type"] != "SHT_NOBITS":
+        yield section.data()
+
+
+def program_hash(path: Path, host: str) -> str:
+    """SHA-256 over code, constants, resources and launch geometry of a cubin, and over the name of its host side.
+
+    The geometry holds the host side's choices. Two cubins with equal hashes are the same program, whatever they call
+    themselves.
+    """
+    digest = hashlib.sha256(f"{host}\n".encode())
+    with path.open("rb") as stream:
+        elf = ELFFile(stream)
+        sections = list(elf.iter_sections())
+        for index, section in sorted(enumerate(sections), key=lambda item: item[1].name):
+            if PROGRAM.match(section.name):
+                digest.update(f"{section.name}\n".encode())
+                for part in _contents(elf, index, section):
+                    digest.update(part)
+            if isinstance(section, RelocationSection) and section.num_relocations():
+                for line in sorted(_relocations(section, sections)):
+                    digest.update(line.encode())
+    return digest.hexdigest()
+
+
+def _relocations(section: RelocationSection, sections: list[Section]) -> Iterator[str]:
+    """References to variables, by name; those to the identity and in debugging data do not count."""
+    if not PROGRAM.match(sections[section["sh_info"]].name):
+        return
+    symbols = sections[section["sh_link"]]
+    for relocation in section.iter_relocations():
+        name = symbols.get_symbol(relocation["r_info_sym"]).name
+        if name not in IDENTITY:
+            yield f"{section.name} {relocation['r_offset']} {relocation['r_info_type']} {name}\n"
+
+
+def text_bytes(path: Path) -> int:
+    """Bytes of machine code."""
+    with path.open("rb") as stream:
+        sections = ELFFile(stream).iter_sections()
+        return sum(section["sh_size"] for section in sections if section.name.startswith(".text"))
+
+
+def resources(report: str, geometry: Geometry) -> dict[str, int]:
+    """Registers, spills, shared memory and threads: from what ptxas -v printed and from the geometry."""
+    found = {name: re.search(pattern, report) for name, pattern in RESOURCES.items()}
+    numbers = {name: int(match[1]) if match else 0 for name, match in found.items()}
+    return {
+        **numbers,
+        "threads": geometry.threads,
+        "rows": geometry.rows,
+        "cluster": max(1, geometry.cluster),
+        "dynamic_shared_bytes": geometry.dynamic_shared,
+        "shared_bytes": geometry.dynamic_shared + numbers["static_shared_bytes"],
+    }
+
+
+def find_cuobjdump(nvcc: str | None = None) -> str | None:
+    """NVIDIA's disassembler: beside nvcc, on the PATH, or the one that Triton carries; None when there is none."""
+    beside = str(Path(nvcc).resolve().parent) if nvcc else None
+    spec = importlib.util.find_spec("triton")
+    roots = list(spec.submodule_search_locations or ()) if spec else []
+    folders = [beside, None, *(str(Path(root) / "backends" / "nvidia" / "bin") for root in roots)]
+    found = (shutil.which("cuobjdump", path=folder) for folder in folders)
+    return next((tool for tool in found if tool), None)
+
+
+def disassemble(path: Path, nvcc: str | None = None) -> str | None:
+    """The SASS of a cubin; None where there is no cuobjdump."""
+    tool = find_cuobjdump(nvcc)
+    if tool is None:
+        return None
+    # It calls nvdisasm, which lies in the same folder and not always on the PATH.
+    environment = {**os.environ, "PATH": f"{Path(tool).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    done = subprocess.run(
+        [tool, "-sass", str(path)], capture_output=True, text=True, check=True, timeout=120, env=environment
+    )
+    return done.stdout

@@ -1,0 +1,131 @@
+"""One NVIDIA GPU in the process that uses it: variants in guarded memory, timed beside torch's kernels."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from functools import cached_property, lru_cache
+from itertools import product
+
+import torch
+
+from autotuner.build.family import Family
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cuda.bench import HANG_S, CudaBench
+from autotuner.devices.cuda.ceilings import ceilings
+from autotuner.devices.cuda.clocks import ClockMonitor
+from autotuner.devices.cuda.guarded_memory import Arena
+from autotuner.devices.cuda.instruments import Instruments
+from autotuner.devices.cuda.sanitizer import CudaSanitizer
+from autotuner.devices.cuda.timing import InputSets, require_working_device
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.devices.cuda.track import CudaTrack
+from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.recheck import Timed
+from autotuner.gate.tolerance import Truth, compute_truth
+from autotuner.measure.arms import Tracks
+from autotuner.ops import op_of
+from autotuner.values import config
+from autotuner.values.conditions import Conditions
+from autotuner.values.outcome import Ceilings, Say
+from autotuner.values.problem import Problem
+from autotuner.values.verdict import Fault
+
+TILE_SIZES = (16, 32, 64, 128)
+
+LARGE_BYTES = 64 << 20
+"""Truths above this size are computed anew: a float64 reference and its tolerances are quick on the device."""
+
+
+class CudaProcess:
+    """One GPU, the first that the process sees. The process may die with the variant; what it remembers (truths,
+    baselines) serves all variants that it judges."""
+
+    torch_device = "cuda"
+    streams = True
+    calibration_rounds = 15
+
+    def __init__(self, toolchain: CudaToolchain) -> None:
+        """Runs the canary where the process has a device: a build worker sees none.
+
+        Raises InfrastructureError when the device does not work.
+        """
+        self._toolchain = toolchain
+        if not config.devices_hidden():
+            require_working_device()
+        torch.set_num_threads(1)  # what is small enough for the host is slower on threads that builds keep from running
+        self._prepared: tuple[object, list[CudaTrack]] | None = None
+        self._truths = lru_cache(maxsize=512)(self._compute)
+
+    @cached_property
+    def _arena(self) -> Arena:
+        return Arena(torch.device("cuda"))
+
+    @cached_property
+    def _monitor(self) -> ClockMonitor:
+        return ClockMonitor(str(torch.cuda.get_device_properties(0).uuid))
+
+    @cached_property
+    def _instruments(self) -> Instruments:
+        count = torch.cuda.get_device_properties(0).multi_processor_count
+        return Instruments(self._toolchain, count)
+
+    def prepare(self, conditions: Conditions) -> None:
+        """A GPU has no threads to be given."""
+
+    def _compute(self, case: Case, seed: int) -> Truth:
+        return compute_truth(case, seed, "cuda")
+
+    def truth(self, case: Case, seed: int) -> Truth:
+        small = 8 * case.problem.bytes <= LARGE_BYTES
+        return self._truths(case, seed) if small else self._compute(case, seed)
+
+    def bench(self, variant: LoadedVariant, matrix: Matrix) -> CudaBench:
+        between = matrix.neighbours(matrix.op.cases.between_large)
+        return CudaBench(variant, between, self._arena, self._instruments)
+
+    def tracks(self, conditions: Conditions, judge: Callable[[Problem, Timed], Fault | None]) -> Tracks:
+        """The tracks of the last conditions are kept, with the baselines' and the incumbent's arms."""
+        wanted = (conditions.problems, conditions.cache, conditions.seeds)
+        if self._prepared is None or self._prepared[0] != wanted:
+            self._prepared = None  # frees the memory first
+            self._prepared = wanted, [self._track(conditions, problem, judge) for problem in conditions.problems]
+        return self._prepared[1]
+
+    def _track(
+        self, conditions: Conditions, problem: Problem, judge: Callable[[Problem, Timed], Fault | None]
+    ) -> CudaTrack:
+        cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
+        case = Case(name="measured", problem=problem, distribution=op_of(problem).ordinary)
+        sets = InputSets(problem, self.truth(case, conditions.seeds[0]).inputs, conditions.cache, cache_bytes)
+        return CudaTrack(sets, lambda timed: judge(problem, timed), self._monitor)
+
+    def ceilings(self, conditions: Conditions) -> Ceilings:
+        return ceilings(conditions.compiled_for.dtype)
+
+    def draw(self, conditions: Conditions, say: Say) -> None:
+        """Remembers the truths of usual tiles, now that nothing else is to be done: of a shape the first one takes ten
+        times as long as another, as the libraries load what they need for it."""
+        say("drawing the inputs of the gate")
+        _ = self._instruments  # they are built now, while no build of a variant is
+        matrix = Matrix(conditions.compiled_for)
+        for tile in product(TILE_SIZES, repeat=len(matrix.op.cases.tile({}, {}))):
+            for case, seed in product((*matrix.quick(), *matrix.full(tile)), conditions.seeds):
+                self.truth(case, seed)
+
+    def sanitizer(self, family: Family) -> CudaSanitizer:
+        return CudaSanitizer()
+
+    def settle(self) -> bool:
+        """Whether the device comes to rest: what a variant left running on a stream of its own would write into the
+        next variant's memory."""
+        idle = threading.Thread(target=_wait, daemon=True)
+        idle.start()
+        idle.join(HANG_S)
+        return not idle.is_alive()
+
+
+def _wait() -> None:
+    with contextlib.suppress(RuntimeError):  # a device error of a stream that was not looked at: the next launch says
+        torch.cuda.synchronize()

@@ -1,0 +1,50 @@
+"""What the harness itself runs on a GPU: the shared-memory fill, a delay, the state of a stream. Built and loaded like
+variants, from kernels/instruments."""
+
+from __future__ import annotations
+
+from autotuner.build.build import build
+from autotuner.build.family import Family
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.build.status import DEVICE_ERROR
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.errors import CUDA_ERRORS
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.values import config
+from autotuner.values.errors import ToolchainError
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault
+
+STATUS, FILL, SPIN = 1, 2, 3
+NOT_READY = DEVICE_ERROR + 600
+
+
+class Instruments:
+    """Those for a CUDA device."""
+
+    def __init__(self, toolchain: CudaToolchain, multiprocessors: int) -> None:
+        """Raises ToolchainError when they cannot be built."""
+        family = Family.load(config.kernels_dir() / "instruments")
+        parameters = {"SHARED_BYTES": architecture(toolchain.architecture).shared_limit}
+        variant = Variant(family="instruments", backend="cuda", impl="instruments", parameters=parameters)
+        built = build(family, variant, None, toolchain)
+        if isinstance(built, Fault):
+            raise ToolchainError(f"the instruments cannot be built: {built.detail}")
+        self._variant = LoadedVariant(built)
+        self._multiprocessors = multiprocessors
+
+    def status(self, stream: int) -> int:
+        """0 when all work of the stream is done, NOT_READY before, else DEVICE_ERROR + the driver's error."""
+        return self._variant.command((STATUS,), stream)
+
+    def fill_shared(self, word: int, stream: int) -> None:
+        """Writes the word over the shared memory of every multiprocessor."""
+        self._launched(self._variant.command((FILL, self._multiprocessors, word + 1), stream))
+
+    def spin(self, nanoseconds: int, stream: int) -> None:
+        """Keeps the stream busy for this long."""
+        self._launched(self._variant.command((SPIN, nanoseconds), stream))
+
+    def _launched(self, status: int) -> None:
+        if status:
+            raise RuntimeError(f"an instrument could not be launched: {CUDA_ERRORS.text(status)}")

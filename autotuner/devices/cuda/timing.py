@@ -1,0 +1,284 @@
+"""Timing on CUDA: the sides of a race as replays of a graph, or as single launches between events."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cuda.errors import CUDA_ERRORS
+from autotuner.devices.cuda.guarded_memory import ALIGNMENT, BAND, PATTERN, Band, Segment, damage
+from autotuner.gate.recheck import Timed
+from autotuner.measure.arms import ArmError, Clocks
+from autotuner.ops import op_of
+from autotuner.ops.tensors import Tensors
+from autotuner.values.errors import InfrastructureError
+from autotuner.values.problem import Problem
+from autotuner.values.verdict import Fault, Verdict
+
+GRAPH_S = 0.001
+"""A replay is at least this long, to dwarf the resolution of events and the launch of the graph itself."""
+
+SINGLE_S = 0.0005
+"""From here on single launches between events are timed."""
+
+WARM_S = 0.02
+"""Seconds for which an arm runs untimed before its first sample: clocks rise, code and graph are loaded. A single
+replay that is longer is warm soon after its beginning, and needs no other before it."""
+
+Forward = Callable[[int], None]
+"""Launches one forward on the input set of that number, on the current stream."""
+
+
+class Rows:
+    """Sets of tensors, a set a row of one allocation, each tensor between bands that hold a pattern:
+
+    | band | first | band | second | band | ...
+    """
+
+    def __init__(self, count: int, like: Sequence[Tensor]) -> None:
+        self._like = tuple(like)
+        self._spans = _spans([tensor.numel() * tensor.element_size() for tensor in like])
+        period = -(-(self._spans[-1][1] + BAND) // ALIGNMENT) * ALIGNMENT
+        self._memory = torch.full((count, period // 2), PATTERN, dtype=torch.int16, device=like[0].device)
+        self.count = count
+
+    def words(self, place: int) -> Tensor:
+        """The tensor of that place in every set, as words; (sets, words)."""
+        start, stop = self._spans[place]
+        return self._memory[:, start // 2 : stop // 2]
+
+    def tensors(self, place: int) -> list[Tensor]:
+        """The tensor of that place, a set each."""
+        like, words = self._like[place], self.words(place)
+        return [words[row].view(like.dtype).view(like.shape) for row in range(self.count)]
+
+    def bands(self) -> list[Band]:
+        """What lies around the tensors of each set."""
+        edges = [0, *(edge for span in self._spans for edge in span), 2 * self._memory.shape[1]]
+        pairs = zip(edges[::2], edges[1::2], strict=True)
+        return [(start > 0, self._memory[:, start // 2 : stop // 2]) for start, stop in pairs]
+
+
+def _spans(sizes: list[int]) -> list[tuple[int, int]]:
+    """First and last byte of each tensor of a set, with at least a band before each."""
+    spans: list[tuple[int, int]] = []
+    for size in sizes:
+        start = -(-((spans[-1][1] if spans else 0) + BAND) // ALIGNMENT) * ALIGNMENT
+        spans.append((start, start + size))
+    return spans
+
+
+class InputSets:
+    """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
+    second-level cache holds, so that a set has left it when its turn comes again; `warm`: one set."""
+
+    def __init__(self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int) -> None:
+        self.cold = cache == "cold"
+        count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
+        self.problem, self.op, self.rows = problem, op_of(problem), Rows(count, inputs)
+        self._expected = [tensor.contiguous().view(torch.int16).flatten() for tensor in inputs]
+        for place, words in enumerate(self._expected):
+            self.rows.words(place).copy_(words)
+        self.inputs = list(zip(*(self.rows.tensors(place) for place in range(len(inputs))), strict=True))
+        self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=inputs[0].device)
+
+    def __len__(self) -> int:
+        return self.rows.count
+
+    def changed(self) -> str | None:
+        """Which input is not what it must be, in words."""
+        flags = torch.stack([(self.rows.words(place) != words).any() for place, words in enumerate(self._expected)])
+        names = [name for name, flag in zip(self.op.inputs, flags.tolist(), strict=True) if flag]
+        return f"{names[0]} of a timed set changed while it was timed" if names else None
+
+
+class Outputs:
+    """The outputs of each input set, poisoned."""
+
+    def __init__(self, sets: InputSets) -> None:
+        like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
+        self.rows = Rows(len(sets), like)
+        self._places = range(len(like))
+        self.tensors = list(zip(*(self.rows.tensors(place) for place in self._places), strict=True))
+
+    def unlike(self, last: int, used: Iterable[int]) -> str | None:
+        """Whether a timed output differs from that of the set `last`, in words."""
+        chosen = torch.tensor(sorted(used), device=self.rows.words(0).device)
+        words = (self.rows.words(place) for place in self._places)
+        differs = torch.stack([(each[chosen] != each[last]).any() for each in words]).any()
+        return "two timed launches on equal inputs gave different bits" if bool(differs) else None
+
+
+def elapsed(work: Callable[[], object]) -> float:
+    """Seconds between two events around the work."""
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    before.record()
+    work()
+    after.record()
+    after.synchronize()
+    return float(before.elapsed_time(after)) / 1e3
+
+
+class GraphArm:
+    """Replays of a graph of forwards, each on the next input set."""
+
+    def __init__(self, forward: Forward, sets: InputSets, seconds: float) -> None:
+        least = max(1, math.ceil(GRAPH_S / seconds))
+        self.calls = max(len(sets), least) if sets.cold else least
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            for call in range(self.calls):
+                forward(call % len(sets))
+        self.last = (self.calls - 1) % len(sets)
+        self.used = set(range(min(self.calls, len(sets))))
+        for _ in range(math.ceil(WARM_S / (seconds * self.calls)) if seconds * self.calls < WARM_S else 0):
+            self._graph.replay()
+
+    def __call__(self) -> float:
+        return elapsed(self._graph.replay) / self.calls
+
+    def replay(self) -> None:
+        """One untimed replay."""
+        self._graph.replay()
+
+
+class EventArm:
+    """Single launches between events; the second-level cache is flushed before each when it is to be cold."""
+
+    def __init__(self, forward: Forward, sets: InputSets) -> None:
+        self._forward, self._sets = forward, sets
+        self.calls, self.last, self.used = 1, 0, {0}
+
+    def __call__(self) -> float:
+        self.last = (self.last + 1) % len(self._sets)
+        self.used.add(self.last)
+        if self._sets.cold:
+            self._sets.flush.zero_()
+        return elapsed(self.replay)
+
+    def replay(self) -> None:
+        """One untimed forward on the set of the last sample."""
+        self._forward(self.last)
+
+
+def make_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
+    """The arm that suits the forward's duration. Raises RuntimeError when a short forward cannot be captured."""
+    forward(0)
+    torch.cuda.synchronize()
+    once = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(once):  # a forward of many kernels would be timed at the speed of their launches
+        forward(0)
+    seconds = min(elapsed(once.replay) for _ in range(3))
+    return EventArm(forward, sets) if seconds >= SINGLE_S else GraphArm(forward, sets, seconds)
+
+
+class LaunchError(Exception):
+    """A variant refused a launch, or cannot be captured, on the problem that is timed."""
+
+
+@contextmanager
+def device_faults() -> Iterator[None]:
+    """What the device or the variant says becomes an ArmError. After an error of the device the process is of no more
+    use."""
+    try:
+        yield
+    except torch.AcceleratorError as error:
+        raise ArmError(Fault(verdict=Verdict.CRASHED, code="measure.device", detail=_first_line(error))) from None
+    except LaunchError as error:
+        raise ArmError(Fault(verdict=Verdict.LAUNCH_FAILED, code="measure.launch", detail=_first_line(error))) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+class BaselineArm:
+    """The arm of a baseline."""
+
+    def __init__(self, forward: Forward, sets: InputSets) -> None:
+        """Raises RuntimeError when the baseline does not take the problem."""
+        self._arm = make_arm(forward, sets)
+        self.calls = self._arm.calls
+
+    def __call__(self) -> float:
+        with device_faults():
+            return self._arm()
+
+
+class VariantArm:
+    """The arm of a built variant, with guarded outputs and a guarded workspace of its own."""
+
+    def __init__(self, variant: LoadedVariant, sets: InputSets, judge: Callable[[Timed], Fault | None]) -> None:
+        """`judge` is G7. Raises ArmError when the variant cannot be launched or captured."""
+        self._sets, self._outputs, self._judge = sets, Outputs(sets), judge
+        wanted = variant.workspace_bytes(sets.problem)
+        self._workspace = Segment.around(wanted, sets.flush.device)
+        words = self._workspace.take(wanted)
+        assert words is not None
+        workspace = words.data_ptr()
+        inputs, outputs = (
+            [tuple(tensor.data_ptr() for tensor in tensors) for tensors in each]
+            for each in (sets.inputs, self._outputs.tensors)
+        )
+
+        def forward(index: int) -> None:
+            stream = torch.cuda.current_stream().cuda_stream
+            status = variant.run(sets.problem, inputs[index], outputs[index], workspace, wanted, stream)
+            if status:
+                raise LaunchError(f"the variant returned status {status} ({CUDA_ERRORS.text(status)})")
+
+        with device_faults():
+            self._arm = _variant_arm(forward, sets)
+        self.calls = self._arm.calls
+
+    def __call__(self) -> float:
+        with device_faults():
+            return self._arm()
+
+    def clocks(self, seconds: float) -> Clocks:
+        with device_faults():
+            count = math.ceil(seconds / (self._arm() * self.calls))
+
+            def replays() -> None:
+                for _ in range(count):
+                    self._arm.replay()
+
+            torch.cuda.synchronize()
+            started = time.perf_counter()
+            device = elapsed(replays)
+            return Clocks(host=time.perf_counter() - started, device=device)
+
+    def recheck(self) -> Fault | None:
+        with device_faults():
+            arm, sets, outputs = self._arm, self._sets, self._outputs
+            found = damage([*sets.rows.bands(), *outputs.rows.bands(), *self._workspace.bands()])
+            strays = sets.changed() or outputs.unlike(arm.last, arm.used)
+            return self._judge(Timed(sets.inputs[arm.last], outputs.tensors[arm.last], found, strays, arm.replay))
+
+
+def _variant_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
+    try:
+        return make_arm(forward, sets)
+    except torch.AcceleratorError:
+        raise
+    except RuntimeError as error:
+        raise LaunchError(str(error)) from None
+
+
+def require_working_device() -> None:
+    """The canary: allocates, runs a known kernel and verifies it. Raises InfrastructureError when that fails."""
+    try:
+        if not torch.cuda.is_available():
+            raise InfrastructureError("torch sees no CUDA device; is a driver installed, and torch built for CUDA?")
+        count = 1 << 20
+        found = int(torch.arange(count, device="cuda", dtype=torch.int64).sum())
+    except RuntimeError as error:
+        raise InfrastructureError(f"the CUDA device does not work: {str(error).splitlines()[0]}") from None
+    if found != count * (count - 1) // 2:
+        raise InfrastructureError(f"the CUDA device computes wrongly: a known sum came out as {found}")

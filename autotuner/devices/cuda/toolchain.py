@@ -1,0 +1,157 @@
+"""NVIDIA's nvcc for the device code, with a C++ compiler for the host side."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from autotuner.build.build_inputs import BuildInputs, abi_dir
+from autotuner.build.ninja_file import flags, path, rule, shared, word
+from autotuner.build.toolchain import Program, Toolchain, ask, cxx
+from autotuner.devices.cuda import cubin
+from autotuner.devices.cuda.architecture import Architecture, architecture
+from autotuner.values import config
+from autotuner.values.errors import ToolchainError
+from autotuner.values.verdict import Fault, Verdict
+
+HOST_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
+"""For the host side: it is compiled once, and runs on any CPU of its kind."""
+DEVICE_FLAGS = ("-cubin", "-std=c++20", "-O3", "-Xptxas=-v")
+SASS = "variant.sass"
+SERIALISED = re.compile(r"\(C75\d\d\) Potential Performance Loss: (wgmma.*)")
+"""What ptxas says when it waits after each product of a warpgroup: the variant is slow for a reason that is no merit
+or fault of its parameters, and nothing to learn from."""
+
+
+class CudaToolchain(Toolchain):
+    """nvcc for the device code, a C++ compiler for the host side, and the architecture to compile for."""
+
+    compiler: str = Field(description="the C++ compiler of the host side")
+    version: str = Field(description="nvcc's and the host compiler's version")
+    architecture: str = Field(description="sm_80, sm_89, sm_90, ...")
+    nvcc: str
+    headers: tuple[Path, ...] = Field(description="where cuda.h is, and cublasLt.h where there is one")
+    binding_flags: tuple[str, ...] = HOST_FLAGS
+
+    @classmethod
+    def discover(cls, target: Architecture) -> CudaToolchain:
+        """Finds nvcc ($CUDA_HOME, then PATH, then the toolkit that pip installs) and the C++ compiler, and asks them.
+
+        Raises ToolchainError with the remedy.
+        """
+        nvcc, compiler = _nvcc(), cxx()
+        release = re.search(r"release [\d.]+, V[\d.]+", ask(nvcc, "--version"))
+        known = ask(nvcc, "--list-gpu-code").split()
+        if release is None:
+            raise ToolchainError(f"{nvcc} does not say its version; is it a working nvcc?")
+        if target.name not in known:
+            raise ToolchainError(f"{nvcc} ({release[0]}) does not compile for {target.name}; install another toolkit")
+        host, *_ = ask(compiler, "--version").splitlines() or [""]
+        return cls(
+            compiler=compiler,
+            version=f"nvcc {release[0]}; {host}",
+            architecture=target.name,
+            nvcc=nvcc,
+            headers=_include_dirs(nvcc),
+        )
+
+    @property
+    def unit(self) -> str:
+        return "unit.cu"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return self._flags(f"-arch={self.architecture}")
+
+    def flags_for(self, exact: str) -> tuple[str, ...] | None:
+        """`exact` is an architecture with its own instructions, such as sm_90a."""
+        if exact != f"{self.architecture}a":
+            return None
+        # The short form would compile for the plain architecture as well.
+        return self._flags(f"-gencode=arch={exact.replace('sm', 'compute')},code={exact}")
+
+    def _flags(self, target: str) -> tuple[str, ...]:
+        return (*DEVICE_FLAGS, target, f"-ccbin={self.compiler}")
+
+    @property
+    def include_dirs(self) -> tuple[Path, ...]:
+        return self.headers
+
+    @property
+    def needs_host(self) -> bool:
+        return True
+
+    def identity(self, digest: str, report: Sequence[str]) -> list[str]:
+        """Constants of the cubin, which the host side reads there."""
+        return [
+            f'extern "C" __device__ const char at_build_id[] = "{digest}";',
+            'extern "C" __device__ const char at_macros[] =',
+            *report,
+            '"";',
+        ]
+
+    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[str]:
+        embedding = path(abi_dir() / "cubin.S")
+        return [
+            *rule("device", f"TMPDIR=. LC_ALL=C {word(self.nvcc)} {flags(inputs)} $in -o $out"),
+            *rule("embed", "$cxx -c $in -o $out"),
+            *rule("link", f"{shared(inputs)} $in -ldl -o $out"),
+            f"build variant.cubin: device {self.unit}",
+            f"build cubin.o: embed {embedding} | variant.cubin",
+            f"build {inputs.library}: link cubin.o {' '.join(path(each) for each in objects)}",
+        ]
+
+    def program(self, inputs: BuildInputs, folder: Path, printed: str) -> Program | Fault:
+        if (serialised := SERIALISED.search(printed)) is not None:
+            return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=f"ptxas: {serialised[1]}")
+        code = folder / "variant.cubin"
+        assembly = cubin.disassemble(code, self.nvcc)
+        if assembly is not None:  # once a build, beside other builds, rather than on the way to the device
+            (folder / SASS).write_text(assembly)
+        used = {"text_bytes": cubin.text_bytes(code), **cubin.resources(printed, cubin.Geometry.read(code))}
+        refused = architecture(self.architecture).refuse(used)
+        assert inputs.host is not None  # a device's code alone is no variant
+        return refused or Program(cubin.program_hash(code, inputs.host.name), used)
+
+    def disassembly(self, library: Path) -> str | None:
+        with contextlib.suppress(OSError):
+            return (library.parent / SASS).read_text()
+        return None
+
+
+def _nvcc() -> str:
+    nvcc = config.nvcc()
+    if nvcc is None:
+        raise ToolchainError(
+            "no nvcc: not in $CUDA_HOME/bin, not on the PATH, and not installed by pip; "
+            "install the CUDA toolkit, or its parts with: pip install 'autotuner[cuda]'"
+        )
+    return nvcc
+
+
+def _include_dirs(nvcc: str) -> tuple[Path, ...]:
+    """The folders of headers beside nvcc: its real place, and what it says of itself where it is a wrapper."""
+    roots = [Path(nvcc).resolve().parent.parent]
+    roots += [Path(top) for top in re.findall(r"^#\$ TOP=(.+)$", _dry_run(nvcc), re.MULTILINE)]
+    folders = [root.resolve() / "include" for root in (*roots, *config.pip_toolkits())]
+    found = tuple(dict.fromkeys(folder for folder in folders if folder.is_dir()))
+    if not any((folder / "cuda.h").is_file() for folder in found):
+        raise ToolchainError(f"no cuda.h beside {nvcc}; install the whole toolkit, or: pip install 'autotuner[cuda]'")
+    return found
+
+
+def has_cublas() -> bool:
+    """True when the headers of cuBLAS are installed with the toolkit."""
+    nvcc = config.nvcc()
+    return nvcc is not None and any((folder / "cublasLt.h").is_file() for folder in _include_dirs(nvcc))
+
+
+def _dry_run(nvcc: str) -> str:
+    """What nvcc says it would do: on its standard error."""
+    done = subprocess.run([nvcc, "--dryrun", "-cubin", "x.cu"], capture_output=True, text=True, timeout=60, check=False)
+    return done.stderr

@@ -1,0 +1,48 @@
+"""A problem on one GPU, ready for races."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cuda.clocks import ClockMonitor
+from autotuner.devices.cuda.timing import BaselineArm, InputSets, VariantArm
+from autotuner.gate.recheck import Timed
+from autotuner.values.outcome import Artifact
+from autotuner.values.verdict import Fault
+
+
+class CudaTrack:
+    """Keeps the arms of the baselines, and of the incumbent: candidate after candidate races against them."""
+
+    drift = 0.1
+    """Beside a variant that heats the device a baseline takes several per cent longer than beside other baselines: that
+    is the race's own doing, and the ratio is taken there."""
+
+    def __init__(self, sets: InputSets, judge: Callable[[Timed], Fault | None], monitor: ClockMonitor) -> None:
+        self.problem = sets.problem
+        self._sets, self._judge, self._monitor = sets, judge, monitor
+        self._baselines: dict[str, BaselineArm] = {}
+        self._again: tuple[str, VariantArm] | None = None
+
+    def baseline(self, name: str) -> BaselineArm:
+        if name not in self._baselines:
+            sets = self._sets
+            pinned = sets.op.tensors().BASELINES[name].forward(self.problem)
+
+            def forward(index: int) -> None:
+                pinned(*sets.inputs[index])
+
+            self._baselines[name] = BaselineArm(forward, sets)
+        return self._baselines[name]
+
+    def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
+        if not again:
+            return VariantArm(LoadedVariant(artifact), self._sets, self._judge)
+        if self._again is None or self._again[0] != artifact.digest:
+            self._again = None  # frees the memory first
+            self._again = artifact.digest, VariantArm(LoadedVariant.second(artifact), self._sets, self._judge)
+        return self._again[1]
+
+    def throttled(self) -> str | None:
+        return self._monitor.throttled()

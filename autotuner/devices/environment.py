@@ -1,0 +1,25 @@
+"""The machine around a device: the CPUs that may be used, and the versions that any number depends on."""
+
+from __future__ import annotations
+
+import os
+import platform
+
+from autotuner.values.versions import version_of
+
+
+def usable_cpus() -> int:
+    """CPUs this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def environment() -> dict[str, str]:
+    """Versions that any number depends on."""
+    return {
+        "os": platform.platform(),
+        "python": platform.python_version(),
+        "torch": version_of("torch"),
+        "optuna": version_of("optuna"),
+        "autotuner": version_of("autotuner"),
+        "cpus": str(usable_cpus()),
+    }

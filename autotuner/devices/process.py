@@ -1,0 +1,54 @@
+"""What a process has of its device: the seam between the line (run/) and a kind of device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from autotuner.build.family import Family
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.gate.bench import Bench
+from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.recheck import Timed
+from autotuner.gate.sanitizer import SanitizerTool
+from autotuner.gate.tolerance import Truth
+from autotuner.measure.arms import Tracks
+from autotuner.values.conditions import Conditions
+from autotuner.values.outcome import Ceilings, Say
+from autotuner.values.problem import Problem
+from autotuner.values.verdict import Fault
+
+
+class DeviceProcess(Protocol):
+    """The device in this process, which may die with a variant."""
+
+    torch_device: str
+    """What torch calls such devices."""
+    streams: bool
+    """Whether the device has streams: G4 is required."""
+    calibration_rounds: int
+    """Samples of each baseline from which the fastest is chosen."""
+
+    def prepare(self, conditions: Conditions) -> None:
+        """Before anything is run: CPUs and threads."""
+
+    def truth(self, case: Case, seed: int) -> Truth:
+        """The case's inputs, on the device, and what its outputs must be; computed or remembered."""
+
+    def bench(self, variant: LoadedVariant, matrix: Matrix) -> Bench:
+        """Where the gate runs the variant."""
+
+    def tracks(self, conditions: Conditions, judge: Callable[[Problem, Timed], Fault | None]) -> Tracks:
+        """The problems, ready for races. `judge` is G7."""
+
+    def ceilings(self, conditions: Conditions) -> Ceilings:
+        """What the device can do at most, measured."""
+
+    def draw(self, conditions: Conditions, say: Say) -> None:
+        """Makes ready, before the first variant, what would take long while one is judged."""
+
+    def sanitizer(self, family: Family) -> SanitizerTool:
+        """The tools of G8."""
+
+    def settle(self) -> bool:
+        """Whether the device is idle after a launch that failed. One that does not come to rest ends the process."""

@@ -1,0 +1,97 @@
+"""The gate: the checks in order of cost; the first failure stops. Nothing switches one off (docs/gate.md)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from autotuner.gate import checks, invariants, streams
+from autotuner.gate.check import Check, Failed, Subject, Unavailable
+from autotuner.ops import Op, op_of
+from autotuner.values.gate_report import CheckResult, GateReport
+from autotuner.values.outcome import Artifact
+from autotuner.values.verdict import Fault
+
+if TYPE_CHECKING:
+    from autotuner.build.family import Claims
+    from autotuner.gate.launching import Launching
+
+
+def checks_of(op: Op) -> tuple[Check, ...]:
+    """G0 to G5 for an op, in order of cost."""
+    return (
+        checks.IDENTITY,
+        checks.EFFECT,
+        checks.SMOKE,
+        checks.QUICK,
+        checks.COPIED,
+        invariants.REPEAT,
+        *(invariants.of_op(invariant) for invariant in op.invariants),
+        invariants.OFFSET,
+        invariants.MISALIGNED,
+        invariants.DOMAIN,
+        streams.STREAM,
+        streams.CAPTURE,
+        checks.MATRIX,
+    )
+
+
+def required(subject: Subject) -> tuple[str, ...]:
+    """The codes of the checks without a pass of which the artifact has no latency."""
+    return tuple(check.code for check in checks_of(op_of(subject.problem)) if check.required and check.applies(subject))
+
+
+def run(launching: Launching, subject: Subject, more: Sequence[Check] = ()) -> GateReport:
+    """The report on the artifact after the checks of its op and `more` of them: checks are added, never taken away."""
+    due = [check for check in (*checks_of(launching.op), *more) if check.applies(subject)]
+    needed = tuple(check.code for check in due if check.required)
+    empty = GateReport(artifact=launching.artifact.digest, required=needed, policy=launching.claims.policy, checks=())
+    results, fault = in_order(launching, due)
+    return empty.model_copy(update={"identity": launching.reported}).extended(results, fault)
+
+
+def in_order(launching: Launching, due: Sequence[Check]) -> tuple[tuple[CheckResult, ...], Fault | None]:
+    """The checks up to the first failure; `say` hears the name of each before it starts."""
+    done: list[CheckResult] = []
+    for check in due:
+        launching.say(check.code)
+        result, fault = _done(launching, check)
+        done.append(result)
+        if fault is not None:
+            return tuple(done), fault
+    return tuple(done), None
+
+
+def _done(launching: Launching, check: Check) -> tuple[CheckResult, Fault | None]:
+    """One check, timed."""
+    launching.begin(check)
+    started = time.monotonic()
+    fault, differs, stale, status = None, None, False, "pass"
+    try:
+        note = check.run(launching)
+    except Failed as failed:
+        fault, differs, stale, status, note = failed.fault(check), failed.differs, failed.stale, "fail", None
+    except Unavailable as missing:
+        status, note = "unavailable", str(missing)
+    document = {
+        "code": check.code,
+        "status": status,
+        "seconds": time.monotonic() - started,
+        "launches": launching.launches,
+        "cases": tuple(launching.results),
+        "differs": differs,
+        "stale": stale,
+        "note": note,
+    }
+    return CheckResult.model_validate(document), fault
+
+
+def not_loaded(artifact: Artifact, claims: Claims, subject: Subject, error: ImportError) -> GateReport:
+    """The report on a library that cannot be loaded."""
+    code = checks.IDENTITY.code
+    failed = CheckResult(code=code, status="fail", seconds=0.0)
+    fault = Fault(verdict=checks.IDENTITY.verdict, code=code, detail=f"the library cannot be loaded: {error}")
+    return GateReport(
+        artifact=artifact.digest, required=required(subject), policy=claims.policy, checks=(failed,), fault=fault
+    )

@@ -1,0 +1,23 @@
+"""What the codes of the faults assert that a race may end with, and what usually breaks it."""
+
+from __future__ import annotations
+
+from autotuner.values.verdict import Meaning
+
+MEANINGS = {
+    "measure.launch": Meaning("the variant can be launched, and captured, on the problem that is tuned"),
+    "measure.device": Meaning("the device reports no error while the variant is timed"),
+    "measure.drift": Meaning("beside the variant, the baseline takes what it took at calibration"),
+    "measure.floor": Meaning(
+        "a forward takes no less time than this device needs for its operations, and when cold its bytes",
+        "work that is skipped while it is timed: an answer kept from an earlier forward",
+    ),
+    "measure.clocks": Meaning(
+        "forwards take as long by the host's clock as by the device's",
+        "work that is put off past the timed events, or that runs where they do not see it",
+    ),
+    "measure.throttled": Meaning(
+        "the device's clocks are not held down, but for a few blocks, which are taken again",
+        "heat, a power limit, or clocks that somebody set: the device's own tool says which",
+    ),
+}

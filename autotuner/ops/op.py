@@ -1,0 +1,182 @@
+"""What an op says of itself: a record of small parts. Only `Op.tensors` imports torch, when it is called."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+
+from autotuner.values.problem import Problem, Shape
+from autotuner.values.variant import Value
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from autotuner.ops.tensors import Tensors
+
+
+class OpCase(NamedTuple):
+    """Sizes and how the inputs are drawn, chosen for the mistakes that they show."""
+
+    shape: Shape
+    distribution: str
+    label: str = ""
+    """Goes before the case's name in reports."""
+
+
+class Cases(NamedTuple):
+    """The shapes on which a variant is judged. Where a variant serves some lengths only, the nearest ones take their
+    place."""
+
+    smoke: Shape
+    """One small launch: is everything written, and nothing else?"""
+    quick: tuple[OpCase, ...]
+    """Few cases that show nearly every mistake that the whole matrix shows."""
+    full: Callable[[Problem, tuple[int, ...]], Iterator[OpCase]]
+    """The rest of the matrix for problems like this one, with lengths around the variant's own tile."""
+    tuned: Callable[[Problem], Shape]
+    """A tuned problem with less of the same work."""
+    copied: Shape
+    """Where the output is compared with each baseline's, bit by bit."""
+    invariant: Shape
+    repeated: Shape
+    """Many independent parts, for the launches that must all give the same bits."""
+    soak: Shape
+    between: Shape
+    """What runs between two launches that are compared, on the CPU; `between_large` where launches are quick."""
+    between_large: Shape
+    between_distribution: str
+    sanitized: Callable[[tuple[int, ...]], tuple[Shape, ...]]
+    """A few small ragged shapes for the sanitizers, one above the variant's own tile."""
+    tile: Callable[[Mapping[str, Value], Mapping[str, int]], tuple[int, ...]]
+    """The variant's own tile, rows first, from its parameters and resources."""
+
+
+class Relation(NamedTuple):
+    """What must hold between the outputs on a case's inputs and those on other inputs, without a reference."""
+
+    inputs: Tensors
+    """The other inputs."""
+    compared: Callable[[Tensors, Tensors], tuple[Tensor, Tensor]]
+    """From the outputs on the case's inputs and on the other ones: two tensors that must be equal."""
+    detail: str
+    """What is wrong where they are not."""
+    within: float = 0.0
+    """How far the two may be apart; 0: not in a bit."""
+
+
+class Invariant(NamedTuple):
+    """A check of an op's own, exact or nearly so (G3)."""
+
+    code: str
+    asserts: str
+    cause: str
+    relations: Callable[[Problem, Tensors, int], Iterator[Relation]]
+    """Of a case: its problem, its inputs and a seed for what is drawn."""
+    shape: Shape
+    applies: Callable[[Problem], bool] = lambda problem: True
+
+
+class Output(NamedTuple):
+    """An output and how its errors are taken together."""
+
+    name: str
+    row: int = 1
+    """Trailing dimensions of a row: T2 is relative to the largest number of a row."""
+    slice: int = 2
+    """Trailing dimensions of a slice: T3 is relative to a slice's norm. Slices do not know of each other."""
+    axes: tuple[str, ...] = ()
+    """What the dimensions are called, in words."""
+
+
+class Baseline(NamedTuple):
+    """Somebody else's implementation of the op, in torch."""
+
+    forward: Callable[[Problem], Callable[..., Tensors]]
+    """For a problem a function of the inputs. Calling it raises RuntimeError where it does not take the problem."""
+    devices: frozenset[str]
+    """The kinds of torch device that it runs on."""
+
+
+class OpTensors(Protocol):
+    """The op in tensors. Every method may be called on tensors of any device."""
+
+    BASELINES: ClassVar[Mapping[str, Baseline]]
+    """By name; the fastest that takes a problem becomes what variants are compared with."""
+    PEER: ClassVar[str]
+    """The baseline whose error is shown beside a variant's."""
+    BETWEEN: ClassVar[Mapping[str, str]]
+    """By kind of torch device: the baseline that runs between two launches that are compared."""
+
+    def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
+        """Drawn on the CPU, rounded to the element type. Same seed, same tensors."""
+
+    def outputs(self, problem: Problem, inputs: Tensors) -> Tensors:
+        """Empty outputs beside the inputs."""
+
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        """The outputs in float64, of exactly these inputs."""
+
+    def emulation(self, problem: Problem, inputs: Tensors) -> Tensors:
+        """What the textbook algorithm gives in the problem's dtype, returned in float64: tolerances come from it."""
+
+    def reordered(
+        self, problem: Problem, inputs: Tensors, exact: Tensors
+    ) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
+        """The emulation with the terms of its sums in other orders, where one order may be lucky: the number of the
+        output, the index of the rows, and what they come to in float64."""
+
+
+class Words(NamedTuple):
+    """The op in words, for people."""
+
+    baseline: str
+    """What tables call the baseline."""
+    distributions: Mapping[str, str]
+    case: Callable[[Shape, Mapping[str, str]], str]
+    """The sizes of a case, and the macros of the artifact that it was judged on, in words."""
+    nonfinite: str
+    """What usually makes an output that is not finite; so do the next two for errors in every row."""
+    every_row: str
+    some_columns: str
+    tail: Callable[[Mapping[str, str], int], str | None]
+    """What it points to that every row from this one on is wrong and none before, where the op knows better than that
+    a tail was dropped."""
+
+
+class Op(NamedTuple):
+    """All that the other rooms ask of an op."""
+
+    name: str
+    problem: type[Problem]
+    inputs: tuple[str, ...]
+    outputs: tuple[Output, ...]
+    ordinary: str
+    """The distribution of inputs that no family may be excused from."""
+    cases: Cases
+    invariants: tuple[Invariant, ...]
+    """In order of cost."""
+    input_shapes: Callable[[Problem], tuple[Shape, ...]]
+    output_shapes: Callable[[Problem], tuple[Shape, ...]]
+    distance: Callable[[Problem, Problem], float]
+    """How far two problems are apart, in doublings and changes (docs/search.md)."""
+    usual: Callable[[Mapping[str, str]], Problem]
+    """A problem to judge a variant on that is compiled with these macros."""
+    words: Words
+    tensors: Callable[[], OpTensors]
+    """Imports torch."""
+    abi: Callable[[], Path]
+    """The folder of the op's own part of the ABI: headers, and launch.cpp where a device's variants need a launcher."""
+    default_spaces: Mapping[str, str]
+    """By kind of device: the space that is tuned when none is named."""
+    digest: str
+    """Of the op's sources: what is remembered of its references is keyed by it."""
+
+
+def digest_of_folder(folder: Path) -> str:
+    """SHA-256, in hex, of the Python sources of an op's folder."""
+    digest = hashlib.sha256()
+    for source in sorted(folder.glob("*.py")):
+        digest.update(source.name.encode() + source.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,118 @@
+"""What must hold of attention exactly, without a reference (G3).
+
+torch is imported where it is used: what reads a report wants the words alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+from autotuner.ops.op import Invariant, Relation
+from autotuner.ops.sdpa.cases import INVARIANT
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.values.problem import Problem
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from autotuner.ops.tensors import Tensors
+
+SUMS_FLOOR = 2.0**-19
+"""How far two float32 sums of the same terms may differ by their order, relative to the sum."""
+
+
+def scale_v(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """4 V gives exactly 4 O: only an exponent changes, but for outputs so small that they lose digits."""
+    import torch
+
+    q, k, v = inputs
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        got, want = other[0], 4 * plain[0]
+        numbers = torch.finfo(v.dtype)
+        close = (got - want).abs() <= 4 * numbers.smallest_normal * numbers.eps
+        return torch.where((want.abs() <= 4 * numbers.tiny) & close, want, got), want
+
+    yield Relation((q, k, 4 * v), compared, "4 V does not give exactly 4 O")
+
+
+def permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """Permuting the (batch, head) slices permutes O, nothing else."""
+    import torch
+
+    slices = inputs[0].shape[0] * inputs[0].shape[1]
+    order = torch.randperm(slices, generator=torch.Generator().manual_seed(seed))
+
+    def permuted(tensor: Tensor) -> Tensor:
+        return tensor.flatten(0, 1)[order].view(tensor.shape)
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        return other[0], permuted(plain[0])
+
+    detail = "permuting the (batch, head) slices does not permute O"
+    yield Relation(tuple(permuted(tensor) for tensor in inputs), compared, detail)
+
+
+def future(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """Causal: keys and values at positions >= t do not reach rows < t. Large finite values, not NaN."""
+    q, k, v = inputs
+    of = cast(SdpaProblem, problem)
+    shortest = min(of.seq_q, of.seq_k)
+    for t in {shortest // 2, max(1, shortest // 3 // 32 * 32)}:
+        later_k, later_v = k.clone(), v.clone()
+        later_k[:, :, t:] *= -40
+        later_v[:, :, t:] *= 1000
+
+        def compared(plain: Tensors, other: Tensors, t: int = t) -> tuple[Tensor, Tensor]:
+            return other[0][:, :, :t], plain[0][:, :, :t]
+
+        detail = f"changing keys and values from position {t} on changes earlier rows"
+        yield Relation((q, later_k, later_v), compared, detail)
+
+
+def ones(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """V = 1 gives O = 1: the weights of each row sum to 1."""
+    import torch
+
+    q, k, v = inputs
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        return other[0], torch.ones_like(other[0])
+
+    detail = "V = 1 does not give O = 1: the weights do not sum to 1"
+    yield Relation((q, k, torch.ones_like(v)), compared, detail, within=torch.finfo(v.dtype).eps + SUMS_FLOOR)
+
+
+INVARIANTS = (
+    Invariant(
+        "G3.scale_v",
+        "4 V gives exactly 4 O",
+        "a constant in the arithmetic (an epsilon, a clamp), or a result that does not come from V",
+        scale_v,
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.permute",
+        "permuting the (batch, head) slices permutes the output, nothing else",
+        "the addressing of batch or head, or a result that depends on the order of blocks",
+        permute,
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.future",
+        "under a causal mask, later keys and values do not reach earlier rows",
+        "the causal mask lets later keys through",
+        future,
+        (2, 3, 203, 203),
+        applies=lambda problem: cast(SdpaProblem, problem).causal,
+    ),
+    Invariant(
+        "G3.ones",
+        "V = 1 gives O = 1: the weights of each row sum to 1",
+        "the normaliser is not the sum of the weights in use: keys lost or counted twice, or padding counted",
+        ones,
+        INVARIANT,
+    ),
+)
+"""In order of cost."""

@@ -1,0 +1,58 @@
+"""Attention in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotuner.ops.op import Words
+from autotuner.values.problem import Shape
+
+AXES = ("batch", "head", "row", "column")
+
+DISTRIBUTIONS = {
+    "randn": "standard normal",
+    "large": "normal, Q times 5, K and V times 3",
+    "huge": "normal, Q and K times 16: exp overflows unless the maximum is subtracted",
+    "one_hot": "each row attends to one key: a single wrong key shows at full size",
+    "big_v": "normal, V times 1000",
+    "tiny_v": "normal, V times 1e-6",
+    "zero_q": "Q = 0: every weight is equal",
+    "uniform01": "uniform between 0 and 1",
+    "const_v": "V constant",
+    "slopes": "scores rise along the keys in even rows and fall in odd ones, so that each tile has another maximum",
+    "sink": "the first key draws most of the weight, in odd rows all of it",
+}
+
+
+def case(shape: Shape, macros: Mapping[str, str]) -> str:
+    """The sizes, and what the artifact is compiled for."""
+    batch, heads, seq_q, seq_k = shape
+    words = f"batch {batch}, heads {heads}, {seq_q} query rows, {seq_k} keys"
+    if not macros:
+        return words
+    mask = "causal" if macros["CAUSAL"] == "1" else "no mask"
+    return f"{words}, head_dim {macros['HEAD_DIM']}, {macros['DTYPE']}, {mask}"
+
+
+def tail(macros: Mapping[str, str], row: int) -> str | None:
+    """Under a causal mask a row's place says which keys it sees."""
+    if macros.get("CAUSAL") != "1":
+        return None
+    return (
+        f"every row from {row} on is wrong and none before: those that see keys from about position {row} on,"
+        " so keys there are lost, shifted or masked wrongly"
+    )
+
+
+WORDS = Words(
+    baseline="SDPA",
+    distributions=DISTRIBUTIONS,
+    case=case,
+    nonfinite=(
+        "exp overflowed (the row's maximum is not subtracted, or not the current one), a row with no visible key"
+        " was divided by 0, or memory was read before it was written"
+    ),
+    every_row="something that they share: scale, normaliser, a lost key, a wrong tensor",
+    some_columns="a part of V, or of the accumulator, is wrong or written twice",
+    tail=tail,
+)

@@ -1,0 +1,89 @@
+"""Where a study's variants were rejected: the values, and pairs of values, that say it in the fewest words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from autotuner.spaces.space import Space
+from autotuner.values.model import Model
+from autotuner.values.variant import Value
+
+Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+LEAST = 3
+"""Fewest rejects of a region."""
+PASS = 3
+"""Rejects that weigh as much as one variant that passed: a region has more than three quarters rejects."""
+
+
+class RejectedWhere(Model):
+    """A value, or two of different parameters, with which all or most variants were rejected."""
+
+    where: dict[str, Value]
+    judged: int
+    rejected: int
+    codes: dict[str, int] = Field(description="of the failures, the most frequent first")
+
+
+def rejected_where(
+    space: Space, points: Indices, codes: Sequence[str | None]
+) -> tuple[tuple[RejectedWhere, ...], dict[str, int]]:
+    """Regions of the judged points (m,), the clearest first, and the codes of the rejects that are in none of them.
+
+    `codes` say why each was rejected, None for what passed. One region is found after the other, each among the trials
+    that the ones before left over (separate and conquer: J. Fürnkranz, 1999), by its rejects less its passes, weighted;
+    of equals one value comes before two. The counts are of all trials of the region.
+    """
+    rows, bad = space.rows[points], np.array([code is not None for code in codes], dtype=np.bool_)
+    left = np.ones(len(rows), dtype=np.bool_)
+    found = []
+    while bad[left].any():
+        columns = _clearest(rows, bad, left)
+        if columns is None:
+            break
+        inside = np.logical_and.reduce([rows[:, column] == place for column, place in columns])
+        left &= ~inside
+        names = {space.parameters[column]: place for column, place in columns}
+        found.append(
+            RejectedWhere(
+                where={name: space.values[name][place] for name, place in names.items()},
+                judged=int(inside.sum()),
+                rejected=int((inside & bad).sum()),
+                codes=_counts(codes, inside),
+            )
+        )
+    return tuple(found), _counts(codes, left)
+
+
+def _clearest(rows: NDArray[np.int16], bad: Mask, left: Mask) -> list[tuple[int, int]] | None:
+    """The columns of the clearest region and its values' places there; None when no region is clear."""
+    best, clearest = 0, None
+    for columns in _columns(rows.shape[1]):
+        among = left & (rows[:, columns] >= 0).all(axis=1)
+        if not bad[among].any():
+            continue
+        places, region = np.unique(rows[among][:, columns], axis=0, return_inverse=True)
+        judged, rejected = np.bincount(region.ravel()), np.bincount(region.ravel(), bad[among]).astype(int)
+        score = np.where(rejected >= LEAST, rejected - PASS * (judged - rejected), 0)
+        top = int(np.argmax(score))
+        if score[top] > best:
+            best, clearest = int(score[top]), list(zip(columns, places[top].tolist(), strict=True))
+    return clearest
+
+
+def _columns(count: int) -> Iterator[list[int]]:
+    """One, then two."""
+    yield from ([column] for column in range(count))
+    yield from ([one, other] for one, other in combinations(range(count), 2))
+
+
+def _counts(codes: Sequence[str | None], among: Mask) -> dict[str, int]:
+    counted = Counter(code for code, inside in zip(codes, among, strict=True) if inside and code is not None)
+    return dict(sorted(counted.items(), key=lambda each: (-each[1], each[0])))

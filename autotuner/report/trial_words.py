@@ -1,0 +1,209 @@
+"""An outcome in words: what a variant achieved, or which check turned it down, where, by how much and perhaps why."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+
+from autotuner.ops import Op, op_of
+from autotuner.report.likely_cause import likely_cause, place_of
+from autotuner.report.meanings import meanings
+from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.standings import Best
+from autotuner.values.gate_report import CaseErrors, CaseResult, error_in_tolerances
+from autotuner.values.outcome import Artifact, Measurement, Outcome, Stop, Timing
+from autotuner.values.verdict import Verdict
+
+_SHAPE = re.compile(r"\b(\d+(?:x\d+)*)(?: (\w+))?$")
+"""Sizes and distribution at the end of the name of a case."""
+_STDERR_LINES = 12
+"""Last lines of its standard error that are shown."""
+_STOPS = {
+    Stop.PRECISE: "its interval was narrow enough",
+    Stop.STEADY: "more blocks would not have told more: the noise did not change any more",
+    Stop.SLOWER: "it was shown to be slower than what it raced against; the figures are estimates from few blocks",
+    Stop.HOPELESS: "it was clearly slower from the first blocks on; the figures are estimates from those",
+    Stop.PROMOTED: "it was faster than what it raced against, by more than a tie, and took its place",
+    Stop.LIMIT: "it had its largest number of blocks",
+    Stop.LATE: "it took too long",
+}
+
+
+def outcome_words(outcome: Outcome, op: Op) -> list[str]:
+    """The outcome for a person, a sentence or two a line; the first line is the verdict."""
+    if outcome.verdict.has_latency and outcome.measurement is not None:
+        return _achieved(outcome, outcome.measurement)
+    return _rejected(outcome, op)
+
+
+def best_words(best: Best) -> list[str]:
+    """The trial to use for a person: what the finals confirmed, where there were some, and what the search found."""
+    confirmed, finals, entry = best.confirmed, best.finals, best.entry
+    if confirmed is None or finals is None or entry.difference is None:
+        return outcome_words(best.outcome, _op(best))
+    where = (
+        f"finals {finals.id} of {finals.finished_at:%Y-%m-%d}: {finals.processes} processes x {finals.blocks} blocks"
+    )
+    others = [str(number) for number in best.tied if number != entry.number]
+    lines = [
+        f"Confirmed: {confirmed.mean:.3f} times as fast as the baseline"
+        f" ({_ends(confirmed.low, confirmed.high, confirmed.level)}; {where}).",
+    ]
+    if best.crowned:
+        lines.append("Crowned: faster than every other finalist and the baseline, by more than a tie.")
+    elif others:
+        lines.append(f"Tied with trial {', '.join(others)}: of these it is the preferred one. Nobody is crowned.")
+    else:
+        lines.append("It leads, but not shown to be faster than the baseline by more than a tie. Nobody is crowned.")
+    first, *rest = outcome_words(best.outcome, _op(best))
+    biased = f"Search estimate, biased: {first}; {entry.difference:+z.1%} off what was confirmed."
+    return [*lines, biased, *rest]
+
+
+def _op(best: Best) -> Op:
+    """What the best trial computes."""
+    assert best.outcome.measurement is not None  # it was measured
+    return op_of(best.outcome.measurement.timings[0].problem)
+
+
+def gate_words(outcome: Outcome, op: Op) -> list[str]:
+    """What the gate alone found, for a person: no latency is mentioned."""
+    if outcome.fault is not None or outcome.gate is None:
+        return _rejected(outcome, op)
+    return [f"passed: {outcome.variant}", _gate_line(GateSummary.of(outcome.gate))]
+
+
+def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
+    lines = [
+        f"{outcome.verdict}: {measurement.speedup:.3f} times as fast as the baseline",
+        f"Variant: {outcome.variant}",
+        *(_timing_line(timing) for timing in measurement.timings),
+    ]
+    lines += _race_lines(measurement)
+    if outcome.verdict == Verdict.DEDUPLICATED:
+        lines.append(f"The same program as artifact {(outcome.original or '?')[:12]}, which was measured in its place.")
+    if outcome.gate is not None:
+        lines.append(_gate_line(GateSummary.of(outcome.gate)))
+    return lines
+
+
+def _race_lines(measurement: Measurement) -> list[str]:
+    """Whom it raced against, how that went, and why it ended."""
+    lines = []
+    if measurement.incumbent is not None and measurement.gain is not None:
+        gain = measurement.gain
+        found = _ends(math.exp(gain.low), math.exp(gain.high), gain.level)
+        lines.append(
+            f"Raced against artifact {measurement.incumbent[:12]}, the best until then:"
+            f" t_variant / t_incumbent {math.exp(gain.mean):.4f} ({found})."
+        )
+    lines.append(f"The race ended because {_STOPS[measurement.stopped]}.")
+    if measurement.discarded:
+        lines.append(f"Blocks discarded, because the device throttled: {measurement.discarded}.")
+    return lines
+
+
+def _ends(low: float, high: float, level: float) -> str:
+    """An interval, from the ratios at its ends."""
+    if not (low > 0 and high < math.inf):
+        return "too few blocks for an interval"
+    return f"{level:.0%} interval {low:.3f} to {high:.3f}"
+
+
+def _timing_line(timing: Timing) -> str:
+    log = timing.log_ratio
+    times = f"{_median(timing.variant_us):.2f} us a forward against {_median(timing.baseline_us):.2f} us"
+    interval = _ends(math.exp(-log.high), math.exp(-log.low), log.level)
+    speedup = f"speedup {math.exp(-log.median):.3f} ({interval}, {len(timing.variant_us)} blocks)"
+    return f"{timing.problem}: {times} of {timing.baseline}; {speedup}"
+
+
+def _median(times: tuple[float, ...]) -> float:
+    return statistics.median(times) if times else math.nan
+
+
+def _gate_line(summary: GateSummary) -> str:
+    line = f"Gate: {len(summary.passed)} checks passed, {summary.cases} outputs compared with the float64 reference"
+    if summary.worst_ratio is not None:
+        line += f", the worst error {summary.worst_ratio:.2f} of its tolerance"
+    if summary.peer_ratio is not None:
+        line += f", errors {summary.peer_ratio:.2f} times those of the baseline that stands beside it in the median"
+    if summary.looser:
+        line += f"; the family's kernel.toml loosens the gate: {'; '.join(summary.looser)}"
+    if summary.unavailable:
+        line += f"; could not run here: {', '.join(summary.unavailable)}"
+    return line + "."
+
+
+def _rejected(outcome: Outcome, op: Op) -> list[str]:
+    fault = outcome.fault or (outcome.gate.fault if outcome.gate is not None else None)
+    lines = [f"{outcome.verdict}" if fault is None else f"{outcome.verdict}: {fault.code}"]
+    if not outcome.verdict.judges:
+        lines.append("This says nothing about the variant: the machinery around it failed, and it is tried again.")
+    lines.append(f"Variant: {outcome.variant}")
+    if fault is not None:
+        meaning = meanings(op).get(fault.code)
+        if meaning is not None:
+            lines.append(f"Check {fault.code} asserts: {meaning.asserts}.")
+        if fault.case is not None:
+            lines.append(f"Case: {_case_in_words(fault.case, outcome.artifact, op)}")
+        lines.append(f"Found: {fault.detail}")
+        found = _failing_case(outcome, fault.case)
+        if found is not None:
+            lines += _errors_in_words(found.errors, op)
+        cause = likely_cause(outcome, fault, found, op)
+        if cause:
+            lines.append(f"Likely cause: {cause}.")
+    return lines + _stderr(outcome.stderr_tail)
+
+
+def _case_in_words(case: str, artifact: Artifact | None, op: Op) -> str:
+    found = _SHAPE.search(case)
+    shape = tuple(int(size) for size in found[1].split("x")) if found is not None else ()
+    if found is None or len(shape) != len(op.problem.DIMS):
+        return case
+    words = f"{case}: {op.words.case(shape, artifact.macros if artifact is not None else {})}"
+    distribution = found[2]
+    if distribution in op.words.distributions:
+        words += f"; inputs {distribution}: {op.words.distributions[distribution]}"
+    return words
+
+
+def _failing_case(outcome: Outcome, name: str | None) -> CaseResult | None:
+    """The result that broke the tolerance: the last one of that name, because the first failure stopped the gate."""
+    if outcome.gate is None:
+        return None
+    results = [each for check in outcome.gate.checks if check.status == "fail" for each in check.cases]
+    broken = [each for each in results if each.errors.failed_rule is not None and name in (None, each.case)]
+    return broken[-1] if broken else None
+
+
+def _errors_in_words(errors: CaseErrors, op: Op) -> list[str]:
+    lines = []
+    if errors.nonfinite:
+        lines.append(f"Not finite: {errors.nonfinite} elements (NaN or infinity).")
+    if errors.first_bad_row is not None:
+        lines.append(
+            f"First bad row: {place_of(errors.first_bad_row, op)}; {errors.bad_rows:.1%} of rows are out of tolerance."
+        )
+    where = place_of(errors.worst_index, op)
+    lines.append(
+        f"Worst element: {where}: {errors.worst_value:.7g} where the reference has {errors.worst_reference:.7g}."
+    )
+    lines += [
+        f"{name}: {error:.3g}, tolerance {tolerance:.3g} ({error_in_tolerances(error, tolerance):.3g} times)."
+        for name, error, tolerance in (
+            ("Largest absolute error (T1)", errors.max_abs, errors.max_abs_tol),
+            ("Largest error relative to its row (T2)", errors.row_rel, errors.row_rel_tol),
+            ("Largest error norm relative to its slice (T3)", errors.slice_rel, errors.slice_rel_tol),
+        )
+    ]
+    return lines
+
+
+def _stderr(tail: str) -> list[str]:
+    lines = [line for line in tail.strip().splitlines() if line.strip()]
+    if not lines:
+        return []
+    return ["Last lines of its standard error:", *(f"  {line}" for line in lines[-_STDERR_LINES:])]

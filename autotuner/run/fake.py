@@ -1,0 +1,190 @@
+"""A line that answers from a table: known latencies, known faults, no compiler and no device.
+
+For simulated truth: tests of the driver and of the measuring, and replays of recorded spaces. Its outcomes have the
+form of real ones, and its races are run by the same code: only the samples are drawn instead of timed.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+from autotuner.gate.check import Subject
+from autotuner.gate.gate import required
+from autotuner.measure.arms import Clocks, Tracks
+from autotuner.run.line import Passed
+from autotuner.values.conditions import Conditions
+from autotuner.values.gate_report import CheckResult, GateReport
+from autotuner.values.model import Model
+from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Say
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Variant, digest_of
+from autotuner.values.verdict import Fault, Verdict
+
+BUILD_FAULTS = (Verdict.BUILD_FAILED, Verdict.BUILD_TIMEOUT, Verdict.OVER_LIMITS)
+DRIFT = 0.1
+AFTER = {"soak": ("G6.soak",), "finalist": ("G6.soak",), "sanitize": ("G8.memory", "G8.race")}
+
+
+class Truth(Model):
+    """What is true of one variant."""
+
+    us: float = math.inf
+    fault: Verdict | None = None
+    program: str | None = None
+    """Variants with the same program are the same binary; None: a program of its own."""
+    process: float | None = None
+    """What the weather says under the same name, where this variant is not like the others."""
+
+
+class Weather(Model):
+    """What lies between the truth and a sample. Every part is relative; 0 is absent."""
+
+    noise: float = 0.0
+    """Standard deviation of one sample."""
+    spikes: float = 0.0
+    """The share of samples that something disturbs; they take `spike` longer."""
+    spike: float = 0.5
+    process: float = 0.0
+    """Standard deviation between loads of one binary: what a process, with its addresses, adds to it for good."""
+    drift: float = 0.0
+    """How much slower the device becomes over a thousand samples, on every arm alike, and then faster again."""
+    throttling: float = 0.0
+    """The share of blocks after which the device throttles: `throttled_for` samples take 1.6 times longer."""
+    throttled_for: int = 9
+
+
+class FakeLine:
+    """`truth` says what is true of a variant; `noise` is short for a weather of nothing else."""
+
+    def __init__(
+        self,
+        truth: Callable[[Variant], Truth],
+        baseline_us: float = 100.0,
+        noise: float = 0.0,
+        weather: Weather | None = None,
+        seed: int = 0,
+    ) -> None:
+        """`seed` stands for the process: a line with another one is another process on the same device."""
+        self._truth, self._baseline_us = truth, baseline_us
+        self._device = _Device(weather or Weather(noise=noise), seed)
+        self.built: list[Variant] = []
+
+    def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+        say("calibrate fake")
+        timings = [BackendTiming(backend="fake", problem=p, median_us=self._baseline_us) for p in conditions.problems]
+        return Calibration(baselines=("fake",) * len(conditions.problems), timings=tuple(timings), references=())
+
+    def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
+        self.built.append(variant)
+        truth = self._truth(variant)
+        if truth.fault in BUILD_FAULTS:
+            return Fault(verdict=truth.fault, code="build.failed", detail="a fault of the fake")
+        problem = conditions.compiled_for
+        return Artifact(
+            variant=variant,
+            digest=digest_of(["fake", variant.digest]),
+            name=f"fake_{variant.digest[:16]}",
+            path="",
+            library_sha256=variant.digest,
+            program_hash=truth.program or variant.digest,
+            macros={name: str(value) for name, value in problem.compiled.items()},
+            compiler="fake",
+            flags=(),
+            architecture="fake",
+            resources={},
+            build_seconds=0.0,
+        )
+
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
+        say("fake gate")
+        if passed is not None:
+            more = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in AFTER[passed.level])
+            return passed.report.extended(more, None)
+        needed = required(Subject(conditions.compiled_for, streams=False, bounded=False))
+        fault = self._truth(artifact.variant).fault
+        if fault is not None:
+            failed = CheckResult(code="G2.quick", status="fail", seconds=0.0)
+            found = Fault(verdict=fault, code="G2.T1", detail="a fault of the fake", case="fake")
+            return GateReport(artifact=artifact.digest, required=needed, checks=(failed,), fault=found)
+        checks = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in needed)
+        return GateReport(artifact=artifact.digest, required=needed, checks=checks)
+
+    def tracks(self, conditions: Conditions) -> Tracks:
+        return [FakeTrack(problem, self._device, self._truth, self._baseline_us) for problem in conditions.problems]
+
+
+class _Device:
+    """The weather as time goes by, a sample at a time."""
+
+    def __init__(self, weather: Weather, seed: int) -> None:
+        self.weather, self.draw = weather, random.Random(seed)
+        self._samples, self._throttled_until = self.draw.randrange(1000), 0
+        self._void = False
+
+    def loaded(self, truth: Truth) -> float:
+        """The microseconds of a binary as it was loaded."""
+        process = self.weather.process if truth.process is None else truth.process
+        return truth.us * math.exp(self.draw.gauss(0.0, process)) if process else truth.us
+
+    def sample(self, us: float) -> float:
+        """Seconds of one sample of what takes `us` in fair weather."""
+        weather, draw = self.weather, self.draw
+        self._samples += 1
+        log = draw.gauss(0.0, weather.noise) if weather.noise else 0.0
+        if weather.spikes and draw.random() < weather.spikes:
+            log += math.log1p(weather.spike)
+        if weather.drift:
+            log += weather.drift * abs(1 - (self._samples / 1000) % 2)
+        if self._samples < self._throttled_until:
+            self._void = True
+            log += math.log(1.6)
+        return 1e-6 * us * math.exp(log)
+
+    def throttled(self) -> str | None:
+        """Whether the device throttled since this was last asked; it may start to now."""
+        void, self._void = self._void, False
+        if self.weather.throttling and self.draw.random() < self.weather.throttling:
+            self._throttled_until = self._samples + self.weather.throttled_for
+        return "the clocks were held down" if void else None
+
+
+class FakeArm:
+    """A side whose samples are drawn."""
+
+    calls = 1
+
+    def __init__(self, device: _Device, truth: Truth) -> None:
+        self._device, self._us = device, device.loaded(truth)
+
+    def __call__(self) -> float:
+        return self._device.sample(self._us)
+
+    def recheck(self) -> None:
+        """Nothing was written."""
+
+    def clocks(self, seconds: float) -> Clocks | None:
+        """There is no other clock."""
+        return None
+
+
+class FakeTrack:
+    """A problem on the fake device; every variant takes as long on each."""
+
+    drift = DRIFT
+
+    def __init__(
+        self, problem: Problem, device: _Device, truth: Callable[[Variant], Truth], baseline_us: float
+    ) -> None:
+        self.problem = problem
+        self._device, self._truth, self._baseline_us = device, truth, baseline_us
+
+    def baseline(self, name: str) -> FakeArm:
+        return FakeArm(self._device, Truth(us=self._baseline_us))
+
+    def variant(self, artifact: Artifact, again: bool = False) -> FakeArm:
+        return FakeArm(self._device, self._truth(artifact.variant))
+
+    def throttled(self) -> str | None:
+        return self._device.throttled()

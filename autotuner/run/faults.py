@@ -1,0 +1,24 @@
+"""What the codes of the faults assert that a process may end with, and what usually breaks it."""
+
+from __future__ import annotations
+
+from autotuner.values.verdict import Meaning
+
+MEANINGS = {
+    "process.signal": Meaning("the process that runs the variant is not killed by a signal"),
+    "process.exit": Meaning("the process that runs the variant does not exit by itself"),
+    "process.deadline": Meaning(
+        "the variant finishes within its deadline", "an endless loop, or a barrier that not every thread reaches"
+    ),
+    "process.garbage": Meaning("what the process that runs the variant sends back can be read"),
+}
+
+SIGNALS = {
+    4: "an instruction that this processor does not have (built for another architecture)",
+    6: "an assertion or the C++ runtime aborted: an uncaught exception, or damaged heap memory",
+    7: "an access that the memory system refuses: a misaligned or unbacked address",
+    8: "an integer division by zero",
+    9: "killed from outside: out of memory, or by a person",
+    11: "usually a read or write past a tensor's end: on the CPU every tensor ends at an unmapped page",
+}
+"""What usually makes a process end by a signal, by the signal's number."""

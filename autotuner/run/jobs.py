@@ -1,0 +1,213 @@
+"""The jobs and how each is done. Runs in a process that may die with the variant.
+
+A variant's way takes two: it is built where no device is seen, and judged (check, measure, soak) on the device.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal, TypeVar
+
+from pydantic import Field, PositiveInt
+
+from autotuner.gate import recheck
+from autotuner.measure.arms import ArmError
+from autotuner.measure.blocks import Throttled
+from autotuner.measure.race import heat, measure
+from autotuner.measure.thermometer import Drifted
+from autotuner.run.line import Level, Line, Passed
+from autotuner.values.conditions import Conditions
+from autotuner.values.gate_report import CheckResult, GateReport
+from autotuner.values.model import Model
+from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome, Say
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault, Verdict
+
+T = TypeVar("T")
+
+
+class BuildJob(Model):
+    """Build one variant."""
+
+    variant: Variant
+    conditions: Conditions
+
+
+class Built(Model):
+    """A variant that can be judged."""
+
+    artifact: Artifact
+    seconds: float = Field(description="wall seconds of its build job")
+
+
+class JudgeJob(Model):
+    """Judge what was built."""
+
+    built: Built
+    conditions: Conditions
+    incumbent: Artifact | None = Field(default=None, description="what it races against, besides the baseline")
+    soak: Literal["never", "promoted", "finalist"] = Field(
+        default="promoted", description="G6 before it is promoted; of a finalist in any case, and longer"
+    )
+    sanitize: bool = Field(default=False, description="G8 too")
+
+    @property
+    def variant(self) -> Variant:
+        """The variant to judge."""
+        return self.built.artifact.variant
+
+
+class CalibrationJob(Model):
+    """Measure the references and the ceilings, and pin the baselines."""
+
+    conditions: Conditions
+
+
+class RaceJob(Model):
+    """Race variants that passed the gate, and the baseline, through some blocks. One that is there twice is loaded
+    twice: the A/A test."""
+
+    artifacts: tuple[Artifact, ...]
+    conditions: Conditions
+    blocks: PositiveInt
+    fresh: bool = Field(default=False, description="in a process that has judged nothing before")
+
+
+AnyJob = BuildJob | JudgeJob | CalibrationJob | RaceJob
+Result = Built | Outcome | Calibration | Heat | Fault
+
+
+def perform(job: AnyJob, line: Line, say: Say) -> Result:
+    """Does the job. `say` hears of every step before it starts, so that a death can be placed."""
+    if isinstance(job, BuildJob):
+        return build(job, line, say)
+    if isinstance(job, JudgeJob):
+        return judge(job, line, say)
+    if isinstance(job, RaceJob):
+        return race(job, line, say)
+    say("calibrate")
+    return line.calibrate(job.conditions, say)
+
+
+def build(job: BuildJob, line: Line, say: Say) -> Built | Outcome:
+    """The variant, built; its outcome if there is nothing to judge."""
+    say("build")
+    started = time.monotonic()
+    made = line.build(job.variant, job.conditions)
+    seconds = time.monotonic() - started
+    if isinstance(made, Fault):
+        return Outcome(variant=job.variant, verdict=made.verdict, fault=made, seconds={"build": seconds})
+    return Built(artifact=made, seconds=seconds)
+
+
+def race(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
+    """Interleaved blocks of all; a fault when the machine was disturbed, or one of them failed while it was timed."""
+    say("measure")
+    try:
+        return heat(line.tracks(job.conditions), job.artifacts, job.blocks, job.conditions, say)
+    except (ArmError, Drifted, Throttled) as error:
+        return error.fault
+
+
+def judge(job: JudgeJob, line: Line, say: Say) -> Outcome:
+    """The straight line on the device. Only a pass of the gate leads to a measurement."""
+    return _Judging(job, line, say).run()
+
+
+class _Clock:
+    """Hears the steps of a measurement and adds up what G7 took, which is part of it."""
+
+    def __init__(self, say: Say) -> None:
+        self._say, self._since = say, 0.0
+        self._checking = False
+        self.seconds = 0.0
+
+    def __call__(self, step: str) -> None:
+        self.stop()
+        self._checking, self._since = step.startswith(recheck.CODE), time.monotonic()
+        self._say(step)
+
+    def stop(self) -> None:
+        """The last step is over."""
+        if self._checking:
+            self.seconds += time.monotonic() - self._since
+        self._checking = False
+
+
+class _Judging:
+    """One variant on its way; keeps what is known so far, for the outcome."""
+
+    def __init__(self, job: JudgeJob, line: Line, say: Say) -> None:
+        self._job, self._line, self._say = job, line, say
+        self._seconds = {"build": job.built.seconds}
+        self._report: GateReport | None = None
+
+    def run(self) -> Outcome:
+        artifact, conditions = self._job.built.artifact, self._job.conditions
+        self._report = report = self._timed("check", lambda: self._line.check(artifact, conditions, self._say))
+        if not report.passed:
+            return self._rejected(report)
+        measured = self._measure(report)
+        if isinstance(measured, Fault):
+            return self._end(measured.verdict, fault=measured)
+        level = self._soak(measured)
+        if level is not None:
+            self._go_on(level)
+        if self._report.passed and self._job.sanitize:
+            self._go_on("sanitize")
+        if not self._report.passed:
+            return self._rejected(self._report)
+        return self._end(Verdict.RACED_OUT if measured.censored else Verdict.MEASURED, measurement=measured)
+
+    def _soak(self, measured: Measurement) -> Level | None:
+        """The kind of G6 that is due."""
+        if self._job.soak == "finalist":
+            return "finalist"
+        return "soak" if measured.promoted and self._job.soak == "promoted" else None
+
+    def _measure(self, report: GateReport) -> Measurement | Fault:
+        """The measurement; what G7 found after it goes into the report."""
+        job, clock = self._job, _Clock(self._say)
+
+        def race_it() -> Measurement | Fault:
+            return measure(self._line.tracks(job.conditions), job.built.artifact, job.incumbent, job.conditions, clock)
+
+        measured = self._timed("measure", race_it)
+        clock.stop()
+        fault = measured if isinstance(measured, Fault) else None
+        if fault is None or fault.code in recheck.MEANINGS:
+            check = CheckResult(code=recheck.CODE, status="fail" if fault else "pass", seconds=clock.seconds)
+            self._report = report.extended((check,), fault)
+        return measured
+
+    def _go_on(self, level: Level) -> None:
+        """One more level after a pass."""
+        assert self._report is not None
+        passed, artifact = Passed(self._report, level), self._job.built.artifact
+        self._report = self._timed(level, lambda: self._line.check(artifact, self._job.conditions, self._say, passed))
+
+    def _timed(self, stage: str, step: Callable[[], T]) -> T:
+        self._say(stage)
+        started = time.monotonic()
+        try:
+            return step()
+        finally:
+            self._seconds[stage] = time.monotonic() - started
+
+    def _rejected(self, report: GateReport) -> Outcome:
+        fault = report.fault
+        if fault is None:  # nothing failed, yet a level did not run: absence is no pass
+            fault = Fault(verdict=Verdict.INFRA_ERROR, code="gate.incomplete", detail="a level of the gate did not run")
+        return self._end(fault.verdict, fault=fault)
+
+    def _end(self, verdict: Verdict, fault: Fault | None = None, measurement: Measurement | None = None) -> Outcome:
+        return Outcome(
+            variant=self._job.variant,
+            verdict=verdict,
+            artifact=self._job.built.artifact,
+            gate=self._report,
+            measurement=measurement,
+            fault=fault,
+            seconds=self._seconds,
+        )

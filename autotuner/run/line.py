@@ -1,0 +1,192 @@
+"""The line: the stages of one variant in the process that does them. The gate and the races are driven here, and here
+alone; the device offers where they run.
+
+What imports torch is imported where it is used: the driver, which makes a factory of lines, does without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from autotuner.build.build import build
+from autotuner.build.family import Claims, Family
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.build.toolchain import Toolchain
+from autotuner.devices import DEVICES
+from autotuner.gate import checks, gate
+from autotuner.gate.cases import Case, Matrix, served
+from autotuner.gate.check import Check, Subject
+from autotuner.gate.recheck import Timed, recheck
+from autotuner.gate.sanitizer import sanitized, small_cases
+from autotuner.measure.arms import Tracks
+from autotuner.measure.calibrate import fastest, time_baselines
+from autotuner.ops import op_of
+from autotuner.values.conditions import Conditions
+from autotuner.values.gate_report import CheckResult, GateReport
+from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, Say
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault, Verdict
+
+if TYPE_CHECKING:
+    from autotuner.devices.process import DeviceProcess
+    from autotuner.gate.launching import Launching
+    from autotuner.gate.tolerance import Truth
+    from autotuner.ops.tensors import Tensors
+
+Level = Literal["soak", "finalist", "sanitize"]
+"""Levels of the gate after the first five: G6, G6 with as many launches as a finalist gets, G8."""
+
+
+class Passed(NamedTuple):
+    """A report without a fault, and the level to append to it."""
+
+    report: GateReport
+    level: Level
+
+
+class Line(Protocol):
+    """Four stages. A variant's fault is a returned value; exceptions are ours."""
+
+    def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+        """Measures every baseline on the problems and against the reference, and what the device can do at most; names
+        the fastest baseline of each problem."""
+
+    def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
+        """The variant's artifact, or why there is none."""
+
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
+        """The gate, G0 to G5; or, after a pass of that, one more level, appended to its report."""
+
+    def tracks(self, conditions: Conditions) -> Tracks:
+        """The problems, ready for races in this process. measure/race.py runs them."""
+
+
+@dataclass(frozen=True)
+class LineFactory:
+    """Makes the line in whichever process will use it. Picklable."""
+
+    device: Device
+    toolchain: Toolchain
+    family: Family
+    more: tuple[Check, ...] = ()
+    """Checks that the gate does after its own."""
+
+    def __call__(self) -> GatedLine:
+        """Raises InfrastructureError when the device does not work."""
+        opened = DEVICES[self.device.backend].open(self.toolchain, self.device)
+        return GatedLine(self.family, self.toolchain, opened, self.more)
+
+
+class GatedLine:
+    """The line on a device: every variant goes through the gate."""
+
+    def __init__(
+        self, family: Family, toolchain: Toolchain, device: DeviceProcess, more: tuple[Check, ...] = ()
+    ) -> None:
+        self._family, self._toolchain, self._device, self._more = family, toolchain, device, more
+        self._answers = lru_cache(maxsize=16)(self._baseline_answers)
+
+    def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+        from autotuner.gate.references import names, reference_checks, versions
+
+        device = self._device
+        device.prepare(conditions)
+        baselines = names(conditions.compiled_for, device.torch_device)
+        checks = reference_checks(conditions.compiled_for, baselines, device.truth, conditions.seeds[0], say)
+        timings: list[BackendTiming] = []
+        pinned: list[str] = []
+        for track in self.tracks(conditions):
+            say(f"timing the baselines on {track.problem}")
+            here = time_baselines(track, baselines, device.calibration_rounds)
+            timings += here
+            pinned.append(fastest(here))
+        device.draw(conditions, say)
+        say("measuring what the device can do at most")
+        return Calibration(
+            baselines=tuple(pinned),
+            timings=tuple(timings),
+            references=checks,
+            versions=versions(),
+            ceilings=device.ceilings(conditions),
+        )
+
+    def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
+        return build(self._family, variant, conditions.compiled_for, self._toolchain)
+
+    def tracks(self, conditions: Conditions) -> Tracks:
+        self._device.prepare(conditions)
+        return self._device.tracks(conditions, partial(self._recheck, conditions))
+
+    def _recheck(self, conditions: Conditions, problem: Problem, timed: Timed) -> Fault | None:
+        """G7."""
+        expected, fresh = (self._measured(problem, seed) for seed in conditions.seeds[:2])
+        return recheck(problem, timed, expected, fresh, self._family.document.gate.tolerance)
+
+    def _measured(self, problem: Problem, seed: int) -> Truth:
+        return self._device.truth(Case(name="measured", problem=problem, distribution=op_of(problem).ordinary), seed)
+
+    # The gate ---------------------------------------------------------------------------------------------------
+
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
+        self._device.prepare(conditions)
+        claims = self._family.claims(artifact.variant, conditions.compiled_for)
+        if passed is not None and passed.level == "sanitize":
+            return passed.report.extended(*self._sanitized(artifact, conditions, claims, say))
+        subject = self._subject(artifact, conditions, claims)
+        try:
+            variant = LoadedVariant(artifact)
+        except ImportError as error:
+            return gate.not_loaded(artifact, claims, subject, error)
+        launching = self._launching(artifact, variant, conditions, claims, say)
+        report = self._judged(launching, subject, passed)
+        return report if report.fault is None else self._settled(report, report.fault)
+
+    def _judged(self, launching: Launching, subject: Subject, passed: Passed | None) -> GateReport:
+        if passed is None:
+            return gate.run(launching, subject, self._more)
+        soak = checks.soak(finalist=passed.level == "finalist")
+        return passed.report.extended(*gate.in_order(launching, [soak]))
+
+    def _subject(self, artifact: Artifact, conditions: Conditions, claims: Claims) -> Subject:
+        like = conditions.compiled_for
+        bounded = Matrix(like, like.fixed_in(artifact.macros), claims).bounded
+        return Subject(like, self._device.streams, bounded)
+
+    def _launching(
+        self, artifact: Artifact, variant: LoadedVariant, conditions: Conditions, claims: Claims, say: Say
+    ) -> Launching:
+        from autotuner.gate.launching import Evidence, Launching
+
+        like = conditions.compiled_for
+        bench = self._device.bench(variant, Matrix(like, like.fixed_in(artifact.macros), claims))
+        disassembly = partial(self._toolchain.disassembly, Path(artifact.path))
+        evidence = Evidence(self._device.truth, variant.identity, disassembly, self._answers)
+        return Launching(artifact, claims, bench, conditions, evidence, say)
+
+    def _baseline_answers(self, case: Case, seed: int) -> Mapping[str, Tensors]:
+        from autotuner.gate.references import answers, names
+
+        inputs = self._device.truth(case, seed).inputs
+        found = answers(case.problem, inputs, names(case.problem, self._device.torch_device))
+        return {name: answer for name, answer in found if answer is not None}
+
+    def _sanitized(
+        self, artifact: Artifact, conditions: Conditions, claims: Claims, say: Say
+    ) -> tuple[tuple[CheckResult, ...], Fault | None]:
+        """G8."""
+        cases = served(small_cases(conditions.compiled_for, artifact), claims)
+        return sanitized(self._device.sanitizer(self._family), artifact, cases, say)
+
+    def _settled(self, report: GateReport, fault: Fault) -> GateReport:
+        """The report on a variant that failed, once the device is idle. One that does not come to rest makes the
+        variant hung, and ends the process."""
+        if fault.verdict in (Verdict.CRASHED, Verdict.HUNG) or self._device.settle():
+            return report
+        detail = f"{fault.code}: {fault.detail}; its work goes on after the launch has ended"
+        hung = fault.model_copy(update={"verdict": Verdict.HUNG, "detail": detail})
+        return report.model_copy(update={"fault": hung})

@@ -1,0 +1,343 @@
+"""Jobs in processes of their own on this machine, forked from a zygote that has imported torch once.
+
+A variant may crash, hang, exit, print, or spoil its process in any way: that costs this process, and the job ends with
+a verdict. The zygote is multiprocessing's fork server; it never runs a variant and starts no threads.
+
+Builds have fresh processes that see no device. Everything else is done by one process at a time on each device, which
+serves several jobs where `jobs_per_process` says so, and is replaced at once after anything odd. Where builds overlap
+with judging, that process has its next job in hand while it does one: it goes on without waiting for the driver. What
+it has in hand when it is replaced comes first in the new one, whether or not the old one was at it already.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import signal
+import tempfile
+import time
+from collections import deque
+from itertools import pairwise
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from pydantic import Field
+
+from autotuner.gate.checks import EFFECT
+from autotuner.run import process, zygote
+from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, RaceJob, Result
+from autotuner.run.messages import Message
+from autotuner.run.process import MakeLine, Role
+from autotuner.run.worker import Submitted, Worker
+from autotuner.values.errors import InfrastructureError
+from autotuner.values.gate_report import CheckResult, GateReport
+from autotuner.values.model import Model
+from autotuner.values.outcome import Artifact, Outcome
+from autotuner.values.verdict import Fault, SystemFault, Verdict
+
+ROUNDS = 4
+"""Where builds and judging take turns, so many builds of each builder make up a turn: at its end builders idle for half
+a build on average, which is then an eighth of it."""
+AHEAD = 16
+"""But no more than so many variants in all: what is proposed now learns nothing from those still in flight."""
+
+
+class Deadlines(Model):
+    """Seconds that one step of a job may take before its process is killed."""
+
+    start: float = 60
+    build: float = 330
+    check: float = Field(default=30, description="one step of the gate: a case or an invariant")
+    measure: float = 120
+    calibrate: float = 300
+    sanitize: float = 900
+
+    def of(self, stage: str) -> float:
+        """The deadline of a step in that stage."""
+        return float(getattr(self, stage, self.check))
+
+
+class LocalExecutor:
+    """Builds in up to `builders` processes; one process for each device, which is a lane.
+
+    Without `overlap` no build runs beside a job on a device, as it must be where they share CPUs. Then building and
+    judging take turns: a turn lasts until its queue is empty when the driver waits, who has by then submitted what
+    follows from the last result.
+    """
+
+    def __init__(
+        self,
+        factory: MakeLine,
+        preload: tuple[str, ...] = (),
+        deadlines: Deadlines | None = None,
+        builders: int = 1,
+        overlap: bool = False,
+        jobs_per_process: int = 1,
+        devices: tuple[str | None, ...] = (None,),
+    ) -> None:
+        """`factory` makes the line in each process and must be picklable. `devices`, one a lane, are values of
+        CUDA_VISIBLE_DEVICES, such as a UUID; None leaves a process what the driver sees.
+
+        A device that works no more shows when its process makes the line: `factory` raises InfrastructureError, or
+        does not return before the deadline. `wait` raises InfrastructureError then.
+        """
+        self._builder = Role(factory, devices="", jobs=1)
+        self._judges = [Role(factory, device, jobs_per_process) for device in devices]
+        self._builders, self._overlap = builders, overlap
+        self._deadlines = deadlines or Deadlines()
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([process.__name__, *preload, zygote.__name__])
+        self._waiting: dict[int, Submitted] = {}
+        """What no process has been given, by number, in the order in which it is due."""
+        self._running: list[Worker] = []
+        self._idle: dict[int | None, Worker] = {}
+        """By lane: the device's process, between two jobs. Builders have one job each."""
+        self._ending: list[Worker] = []
+        """Killed, but not known to have gone: on a GPU that may take seconds, which other lanes do not wait for."""
+        self._done: deque[tuple[int, Result]] = deque()
+        self._building = True
+        """Whose turn it is, without overlap."""
+        self._next = 0
+        self._logs = tempfile.TemporaryDirectory(prefix="autotuner-logs-")
+
+    @property
+    def width(self) -> int:
+        """Where builds overlap, one for each builder and for each lane one on the device and one that is ready for it.
+        Elsewhere what makes up a turn; a single builder gains nothing by turns."""
+        if self._overlap:
+            return self._builders + 2 * self.lanes
+        return min(ROUNDS * self._builders, AHEAD) if self._builders > 1 else 1
+
+    @property
+    def lanes(self) -> int:
+        return len(self._judges)
+
+    def submit(self, job: AnyJob, lane: int = 0) -> int:
+        if not 0 <= lane < self.lanes:
+            raise ValueError(f"no lane {lane}")
+        number = self._next
+        self._next += 1
+        wanted = None if isinstance(job, BuildJob) else lane
+        self._waiting[number] = Submitted(number, job, wanted, pickle.dumps(job))
+        self._start_waiting()
+        return number
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        until = time.monotonic() + timeout if timeout is not None else float("inf")
+        while True:
+            self._collect()
+            if self._done:
+                return self._done.popleft()
+            self._take_turns()
+            if (not self._running and not self._waiting) or time.monotonic() >= until:
+                return None
+            self._sleep(until)
+
+    def close(self) -> None:
+        self._waiting.clear()
+        self._done.clear()
+        for worker in (*self._running, *self._idle.values()):
+            worker.end()
+            self._ending.append(worker)
+        for worker in self._ending:
+            worker.see_off()
+        self._running, self._idle, self._ending = [], {}, []
+        self._logs.cleanup()
+
+    def _collect(self) -> None:
+        """Takes what has come from all processes, so that no lane idles while the driver handles another's result."""
+        for worker in list(self._running):
+            number = worker.number  # its process may have another job by the time this one's result is returned
+            result = self._progress(worker)
+            if result is not None:
+                self._done.append((number, result))
+        if any(worker.has_gone for worker in self._ending):
+            self._ending = [worker for worker in self._ending if not worker.has_gone]
+            self._start_waiting()
+
+    def _sleep(self, until: float) -> None:
+        """Until a process has said something, has ended, or has to be looked at."""
+        signs = [sign for worker in self._running for sign in worker.signs]
+        signs += [worker.end_sign for worker in self._ending]
+        times = [self._deadline(worker) for worker in self._running] + [worker.gone_by for worker in self._ending]
+        wait(signs, max(0.0, min([*times, until]) - time.monotonic()))
+
+    # Which job runs when ----------------------------------------------------------------------------------------
+
+    def _start_waiting(self) -> None:
+        """Gives what waits to those who may have it now. On no lane a job overtakes another."""
+        full = set[int | None]()
+        for job in list(self._waiting.values()):
+            if job.lane not in full and (self._start(job) or self._hand_over(job)):
+                del self._waiting[job.number]
+            else:
+                full.add(job.lane)
+
+    def _may_start(self, lane: int | None) -> bool:
+        if not self._overlap and self._building != (lane is None):
+            return False
+        there = sum(worker.lane == lane for worker in (*self._running, *self._ending))
+        return there < (self._builders if lane is None else 1)
+
+    def _take_turns(self) -> None:
+        """Without overlap: the other turn begins when nothing is left to do in this one."""
+        if not self._overlap and self._waiting and not self._running and not self._ending:
+            self._building = not self._building
+            self._start_waiting()
+
+    def _start(self, job: Submitted) -> bool:
+        """Starts the job, in the lane's idle process or in a new one, if it may start."""
+        if self._may_start(job.lane):
+            self._make_way(job)
+        if not self._may_start(job.lane):  # or not any more: a process that was not fit may take its time to go
+            return False
+        role = self._builder if job.lane is None else self._judges[job.lane]
+        worker = self._idle.pop(job.lane, None) or Worker(self._context, role, job.lane, Path(self._logs.name))
+        worker.give(job)
+        self._running.append(worker)
+        return True
+
+    def _make_way(self, job: Submitted) -> None:
+        """Ends the lane's process if the job cannot have it: two on one device would disturb each other."""
+        idle = self._idle.get(job.lane)
+        if idle is not None and (job.wants_fresh or not idle.can_go_on):
+            del self._idle[job.lane]
+            self._end(idle)
+
+    def _hand_over(self, job: Submitted) -> bool:
+        """Gives the job to the lane's process while that does another, if it may have it in hand."""
+        for worker in self._running:
+            if self._overlap and worker.lane == job.lane and worker.may_have_in_hand(job):
+                worker.give(job)
+                return True
+        return False
+
+    def _release(self, worker: Worker, spoiled: bool, again: bool = False) -> None:
+        """The worker's job is over, or is to be done again. Its process goes on, idles or is killed: then what it had
+        not ended comes first in the next one. The next jobs start."""
+        fresh = worker.given[0].wants_fresh
+        if not again:
+            worker.finish()
+        if spoiled or fresh or not worker.can_go_on:
+            self._running.remove(worker)
+            self._waiting = {job.number: job for job in worker.given} | self._waiting
+            self._end(worker)
+        elif not worker.given:
+            self._running.remove(worker)
+            self._idle[worker.lane] = worker
+        self._start_waiting()
+
+    def _end(self, worker: Worker) -> None:
+        worker.end()
+        self._ending.append(worker)
+
+    # How a job ends ---------------------------------------------------------------------------------------------
+
+    def _deadline(self, worker: Worker) -> float:
+        return worker.since + self._deadlines.of(worker.stage)
+
+    def _progress(self, worker: Worker) -> Result | None:
+        """Reads what the worker sent; the job's result once there is one."""
+        alive = worker.is_alive  # asked first: what was sent before the end is read
+        try:
+            message = worker.answer()
+        except (EOFError, OSError):
+            return self._died(worker)
+        except Exception as error:  # not written by our code
+            detail = f"{error} came through the pipe in {worker.step}"
+            return self._lost(worker, Verdict.CRASHED, "process.garbage", detail)
+        if message is not None:
+            return self._answered(worker, message)
+        if not alive:
+            return self._died(worker)
+        return self._late(worker) if time.monotonic() >= self._deadline(worker) else None
+
+    def _answered(self, worker: Worker, message: Message) -> Result:
+        if message.error is not None:
+            self._release(worker, spoiled=True)
+            raise message.error
+        if message.result is None:
+            return self._failed(worker, message.failure or "no result came")
+        self._release(worker, message.spoils)
+        return message.result
+
+    def _late(self, worker: Worker) -> Result | None:
+        """A step has passed its deadline."""
+        detail = f"no end after {self._deadlines.of(worker.stage):.0f} s in {worker.step}; the process was killed"
+        if worker.is_fresh and worker.stage == "start" and not isinstance(worker.job, BuildJob):
+            self._release(worker, spoiled=True)
+            raise InfrastructureError(f"the device does not answer: {detail}")
+        return self._lost(worker, Verdict.HUNG, "process.deadline", detail)
+
+    def _died(self, worker: Worker) -> Result | None:
+        """The process ended, or closed its pipe, without a result."""
+        code = worker.exit_code()
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
+            detail, system = f"signal {-code} ({name}) in {worker.step}", SystemFault(signal=-code, name=name)
+            return self._lost(worker, Verdict.CRASHED, "process.signal", detail, system)
+        how = "its pipe was closed" if code is None else f"it exited with status {code}"
+        system = SystemFault(exit_status=code)
+        return self._lost(worker, Verdict.CRASHED, "process.exit", f"{how} in {worker.step}", system)
+
+    def _lost(
+        self, worker: Worker, verdict: Verdict, code: str, detail: str, system: SystemFault | None = None
+    ) -> Result | None:
+        """The ending of a job whose process was lost. Before a variant's code was loaded, it is not the variant's; of a
+        race, it is one of its variants'.
+
+        What crashes a process that judged others before it, or does not even begin there, is done again in a fresh one:
+        it may be their doing.
+        """
+        job, begun = worker.job, worker.stage != "start"
+        if not worker.is_fresh and (verdict == Verdict.CRASHED or not begun):
+            self._release(worker, spoiled=True, again=True)
+            return None
+        if not begun or not isinstance(job, JudgeJob | RaceJob):
+            return self._failed(worker, detail)
+        fault = Fault(verdict=verdict, code=code, detail=detail, case=worker.step, system=system)
+        ended = fault if isinstance(job, RaceJob) else _killed_by_its_variant(worker, job, fault)
+        self._release(worker, spoiled=True)
+        return ended
+
+    def _failed(self, worker: Worker, why: str) -> Result:
+        """Our own machinery failed: an infra_error for a job of variants, an exception for any other."""
+        job, tail = worker.job, worker.tail()
+        self._release(worker, spoiled=True)
+        fault = Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail=why)
+        if isinstance(job, RaceJob):
+            return fault
+        if not isinstance(job, BuildJob | JudgeJob):
+            raise InfrastructureError(f"{why}; {tail}" if tail else why)
+        return Outcome(variant=job.variant, verdict=Verdict.INFRA_ERROR, fault=fault, stderr_tail=tail)
+
+
+def _killed_by_its_variant(worker: Worker, job: JudgeJob, fault: Fault) -> Outcome:
+    """The outcome of a variant that cost its process."""
+    return Outcome(
+        variant=job.variant,
+        verdict=fault.verdict,
+        artifact=job.built.artifact,
+        gate=_until_the_end(worker, job.built.artifact, fault),
+        fault=fault,
+        seconds={"build": job.built.seconds},
+        stderr_tail=worker.tail(),
+    )
+
+
+def _until_the_end(worker: Worker, artifact: Artifact, fault: Fault) -> GateReport | None:
+    """What is known of the gate of a variant whose process was lost: the checks it had passed, and the one it was in.
+
+    What is not required is left out: it may have been unavailable.
+    """
+    begun = [*worker.checks.items(), ("", time.monotonic())]
+    checks = [
+        CheckResult(code=code, status="pass", seconds=later - since)
+        for (code, since), (_, later) in pairwise(begun)
+        if code != EFFECT.code
+    ]
+    if not checks:
+        return None
+    if worker.stage != "measure":  # the timing is no check of its own
+        checks[-1] = checks[-1].model_copy(update={"status": "fail"})
+    return GateReport(artifact=artifact.digest, required=(), checks=tuple(checks), fault=fault)

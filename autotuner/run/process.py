@@ -1,0 +1,119 @@
+"""The inside of a process that does jobs. It is forked from the zygote, and a variant may spoil it in any way."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pickle
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from functools import cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple
+
+from autotuner.run.jobs import perform
+from autotuner.run.line import Line
+from autotuner.run.messages import Message, send
+from autotuner.values.errors import AutotunerError, InfrastructureError, InputError, OracleError
+
+MakeLine = Callable[[], Line]
+HIGHEST_FILE = 1 << 16
+BUILDERS_NICE = 10
+"""Compilers give way to what launches and times on a device: a launch that waits for a CPU is an idle device."""
+
+
+class Role(NamedTuple):
+    """What a process is for."""
+
+    factory: MakeLine
+    devices: str | None
+    """Its CUDA_VISIBLE_DEVICES: "" for none, a UUID for that device, None for those that the driver sees."""
+    jobs: int
+    """It ends after so many."""
+
+
+def log_of(logs: Path, number: int) -> Path:
+    """The file in that folder with what is printed during that job."""
+    return logs / f"{number}.log"
+
+
+def serve(jobs: Connection, replies: Connection, key: bytes, logs: Path, role: Role) -> None:
+    """Does the jobs that come, one after another, and sends what happens. The line is made before the first.
+
+    The next job may be there before the driver has read how the last one ended. So the process ends by itself where
+    that ending spoils it; the driver, who cannot rely on this, throws away whatever came after.
+    """
+    _isolate(jobs.fileno(), replies.fileno())
+    if role.devices is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = role.devices
+    if role.devices == "":
+        os.nice(BUILDERS_NICE)
+
+    def tell(message: Message) -> None:
+        send(replies, key, message)
+
+    line = cache(role.factory)
+    for _ in range(role.jobs):
+        try:
+            number, pickled = jobs.recv()
+        except EOFError:  # the driver has gone
+            break
+        _print_to(log_of(logs, number))
+        ending = _do(number, pickled, line, tell)
+        tell(ending)
+        if ending.spoils:
+            break
+    os._exit(0)  # what a variant left behind (threads, exit handlers) must not run
+
+
+def _do(number: int, pickled: bytes, line: MakeLine, tell: Callable[[Message], None]) -> Message:
+    """How the job ended. An InfrastructureError is for the driver only when there is no line: nothing can be judged
+    then; raised later, it is about this job."""
+    for_driver: tuple[type[AutotunerError], ...] = (InputError, OracleError, InfrastructureError)
+    try:
+        made = line()
+        for_driver = (InputError, OracleError)
+        return Message(number, result=perform(pickle.loads(pickled), made, lambda step: tell(Message(number, step))))
+    except for_driver as error:
+        return Message(number, error=error)
+    except BaseException as error:
+        traceback.print_exc()
+        return Message(number, failure=f"{type(error).__name__}: {error}")
+
+
+def _isolate(*keep: int) -> None:
+    """A session of its own; output to nowhere; no core dumps; first to go when memory runs out; dies with its parent.
+
+    Every other file is closed: one of them keeps the zygote alive, and a variant could write to it.
+    """
+    os.setsid()
+    with contextlib.suppress(OSError, AttributeError):
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    first = 3
+    for kept in (*sorted(keep), HIGHEST_FILE):
+        os.closerange(first, kept)
+        first = kept + 1
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nothing, standard)
+
+
+def _print_to(log: Path) -> None:
+    """From here on what is printed goes into that file; what was printed before does not."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    ctypes.CDLL(None).fflush(None)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    for standard in (1, 2):
+        os.dup2(output, standard)
+    if output > 2:  # else it took the place of one that a variant had closed
+        os.close(output)

@@ -1,0 +1,469 @@
+"""Expression: a constraint or a condition of a space file, read with `ast` against a whitelist and never executed.
+
+Integers and truth values are 64-bit integers, strings are compared only for equality. The same code evaluates one point
+and a million: numpy columns that broadcast. `and`, `or`, comparison chains and `x if c else y` stop early as in Python,
+element by element, so that `X == 0 or Y % X == 0` is safe where X is 0.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+MAX_LENGTH = 1000
+MAX_DEPTH = 40
+MAX_EXPONENT = 62
+INT64 = np.iinfo(np.int64)
+
+_FUNCTIONS = {"min": (2, MAX_LENGTH), "max": (2, MAX_LENGTH), "abs": (1, 1), "ceil_div": (2, 2)}
+_ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Add: ("+", operator.add),
+    ast.Sub: ("-", operator.sub),
+    ast.Mult: ("*", operator.mul),
+    ast.FloorDiv: ("//", operator.floordiv),
+    ast.Mod: ("%", operator.mod),
+    ast.Pow: ("**", operator.pow),
+}
+_COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], Any]]] = {
+    ast.Eq: ("==", operator.eq),
+    ast.NotEq: ("!=", operator.ne),
+    ast.Lt: ("<", operator.lt),
+    ast.LtE: ("<=", operator.le),
+    ast.Gt: (">", operator.gt),
+    ast.GtE: (">=", operator.ge),
+    ast.In: ("in", np.isin),
+    ast.NotIn: ("not in", lambda value, members: ~np.isin(value, members)),
+}
+_REFUSED = {
+    ast.Attribute: "an attribute (a dot)",
+    ast.Subscript: "a subscript ([...])",
+    ast.Lambda: "a lambda",
+    ast.ListComp: "a comprehension",
+    ast.SetComp: "a comprehension",
+    ast.DictComp: "a comprehension",
+    ast.GeneratorExp: "a comprehension",
+    ast.JoinedStr: "an f-string",
+    ast.NamedExpr: "an assignment (:=)",
+    ast.Starred: "a starred value",
+    ast.Tuple: "a tuple, except after `in`,",
+    ast.List: "a list, except after `in`,",
+    ast.Div: "/ (write // or ceil_div)",
+    ast.Is: "`is` (write ==)",
+    ast.IsNot: "`is not` (write !=)",
+}
+_FAULTS = ("", "division by zero", "a result beyond 64 bits", f"an exponent outside 0..{MAX_EXPONENT}")
+_ZERO, _OVERFLOW, _EXPONENT = 1, 2, 3
+
+
+class ExpressionError(ValueError):
+    """An expression that is not allowed, or that has no value for what it was given.
+
+    `reason` is one line; `str()` adds the text with a caret under the offending place where that is known.
+    """
+
+    def __init__(self, reason: str, text: str, column: int | None = None) -> None:
+        super().__init__(reason, text, column)
+        self.reason = reason
+        self.text = text
+        self.column = column
+
+    def __str__(self) -> str:
+        caret = "" if self.column is None else f"\n    {' ' * self.column}^"
+        return f"{self.reason}\n    {self.text}{caret}"
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A parsed expression; equal to another one when the texts are equal.
+
+    `names` are the parameters and facts it speaks of, also through the amounts that it names. `string_tests` holds each
+    (name, string) that its text compares for equality or membership, so that a misspelt string can be found.
+    """
+
+    text: str
+    names: frozenset[str] = field(compare=False)
+    string_tests: frozenset[tuple[str, str]] = field(compare=False, repr=False)
+    _tree: ast.expr = field(compare=False, repr=False)
+    _amounts: Mapping[str, Expression] = field(compare=False, repr=False)
+
+    @classmethod
+    def parse(cls, text: str, amounts: Mapping[str, Expression] | None = None) -> Expression:
+        """Read `text`, which may name `amounts`; line breaks count as blanks.
+
+        Raises ExpressionError for whatever the grammar does not allow.
+        """
+        text = " ".join(text.splitlines()).strip()
+        tree = _syntax_tree(text)
+        check = _Check(text)
+        named = check.visit(tree, 0)
+        used = {name: amount for name, amount in (amounts or {}).items() if name in named}
+        names = (named - used.keys()).union(*(amount.names for amount in used.values()))
+        return cls(text, names, frozenset(check.string_tests), tree, used)
+
+    def evaluate(self, values: Mapping[str, object]) -> bool | int | str:
+        """The value at one point: `values` maps each name to an int, bool or str. Raises ExpressionError."""
+        scalars = {name: np.asarray(values[name]) for name in self.names & values.keys()}
+        result: bool | int | str = self.evaluate_arrays(scalars).item()
+        return result
+
+    def evaluate_arrays(self, columns: Mapping[str, Array]) -> Array:
+        """The values for columns that broadcast against each other: an int64, bool or str array of their joint shape.
+
+        Columns that the expression does not name are ignored. Raises ExpressionError when a name has no column, when
+        strings and integers are mixed, and when an element divides by zero or leaves 64 bits.
+        """
+        used = {name: _column(name, columns[name], self.text) for name in sorted(self.names & columns.keys())}
+        result = self._result(used)
+        shape = np.broadcast_shapes(*(column.shape for column in used.values()))
+        if result.fault is not None and result.fault.any():
+            raise ExpressionError(_describe_fault(result.fault, used, shape), self.text)
+        return np.array(np.broadcast_to(result.data, shape))
+
+    def _result(self, columns: Mapping[str, Array]) -> _Result:
+        return _Evaluation(self.text, columns, self._amounts).visit(self._tree)
+
+    def holds(
+        self, values: Mapping[str, Array], indices: Mapping[str, Array], facts: Sequence[Mapping[str, Any]]
+    ) -> Array:
+        """Where the expression is true for every mapping in `facts`: a bool array (n,).
+
+        `values` maps a parameter to its values, `indices` to its column (n,) of indices into them. Whichever is smaller
+        is evaluated: the combinations of values that occur, or the rows. Raises ExpressionError as `evaluate_arrays`.
+        """
+        named = [name for name in values if name in self.names]
+        sizes = tuple(len(values[name]) for name in named)
+        digits = tuple(indices[name] for name in named)
+        count = len(next(iter(indices.values())))
+        if math.prod(sizes) > count:
+            return self._true_for_all(
+                {name: values[name][digit] for name, digit in zip(named, digits, strict=True)}, facts
+            )
+        codes = np.ravel_multi_index(digits, sizes) if named else np.zeros(count, dtype=np.intp)
+        seen = np.zeros(math.prod(sizes), dtype=np.bool_)
+        seen[codes] = True
+        occurring = np.unravel_index(np.flatnonzero(seen), sizes) if named else ()
+        columns = {name: values[name][digit] for name, digit in zip(named, occurring, strict=True)}
+        seen[seen] = self._true_for_all(columns, facts)
+        return np.asarray(seen[codes])
+
+    def _true_for_all(self, columns: Mapping[str, Array], facts: Sequence[Mapping[str, Any]]) -> Array:
+        used = {tuple(sorted((name, fact[name]) for name in self.names & fact.keys())) for fact in facts}
+        results = [
+            self.evaluate_arrays({**{name: np.asarray(value) for name, value in some}, **columns})
+            for some in sorted(used)
+        ]
+        if any(result.dtype.kind == "U" for result in results):
+            raise ExpressionError("the result is a string, not true or false", self.text)
+        return np.asarray(np.logical_and.reduce(results))
+
+
+def _syntax_tree(text: str) -> ast.expr:
+    if not text:
+        raise ExpressionError("the expression is empty", text)
+    if len(text) > MAX_LENGTH:
+        raise ExpressionError(f"the expression is longer than {MAX_LENGTH} characters", text[:80] + "...")
+    # A comment would swallow the rest once the lines are joined; a non-ASCII letter may look like another.
+    odd = re.search(r"[^ -\"$-~]", text)
+    if odd is not None:
+        raise ExpressionError(f"the character {odd.group()!r} is not allowed in an expression", text, odd.start())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        column = max((error.offset or 1) - 1, 0)
+        raise ExpressionError(f"not an expression: {error.msg} (column {column + 1})", text, column) from None
+    except (ValueError, MemoryError, RecursionError):
+        raise ExpressionError("the expression is nested too deeply or holds too long a number", text) from None
+
+
+class _Check:
+    """Walks a syntax tree and refuses all that is not in the grammar; constants are worked out at once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.string_tests: set[tuple[str, str]] = set()
+
+    def refuse(self, what: str, node: ast.expr) -> ExpressionError:
+        reason = f"{what} is not allowed (column {node.col_offset + 1})"
+        return ExpressionError(reason, self.text, node.col_offset)
+
+    def visit(self, node: ast.expr, depth: int) -> frozenset[str]:
+        """The names in the tree under `node`."""
+        if depth > MAX_DEPTH:
+            raise ExpressionError(f"the expression is nested deeper than {MAX_DEPTH}", self.text, node.col_offset)
+        parts = self.parts(node)
+        names = frozenset[str]().union(*(self.visit(part, depth + 1) for part in parts))
+        if isinstance(node, ast.Name):
+            return frozenset([node.id])
+        if parts and not names:
+            self.work_out(node)
+        return names
+
+    def work_out(self, node: ast.expr) -> None:
+        """Refuses `2 ** 9999`, `1 // 0` or `"a" < 3` where it is written, not where it is used."""
+        fault = _Evaluation(self.text, {}, {}).visit(node).fault
+        if fault is not None and fault.any():
+            raise self.refuse(_FAULTS[int(fault)], node)
+
+    def parts(self, node: ast.expr) -> Sequence[ast.expr]:
+        """The operands of an allowed node."""
+        match node:
+            case ast.Constant():
+                self.constant(node)
+                return ()
+            case ast.Name(id=name):
+                if name in _FUNCTIONS or name.startswith("_"):
+                    raise self.refuse(f"the name {name}", node)
+                return ()
+            case ast.BoolOp(values=values):
+                return values
+            case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
+                return (operand,)
+            case ast.BinOp(op=operation, left=left, right=right) if type(operation) in _ARITHMETIC:
+                return (left, right)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return (test, body, orelse)
+            case ast.Compare():
+                return self.comparison(node)
+            case ast.Call():
+                return self.call(node)
+        culprit = node.op if isinstance(node, ast.BinOp | ast.UnaryOp) else node
+        raise self.refuse(_REFUSED.get(type(culprit), type(culprit).__name__), node)
+
+    def constant(self, node: ast.expr) -> int | str:
+        value = ast.literal_eval(node) if _is_constant(node) else None
+        if not isinstance(value, int | str):
+            raise self.refuse(f"{ast.unparse(node)} (not an integer, a string, True or False)", node)
+        if isinstance(value, int) and not INT64.min <= value <= INT64.max:
+            raise self.refuse("an integer beyond 64 bits", node)
+        return value
+
+    def comparison(self, node: ast.Compare) -> Sequence[ast.expr]:
+        operands = [node.left, *node.comparators]
+        plain = [node.left]
+        for left, comparison, right in zip(operands, node.ops, node.comparators, strict=False):
+            if type(comparison) not in _COMPARISONS:
+                raise self.refuse(_REFUSED[type(comparison)], left)
+            members = [right]
+            if isinstance(comparison, ast.In | ast.NotIn):
+                members = self.members(right)
+            else:
+                plain.append(right)
+            if isinstance(comparison, ast.In | ast.NotIn | ast.Eq | ast.NotEq):
+                self.note_strings(left, members)
+        if len(plain) < len(operands) and len(operands) > 2:
+            raise self.refuse("`in` within a chain of comparisons", node)
+        return plain
+
+    def members(self, node: ast.expr) -> list[ast.expr]:
+        if not isinstance(node, ast.Tuple | ast.List) or not node.elts:
+            raise self.refuse("`in` followed by anything but a tuple or list of constants", node)
+        if len({isinstance(self.constant(element), str) for element in node.elts}) > 1:
+            raise self.refuse("a list of both strings and integers", node)
+        return node.elts
+
+    def note_strings(self, left: ast.expr, members: list[ast.expr]) -> None:
+        for first, second in [(left, member) for member in members] + [(member, left) for member in members]:
+            if isinstance(first, ast.Name) and isinstance(second, ast.Constant) and isinstance(second.value, str):
+                self.string_tests.add((first.id, second.value))
+
+    def call(self, node: ast.Call) -> Sequence[ast.expr]:
+        if not isinstance(node.func, ast.Name) or node.func.id not in _FUNCTIONS:
+            raise self.refuse(f"a call of anything but {', '.join(_FUNCTIONS)}", node)
+        fewest, most = _FUNCTIONS[node.func.id]
+        if node.keywords or not fewest <= len(node.args) <= most:
+            wanted = f"{fewest}" if fewest == most else f"{fewest} or more"
+            raise self.refuse(f"{node.func.id}() with other than {wanted} plain arguments", node)
+        return node.args
+
+
+def _is_constant(node: ast.expr) -> bool:
+    """True for a literal, or a literal integer with a minus in front."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+        return isinstance(node, ast.Constant) and type(node.value) is int
+    return isinstance(node, ast.Constant)
+
+
+@dataclass(frozen=True)
+class _Result:
+    """An array and, where an element has no value, the code of its fault (an index into _FAULTS, else 0)."""
+
+    data: Array
+    fault: Array | None = None
+
+
+class _Evaluation:
+    """Evaluates a checked tree over columns. Faults travel with the results, so that and/or can drop unreached ones."""
+
+    def __init__(self, text: str, columns: Mapping[str, Array], amounts: Mapping[str, Expression]) -> None:
+        self.text = text
+        self.columns = columns
+        self.amounts = amounts
+
+    def visit(self, node: ast.expr) -> _Result:
+        match node:
+            case ast.Constant(value=value):
+                return _Result(np.asarray(value))
+            case ast.Name(id=name) if name in self.amounts:
+                return self.amounts[name]._result(self.columns)
+            case ast.Name(id=name):
+                if name not in self.columns:
+                    raise ExpressionError(f"{name} has no value", self.text, node.col_offset)
+                return _Result(self.columns[name])
+            case ast.BoolOp(op=operation, values=values):
+                truths = (self.truth(value) for value in values)
+                return reduce(_either if isinstance(operation, ast.Or) else _both, truths)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                result = self.truth(operand)
+                return _Result(np.asarray(~result.data), result.fault)
+            case ast.UnaryOp(operand=operand):
+                return _arithmetic(ast.Sub, _Result(np.asarray(0)), self.number(operand, "-"))
+            case ast.BinOp(op=operation, left=left, right=right):
+                sign = _ARITHMETIC[type(operation)][0]
+                return _arithmetic(type(operation), self.number(left, sign), self.number(right, sign))
+            case ast.Compare():
+                return self.comparison(node)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self.choice(self.truth(test), self.visit(body), self.visit(orelse), node)
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                return _call(name, [self.number(argument, f"{name}()") for argument in arguments])
+        raise AssertionError(f"unchecked node {ast.dump(node)}")
+
+    def number(self, node: ast.expr, use: str) -> _Result:
+        """An int64 operand; True and False count as 1 and 0."""
+        result = self.visit(node)
+        if result.data.dtype.kind == "U":
+            raise self.mix(f"{ast.unparse(node)} is a string, {use} needs an integer", node)
+        return _Result(result.data.astype(np.int64, copy=False), result.fault)
+
+    def truth(self, node: ast.expr) -> _Result:
+        """A bool operand; an integer is true unless it is 0."""
+        result = self.visit(node)
+        if result.data.dtype.kind == "U":
+            raise self.mix(f"{ast.unparse(node)} is a string, not true or false", node)
+        return _Result(result.data.astype(np.bool_, copy=False), result.fault)
+
+    def mix(self, reason: str, node: ast.expr) -> ExpressionError:
+        return ExpressionError(f"{reason} (column {node.col_offset + 1})", self.text, node.col_offset)
+
+    def comparison(self, node: ast.Compare) -> _Result:
+        left = self.visit(node.left)
+        pairs = []
+        for comparison, right_node in zip(node.ops, node.comparators, strict=True):
+            if isinstance(right_node, ast.Tuple | ast.List):
+                right = _Result(np.asarray([ast.literal_eval(element) for element in right_node.elts]))
+            else:
+                right = self.visit(right_node)
+            pairs.append(self.pair(comparison, left, right, node))
+            left = right
+        return reduce(_both, pairs)
+
+    def pair(self, comparison: ast.cmpop, left: _Result, right: _Result, node: ast.Compare) -> _Result:
+        sign, compare = _COMPARISONS[type(comparison)]
+        strings = [side.data.dtype.kind == "U" for side in (left, right)]
+        if strings[0] != strings[1]:
+            raise self.mix(f"a string and an integer cannot be compared with {sign}", node)
+        if all(strings) and sign in ("<", "<=", ">", ">="):
+            raise self.mix(f"strings cannot be compared with {sign}", node)
+        return _Result(np.asarray(compare(left.data, right.data)), _first_fault(left.fault, right.fault))
+
+    def choice(self, test: _Result, body: _Result, orelse: _Result, node: ast.IfExp) -> _Result:
+        if (body.data.dtype.kind == "U") != (orelse.data.dtype.kind == "U"):
+            raise self.mix("the two sides of if/else are a string and an integer", node)
+        fault = _first_fault(test.fault, body.fault, test.data)
+        fault = _first_fault(fault, orelse.fault, ~test.data)
+        return _Result(np.asarray(np.where(test.data, body.data, orelse.data)), fault)
+
+
+def _first_fault(first: Array | None, second: Array | None, reached: Array | bool = True) -> Array | None:
+    """Faults of two operands; the second's count only where it is `reached` and the first has none."""
+    if second is None:
+        return first
+    second = np.asarray(np.where(reached, second, 0))
+    return second if first is None else np.asarray(np.where(first != 0, first, second))
+
+
+def _both(left: _Result, right: _Result) -> _Result:
+    return _Result(np.asarray(left.data & right.data), _first_fault(left.fault, right.fault, left.data))
+
+
+def _either(left: _Result, right: _Result) -> _Result:
+    return _Result(np.asarray(left.data | right.data), _first_fault(left.fault, right.fault, ~left.data))
+
+
+def _magnitude(data: Array) -> int:
+    return max(abs(int(data.min())), abs(int(data.max()))) if data.size else 0
+
+
+def _arithmetic(operation: type[ast.operator], left: _Result, right: _Result) -> _Result:
+    """left `operation` right on int64, in Python's integers where 64 bits might not do."""
+    a, b, fault = left.data, right.data, _first_fault(left.fault, right.fault)
+    if operation in (ast.FloorDiv, ast.Mod):
+        fault = _first_fault(fault, np.where(b == 0, _ZERO, 0))
+        b = np.where(b == 0, 1, b)
+    elif operation is ast.Pow:
+        refused = (b < 0) | (b > MAX_EXPONENT)
+        fault = _first_fault(fault, np.where(refused, _EXPONENT, 0))
+        b = np.where(refused, 0, b)
+    apply = _ARITHMETIC[operation][1]
+    if _bound(operation, _magnitude(a), _magnitude(b)) <= INT64.max:
+        return _Result(np.asarray(apply(a, b)), fault)
+    exact = np.asarray(apply(a.astype(object), b.astype(object)), dtype=object)
+    beyond = np.asarray((exact < INT64.min) | (exact > INT64.max), dtype=np.bool_)
+    data = np.where(beyond, 0, exact).astype(np.int64)
+    return _Result(data, _first_fault(fault, np.where(beyond, _OVERFLOW, 0)))
+
+
+def _bound(operation: type[ast.operator], a: int, b: int) -> int:
+    """What the magnitude of the result cannot exceed, for operands of magnitude up to a and b."""
+    if operation is ast.Mult:
+        return a * b
+    if operation is ast.Pow:
+        return int(max(a, 1) ** b)
+    return a + b
+
+
+def _call(name: str, arguments: list[_Result]) -> _Result:
+    fault = reduce(_first_fault, (argument.fault for argument in arguments), None)
+    if name == "ceil_div":
+        zero = _Result(np.asarray(0))
+        floor = _arithmetic(ast.FloorDiv, _arithmetic(ast.Sub, zero, arguments[0]), arguments[1])
+        return _arithmetic(ast.Sub, zero, floor)
+    if name == "abs":
+        negated = _arithmetic(ast.Sub, _Result(np.asarray(0)), arguments[0])
+        fault = _first_fault(fault, negated.fault)
+        return _Result(np.asarray(np.maximum(arguments[0].data, negated.data)), fault)
+    choose = np.minimum if name == "min" else np.maximum
+    return _Result(np.asarray(reduce(choose, (argument.data for argument in arguments))), fault)
+
+
+def _column(name: str, values: Array, text: str) -> Array:
+    """`values` as bool, int64 or str."""
+    column = np.asarray(values)
+    if column.dtype.kind in "bUi":
+        return column.astype(np.int64, copy=False) if column.dtype.kind == "i" else column
+    if column.dtype.kind == "u" and (column <= INT64.max).all():
+        return column.astype(np.int64)
+    raise ExpressionError(f"{name} holds {column.dtype} values, not 64-bit integers, strings or truth values", text)
+
+
+def _describe_fault(fault: Array, columns: Mapping[str, Array], shape: tuple[int, ...]) -> str:
+    """What went wrong at the first faulty element, and the values of the names there."""
+    full = np.broadcast_to(fault, shape)
+    where = np.unravel_index(int(np.argmax(full != 0)), shape) if shape else ()
+    values = ", ".join(f"{name} = {np.broadcast_to(column, shape)[where]}" for name, column in columns.items())
+    return f"{_FAULTS[int(full[where])]} at {values}"

@@ -1,0 +1,123 @@
+"""What space files and the limits of kernel families are written with: values, expressions, parameters, constraints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, PlainValidator, field_validator, model_validator
+
+from autotuner.spaces.expression import Expression, ExpressionError
+from autotuner.values.model import Model
+from autotuner.values.validation import refuse, show
+from autotuner.values.variant import Value
+
+Array = NDArray[Any]
+Facts = Mapping[str, int | str | bool]
+
+NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+_STRING = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
+EXPECTED = "expected_latency"
+
+
+def as_tuple(value: object) -> object:
+    """A list as a tuple; TOML knows lists alone."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _parameter_value(value: object) -> Value:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not -(2**63) <= value < 2**63:
+            raise refuse(f"found {value}, expected an integer of 64 bits")
+        return value
+    if not isinstance(value, str):
+        remedy = " (write 0 or 1)" if isinstance(value, bool) else ""
+        raise refuse(f"found {show(value)}, expected an integer or a string{remedy}")
+    if not _STRING.fullmatch(value):
+        raise refuse(f"found {show(value)}, expected a string of 1 to 64 letters, digits, and _ . + -")
+    return value
+
+
+def _expression(text: object) -> str:
+    if not isinstance(text, str):
+        raise refuse(f"found {show(text)}, expected a string with an expression")
+    try:
+        Expression.parse(text)
+    except ExpressionError as error:
+        raise refuse(f"found {show(text)}: {error.reason}") from None
+    return text
+
+
+ParameterValue = Annotated[Value, PlainValidator(_parameter_value)]
+ExpressionText = Annotated[str, PlainValidator(_expression)]
+
+
+class Parameter(Model):
+    """A parameter: its values in the order of the file and, for a conditional one, when it exists."""
+
+    values: Annotated[tuple[ParameterValue, ...], BeforeValidator(as_tuple)]
+    when: ExpressionText | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        if isinstance(value, int | float | str):
+            raise refuse(f"found {show(value)}, expected a list of values, or a table with values and when")
+        return {"values": value} if isinstance(value, list | tuple) else value
+
+    @field_validator("values")
+    @classmethod
+    def _check_values(cls, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        if not 0 < len(values) < 2**15:
+            raise refuse(f"found {len(values) or 'no'} values, expected 1 to {2**15 - 1}")
+        if len({type(value) for value in values}) > 1:
+            raise refuse("found both integers and strings, expected one kind")
+        twice = next((value for index, value in enumerate(values) if value in values[:index]), None)
+        if twice is not None:
+            raise refuse(f"found {twice!r} twice, expected distinct values")
+        return values
+
+    @cached_property
+    def condition(self) -> Expression | None:
+        """`when`, parsed."""
+        return None if self.when is None else Expression.parse(self.when)
+
+    @cached_property
+    def array(self) -> Array:
+        """The values as an int64 or str array."""
+        return np.asarray(self.values)
+
+
+class Rule(Model):
+    """What must hold, and why."""
+
+    expression: ExpressionText
+    reason: str = Field(min_length=1)
+
+
+class Constraint(Rule):
+    """What must hold at every valid point, for every problem, and why."""
+
+    limit_of: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = Field(
+        default=(), description="the implementations whose limit it is; none: a choice of the space file"
+    )
+    place: str = Field(default="", description="where the kernel family says it, such as cuda.mma.constraints[3]")
+
+    def parsed(self, implementations: Iterable[Value], amounts: Mapping[str, Expression]) -> Expression:
+        """`expression`, parsed; a limit of some of a space's implementations holds where another one is chosen."""
+        if not self.limit_of or {*self.limit_of} >= {*implementations}:
+            return Expression.parse(self.expression, amounts)
+        chosen = ", ".join(f'"{name}"' for name in self.limit_of)
+        return Expression.parse(f"IMPL not in [{chosen}] or ({self.expression})", amounts)
+
+
+def parsed_amounts(texts: Mapping[str, str]) -> dict[str, Expression]:
+    """Named amounts, parsed; each may name those above it."""
+    amounts: dict[str, Expression] = {}
+    for name, text in texts.items():
+        amounts[name] = Expression.parse(text, dict(amounts))
+    return amounts

@@ -1,0 +1,156 @@
+"""The devices of a run, a lane each: calibration, conditions, the tie band, and which jobs are on which device."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from autotuner.measure.tie import aa_ratio, band
+from autotuner.run.ask import Beat, ask_all, sound_calibration
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import Built, CalibrationJob, JudgeJob, RaceJob, Result
+from autotuner.store import Store
+from autotuner.values.conditions import Conditions
+from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement
+
+AHEAD = 2
+"""Variants at most that are on a device or next in its queue. More would be judged by knowledge that is too old."""
+AA_EVERY = 20
+"""Variants judged on a lane between two A/A races there."""
+AA_BLOCKS = 40
+"""Blocks of an A/A race."""
+
+
+class DeviceLane:
+    """A device, its session in the store and its jobs."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.session = 0
+        """The number of its session in the store."""
+        self.judging: dict[int, str] = {}
+        """The program of each judging job, by the job's number."""
+        self.racing: int | None = None
+        """The number of the A/A race under way."""
+        self.since_aa = 0
+        """Variants handed to it since the last A/A race."""
+        self._conditions: Conditions
+        self._baseline_us: list[list[float]] = []
+        """Microseconds of the baseline on each problem, at calibration and in every race since; sorted, as a median is
+        taken of it for every variant."""
+
+    def calibrated(self, conditions: Conditions, calibration: Calibration) -> None:
+        """Starts with these conditions and what the baseline took at calibration."""
+        self._conditions = conditions
+        self._baseline_us = [[us] for us in calibration.baseline_us]
+
+    def note_baseline(self, measurement: Measurement | None) -> None:
+        """Takes in what the baseline took beside a variant."""
+        timings = measurement.timings if measurement is not None else ()
+        for problem, timing in zip(self._baseline_us, timings, strict=False):
+            insort(problem, median(timing.baseline_us))
+
+    def conditions_with(self, tie: float) -> Conditions:
+        """The conditions with the tie band and the thermometer as they are by now.
+
+        The baseline beside variants is not what it is alone: they heat the device, or lower its clocks. So the median
+        over the session is what a race is compared with.
+        """
+        baseline_us = tuple(median(problem) for problem in self._baseline_us)
+        return self._conditions.model_copy(update={"tie": tie, "baseline_us": baseline_us})
+
+
+class DeviceLanes:
+    """All devices of a run. The best variant races against itself on each of them from time to time: the tie band is
+    as wide as all these A/A races say."""
+
+    def __init__(
+        self,
+        store: Store,
+        executor: Executor,
+        study: str,
+        conditions: Conditions,
+        environments: Sequence[Mapping[str, str]],
+    ) -> None:
+        """`conditions`: those of the study. `environments`: what the numbers of each lane depend on."""
+        self._store, self._executor, self._study, self._conditions = store, executor, study, conditions
+        self._environments = environments
+        self._lanes = [DeviceLane(number) for number in range(executor.lanes)]
+        self._aa: list[float] = []
+        """What each A/A race of the run came to."""
+        self.tie = band([])
+        """How wide a tie is, relative."""
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    @property
+    def first(self) -> DeviceLane:
+        """The lane that calibrates the baselines for all."""
+        return self._lanes[0]
+
+    @property
+    def is_racing(self) -> bool:
+        """Whether an A/A race is under way."""
+        return any(lane.racing is not None for lane in self._lanes)
+
+    def begin(self, beat: Beat) -> Calibration:
+        """Calibrates every lane, side by side, and starts its session; the first lane's calibration. All lanes race
+        against the baselines that the first one chose. Raises OracleError or InfrastructureError."""
+        jobs = [(CalibrationJob(conditions=self._conditions), lane.number) for lane in self._lanes]
+        found = [sound_calibration(result) for result in ask_all(self._executor, jobs, beat)]
+        baselines = found[0].baselines
+        for lane, own in zip(self._lanes, found, strict=True):
+            calibration = own.model_copy(update={"baselines": baselines})
+            update = {"baselines": baselines, "ceilings": calibration.ceilings, "tie": self.tie}
+            lane.calibrated(self._conditions.model_copy(update=update), calibration)
+            lane.session = self._store.start_session(self._study, calibration, self._environments[lane.number])
+        return found[0]
+
+    def finish(self) -> None:
+        """Ends the sessions in good order."""
+        for lane in self._lanes:
+            self._store.finish_session(lane.session)
+
+    def free(self) -> DeviceLane | None:
+        """The lane with the fewest variants, if it can take one more."""
+        lane = min(self._lanes, key=lambda each: len(each.judging))
+        return lane if len(lane.judging) < AHEAD else None
+
+    def is_judging(self, program: str) -> bool:
+        """Whether a variant with that program is being judged anywhere."""
+        return any(program in lane.judging.values() for lane in self._lanes)
+
+    def judge(self, lane: DeviceLane, built: Built, best: Artifact | None) -> int:
+        """Submits the judging of a variant, and before it the A/A race of the best one when it is due; the number of
+        the judging job."""
+        if best is not None and lane.since_aa >= AA_EVERY and lane.racing is None:
+            race = RaceJob(artifacts=(best, best), conditions=lane.conditions_with(self.tie), blocks=AA_BLOCKS)
+            lane.since_aa, lane.racing = 0, self._executor.submit(race, lane.number)
+        job = JudgeJob(built=built, conditions=lane.conditions_with(self.tie), incumbent=best)
+        number = self._executor.submit(job, lane.number)
+        lane.judging[number] = built.artifact.program_hash
+        lane.since_aa += 1
+        return number
+
+    def racing(self, number: int) -> DeviceLane | None:
+        """The lane whose A/A race the job is."""
+        return next((lane for lane in self._lanes if lane.racing == number), None)
+
+    def judged(self, number: int) -> DeviceLane:
+        """The lane on which the job was judged, which is free of it now; the first one for a job of none."""
+        lane = next((each for each in self._lanes if number in each.judging), self.first)
+        lane.judging.pop(number, None)
+        return lane
+
+    def raced(self, lane: DeviceLane, result: Result) -> bool:
+        """Takes in the result of a lane's A/A race; whether the tie band was found anew. A race that a disturbed
+        machine has spoilt says nothing; the next one is soon."""
+        lane.racing = None
+        if not isinstance(result, Heat) or result.faults:
+            return False
+        self._store.record_heat(self._study, "aa", result, session_id=lane.session)
+        self._aa.append(aa_ratio(result, self._conditions.objective))
+        self.tie = band(self._aa)
+        return True

@@ -1,0 +1,112 @@
+"""What is in flight: the variants between their proposal and their outcome.
+
+A variant is built, waits until a device needs it, and is judged there. As late as that it is known whether its program
+was measured meanwhile: then it shares that measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from optuna.trial import Trial
+
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import BuildJob, Built, Result
+from autotuner.tuning.device_lane import DeviceLane, DeviceLanes
+from autotuner.tuning.outcomes import Outcomes
+from autotuner.values.conditions import Conditions
+from autotuner.values.errors import InfrastructureError
+from autotuner.values.outcome import Outcome
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
+
+
+class Flight(NamedTuple):
+    """A trial without an outcome yet."""
+
+    trial: Trial
+    variant: Variant
+
+
+class Landed(NamedTuple):
+    """A trial with its outcome, and the lane whose session it is recorded under."""
+
+    trial: Trial
+    outcome: Outcome
+    lane: DeviceLane
+
+
+class Flights:
+    """All variants in flight."""
+
+    def __init__(self, executor: Executor, lanes: DeviceLanes, outcomes: Outcomes) -> None:
+        """`outcomes`: those of the study so far."""
+        self._executor, self._lanes, self._outcomes = executor, lanes, outcomes
+        self._under_way: dict[int, Flight] = {}
+        """By the number of the job that the executor has of it."""
+        self._built: list[tuple[Flight, Built]] = []
+        """Between their two jobs, the oldest first."""
+
+    def __len__(self) -> int:
+        return len(self._under_way) + len(self._built)
+
+    def __contains__(self, variant: Variant) -> bool:
+        flights = (*self._under_way.values(), *(flight for flight, _ in self._built))
+        return any(flight.variant == variant for flight in flights)
+
+    @property
+    def are_under_way(self) -> bool:
+        """Whether the executor has a job of any."""
+        return bool(self._under_way)
+
+    def start(self, trial: Trial, variant: Variant, conditions: Conditions) -> None:
+        """Submits the build of a variant."""
+        number = self._executor.submit(BuildJob(variant=variant, conditions=conditions))
+        self._under_way[number] = Flight(trial, variant)
+
+    def feed(self) -> Iterator[Landed]:
+        """Hands built variants to the devices, no sooner than these need them: whatever is known by then counts.
+
+        A program that was measured is not measured again: its outcome is given here. One that is being judged is waited
+        for.
+        """
+        waiting, self._built = self._built, []
+        for flight, built in waiting:
+            program = built.artifact.program_hash
+            original, lane = self._outcomes.measured(program), self._lanes.free()
+            if original is not None:
+                yield Landed(flight.trial, _duplicate(built, original), self._lanes.first)
+            elif lane is not None and not self._lanes.is_judging(program):
+                incumbent = self._outcomes.incumbent
+                best = incumbent.artifact if incumbent is not None else None
+                self._under_way[self._lanes.judge(lane, built, best)] = flight
+            else:
+                self._built.append((flight, built))
+
+    def take(self, number: int, result: Result) -> Landed | None:
+        """Takes in the result of a variant's job; its outcome, or None when it was built and is still to be judged.
+
+        Raises InfrastructureError for a result that is neither.
+        """
+        flight, lane = self._under_way.pop(number), self._lanes.judged(number)
+        if isinstance(result, Built):
+            self._built.append((flight, result))
+            return None
+        if not isinstance(result, Outcome):
+            raise InfrastructureError(f"a variant's job gave no outcome: {result}")
+        lane.note_baseline(result.measurement)
+        return Landed(flight.trial, result, lane)
+
+
+def _duplicate(built: Built, original: Outcome) -> Outcome:
+    """The outcome of a variant whose program is the original's: it shares the measurement."""
+    assert original.artifact is not None  # what was measured was built
+    return Outcome(
+        variant=built.artifact.variant,
+        verdict=Verdict.DEDUPLICATED,
+        artifact=built.artifact,
+        measurement=original.measurement,
+        original=original.artifact.digest,
+        seconds={"build": built.seconds},
+    )

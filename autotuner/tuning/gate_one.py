@@ -1,0 +1,203 @@
+"""The gate alone, on one built variant: found by library, by build id, by trial, or built from its parameters."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from autotuner.build.build import build, built, cached_builds
+from autotuner.build.family import Family
+from autotuner.build.toolchain import Toolchain
+from autotuner.devices import DEVICES, Chosen, Wishes
+from autotuner.ops import OPS
+from autotuner.run import ask
+from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
+from autotuner.spaces.space import SpaceFile
+from autotuner.tuning.trial_report import TrialReport, trial_report
+from autotuner.tuning.workbench import (
+    Workbench,
+    choose_device,
+    default_space,
+    executor_for,
+    fresh_seeds,
+    load_space,
+    toolchain_for,
+)
+from autotuner.values.conditions import Conditions
+from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.values.outcome import Artifact, Calibration, Device, Outcome
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Value
+
+EXTENSION = re.compile(r"^(?P<name>.+_[0-9a-f]{16})\.abi3\.so$")
+
+
+class Subject(NamedTuple):
+    """A built variant, and what it takes to judge it."""
+
+    artifact: Artifact
+    family: Family
+    problems: tuple[Problem, ...]
+    chosen: Chosen
+    toolchain: Toolchain
+
+    @property
+    def device(self) -> Device:
+        """Where it is judged."""
+        return self.chosen.device
+
+
+class GateResult(NamedTuple):
+    """What the gate found of it."""
+
+    outcome: Outcome
+    report: TrialReport
+
+
+def subject(target: str, space: str | None, store: str, study: str | None) -> Subject:
+    """The built variant that a user means: the path of a library, a build id or its beginning (from 6 digits on), the
+    number of a trial of a study in the store, or parameters such as "IMPL=simd BLOCK_M=64" of a space, the others as in
+    its default point.
+
+    Raises InputError when there is none, or it cannot be built.
+    """
+    if "=" in target:
+        return _by_parameters(target, space)
+    if Path(target).exists():
+        return _by_library(Path(target), space)
+    if target.isdecimal() and len(target) < 6:
+        return _by_trial(int(target), store, study)
+    return _described(_by_build_id(target), space)
+
+
+def judge(found: Subject, sanitize: bool = False) -> GateResult:
+    """Puts it through the whole gate in a process of its own, G7 after a few timed blocks included. Nothing is stored.
+
+    Raises OracleError when a reference breaks its own tolerance, InfrastructureError when the machinery fails.
+    """
+    threads = int(found.device.facts.get("THREADS_ALLOWED", 1))
+    conditions = Conditions(problems=found.problems, threads=threads, seeds=fresh_seeds(), min_blocks=2, max_blocks=2)
+    with closing(executor_for(found.chosen, found.toolchain, found.family)) as executor:
+        calibration = ask.sound_calibration(ask.ask(executor, CalibrationJob(conditions=conditions)))
+        pinned = conditions.model_copy(update={"baselines": calibration.baselines})
+        job = JudgeJob(built=Built(artifact=found.artifact, seconds=0.0), conditions=pinned, sanitize=sanitize)
+        outcome = ask.ask(executor, job)
+    if not isinstance(outcome, Outcome):
+        raise InfrastructureError(f"the gate gave no outcome: {outcome}")
+    return GateResult(outcome, trial_report(outcome, found.problems, found.device, calibration))
+
+
+def calibrate(workbench: Workbench) -> Calibration:
+    """The op's baselines against the reference and the clock, for the space's problems.
+
+    Raises InfrastructureError.
+    """
+    with closing(workbench.executor()) as executor:
+        return ask.calibration(ask.ask(executor, CalibrationJob(conditions=workbench.conditions)))
+
+
+# Finding it -------------------------------------------------------------------------------------------------------
+
+
+def _by_library(path: Path, space: str | None) -> Subject:
+    """A library, or the folder of a build. Its record lies beside it, or in the cache under the name it has."""
+    if path.is_dir():
+        libraries = sorted(path.glob("*.abi3.so"))
+        if len(libraries) != 1:
+            raise InputError(f"{path}: expected one extension (*.abi3.so) in it, found {len(libraries)}")
+        path = libraries[0]
+    record = path.resolve().parent / "artifact.json"
+    try:
+        artifact = Artifact.model_validate_json(record.read_bytes())
+    except (OSError, ValidationError):
+        name = EXTENSION.match(path.name)
+        if name is None:
+            raise InputError(
+                f"{path}: no artifact.json beside it, and its name is none that the build gives; give the library of a"
+                " build, in the folder where it was built or under its own name"
+            ) from None
+        artifact = _by_build_id(name["name"].rsplit("_", 1)[1])
+    return _described(artifact.model_copy(update={"path": str(path.resolve())}), space)
+
+
+def _by_build_id(text: str) -> Artifact:
+    wanted = text.lower()
+    if not re.fullmatch("[0-9a-f]{6,64}", wanted):
+        raise InputError(
+            f"{text}: no such file, and no build id (from 6 hexadecimal digits on), trial number or parameters"
+            ' such as "IMPL=simd BLOCK_M=64"'
+        )
+    found = cached_builds(wanted)
+    if len(found) != 1:
+        how = "none in the cache begins so" if not found else f"{len(found)} in the cache begin so; give more digits"
+        raise InputError(f"build id {text}: {how}")
+    artifact = built(found[0])
+    if artifact is None:
+        raise InputError(f"build id {text}: its entry in the cache, {found[0]}, is damaged; build it again")
+    return artifact
+
+
+def _described(artifact: Artifact, space: str | None) -> Subject:
+    """With the problems of the space if it is compiled for them, else a usual one that it is compiled for."""
+    file = None if space is None else load_space(space)
+    near = Path(file.path if file else ".").resolve()
+    near = near.parent if file else near
+    family = Family.find(artifact.variant.family, near=near)
+    if family.document.op is None:
+        raise InputError(f"{artifact.path}: {artifact.variant.family} computes no op, and has no gate")
+    usual = OPS[family.document.op].usual(artifact.macros)
+    here = [problem for problem in (file.problems if file else ()) if _compiled_for(artifact, problem)]
+    backend = artifact.variant.backend
+    chosen = choose_device(file) if file is not None and file.backend == backend else DEVICES[backend].choose(Wishes())
+    return Subject(artifact, family, tuple(here) or (usual,), chosen, toolchain_for(chosen.device))
+
+
+def _compiled_for(artifact: Artifact, problem: Problem) -> bool:
+    """Whether the artifact serves the problem, by the macros that it is compiled with."""
+    macros = {**problem.compiled, **problem.lengths}
+    return all(artifact.macros.get(name, str(value)) == str(value) for name, value in macros.items())
+
+
+def _by_trial(number: int, store: str, study: str | None) -> Subject:
+    """The variant of a trial, built again from today's sources if it is no longer in the cache."""
+    from autotuner.store import Store, queries  # takes long to import, and only a trial is in a store
+
+    with closing(Store.open(store, create=False)) as opened:
+        name = queries.resolve_study(opened, study)
+        record = queries.trial(opened, name, number)
+        workbench = Workbench(SpaceFile.model_validate_json(queries.study(opened, name).space_document))
+    return _made(workbench, record.outcome.variant.point)
+
+
+def _by_parameters(text: str, space: str | None) -> Subject:
+    """A point of the space; what is not given is as in its default point."""
+    workbench = Workbench(load_space(space or default_space()))
+    given = dict(word.split("=", 1) for word in text.split() if "=" in word)
+    unknown = sorted(set(given) - set(workbench.space.values))
+    if unknown:
+        raise InputError(
+            f"{workbench.space.name} has no parameter {unknown[0]}; it has {', '.join(workbench.space.values)}"
+        )
+    values: dict[str, Value] = {}
+    for name, value in given.items():
+        known = {str(each): each for each in workbench.space.values[name]}
+        if value not in known:
+            raise InputError(f"{name}={value}: {workbench.space.name} has {name} = {', '.join(known)}")
+        values[name] = known[value]
+    return _made(workbench, workbench.space.completed(values))
+
+
+def _made(workbench: Workbench, point: dict[str, Value]) -> Subject:
+    index = workbench.space.index_of(point)
+    if index is None:
+        said = " ".join(f"{name}={value}" for name, value in point.items())
+        raise InputError(f"{said}: not a valid point of {workbench.space.name} here; `autotuner space show` says why")
+    variant = workbench.variant(index)
+    made = build(workbench.family, variant, workbench.conditions.compiled_for, workbench.toolchain)
+    if not isinstance(made, Artifact):
+        raise InputError(f"{variant} cannot be built ({made.code}): {made.detail}")
+    return Subject(made, workbench.family, workbench.conditions.problems, workbench.chosen, workbench.toolchain)

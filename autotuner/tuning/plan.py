@@ -1,0 +1,47 @@
+"""What a run of the driver is to do: the study, and what a new study starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from autotuner.spaces.space import Space
+from autotuner.store import StudyRecord
+from autotuner.tuning.study_identity import study_record
+from autotuner.values.conditions import Conditions
+from autotuner.values.known_points import KnownPoints
+from autotuner.values.outcome import Device
+from autotuner.values.variant import Value
+
+Point = Mapping[str, Value]
+"""IMPL and the parameters of a point of a space."""
+
+
+class Start(NamedTuple):
+    """What a new study starts from."""
+
+    first: Sequence[Point] = ()
+    """Valid points that are judged before others, in their order."""
+    known_points: KnownPoints | None = None
+    """What another study has measured; the sampler may learn from it."""
+
+
+class Plan(NamedTuple):
+    """A study, how its points are chosen, and what its numbers depend on."""
+
+    space: Space
+    device: Device
+    conditions: Conditions
+    sampler: str = "evolution"
+    seed: int = 0
+    """Of the sampler."""
+    built_from: str = ""
+    """Stands for sources, compiler and reference: a study with others is another study."""
+    start: Start = Start()
+    environments: Sequence[Mapping[str, str]] = ()
+    """What the numbers of each device lane depend on; of lanes beyond these it is the device's own environment."""
+
+    @property
+    def record(self) -> StudyRecord:
+        """The study as the store keeps it from its start."""
+        return study_record(self.space, self.device, self.conditions, self.sampler, self.seed, self.built_from)

@@ -1,0 +1,80 @@
+"""The best variant of a study timed again in a fresh process: against its baseline or against itself."""
+
+from __future__ import annotations
+
+import math
+from contextlib import closing
+
+from autotuner.measure.blocks import combined
+from autotuner.measure.statistics import median_interval
+from autotuner.measure.tie import logs, ratios_between, tie_band
+from autotuner.run.ask import ask
+from autotuner.run.jobs import BuildJob, Built, RaceJob
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import Store, queries
+from autotuner.tuning import standings
+from autotuner.tuning.workbench import Workbench
+from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.values.model import Model
+from autotuner.values.outcome import Heat, Interval
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault
+
+
+class Race(Model):
+    """The result."""
+
+    study: str
+    variant: Variant
+    against: str
+    ratio: Interval
+    """t_variant / t_opponent."""
+    blocks: int
+    tie: float
+    """How wide a tie is in this study, relative."""
+
+    @property
+    def winner(self) -> str | None:
+        """The side that is faster beyond the tie band, by the whole 95 % interval; None for a tie."""
+        if self.ratio.high < 1 - self.tie:
+            return "the variant"
+        return self.against if self.ratio.low > 1 + self.tie else None
+
+
+def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) -> Race:
+    """Times the best variant of a study again, in `blocks` blocks: against a second load of the same library (the A/A
+    test), or against its baseline, which frees the search estimate of its bias towards lucky measurements.
+
+    Raises StoreError, and InputError when nothing was measured yet or the variant cannot be built any more.
+    """
+    name = queries.resolve_study(store, wanted)
+    found = standings.best(store, name)
+    if found is None:
+        raise InputError(f"{name} has no variant measured to the end yet; run `autotuner tune` first")
+    workbench = Workbench(SpaceFile.model_validate_json(queries.study(store, name).space_document))
+    conditions = workbench.conditions.model_copy(update={"baselines": found.record.session.calibration.baselines})
+    variant, artifact = found.outcome.variant, found.outcome.artifact
+    assert artifact is not None  # what was measured was built
+    with closing(workbench.executor()) as executor:
+        built = ask(executor, BuildJob(variant=variant, conditions=conditions))
+        if isinstance(built, Built) and built.artifact.digest == artifact.digest:
+            artifacts = (built.artifact,) * (2 if itself else 1)
+            heat = ask(executor, RaceJob(artifacts=artifacts, conditions=conditions, blocks=blocks, fresh=True))
+        else:
+            said = "its sources or its compiler have changed since it passed the gate; tune again"
+            raise InputError(f"trial {found.entry.number} of {name} cannot be timed again: {said}")
+    if isinstance(heat, Fault):
+        raise InputError(f"trial {found.entry.number} of {name} cannot be timed again: {heat.detail}")
+    if not isinstance(heat, Heat):
+        raise InfrastructureError(f"the race gave no result: {heat}")
+    ratios = (
+        ratios_between(heat, 0, 1, conditions.objective) if itself else combined(logs(heat, 0), conditions.objective)
+    )
+    against = "its second load" if itself else f"the baseline {', '.join(sorted(set(conditions.baselines)))}"
+    tie = tie_band(queries.aa_heats(store, name), conditions.objective)
+    return Race(study=name, variant=variant, against=against, ratio=_ratio(ratios), blocks=blocks, tie=tie)
+
+
+def _ratio(ratios: list[float]) -> Interval:
+    found = median_interval(ratios)
+    return Interval(low=math.exp(found.low), median=math.exp(found.median), high=math.exp(found.high))

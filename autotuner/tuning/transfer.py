@@ -1,0 +1,224 @@
+"""Where a new study starts: what a related study in the store has measured, moved onto the new one's space.
+
+Related are studies of the same op, kernel family and backend: of another shape, element type, mask, number of threads
+or device, of another space file of the family, or of the same one before its sources changed. How near one is, is
+counted in doublings and changes, as a person who tunes would: docs/search.md has it in words.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autotuner.ops import op_of
+from autotuner.spaces.expectations import doublings, expected_latency
+from autotuner.spaces.expression import ExpressionError
+from autotuner.spaces.space import Space
+from autotuner.store import Store, StudyRecord, queries
+from autotuner.tuning import standings
+from autotuner.tuning.plan import Start
+from autotuner.values.errors import InputError
+from autotuner.values.known_points import KnownPoints
+from autotuner.values.outcome import Device
+from autotuner.values.variant import Value
+from autotuner.values.verdict import Verdict
+
+FIRST = 8
+"""Best points, at most, of the study that a person named, which are judged first."""
+CHANGED = 1 / 3
+"""Largest share of a point's parameters that moving it to the new space may change; else it is another point, and
+dropped."""
+LEAST = 10
+"""Fewest measured points, valid in the new space, of a study that is worth knowing."""
+MOST = 120
+"""Known points of a study, at most: the better half of this number, and others evenly from the rest."""
+
+THREADS, MODEL, CACHE = 0.5, 3.0, 0.5
+"""What counts beside the problems: a doubling of the threads; a change of the device's model; of the cache policy."""
+
+Numbers = tuple[float | None, ...]
+Derived = tuple[Numbers, ...]
+
+
+class Related(NamedTuple):
+    """A study that is related to a new one."""
+
+    study: StudyRecord
+    distance: float
+
+
+def start(store: Store, new: StudyRecord, space: Space, like: str | None = None) -> Start:
+    """What the study `new` of `space` starts from: the known points of the nearest related study that has any.
+
+    `like` names the study to take them from instead, by name or unique prefix; then its best points are judged first as
+    well. A study that has judged something has started already, and gets nothing. Raises StoreError when there is no
+    study `like`, and InputError when it has nothing to give.
+    """
+    named = None if like is None else queries.resolve_study(store, like)
+    if _has_begun(store, new):
+        return Start()
+    if named is None:
+        found = (known_points(store, each.study.name, space) for each in related(store, new))
+        return Start(known_points=next((each for each in found if each is not None), None))
+    first = list(islice(elites(store, named, space), FIRST))
+    if not first:
+        raise InputError(f"{named} has no measured point that fits {space.name}; leave out --from")
+    return Start(first, known_points(store, named, space))
+
+
+def _has_begun(store: Store, new: StudyRecord) -> bool:
+    return any(each.name == new.name for each in queries.records(store)) and bool(queries.judged(store, new.name))
+
+
+# Studies ---------------------------------------------------------------------------------------------------------
+
+
+def related(store: Store, new: StudyRecord) -> list[Related]:
+    """The studies of the store that are related to `new`, itself left out: the nearest first, of those that are equally
+    near the one that was made last.
+    """
+    kind = _kind(new)
+    others = [each for each in reversed(queries.records(store)) if each.name != new.name and _kind(each) == kind]
+    return sorted((Related(each, distance(each, new)) for each in others), key=lambda each: each.distance)
+
+
+def distance(one: StudyRecord, new: StudyRecord) -> float:
+    """How far a study is from a new one: 0 for the same problems on the same device. Of several problems of the new one
+    the mean is taken, each by the problem of `one` that is nearest to it.
+    """
+    nearest = [min(op_of(problem).distance(problem, other) for other in one.problems) for problem in new.problems]
+    return sum(nearest) / len(nearest) + _between_devices(one.device, new.device) + CACHE * (one.cache != new.cache)
+
+
+def _kind(study: StudyRecord) -> tuple[object, ...]:
+    """What related studies have in common. The space is read as data: an old one need not be valid today."""
+    return json.loads(study.space_document).get("family"), study.device.backend, {each.op for each in study.problems}
+
+
+def _between_devices(one: Device, other: Device) -> float:
+    threads = [int(device.facts.get("THREADS_ALLOWED", 1)) for device in (one, other)]
+    return MODEL * (one.name != other.name) + THREADS * _doublings(*threads)
+
+
+def _doublings(one: int, other: int) -> float:
+    return abs(math.log2(one / other))
+
+
+# What they give --------------------------------------------------------------------------------------------------
+
+
+def known_points(store: Store, study: str, space: Space) -> KnownPoints | None:
+    """What the study has judged, in the order of its ends, of the points that are valid in `space` as they are; what
+    they lack is the default point's. None where fewer than LEAST of them have a latency. Raises StoreError.
+    """
+    found: dict[int, float] = {}
+    for trial in queries.judged(store, study):
+        place = _kept(trial.outcome.variant.point, space)
+        if place is not None:
+            found.setdefault(place, trial.outcome.objective)
+    if sum(map(math.isfinite, found.values())) < LEAST:
+        return None
+    points = _thinned(found)
+    objectives = tuple(found[place] if math.isfinite(found[place]) else None for place in points)
+    derived, expected = _there(queries.study(store, study), points, space)
+    return KnownPoints(study=study, points=points, objectives=objectives, derived=derived, expected=expected)
+
+
+def _there(study: StudyRecord, points: Sequence[int], space: Space) -> tuple[Derived, Numbers]:
+    """What the points amount to on the study's problems and device, and the latency to expect of them there, by what
+    the new space says of both; empty what cannot be told."""
+    of = space.file, study.device.facts, study.problems, space.rows[list(points)]
+    derived: Derived = ()
+    expected: Numbers = ()
+    with suppress(KeyError, ExpressionError):
+        derived = tuple(map(_told, doublings(*of)))
+    with suppress(KeyError, ExpressionError):
+        latency = expected_latency(*of)
+        expected = () if latency is None else _told(latency)
+    return derived, expected
+
+
+def _told(numbers: NDArray[np.float64]) -> Numbers:
+    return tuple(None if math.isnan(each) else each for each in numbers.tolist())
+
+
+def _thinned(found: Mapping[int, float]) -> tuple[int, ...]:
+    """MOST of the points at most, in their order."""
+    if len(found) <= MOST:
+        return tuple(found)
+    ranked = sorted(found, key=lambda place: found[place])
+    best, rest = ranked[: MOST // 2], ranked[MOST // 2 :]
+    count = MOST - len(best)
+    kept = {*best, *(rest[i * len(rest) // count] for i in range(count))}
+    return tuple(place for place in found if place in kept)
+
+
+def elites(store: Store, study: str, space: Space) -> Iterator[dict[str, Value]]:
+    """The best points of a study, moved onto `space`: distinct, the best first, those that are valid there as they are
+    before those that had to be changed. Raises StoreError.
+
+    Duplicates of a program are left out: they say nothing new.
+    """
+    entries = standings.leaderboard(store, study, 2 * FIRST)
+    points = [entry.variant.point for entry in entries if entry.verdict != Verdict.DEDUPLICATED]
+    kept = [_kept(point, space) for point in points]
+    changed = [mapped(point, space) for point, place in zip(points, kept, strict=True) if place is None]
+    for place in dict.fromkeys([*kept, *changed]):
+        if place is not None:
+            yield space.point(place)
+
+
+# Points ----------------------------------------------------------------------------------------------------------
+
+
+def _kept(point: Mapping[str, Value], space: Space) -> int | None:
+    """The place of a point in `space` as it is; of parameters that it lacks it has the default point's values."""
+    place = space.index_of(point)
+    if place is None and space.values.keys() - point.keys():
+        place = mapped(point, space)
+        if place is not None and not point.items() <= space.point(place).items():
+            return None
+    return place
+
+
+def mapped(point: Mapping[str, Value], space: Space) -> int | None:
+    """The place in `space` of the valid point that a point of another space is there.
+
+    A number that the space does not have becomes the nearest that it has, any other value that of the default point,
+    and what is not valid so becomes the nearest valid point of the same IMPL. None where there is no such point, and
+    where more than CHANGED of the parameters would not be what they were.
+    """
+    if point["IMPL"] not in space.values["IMPL"]:
+        return None
+    default = space.file.default
+    wished = {
+        name: _nearest_value(point[name], values, default.get(name)) if name in point else default.get(name)
+        for name, values in space.values.items()
+    }
+    row = space.row_of({name: value for name, value in wished.items() if value is not None})
+    impl = space.parameters.index("IMPL")
+    others = space.rows[:, impl] != row[impl]
+    if others.all():
+        return None
+    place = space.nearest(row, exclude=others)
+    found = space.point(place)
+    names = {*point, *found} - {"IMPL"}
+    changed = sum(point.get(name) != found.get(name) for name in names)
+    return place if changed <= CHANGED * len(names) else None
+
+
+def _nearest_value(value: Value, values: Sequence[Value], default: Value | None) -> Value | None:
+    """A value of another space in this one's list: the same, or of numbers the nearest, the first of two."""
+    if value in values:
+        return value
+    numbers = [each for each in values if isinstance(each, int)]
+    if isinstance(value, int) and numbers:
+        return min(numbers, key=lambda each: abs(each - value))
+    return default

@@ -1,0 +1,123 @@
+"""The report on one judged variant: one JSON a trial, for programs. Its schema is docs/trial-report.schema.json."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core.core_schema import DataclassField, FloatSchema, ModelField, TypedDictField
+
+from autotuner.values.gate_policy import GatePolicy
+from autotuner.values.gate_report import CheckResult, ReferenceCheck, ReportedIdentity
+from autotuner.values.model import Model
+from autotuner.values.outcome import Artifact, Calibration, Device, Outcome
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Value, Variant
+from autotuner.values.verdict import Fault, Verdict
+
+AnyField = ModelField | DataclassField | TypedDictField
+
+
+class IdentityReport(Model):
+    """Which binary was judged: what was asked for, and what it said of itself."""
+
+    build_id: str = Field(description="digest of all that went into it; the library must report it")
+    extension_name: str
+    library_sha256: str
+    program_hash: str = Field(description="machine code, launch geometry and host-side parameters")
+    deduplicated_of: str | None = Field(description="build id of the artifact that was measured in its place")
+    macros: dict[str, str]
+    reported: ReportedIdentity | None = Field(description="null when it was never loaded")
+    compiler: str
+    flags: tuple[str, ...]
+    architecture: str
+
+    @classmethod
+    def of(cls, artifact: Artifact, outcome: Outcome) -> IdentityReport:
+        """What is known of the artifact and its loaded library."""
+        return cls(
+            build_id=artifact.digest,
+            extension_name=artifact.name,
+            library_sha256=artifact.library_sha256,
+            program_hash=artifact.program_hash,
+            deduplicated_of=outcome.original,
+            macros=artifact.macros,
+            reported=outcome.gate.identity if outcome.gate else None,
+            compiler=artifact.compiler,
+            flags=artifact.flags,
+            architecture=artifact.architecture,
+        )
+
+
+class EnvironmentReport(Model):
+    """Where it was judged."""
+
+    backend: str
+    device: str
+    facts: dict[str, Value | bool]
+    versions: dict[str, str]
+
+
+class TrialReport(Model):
+    """All that the gate found of one variant. The command line writes a number that is not finite as null."""
+
+    schema_version: Literal[3] = 3
+    verdict: Verdict
+    fault: Fault | None = Field(description="the first failure; null after a pass")
+    variant: Variant
+    problems: tuple[Problem, ...] = Field(description="what the variant is tuned for")
+    policy: GatePolicy = Field(description="what the family's kernel.toml changes of the gate")
+    looser: tuple[str, ...] = Field(description="where the gate looked away, with the written reason")
+    checks: tuple[CheckResult, ...] = Field(description="in the order in which they ran; the first failure ended it")
+    identity: IdentityReport | None = Field(description="null when nothing was built")
+    resources: dict[str, int]
+    references: tuple[ReferenceCheck, ...] = Field(description="torch's own backends, judged by the same rules")
+    environment: EnvironmentReport
+    seconds: dict[str, float]
+    stderr_tail: str
+
+
+def trial_report(
+    outcome: Outcome, problems: tuple[Problem, ...], device: Device, calibration: Calibration
+) -> TrialReport:
+    """The report on an outcome; `device` and `calibration` are those of the session that judged it."""
+    gate, artifact = outcome.gate, outcome.artifact
+    policy = gate.policy if gate else GatePolicy()
+    return TrialReport(
+        verdict=outcome.verdict,
+        fault=outcome.fault,
+        variant=outcome.variant,
+        problems=problems,
+        policy=policy,
+        looser=policy.looser,
+        checks=gate.checks if gate else (),
+        identity=IdentityReport.of(artifact, outcome) if artifact else None,
+        resources=artifact.resources if artifact else {},
+        references=calibration.references,
+        environment=EnvironmentReport(
+            backend=device.backend,
+            device=device.name,
+            facts=device.facts,
+            versions={**device.environment, **calibration.versions},
+        ),
+        seconds=outcome.seconds,
+        stderr_tail=outcome.stderr_tail,
+    )
+
+
+class _AsWritten(GenerateJsonSchema):
+    """Every field is written, and since JSON has no infinity and no NaN, a number that may be one of these as null."""
+
+    def field_is_required(self, field: AnyField, total: bool) -> bool:
+        return True
+
+    def float_schema(self, schema: FloatSchema) -> JsonSchemaValue:
+        found = super().float_schema(schema)
+        return found if schema.get("allow_inf_nan") is False else {**found, "type": ["number", "null"]}
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema of the report as the command line writes it; docs/trial-report.schema.json holds it."""
+    found = TrialReport.model_json_schema(schema_generator=_AsWritten, mode="serialization")
+    return {"$schema": GenerateJsonSchema.schema_dialect, **found}

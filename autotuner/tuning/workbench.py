@@ -1,0 +1,236 @@
+"""Everything a command needs to work on one space on this machine: device, valid points, conditions, executor.
+
+What searches, and what speaks to the store, is imported where a search begins: most commands need neither, and it takes
+longer than all else they import.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autotuner.build.build import build
+from autotuner.build.build_inputs import built_from
+from autotuner.build.family import Family, find_limits
+from autotuner.build.toolchain import Toolchain
+from autotuner.devices import DEVICES, Chosen, DeviceKind, Wishes
+from autotuner.devices.environment import usable_cpus
+from autotuner.ops import OPS
+from autotuner.run.executor import Executor
+from autotuner.run.line import LineFactory
+from autotuner.run.local import LocalExecutor
+from autotuner.spaces.space import Space, SpaceFile
+from autotuner.values import config
+from autotuner.values.conditions import Conditions
+from autotuner.values.errors import InputError, SpaceError
+from autotuner.values.outcome import Artifact, Device
+from autotuner.values.variant import Variant, digest_of
+from autotuner.values.verdict import Fault
+from autotuner.values.versions import version_of
+
+if TYPE_CHECKING:
+    from autotuner.store import Store
+    from autotuner.tuning.driver import Driver, Listener
+    from autotuner.tuning.plan import Start
+
+PROGRAM = ("autotuner.cli.app", "autotuner.tuning.workbench", "autotuner.tuning.driver")
+"""What of this is imported here the zygote imports as well: each process begins by importing the main program, whatever
+it is, and that is what takes long in it."""
+
+LEARNS = "evolution"
+"""The sampler that learns from other studies."""
+
+
+def find_space_file(name: str) -> Path:
+    """A space file by path, or by name among those that are shipped. Raises SpaceError with the names there are."""
+    path = Path(name)
+    if path.suffix == ".toml" or path.exists():
+        return path
+    shipped = config.spaces_dir() / f"{name}.toml"
+    if shipped.is_file():
+        return shipped
+    known = ", ".join(sorted(file.stem for file in config.spaces_dir().glob("*.toml")))
+    raise SpaceError(f"no space {name!r}: give a .toml file or one of {known}")
+
+
+def default_space() -> str:
+    """The space to tune on this machine: of the first op that has one for the best kind of device that can be used."""
+    kinds = sorted(DEVICES.values(), key=lambda kind: -kind.preference)
+    for kind in kinds:
+        spaces = [op.default_spaces[kind.name] for op in OPS.values() if kind.name in op.default_spaces]
+        if spaces and kind.missing() is None:
+            return spaces[0]
+    raise InputError("nothing can be tuned here: no op has a space for a device of this machine")
+
+
+def load_space(name: str, threads: int | None = None) -> SpaceFile:
+    """The space file of that name or path; `threads` replaces what it allows. Raises SpaceError."""
+    file = SpaceFile.load(find_space_file(name), find_limits)
+    require_choices(file, Wishes(threads=threads))
+    return file if threads is None else file.model_copy(update={"threads": threads})
+
+
+def require_choices(file: SpaceFile, wishes: Wishes) -> None:
+    """Raises SpaceError for a wish that has no meaning for the kind of device of the space."""
+    kind = kind_of(file)
+    if file.threads != "all" and "threads" not in kind.choices:
+        raise SpaceError(f"{file.path}: threads: a space for {kind.name} has no such key; leave it out")
+    for name, wish in wishes._asdict().items():
+        if wish is not None and name not in kind.choices:
+            raise SpaceError(f"{file.path}: --{name}: a space for {kind.name} has no such choice; leave it out")
+
+
+def kind_of(file: SpaceFile) -> DeviceKind:
+    """The kind of device that a space is for. Raises SpaceError with the kinds there are."""
+    try:
+        return DEVICES[file.backend]
+    except KeyError as error:
+        raise SpaceError(f"{file.path}: backend: {error.args[0]}") from None
+
+
+def choose_device(file: SpaceFile, arch: str | None = None, devices: str | None = None) -> Chosen:
+    """The devices that a space is for: those of this machine, or, with `arch`, an architecture that is not here.
+
+    Raises SpaceError or InputError when there is none.
+    """
+    require_choices(file, Wishes(arch=arch, devices=devices))
+    threads = file.threads if isinstance(file.threads, int) else None
+    return kind_of(file).choose(Wishes(threads, arch, devices))
+
+
+class Workbench:
+    """One space on this machine."""
+
+    def __init__(self, file: SpaceFile, arch: str | None = None, devices: str | None = None) -> None:
+        """Finds the device, the kernel family and the compiler and enumerates the space. With `arch`, such as sm_89,
+        a space is built for that architecture, whatever device is here. `devices` names those to judge on.
+
+        Raises SpaceError, KernelError, ToolchainError, or InputError when there is no such device.
+        """
+        self.chosen = choose_device(file, arch, devices)
+        self.device = self.chosen.device
+        self.space = Space.enumerate(file, self.device.facts)
+        self.family = Family.find(file.family, near=Path(file.path).resolve().parent)
+        self.toolchain = toolchain_for(self.device)
+        self._admit_every_implementation()
+        self.built_from = digest_of([built_from(self.family, file.backend, self.toolchain), version_of("torch")])
+        threads = int(self.device.facts.get("THREADS_ALLOWED", 1))
+        self.conditions = Conditions(
+            problems=file.problems, cache=file.cache, objective=file.objective, threads=threads, seeds=fresh_seeds()
+        )
+
+    def _admit_every_implementation(self) -> None:
+        """Refuses a space whose parameters are not those that its sources read, before anything is built."""
+        column = self.space.parameters.index("IMPL")
+        for value in sorted(set(self.space.rows[:, column].tolist())):
+            index = int((self.space.rows[:, column] == value).argmax())
+            self.family.admit(self.variant(index), self.space.file.problems[0])
+            self._refuse_fixed_lengths(self.variant(index).impl)
+
+    def _refuse_fixed_lengths(self, impl: str) -> None:
+        """A variant that is compiled for one pair of lengths cannot serve problems of several."""
+        parameter = self.family.implementation(self.space.file.backend, impl).fixed_lengths
+        several = len({tuple(problem.lengths.values()) for problem in self.space.file.problems}) > 1
+        if parameter and several and 1 in self.space.file.parameters[parameter].values:
+            where = f"{self.space.file.path}: parameters.{parameter}"
+            raise SpaceError(f"{where}: 1 compiles the lengths in, but the problems have several; leave it out")
+
+    def variant(self, index: int) -> Variant:
+        """The variant at a point of the space."""
+        return Variant.of(self.space.file.family, self.space.file.backend, self.space.point(index))
+
+    @property
+    def default_digest(self) -> str:
+        """Digest of the variant at the space's default point."""
+        return self.variant(self.space.default_index).digest
+
+    def build_all(self, points: Sequence[int]) -> list[Artifact | Fault]:
+        """The variants at these points, built side by side on all CPUs."""
+
+        def one(point: int) -> Artifact | Fault:
+            return build(self.family, self.variant(point), self.conditions.compiled_for, self.toolchain)
+
+        with ThreadPoolExecutor(usable_cpus()) as pool:
+            return list(pool.map(one, points))
+
+    def driver(
+        self,
+        store: Store,
+        executor: Executor,
+        sampler: str = "evolution",
+        seed: int = 0,
+        listen: Listener = lambda _: None,
+        start: Start | None = None,
+    ) -> Driver:
+        """The driver of this space's study. A new study has what it starts from, of `start.first` the points that are
+        valid here."""
+        from autotuner.tuning.driver import Driver
+        from autotuner.tuning.plan import Plan, Start
+
+        given = start or Start()
+        valid = given._replace(first=[point for point in given.first if self.space.index_of(point) is not None])
+        where = (self.space, self.device, self.conditions)
+        plan = Plan(*where, sampler, seed, self.built_from, start=valid, environments=self.chosen.environments)
+        return Driver(store, executor, plan, listen)
+
+    def start(self, store: Store, sampler: str, like: str | None = None, cold: bool = False) -> Start:
+        """What a new study of this space starts from, nothing where it has begun: the known points of the nearest
+        related study, for a sampler that learns from them, or else those of the study `like`.
+
+        Raises StoreError when there is no such study, and InputError when it has nothing to give.
+        """
+        from autotuner.tuning.plan import Start
+        from autotuner.tuning.study_identity import study_record
+        from autotuner.tuning.transfer import start
+
+        if like is not None and cold:
+            raise InputError("--from starts from a study and --cold from none; leave one of them out")
+        if cold or (like is None and sampler != LEARNS):
+            return Start()
+        record = study_record(self.space, self.device, self.conditions, built_from=self.built_from)
+        return start(store, record, self.space, like)
+
+    def executor(self) -> LocalExecutor:
+        """Processes on this machine that judge variants for this space."""
+        return executor_for(self.chosen, self.toolchain, self.family)
+
+
+def toolchain_for(device: Device) -> Toolchain:
+    """The compilers for a device. Raises ToolchainError with the remedy."""
+    return DEVICES[device.backend].toolchain(device)
+
+
+def builders_beside(device: Device, lanes: int) -> int:
+    """How many builders run beside that many lanes; none where building and judging take turns."""
+    kind = DEVICES[device.backend]
+    return kind.builders(lanes) if kind.overlap else 0
+
+
+def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family) -> LocalExecutor:
+    """Processes on this machine: a lane for each chosen device."""
+    kind = DEVICES[chosen.device.backend]
+    program = tuple(name for name in PROGRAM if name in sys.modules)
+    return LocalExecutor(
+        LineFactory(chosen.device, toolchain, family),
+        preload=(kind.module, *program),
+        builders=kind.builders(len(chosen.lanes)),
+        overlap=kind.overlap,
+        jobs_per_process=kind.jobs_per_process,
+        devices=chosen.lanes,
+    )
+
+
+def require_same_device(then: Device, now: Device) -> None:
+    """Raises InputError when a study's numbers come from another model of device than the one here."""
+    if (then.backend, then.name) != (now.backend, now.name):
+        raise InputError(f"the study is of {then.name}, this is {now.name}: run its finals on a device of that model")
+
+
+def fresh_seeds() -> tuple[int, int, int, int]:
+    """Secret seeds for a new study; an old one keeps its own."""
+    a, b, c, d = (secrets.randbits(48) for _ in range(4))
+    return (a, b, c, d)

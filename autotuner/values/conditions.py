@@ -1,0 +1,43 @@
+"""Under what variants are judged: what a study fixes for all of them, and what a job is told beside that."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from autotuner.values.model import Model
+from autotuner.values.outcome import Ceilings
+from autotuner.values.problem import Problem
+
+TIE = 0.005
+"""Ratios within this of 1 are a tie at least; A/A races can only widen the band."""
+
+
+class StudyProtocol(Model):
+    """What a study fixes, so that all its variants are judged alike."""
+
+    problems: tuple[Problem, ...] = Field(min_length=1)
+    cache: Literal["cold", "warm"] = "cold"
+    objective: Literal["mean", "max"] = Field(default="mean", description="of the problems' log-ratios")
+    threads: PositiveInt = 1
+    min_blocks: PositiveInt = 12
+    max_blocks: PositiveInt = 60
+
+    @property
+    def compiled_for(self) -> Problem:
+        """A problem that gives the compile-time part which all problems of a study share."""
+        return self.problems[0]
+
+
+class Conditions(StudyProtocol):
+    """The study's protocol and what a job is told beside it: the secret seeds, the pinned baselines, and what was
+    measured of the device before."""
+
+    seeds: tuple[int, int, int, int] = Field(description="secret: inputs are drawn from these")
+    baselines: tuple[str, ...] = Field(default=(), description="the pinned baseline, one a problem")
+    baseline_us: tuple[float, ...] = Field(
+        default=(), description="what the baselines took at calibration, microseconds: the thermometer of the run"
+    )
+    ceilings: Ceilings | None = Field(default=None, description="measured at calibration")
+    tie: float = Field(default=TIE, ge=0, description="relative; as wide as the run's A/A races say, or wider")

@@ -1,0 +1,83 @@
+"""Settings from the environment and the places where files live. No other module reads the environment."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from importlib import resources
+from pathlib import Path
+
+STORE = "AUTOTUNER_STORE"
+CACHE = "AUTOTUNER_CACHE"
+
+
+def store_url() -> str:
+    """Path or SQLAlchemy URL of the study store: $AUTOTUNER_STORE, else studies.db in the working directory."""
+    return os.environ.get(STORE, "studies.db")
+
+
+def cache_dir() -> Path:
+    """Where builds and references are kept: $AUTOTUNER_CACHE, else the user's cache directory."""
+    if os.environ.get(CACHE):
+        return Path(os.environ[CACHE])
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "autotuner"
+
+
+def cxx() -> str | None:
+    """The C++ compiler for the CPU backend: $CXX, else g++ on the PATH; None when there is none."""
+    return shutil.which(cxx_wanted())
+
+
+def cxx_wanted() -> str:
+    """The C++ compiler that is looked for."""
+    return os.environ.get("CXX") or "g++"
+
+
+def nvcc() -> str | None:
+    """NVIDIA's compiler: in $CUDA_HOME (or $CUDA_PATH), on the PATH, or where pip puts it; None when there is none."""
+    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    for folder in homes:
+        if found := shutil.which("nvcc", path=str(folder / "bin")):
+            return found
+    if found := shutil.which("nvcc"):
+        return found
+    candidates = (shutil.which("nvcc", path=str(folder / "bin")) for folder in pip_toolkits())
+    return next((found for found in candidates if found), None)
+
+
+def compute_sanitizer() -> str | None:
+    """NVIDIA's sanitizer: in nvcc's toolkit, where pip puts it, or on the PATH; None when there is none."""
+    compiler = nvcc()
+    roots = [*([Path(compiler).resolve().parent.parent] if compiler else []), *pip_toolkits()]
+    folders = [str(root / part) for root in roots for part in ("bin", "compute-sanitizer")]
+    found = (shutil.which("compute-sanitizer", path=folder) for folder in (*folders, None))
+    return next((tool for tool in found if tool), None)
+
+
+def devices_hidden() -> bool:
+    """True in a process that must see no device, such as a build worker."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+
+
+def pip_toolkits() -> list[Path]:
+    """The folders into which pip installs the parts of a CUDA toolkit, the newest first."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
+    return sorted((folder for root in roots for folder in Path(root).glob("cu[0-9]*")), reverse=True)
+
+
+def _shipped(folder: str) -> Path:
+    """A folder that lies beside the package in a checkout and inside it in a wheel."""
+    packaged = Path(str(resources.files("autotuner"))) / "_shipped" / folder
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parent.parent.parent / folder
+
+
+def kernels_dir() -> Path:
+    """The kernel families that come with the package."""
+    return _shipped("kernels")
+
+
+def spaces_dir() -> Path:
+    """The search spaces that come with the package."""
+    return _shipped("search_spaces")

@@ -1,0 +1,73 @@
+"""What a kernel family changes of the gate, in the table [gate] of its kernel.toml (docs/kernel-toml.md).
+
+Stricter costs nothing. Looser needs a written reason, which is kept in every report and shown with every export.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveInt, StringConstraints, model_validator
+
+from autotuner.values import first_documents
+from autotuner.values.model import Model
+
+Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10)]
+"""Why the gate may look away: a sentence, for whoever relies on the variant."""
+
+
+class Tolerance(Model):
+    """T1 to T3 times a number. `strict` adds a bound: the error of the op's peer, twice, and an ulp."""
+
+    times: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    strict: bool = False
+    reason: Reason | None = None
+
+    @model_validator(mode="after")
+    def _reasoned(self) -> Tolerance:
+        if self.times > 1 and self.reason is None:
+            raise ValueError("a tolerance of more than 1 times the gate's own needs a reason")
+        return self
+
+
+class OwnCase(Model):
+    """One more case of the matrix, judged with two seeds; the sizes of `shape` are in the op's order."""
+
+    shape: tuple[PositiveInt, ...] = Field(min_length=1)
+    distribution: str = "randn"
+
+
+class Omission(Model):
+    """A distribution of inputs that the family is not judged on."""
+
+    distribution: str
+    reason: Reason
+
+
+class GatePolicy(Model):
+    """The table [gate] of a kernel.toml."""
+
+    tolerance: Tolerance = Tolerance()
+    cases: tuple[OwnCase, ...] = ()
+    without: tuple[Omission, ...] = ()
+    equals_baseline: Reason | None = Field(default=None, description="why the output may be bitwise a baseline's")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_other_names(cls, document: Any) -> Any:
+        return first_documents.policy(document)
+
+    @property
+    def omitted(self) -> frozenset[str]:
+        """The distributions that are left out."""
+        return frozenset(each.distribution for each in self.without)
+
+    @property
+    def looser(self) -> tuple[str, ...]:
+        """Where the gate looked away, a sentence each, with its reason."""
+        said = [f"not judged on inputs {each.distribution}: {each.reason}" for each in self.without]
+        if self.tolerance.times > 1:
+            said.insert(0, f"tolerances times {self.tolerance.times:g}: {self.tolerance.reason}")
+        if self.equals_baseline is not None:
+            said.append(f"may give bitwise what a baseline gives: {self.equals_baseline}")
+        return tuple(said)

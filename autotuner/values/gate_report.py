@@ -1,0 +1,164 @@
+"""What the gate found, check by check. For programs it is a part of the trial report (trial_report.py)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from autotuner.values import first_documents
+from autotuner.values.gate_policy import GatePolicy
+from autotuner.values.model import Model
+from autotuner.values.verdict import Fault
+
+
+def error_in_tolerances(error: float, tolerance: float) -> float:
+    """error / tolerance, where no error is within any tolerance and NaN within none."""
+    if error == 0:
+        return 0.0
+    return error / tolerance if tolerance > 0 and not math.isnan(error) else math.inf
+
+
+class CaseErrors(Model):
+    """Errors of one output against the float64 reference, each beside its tolerance (docs/gate.md, T0 to T3)."""
+
+    nonfinite: int
+    max_abs: float
+    max_abs_tol: float
+    row_rel: float
+    row_rel_tol: float
+    slice_rel: float
+    slice_rel_tol: float
+    bias: float = Field(description="mean of output - reference, signed")
+    worst_index: tuple[int, ...] = Field(description="place of the largest absolute error")
+    worst_value: float
+    worst_reference: float
+    first_bad_row: tuple[int, ...] | None = Field(description="place of the first row out of tolerance")
+    bad_rows: float = Field(description="fraction of rows out of tolerance")
+    peer_ratio: float | None = Field(
+        default=None, description="largest absolute error over that of the op's peer among the baselines, same inputs"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_other_names(cls, document: Any) -> Any:
+        return first_documents.renamed(document)
+
+    @property
+    def failed_rule(self) -> str | None:
+        """The first of T0..T3 that the output breaks. Written as `not <=`, so that NaN fails."""
+        if self.nonfinite:
+            return "T0"
+        if not self.max_abs <= self.max_abs_tol:
+            return "T1"
+        if not self.row_rel <= self.row_rel_tol:
+            return "T2"
+        if not self.slice_rel <= self.slice_rel_tol:
+            return "T3"
+        return None
+
+    @property
+    def worst_ratio(self) -> float:
+        """Largest error in units of its tolerance; above 1 is a failure."""
+        pairs = (
+            (self.max_abs, self.max_abs_tol),
+            (self.row_rel, self.row_rel_tol),
+            (self.slice_rel, self.slice_rel_tol),
+        )
+        return max(error_in_tolerances(error, tolerance) for error, tolerance in pairs)
+
+
+class Extent(Model):
+    """Which part of an output is wrong, or differs between two launches on the same input."""
+
+    rows: int = Field(description="rows that are affected, of `of_rows`")
+    of_rows: int
+    slices: int = Field(description="slices that are affected, of `of_slices`")
+    of_slices: int
+    columns: tuple[int, ...] = Field(description="columns that are affected in any row")
+    of_columns: int
+    tile: int = Field(description="rows of the variant's own tile")
+    rows_of_tile: tuple[int, ...] = Field(description="positions within a tile at which a row is affected")
+    tiles: int = Field(description="tiles of which a row is affected")
+    largest: float = Field(description="largest difference; infinite where a number is not finite")
+    first: tuple[int, int] | None = Field(default=None, description="slice, and row in it, of the first affected row")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_other_names(cls, document: Any) -> Any:
+        return first_documents.renamed(document)
+
+
+class CaseResult(Model):
+    """One case of the matrix with one seed."""
+
+    case: str
+    seed_index: int
+    errors: CaseErrors
+    extent: Extent | None = Field(default=None, description="what is out of tolerance; null when nothing is")
+
+
+class CheckResult(Model):
+    """One check of the gate."""
+
+    code: str
+    status: Literal["pass", "fail", "unavailable"]
+    seconds: float
+    launches: int = 0
+    cases: tuple[CaseResult, ...] = ()
+    differs: Extent | None = Field(default=None, description="where outputs differ that must be bitwise equal")
+    stale: bool = Field(
+        default=False, description="the wrong output is another where memory held zeros before: it depends on that"
+    )
+    note: str | None = Field(default=None, description="why the check is unavailable, or what it saw")
+
+    _first_code = field_validator("code", mode="before")(first_documents.code)
+
+
+class ReportedIdentity(Model):
+    """What the loaded library said of itself."""
+
+    abi_version: int
+    build_id: str
+    macros: dict[str, str]
+
+
+class GateReport(Model):
+    """What the gate found, in the order it looked; the first failure stopped it."""
+
+    schema_version: Literal[1, 2, 3] = 3
+    artifact: str = Field(description="digest of the artifact: the build id that the library must report")
+    required: tuple[str, ...] = Field(description="codes of the checks without a pass of which there is no latency")
+    policy: GatePolicy = Field(default=GatePolicy(), description="what the family's kernel.toml changes of the gate")
+    identity: ReportedIdentity | None = None
+    checks: tuple[CheckResult, ...]
+    fault: Fault | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_versions(cls, document: Any) -> Any:
+        return first_documents.report(document)
+
+    @property
+    def passed(self) -> bool:
+        """True when nothing failed and every required check ran: absence is no pass."""
+        done = {check.code for check in self.checks if check.status == "pass"}
+        return self.fault is None and bool(self.required) and {*self.required} <= done
+
+    def extended(self, checks: tuple[CheckResult, ...], fault: Fault | None) -> GateReport:
+        """This report with later checks (soak, after timing, sanitizers) appended."""
+        return self.model_copy(update={"checks": self.checks + checks, "fault": fault})
+
+
+class ReferenceCheck(Model):
+    """One of the op's baselines against the float64 reference on one case: the dual reference."""
+
+    backend: str = Field(description="the baseline's name")
+    case: str
+    errors: CaseErrors | None = Field(description="null where the baseline does not take the case")
+
+    @property
+    def failed_rule(self) -> str | None:
+        """The rule that the baseline itself breaks."""
+        return None if self.errors is None else self.errors.failed_rule

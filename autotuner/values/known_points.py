@@ -1,0 +1,29 @@
+"""Known points: what another study has measured, as a new study keeps it from its start."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from autotuner.values.model import Model
+
+KNOWN_POINTS = "autotuner:lessons"
+"""The attribute of a study that holds its known points: a study that goes on has those that it began with. The value is
+that of older versions, whose studies stay readable."""
+
+
+class KnownPoints(Model):
+    """Points that another study has judged and that are valid in this one's space."""
+
+    study: str
+    points: tuple[int, ...] = Field(description="their places in the space of the new study")
+    objectives: tuple[float | None, ...] = Field(description="ln(t_variant / t_baseline) there; None for a reject")
+    derived: tuple[tuple[float | None, ...], ...] = Field(
+        default=(),
+        description="the derived quantities of each point there, in doublings, in the order of the space file; none "
+        "where they are not known",
+    )
+    expected: tuple[float | None, ...] = Field(
+        default=(),
+        description="the logarithm of the latency that the space file expects of each point there; none where it "
+        "is not known",
+    )

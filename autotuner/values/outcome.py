@@ -1,0 +1,233 @@
+"""What the stages of the line hand to each other: Device, Artifact, Calibration, Measurement, Outcome."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from autotuner.values import first_documents
+from autotuner.values.gate_report import GateReport, ReferenceCheck
+from autotuner.values.model import Model
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Value, Variant, digest_of
+from autotuner.values.verdict import Fault, Verdict
+
+Say = Callable[[str], None]
+"""Hears the name of each step of a job before it starts, so that a death can be placed."""
+
+
+class Device(Model):
+    """The machine a study runs on: its model name is part of the study's identity, its facts feed the constraints."""
+
+    backend: str
+    name: str
+    facts: dict[str, Value | bool]
+    environment: dict[str, str] = Field(description="versions and settings that a number depends on")
+
+
+class Artifact(Model):
+    """A built variant: one uniquely named extension, content-addressed.
+
+    `digest` covers the variant, the compile-time part of the problem (in `macros`), architecture, compiler, flags,
+    every source and header, and the ABI; `name` is the importable module name made from it.
+    `program_hash` covers the machine code and host-side parameters alone: equal programs are measured once.
+    """
+
+    variant: Variant
+    digest: str
+    name: str
+    path: str
+    library_sha256: str
+    program_hash: str
+    macros: dict[str, str] = Field(description="as the binary must report them: parameters and compile-time part")
+    compiler: str
+    flags: tuple[str, ...]
+    architecture: str
+    resources: dict[str, int]
+    build_seconds: float = Field(description="wall seconds of the compiler run that made it; 0 when found in the cache")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_versions(cls, document: Any) -> Any:
+        return first_documents.artifact(document)
+
+
+class Interval(Model):
+    """A distribution-free confidence interval of a median."""
+
+    low: float
+    median: float
+    high: float
+    level: float = 0.95
+
+
+class MeanInterval(Model):
+    """A mean and its confidence interval from Student's distribution; infinite where there are too few values."""
+
+    low: float
+    mean: float
+    high: float
+    level: float = 0.95
+
+
+class Stop(StrEnum):
+    """Why a race ended. docs/timing.md has the rules."""
+
+    PRECISE = "precise"
+    STEADY = "steady"
+    SLOWER = "slower"
+    HOPELESS = "hopeless"
+    PROMOTED = "promoted"
+    LIMIT = "limit"
+    LATE = "late"
+
+    @property
+    def gives_up(self) -> bool:
+        """The race ended because the variant is slower than the incumbent: its latency is an estimate."""
+        return self in (Stop.SLOWER, Stop.HOPELESS)
+
+
+class Timing(Model):
+    """One problem, timed in interleaved blocks: in each block every arm ran once, in random order."""
+
+    problem: Problem
+    baseline: str
+    variant_us: tuple[float, ...] = Field(description="per block: microseconds of one forward of the variant")
+    baseline_us: tuple[float, ...] = Field(description="per block: microseconds of one forward of the baseline")
+    incumbent_us: tuple[float, ...] = Field(default=(), description="the same of the incumbent; empty without one")
+    log_ratio: Interval = Field(description="ln(t_variant / t_baseline) over the blocks")
+    calls: tuple[int, int] = Field(description="forwards a sample: (variant, baseline)")
+
+
+class Measurement(Model):
+    """Latency of a variant that passed the gate.
+
+    `objective` is ln(t_variant / t_baseline): the median over the blocks, and over several problems their mean or,
+    where the space file says so, their maximum.
+    """
+
+    timings: tuple[Timing, ...]
+    objective: float
+    cache: Literal["cold", "warm"]
+    stopped: Stop = Stop.PRECISE
+    incumbent: str | None = Field(default=None, description="digest of the artifact that it raced against")
+    gain: MeanInterval | None = Field(default=None, description="ln(t_variant / t_incumbent) over the blocks")
+    discarded: int = Field(default=0, description="blocks left out because the device throttled")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_form(cls, document: Any) -> Any:
+        """Documents of the first schema say only whether the race was given up, not why it ended."""
+        if isinstance(document, dict) and "censored" in document:
+            stopped = Stop.HOPELESS if document["censored"] else Stop.PRECISE
+            return {**{k: v for k, v in document.items() if k != "censored"}, "stopped": stopped}
+        return document
+
+    @property
+    def censored(self) -> bool:
+        """Whether the race was given up, so that the latency is an estimate from a few blocks."""
+        return self.stopped.gives_up
+
+    @property
+    def promoted(self) -> bool:
+        """Whether the variant is the new incumbent: it beat the old one beyond the tie band, or there was none."""
+        return self.stopped == Stop.PROMOTED or (self.incumbent is None and not self.censored)
+
+    @property
+    def speedup(self) -> float:
+        """t_baseline / t_variant, over several problems as the objective says."""
+        return math.exp(-self.objective)
+
+
+class Heat(Model):
+    """Some variants raced in one process, block by block, together with the baseline. Microseconds of one forward."""
+
+    entrants: tuple[str, ...] = Field(description="digests of the artifacts; one that is there twice was loaded twice")
+    baselines: tuple[str, ...] = Field(description="the baseline, one a problem")
+    us: tuple[tuple[tuple[float, ...], ...], ...] = Field(description="[entrant][problem][block]")
+    baseline_us: tuple[tuple[float, ...], ...] = Field(description="[problem][block]")
+    faults: dict[int, Fault] = Field(default_factory=dict, description="entrants that failed while they were timed")
+    discarded: int = 0
+
+
+class Ceilings(Model):
+    """What the device can do at most, as measured when the session starts."""
+
+    flops: float = Field(description="operations a second, of the fastest of some large matrix products")
+    bytes: float = Field(description="bytes a second read and written, of a large copy")
+
+
+class BackendTiming(Model):
+    """One baseline on one problem, measured by the calibration."""
+
+    backend: str
+    problem: Problem
+    median_us: float
+
+
+class Calibration(Model):
+    """What was found before the first trial: the pinned baseline of each problem, and the references' errors."""
+
+    baselines: tuple[str, ...] = Field(description="the pinned baseline, one a problem")
+    timings: tuple[BackendTiming, ...]
+    references: tuple[ReferenceCheck, ...]
+    versions: dict[str, str] = Field(default_factory=dict, description="of torch, and of what its backends call")
+    ceilings: Ceilings | None = Field(
+        default=None, description="None: not measured, so no latency is called impossible"
+    )
+
+    @property
+    def broken(self) -> tuple[ReferenceCheck, ...]:
+        """The references that break their own tolerance: with any of them nothing can be judged."""
+        return tuple(check for check in self.references if check.failed_rule is not None)
+
+    @property
+    def oracle_fault(self) -> str | None:
+        """Why nothing can be judged, in words; None where every reference is within its tolerance."""
+        if not self.broken:
+            return None
+        first, rest = self.broken[0], len(self.broken) - 1
+        assert first.errors is not None
+        return (
+            f"baseline {first.backend} of torch {self.versions.get('torch', '?')} breaks {first.failed_rule} on"
+            f" {first.case}: {first.errors.worst_ratio:.2f} times the tolerance{f', and {rest} more' if rest else ''};"
+            " the case or this installation is broken, `autotuner reference` shows where"
+        )
+
+    @property
+    def baseline_us(self) -> tuple[float, ...]:
+        """What each problem's pinned baseline took, microseconds; the timings are in the order of the problems."""
+        pinned = iter(self.baselines)
+        problems = dict.fromkeys(timing.problem for timing in self.timings)
+        found = {(timing.problem, timing.backend): timing.median_us for timing in self.timings}
+        return tuple(found[problem, next(pinned)] for problem in problems)
+
+
+class Outcome(Model):
+    """Everything known of a judged variant. "Did it run" is `verdict`, "was it right" is `gate`."""
+
+    variant: Variant
+    verdict: Verdict
+    artifact: Artifact | None = None
+    gate: GateReport | None = None
+    measurement: Measurement | None = None
+    fault: Fault | None = None
+    original: str | None = Field(default=None, description="deduplicated: digest of the artifact that was measured")
+    seconds: dict[str, float] = Field(default_factory=dict, description="wall seconds by stage: build, check, measure")
+    stderr_tail: str = ""
+
+    @property
+    def objective(self) -> float:
+        """What the sampler is told: finite only with a latency."""
+        if self.verdict.has_latency and self.measurement is not None:
+            return self.measurement.objective
+        return float("inf")
+
+
+def study_name(space: str, identity: object) -> str:
+    """The name of a study: its space's name and a digest of all that its numbers depend on."""
+    return f"{space}-{digest_of(identity)[:10]}"

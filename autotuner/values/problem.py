@@ -1,0 +1,108 @@
+"""Problem: what is to be computed. The fields are the op's: each op has a subclass in its folder (ops/)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import GetJsonSchemaHandler, ModelWrapValidatorHandler, model_serializer, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from autotuner.values.model import Model
+from autotuner.values.validation import refuse
+from autotuner.values.variant import Value
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+ITEM_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+Shape = tuple[int, ...]
+"""The sizes that `Problem.DIMS` names, in that order."""
+
+
+class Problem(Model):
+    """One call of an op: its sizes and its element type. No tensors here."""
+
+    op: str
+    dtype: Dtype
+
+    DIMS: ClassVar[tuple[str, ...]] = ()
+    """The fields that a variant is given when it is called, in the order of at_call.dim (kernels/abi/variant.h)."""
+    COMPILED: ClassVar[tuple[str, ...]] = ()
+    """The fields, beside dtype, that are macros of a variant: one artifact serves one value of each."""
+    LENGTHS: ClassVar[tuple[str, ...]] = ()
+    """The fields among DIMS that a variant may serve some values of only, or fix at compile time."""
+
+    find: ClassVar[Callable[[str], type[Problem]]]
+    """The subclass of an op. ops/ sets it; raises KeyError with the names there are."""
+
+    @property
+    @abstractmethod
+    def flops(self) -> int:
+        """Floating-point operations of one call."""
+
+    @property
+    @abstractmethod
+    def bytes(self) -> int:
+        """The fewest bytes to move: each input read once, each output written once."""
+
+    @property
+    def scalars(self) -> tuple[float, ...]:
+        """What a variant is given beside the sizes, in the order of at_call.scalar."""
+        return ()
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes that DIMS names."""
+        return tuple(getattr(self, name) for name in self.DIMS)
+
+    def sized(self, shape: Shape) -> Self:
+        """The same problem with other sizes. Raises ValueError when their number is another."""
+        return self.model_copy(update=dict(zip(self.DIMS, shape, strict=True)))
+
+    @property
+    def compiled(self) -> dict[str, Value]:
+        """Name and value of each macro that the problem gives: DTYPE, and the fields that COMPILED names."""
+        return {"DTYPE": self.dtype, **{name.upper(): int(getattr(self, name)) for name in self.COMPILED}}
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The lengths by the names they have as macros and as facts."""
+        return {name.upper(): getattr(self, name) for name in self.LENGTHS}
+
+    def facts(self) -> dict[str, Value | bool]:
+        """What constraints and domains may say about the problem: each field but op, in capitals."""
+        return {name.upper(): getattr(self, name) for name in type(self).model_fields if name != "op"}
+
+    def fixed_in(self, macros: Mapping[str, str]) -> dict[str, int]:
+        """The lengths that an artifact with these macros is compiled for, by macro; empty when it serves any."""
+        return {name: int(macros[name]) for name in self.lengths if name in macros}
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_its_op(cls, document: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        """A document becomes the subclass of its op."""
+        if cls is not Problem or not isinstance(document, Mapping):
+            return handler(document)
+        try:
+            kind = Problem.find(str(document.get("op")))
+        except KeyError as error:
+            raise refuse(str(error.args[0])) from None
+        return kind.model_validate(document, strict=True)  # type: ignore[return-value]
+
+    @model_serializer(mode="plain")
+    def _every_field(self) -> dict[str, Any]:
+        """The subclass's fields too: pydantic would write those of the annotation."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """An object whose fields are the op's."""
+        return {
+            "type": "object",
+            "title": "Problem",
+            "description": "What is computed: op, dtype and the fields of the op.",
+            "properties": {"op": {"type": "string"}, "dtype": {"type": "string"}},
+            "required": ["op", "dtype"],
+        }

@@ -1,0 +1,13 @@
+"""The installed versions that a number depends on."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+
+def version_of(package: str) -> str:
+    """The installed version of a package; "absent" without it."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"

@@ -1,0 +1,1 @@
+"""Latencies of the tuned kernels against those of PyTorch's SDPA."""

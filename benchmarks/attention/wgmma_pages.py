@@ -1,0 +1,144 @@
+"""The page that shows the figures of benchmarks/attention/wgmma.py and wgmma_trials.py; benchmarks/pages.py writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.attention.cuda_pages import provenance, table
+
+SOFTMAXES = ("spec", "spec_rounded", "exact")
+SHOWN = "spec_rounded"
+"""The softmax of the table of points."""
+
+
+def page(document: dict[str, Any]) -> str:
+    """docs/results/wgmma_attention.md."""
+    parts = [
+        "# IMPL = wgmma against PyTorch's SDPA",
+        "Drawn by `benchmarks/pages.py` from wgmma_attention.json; do not edit.",
+        provenance(document),
+        "Times are medians with their quartiles, in microseconds; a speedup is the median over interleaved blocks of"
+        " t_SDPA / t_wgmma. Cold: the inputs have left the second-level cache; warm: one input set. A point's name is"
+        " that of `CHANGES` in benchmarks/attention/wgmma.py and its softmax; docs/kernels-cuda.md explains both.",
+        "## The fastest of each softmax",
+        races(document["races"]),
+        "## Where nothing was raced again",
+        "As the search would judge them, cold, beside cuDNN.",
+        unraced(document),
+        f"## What the other parameters did\n\nTime over the fastest of the problem, cold, with {SHOWN}.",
+        points(document["judge"]),
+        "## Rejected",
+        rejected(document["judge"]),
+        "## The way back\n\nWarm; `large`, `slopes` and `sink` are the gate's inputs of that name (docs/gate.md).",
+        way_back(named(document, "back")),
+        "## Clocks and power at (1,32,2048,128) float16 full",
+        "Hot: replays of about 1.6 ms without a pause; cool: of 0.4 ms, 4 ms apart. NVML's reason 4 is the power cap."
+        " The power is an average over longer than a burst.",
+        clocks(document["clocks"]["A"]),
+        "## Stress",
+        stress(named(document, "stress")),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def named(document: dict[str, Any], step: str) -> dict[str, Any]:
+    """A step's figures by problem instead of by letter."""
+    found: dict[str, Any] = {document["judge"][name]["problem"]: each for name, each in document[step].items()}
+    return found
+
+
+def span(row: dict[str, Any]) -> str:
+    low, high = row["quartiles"]
+    return f"{row['median']:.1f} ({low:.1f} to {high:.1f})"
+
+
+def faster(row: dict[str, Any]) -> str:
+    """The speedup of a race, or why there is none."""
+    return f"{1 / row['ratio']['median']:.2f}x" if "us" in row else "failed"
+
+
+def races(found: dict[str, Any]) -> str:
+    head = ["problem", "point", "us, cold", "cuDNN us", "speedup", "warm", "over flash", "bfloat16"]
+    rows = []
+    for figures in found.values():
+        for label, each in figures["races"].items():
+            cold = each["float16 cudnn cold"]
+            others = [faster(each[key]) for key in ("float16 cudnn warm", "float16 flash cold", "bfloat16 cudnn cold")]
+            times = [span(cold["us"]), span(cold["baseline_us"]), f"**{faster(cold)}**"]
+            rows.append([figures["problem"].replace(" float16", ""), label, *times, *others])
+    return table(head, rows)
+
+
+def timed(figures: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {label: row for label, row in figures["points"].items() if "us" in row}
+
+
+def unraced(document: dict[str, Any]) -> str:
+    rows = []
+    for name, figures in document["judge"].items():
+        if name in document["races"]:
+            continue
+        for label, row in timed(figures).items():
+            cells = [span(row["us"]), span(row["baseline_us"]), f"{1 / row['ratio']:.2f}x"]
+            rows.append([figures["problem"].replace(" float16", ""), label, *cells])
+    return table(["problem", "point", "us", "cuDNN us", "speedup"], rows)
+
+
+def points(found: dict[str, Any]) -> str:
+    """A line a point, a column a problem."""
+    here = {name: _of_kind(figures, SHOWN) for name, figures in found.items()}
+    labels = list(dict.fromkeys(label for rows in here.values() for label in rows))
+    lines = []
+    for label in labels:
+        cells = [f"{rows[label] / min(rows.values()):.2f}" if label in rows else "" for rows in here.values()]
+        lines.append([label, *cells])
+    return table(["point", *(figures["problem"].replace(" float16", "") for figures in found.values())], lines)
+
+
+def _of_kind(figures: dict[str, Any], how: str) -> dict[str, float]:
+    rows = {label.removesuffix(f"/{how}"): row for label, row in timed(figures).items() if label.endswith(f"/{how}")}
+    return {label: row["us"]["median"] for label, row in rows.items()}
+
+
+def rejected(found: dict[str, Any]) -> str:
+    def lines() -> Iterator[list[str]]:
+        for figures in found.values():
+            for label, row in figures["points"].items():
+                if "us" not in row:
+                    yield [
+                        figures["problem"].replace(" float16", ""),
+                        label,
+                        row["verdict"],
+                        row["fault"].split(";")[0],
+                    ]
+
+    rows = list(lines())
+    judged = sum(len(figures["points"]) for figures in found.values())
+    return f"{len(rows)} of {judged}.\n\n" + table(["problem", "point", "verdict", "why"], rows)
+
+
+def way_back(found: dict[str, Any]) -> str:
+    rows = []
+    for name, figures in found.items():
+        for label in next(iter(figures.values())):
+            rows.append([name, label, *(f"{each[label]['median']:.1f}" for each in figures.values())])
+    return table(["problem", "point", *next(iter(found.values()))], rows)
+
+
+def clocks(found: dict[str, Any]) -> str:
+    rows = []
+    for name, row in found.items():
+        kind, mode, label = name.split(" ", 2)
+        numbers = [f"{row['us']:.1f}", f"{row['mhz']:.0f}", f"{row['watts']:.0f}", str(row["reasons"])]
+        rows.append([kind, mode, label, *numbers])
+    return table(["inputs", "mode", "point", "us", "MHz", "W", "reasons"], rows)
+
+
+def stress(found: dict[str, Any]) -> str:
+    rows = [
+        [name, str(row["points"]), f"{row['launches']:,}", str(row["differ"]), f"{row['from_flash']:.1e}"]
+        for name, row in found.items()
+    ]
+    head = ["problem", "random points", "launches", "outputs that differ", "farthest from flash"]
+    return table(head, rows)

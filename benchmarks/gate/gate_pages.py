@@ -1,0 +1,200 @@
+"""The tables of docs/why-the-gate.md and docs/results/gate.md, from docs/results; benchmarks/pages.py writes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from benchmarks.attention.cuda_pages import table
+
+CODES = {"G2.sdpa": "G2.baseline"}
+"""Codes of kept results that have another name today."""
+
+BACKENDS = {"cpu": "CPU", "cuda": "CUDA"}
+
+
+def made_by(part: dict[str, Any]) -> str:
+    """Where figures come from, in a sentence."""
+    environment = part["environment"]
+    driver = f", CUDA driver {environment['driver']}" if "driver" in environment else ""
+    return (
+        f"Made by `{part['command']}` on {part['when'][:10]}: {part['device']}, torch {environment['torch']}{driver}."
+    )
+
+
+def missing_barrier(document: dict[str, Any]) -> str:
+    """One kernel after different predecessors."""
+    head = ["what ran before", "out of tolerance", "worst error", "bits unlike those of the right version"]
+    rows = [
+        [
+            each["predecessor"],
+            f"**{each['out_of_tolerance']}** of {each['launches']}",
+            "NaN" if each["worst_error"] is None else f"{each['worst_error']:.2g}",
+            f"{each['differs_from_right_version']} of {each['launches']}",
+        ]
+        for each in document["rows"]
+    ]
+    gate = document["gate"]
+    said = (
+        f"The tolerance on this input is {document['tolerance']:.2g}. The gate on the version with the barrier: "
+        f"{gate['none']}; on the one without: {gate['missing_barrier_before_max']}."
+    )
+    return f"{table(head, rows)}\n\n{said} {made_by(document)}"
+
+
+def gate_cost(documents: list[dict[str, Any]]) -> str:
+    """Milliseconds a variant."""
+    head = ["device", "problem", "implementation", "G1 to G5, ms a variant", "launches", "G2", "G3", "G4", "G5"]
+    rows = []
+    for document in documents:
+        for impl, row in document["implementations"].items():
+            total = row["g1_to_g5_ms"]
+            levels = Counter[str]()
+            for code, milliseconds in row["by_check_ms"].items():
+                levels[code[:2]] += milliseconds
+            rows.append(
+                [
+                    document["device"],
+                    document["problem"],
+                    impl,
+                    f"**{total['median']:.0f}** ({total['least']:.0f} to {total['most']:.0f})",
+                    f"{row['launches']:.0f}",
+                    *(f"{levels[level]:.0f}" if levels[level] else "" for level in ("G2", "G3", "G4", "G5")),
+                ]
+            )
+    said = "Medians over random variants that pass, with the least and the most."
+    return f"{table(head, rows)}\n\n{said} {' '.join(made_by(document) for document in documents)}"
+
+
+def mutants(documents: list[dict[str, Any]]) -> str:
+    """How many of each kind were judged, and what became of them."""
+    head = ["device", "kind", "judged", "rejected, with an expected code", "below the resolution, by name", "accepted"]
+    rows = []
+    for document in documents:
+        for backend, parts in document.items():
+            rows += [_kind(BACKENDS[backend], kind, part) for kind, part in parts.items()]
+    said = " ".join(
+        dict.fromkeys(made_by(part) for each in documents for parts in each.values() for part in parts.values())
+    )
+    return f"{table(head, rows)}\n\n{said}"
+
+
+def _kind(backend: str, kind: str, part: dict[str, Any]) -> list[str]:
+    if kind.startswith("right"):
+        sets = f"{part['judged']} gates, up to {part['seeds']} sets of four seeds"
+        names = f"{len(part['implementations'])} {kind} implementations"
+        return [backend, names, sets, f"{part['rejected']} rejected", "", f"{part['judged'] - part['rejected']}"]
+    wrong = [each for each in part["rows"] if "pass" not in each["expected"]]
+    unseen = [each for each in wrong if not each["expected"]]
+    expected = sum(each["as_expected"] for each in wrong if each["expected"])
+    names = f"{len({each['name'] for each in wrong})} {kind}"
+    missed = sum(each["found"] == "pass" for each in wrong if each["expected"])
+    return [backend, names, str(len(wrong)), f"{expected} of {len(wrong) - len(unseen)}", str(len(unseen)), str(missed)]
+
+
+def unseen(documents: list[dict[str, Any]]) -> str:
+    """The mutants that no case shows, by element type, with the largest error found in units of its tolerance."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for document in documents:
+        for backend, parts in document.items():
+            for each in parts.get("numeric", {}).get("rows", ()):
+                if "pass" not in each["expected"] and not each["expected"]:
+                    place = found.setdefault((each["name"], BACKENDS[backend]), {})
+                    key = f"{each['dtype']} {'causal' if each['causal'] else 'full'}"
+                    place[key] = float(each["worst_ratio"])
+    columns = sorted({column for place in found.values() for column in place})
+    rows = [
+        [name, backend, *(f"{place[column]:.2f}" if column in place else "" for column in columns)]
+        for (name, backend), place in sorted(found.items())
+    ]
+    return table(["mutant", "device", *columns], rows)
+
+
+def systemic(documents: list[dict[str, Any]]) -> str:
+    """Each systemic mutant and the code that rejected it."""
+    rows = [
+        [each["name"], BACKENDS[backend], f"`{CODES.get(each['found'], each['found'])}`", each["verdict"]]
+        for document in documents
+        for backend, parts in document.items()
+        for each in parts.get("systemic", {}).get("rows", ())
+    ]
+    return table(["mutant", "device", "found", "verdict"], rows)
+
+
+def right(documents: list[dict[str, Any]]) -> str:
+    """Each right implementation: how often it was judged, and how near it came to its tolerance."""
+    rows = [
+        [
+            name,
+            BACKENDS[backend],
+            kind.removeprefix("right").strip() or "all",
+            str(each["judged"]),
+            str(each["rejected"]),
+            f"{each['worst_ratio']:.2f}",
+        ]
+        for document in documents
+        for backend, parts in document.items()
+        for kind, part in parts.items()
+        if kind.startswith("right")
+        for name, each in part["implementations"].items()
+    ]
+    return table(["implementation", "device", "type", "judged", "rejected", "worst error, in tolerances"], rows)
+
+
+def cross_version(document: dict[str, Any]) -> str:
+    """The same implementations judged under two releases of torch."""
+    versions = " and ".join(document["torch"])
+    said = (
+        f"{document['compared']} implementations and settings judged under torch {versions} on one machine: "
+        f"{document['same_verdict']} with the same verdict, {document['same_code']} with the same code"
+    )
+    differing = [
+        [each["name"], each["dtype"], *each["found"], ", ".join(each["verdict"])] for each in document["different"]
+    ]
+    rest = "" if not differing else "\n\n" + table(["name", "type", *document["torch"], "verdicts"], differing)
+    return f"{said}.{rest}"
+
+
+def references(documents: list[dict[str, Any]]) -> str:
+    """The largest error of each of torch's backends, over all cases, in units of its tolerance."""
+    rows = []
+    for document in documents:
+        for part in document["parts"]:
+            for backend, each in part["backends"].items():
+                rows.append(
+                    [
+                        document["device"],
+                        part["compiled_for"],
+                        backend,
+                        str(each["cases"]),
+                        str(each["not_taken"]),
+                        f"{each['worst_ratio']:.2f} on {each['worst_case']}" if each["cases"] else "",
+                        str(each["broken"]),
+                    ]
+                )
+    head = ["device", "type, head dim, mask", "baseline", "cases", "not taken", "worst error, in tolerances", "broken"]
+    return table(head, rows)
+
+
+def results_page(
+    judged: list[dict[str, Any]], across: dict[str, Any], oracle: list[dict[str, Any]], cost: list[dict[str, Any]]
+) -> str:
+    """docs/results/gate.md."""
+    return (
+        "\n\n".join(
+            [
+                "# The gate, tested",
+                "Drawn by `benchmarks/pages.py` from the JSON files beside it; do not edit. What the codes mean is in"
+                " [gate.md](../gate.md).",
+                f"## Mutants\n\n{mutants(judged)}",
+                f"### Systemic mutants\n\n{systemic(judged)}",
+                "### Below the resolution\n\nNo case shows these in that type and mask: the largest error found, in"
+                f" units of its tolerance.\n\n{unseen(judged)}",
+                f"## Right implementations\n\n{right(judged)}",
+                f"## Two releases of torch\n\n{cross_version(across)}",
+                f"## torch's own backends against float64\n\n{references(oracle)}",
+                f"## Cost\n\n{gate_cost(cost)}",
+            ]
+        )
+        + "\n"
+    )

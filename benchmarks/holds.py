@@ -1,0 +1,20 @@
+"""What must hold of a result: a program that is given --hold says what does not, and its exit code is 1 then."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Adds --hold."""
+    parser.add_argument("--hold", action="store_true", help="exit code 1 where something that must hold does not")
+
+
+def require(unmet: Sequence[str]) -> None:
+    """Ends the program where something does not hold."""
+    for each in unmet:
+        print(f"does not hold: {each}", file=sys.stderr)
+    if unmet:
+        sys.exit(1)

@@ -1,0 +1,168 @@
+"""What is proven by hand, part by part: `make proof PART=transfer`, or `python -m benchmarks.proof NAME ...`.
+
+Each part is a program that writes what it found to docs/results/ and whose exit code is not 0 when what must hold does
+not. Keep what it wrote, and draw the pages anew: `python -m benchmarks.pages`. Without a name they are listed; `all` is
+every part. Some replay recorded spaces of Kernel Tuner, *.json.gz in the folder that the variable SPACES names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from benchmarks.driver import kills
+from benchmarks.gate import emulated, mutants
+from benchmarks.provenance import RESULTS, ROOT
+from benchmarks.search import landscapes, replay, replay_choice, transfer
+from benchmarks.timing import aa_sweeps, simulated_truth
+
+SPACES = "SPACES"
+ALL = "all"
+LANDSCAPES = tuple(map(str, sorted(landscapes.LANDSCAPES.glob("*.json.gz"))))
+
+
+class Step(NamedTuple):
+    """A program and its arguments; SPACES among them stands for the recorded spaces."""
+
+    module: str
+    arguments: tuple[str, ...]
+
+
+class Part(NamedTuple):
+    """Something that is proven by hand."""
+
+    says: str
+    minutes: int
+    """About so many on two cores."""
+    steps: tuple[Step, ...]
+
+
+def kept(name: str) -> str:
+    return str((RESULTS / f"{name}.json").relative_to(ROOT))
+
+
+def step(program: ModuleType, *arguments: str) -> Step:
+    return Step(program.__name__, arguments)
+
+
+PARTS = {
+    "gate": Part(
+        "every mutant in every setting is rejected, every right implementation passes under many seeds (CPU)",
+        30,
+        (
+            step(mutants, kept("mutants_cpu"), "--only", "numeric", "systemic", "--hold"),
+            step(mutants, kept("mutants_cpu"), "--only", "right", "--dtype", "bfloat16", "--seeds", "25", "--hold"),
+            step(mutants, kept("mutants_cpu"), "--only", "right", "--dtype", "float32", "--seeds", "13", "--hold"),
+        ),
+    ),
+    "emulator": Part(
+        "the same of the CUDA mutants in every setting, on the emulator",
+        15,
+        (step(emulated, "--json", kept("mutants_emulated")),),
+    ),
+    "transfer": Part(
+        "a search that knows a related one needs half of the evaluations, on every pair of the kept landscapes",
+        15,
+        (step(transfer, *LANDSCAPES, "--seeds", "100", "--json", kept("transfer"), "--hold"),),
+    ),
+    "floors": Part(
+        "evolution reaches its floor on every kept landscape, and random search does not",
+        2,
+        (step(landscapes, "hold", "--json", kept("landscapes_held")),),
+    ),
+    "replay": Part(
+        "evolution scores on recorded spaces, one and 16 in flight, what it scored when the result was kept",
+        60,
+        tuple(
+            step(replay, SPACES, "--in-flight", count, "--json", kept(name), "--figure", figure, "--hold")
+            for count, name, figure in (
+                ("1", "replay", "docs/results/replay.svg"),
+                ("16", "replay_parallel", "docs/results/replay_parallel.svg"),
+            )
+        ),
+    ),
+    "choice": Part(
+        "no other choice of the sampler's constants is better on spaces that had no say in it",
+        60,
+        (step(replay_choice, SPACES, "--seeds", "25", "--free-sampler", "--json", kept("choice"), "--hold"),),
+    ),
+    "truth": Part(
+        "on devices whose truth is known nobody is crowned wrongly and intervals cover it",
+        18,
+        (step(simulated_truth, "--json", kept("simulated_truth"), "--hold"),),
+    ),
+    "nobody": Part(
+        "in real sweeps in which nobody can win nobody is crowned (CPU; needs a quiet machine)",
+        20,
+        (step(aa_sweeps, "cpu", "--trials", "4", "--json", kept("aa_sweeps_cpu"), "--hold"),),
+    ),
+    "kills": Part(
+        "a sweep killed twenty times loses nothing and judges nothing twice",
+        5,
+        (step(kills, "--kills", "20", "--json", kept("kills")),),
+    ),
+    "tests": Part(
+        "every test of the rotating sample",
+        30,
+        (Step("tests", ("fast", "slow", "--sample", "all", "--json", kept("tests"))),),
+    ),
+}
+
+
+def spaces() -> list[str]:
+    """The recorded spaces. Exits where there are none."""
+    folder = os.environ.get(SPACES)
+    found = sorted(map(str, Path(folder).glob("*.json.gz"))) if folder else []
+    if not found:
+        sys.exit(f"proof: this part replays recorded spaces: name their folder, as in {SPACES}=FOLDER make proof ...")
+    return found
+
+
+def command(wanted: Step) -> list[str]:
+    """The line that runs a step."""
+    arguments = [word for each in wanted.arguments for word in (spaces() if each == SPACES else [each])]
+    return [sys.executable, "-m", wanted.module, *arguments]
+
+
+def prove(names: Sequence[str]) -> list[str]:
+    """Runs parts, one after another; those that failed."""
+    failed = []
+    for name in names:
+        started = time.monotonic()
+        steps = PARTS[name].steps
+        holds = all(subprocess.run(command(each), cwd=ROOT).returncode == 0 for each in steps)
+        print(f"{name}: {'holds' if holds else 'DOES NOT HOLD'} ({time.monotonic() - started:.0f} s)", flush=True)
+        failed += [] if holds else [name]
+    return failed
+
+
+def listed() -> str:
+    """The parts, for a person."""
+    lines = [f"  {name:<10}{part.says}; about {part.minutes} minutes" for name, part in PARTS.items()]
+    return "\n".join(["make proof PART=NAME, where NAME is one of these or all:", *lines])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.proof", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("parts", nargs="*", metavar="NAME")
+    wanted = parser.parse_args().parts
+    for name in wanted:
+        if name not in (*PARTS, ALL):
+            sys.exit(f"proof: there is no part {name}; there are {', '.join(PARTS)}")
+    if not wanted:
+        print(listed())
+        return
+    failed = prove(list(PARTS) if ALL in wanted else wanted)
+    if failed:
+        sys.exit(f"proof: {', '.join(failed)} did not hold")
+
+
+if __name__ == "__main__":
+    main()

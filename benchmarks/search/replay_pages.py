@@ -1,0 +1,117 @@
+"""docs/results/replay.md, from the kept results of benchmarks/search/replay.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.attention.cuda_pages import table
+from benchmarks.provenance import made
+
+Document = dict[str, Any]
+
+
+def _score(score: dict[str, float]) -> str:
+    return f"{score['p']:.3f} ({score['low']:.3f} to {score['high']:.3f})"
+
+
+def _named(each: Document) -> list[str]:
+    return [each["sampler"], str(each["in_flight"])]
+
+
+def scores(run: Document) -> str:
+    """A line for each sampler, a column for each space."""
+    of = {(row["sampler"], row["in_flight"], row["space"]): row for row in run["rows"]}
+    head = ["sampler", "in flight", "mean over the spaces", *run["spaces"]]
+    lines = [
+        [
+            *_named(mean),
+            f"**{mean['time']['p']:.3f}** ({mean['time']['low']:.3f} to {mean['time']['high']:.3f})",
+            *(_score(of[mean["sampler"], mean["in_flight"], space]["time"]) for space in run["spaces"]),
+        ]
+        for mean in run["means"]
+    ]
+    return table(head, lines)
+
+
+def brief(runs: list[Document]) -> str:
+    """The means of all runs, for the README."""
+    head = ["sampler", "in flight", "mean score (95 % interval)", "public spaces", "searches of each"]
+    lines = [
+        [*_named(mean), _score(mean["time"]), str(len(run["spaces"])), str(run["seeds"])]
+        for run in runs
+        for mean in run["means"]
+    ]
+    return table(head, lines)
+
+
+def other_axes(run: Document) -> str:
+    """What else there is of each row."""
+    head = ["space", "sampler", "in flight", "clock", "evaluations", "within 1 %", "ms a proposal"]
+    lines = [
+        [
+            row["space"],
+            *_named(row),
+            f"{row['clock']['p']:.3f}",
+            f"{row['evaluations']['p']:.3f}",
+            f"{100 * row['time']['within']:.0f} %",
+            f"{row['sampler_ms_a_proposal']:.1f}",
+        ]
+        for row in run["rows"]
+    ]
+    return table(head, lines)
+
+
+def spaces(run: Document) -> str:
+    """What was searched."""
+    head = ["space", "device", "parameters", "points", "that run", "optimum ms", "median ms", "evaluations", "seconds"]
+    lines = [
+        [
+            name,
+            each["device"],
+            str(each["parameters"]),
+            f"{each['points']:,}",
+            f"{each['measured']:,}",
+            f"{each['optimum_ms']:.4g}",
+            f"{each['median_ms']:.4g}",
+            f"{each['budget']['evaluations']:,}",
+            f"{each['budget']['worker_seconds']:,.0f}",
+        ]
+        for name, each in run["spaces"].items()
+    ]
+    return table(head, lines)
+
+
+def section(run: Document, figure: str | None) -> str:
+    """One kept run; `figure` is the name of its drawing, beside the page."""
+    charged = "charged" if run["sampler_is_charged"] else "free"
+    said = f"{run['seeds']} searches of each sampler on each space; the sampler's own time is {charged}."
+    drawing = [f"![Best so far against the share of the budget]({figure})"] if figure is not None else []
+    return "\n\n".join([said, scores(run), *drawing, other_axes(run), spaces(run), made(run)])
+
+
+def page(sections: dict[str, str]) -> str:
+    """docs/results/replay.md."""
+    head = "# Samplers on recorded spaces\n\nDrawn by `benchmarks/pages.py` from the JSON files beside it; do not edit."
+    head += " What the figures mean is in [replay.md](../replay.md): 0 is random search, 1 the optimum from the start;"
+    head += " scores are on the time axis unless another is named, with 95 % intervals."
+    return "\n\n".join([head, *(f"## {title}\n\n{text}" for title, text in sections.items())]) + "\n"
+
+
+def proposals(document: Document) -> str:
+    """What a proposal takes, from benchmarks/search/proposals.py."""
+    head = ["valid points", "screened", "in flight", "median ms", "95 % below ms", "longest ms", "peak memory MB"]
+    lines = [
+        [
+            f"{row['valid_points']:,}",
+            "whole" if row["screened_whole"] else "offspring",
+            str(row["in_flight"]),
+            f"{row['median_ms']:.1f}",
+            f"{row['p95_ms']:.1f}",
+            f"{row['longest_ms']:.0f}",
+            f"{row['peak_rss_mb']:.0f}",
+        ]
+        for row in document["rows"]
+    ]
+    trials = document["rows"][0]["trials"]
+    made = f"Made by `{document['command']}` on {document['when'][:10]}, {trials} trials each: {document['cpu']}."
+    return f"{table(head, lines)}\n\n{made}"

@@ -1,0 +1,1 @@
+"""Variants a minute, and what the parts of a sweep cost."""

@@ -1,0 +1,133 @@
+"""Two checkouts of autotuner side by side: did anything that is measured get worse?
+
+    python -m benchmarks.throughput.checkouts BEFORE [--trials N] [--rounds N] [--space SPACE]
+
+Both run in this interpreter, from their own folders, in turns. Each round starts both programs, and sweeps
+the same random points in both: with an empty cache of builds, and again with a full one. A round's ratio is of two runs
+beside each other, so that a slow machine is slow for both. Results go to docs/results/checkouts.json, or where --json
+says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.provenance import provenance
+
+ROOT = Path(__file__).parent.parent.parent
+RESULT = ROOT / "docs" / "results" / "checkouts.json"
+HERE = "after"
+
+
+class Checkout:
+    """One of the two, with a store and a cache of its own."""
+
+    def __init__(self, folder: Path, scratch: Path, space: str) -> None:
+        scratch.mkdir()
+        self._folder, self._scratch, self._space = folder.resolve(), scratch, space
+
+    def run(self, *arguments: str, cache: str = "shared", store: str = "shared") -> tuple[float, str]:
+        """Seconds of `autotuner ARGUMENTS`, and what it wrote. Raises CalledProcessError when it fails."""
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(self._folder), *sys.path[1:]]),
+            "AUTOTUNER_CACHE": str(self._scratch / f"{cache}.cache"),
+            "AUTOTUNER_STORE": f"sqlite:///{self._scratch / f'{store}.db'}",
+        }
+        command = [sys.executable, "-m", "autotuner", *arguments]
+        started = time.perf_counter()
+        done = subprocess.run(command, cwd=self._folder, env=environment, capture_output=True, text=True, check=True)
+        return time.perf_counter() - started, done.stdout
+
+    def environment(self, store: str) -> Any:
+        """The device and the versions with which the first variant was judged."""
+        found = json.loads(self.run("show", "0", "--report", store=store)[1])["environment"]
+        return {"device": found["device"], **found["versions"]}
+
+    def sweep(self, number: int, trials: int, cache: str, store: str) -> tuple[float, list[float]]:
+        """Seconds of a sweep over random points, and of the gate on each variant that passed it."""
+        words = ["tune", self._space, "--trials", str(trials), "--sampler", "random", "--seed", str(number), "--cold"]
+        seconds, _ = self.run(*words, "--no-finals", cache=cache, store=store)
+        judged = [json.loads(self.run("show", str(trial), "--json", store=store)[1]) for trial in range(trials)]
+        reports = [each["outcome"]["gate"] for each in judged if each["outcome"]["gate"] is not None]
+        passed = [report for report in reports if report["fault"] is None]
+        return seconds, [sum(check["seconds"] for check in report["checks"]) for report in passed]
+
+
+def turns(checkouts: Mapping[str, Checkout], draw: random.Random) -> list[tuple[str, Checkout]]:
+    """Both, in a drawn order."""
+    order = list(checkouts.items())
+    draw.shuffle(order)
+    return order
+
+
+def measure(checkouts: Mapping[str, Checkout], rounds: int, trials: int) -> dict[str, dict[str, list[float]]]:
+    """By what is measured and by checkout, a number of each round, in seconds."""
+    draw, found = random.Random(1), defaultdict[str, dict[str, list[float]]](lambda: defaultdict(list))
+    for number in range(rounds):
+        for name, checkout in turns(checkouts, draw):
+            cold, _ = checkout.sweep(number, trials, f"cold{number}", f"cold{number}")
+            found["sweep, nothing built before"][name].append(cold)
+        for name, checkout in turns(checkouts, draw):
+            warm, gate = checkout.sweep(number, trials, f"cold{number}", f"warm{number}")
+            found["sweep, everything built before"][name].append(warm)
+            found["gate on a variant that passes"][name].append(statistics.median(gate))
+        for name, checkout in turns(checkouts, draw):
+            found["autotuner --help"][name].append(checkout.run("--help")[0])
+            found["autotuner status"][name].append(checkout.run("status", store=f"cold{number}")[0])
+        print(f"round {number + 1} of {rounds}", flush=True)
+    return found
+
+
+def row(seconds: Mapping[str, Sequence[float]], before: str) -> dict[str, Any]:
+    """Medians over the rounds, and the ratios of rounds: their median, least and most."""
+    ratios = sorted(after / earlier for earlier, after in zip(seconds[before], seconds[HERE], strict=True))
+    return {
+        "before_s": statistics.median(seconds[before]),
+        "after_s": statistics.median(seconds[HERE]),
+        "ratio": statistics.median(ratios),
+        "least": ratios[0],
+        "most": ratios[-1],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Two checkouts side by side.")
+    parser.add_argument("before", type=Path, help="the other checkout")
+    parser.add_argument("--trials", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--space", default="sdpa_cpu_small")
+    parser.add_argument("--json", type=Path, default=RESULT)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        checkouts = {}
+        for name, place in (("before", options.before), (HERE, ROOT)):
+            checkouts[name] = Checkout(place, Path(folder) / name, options.space)
+        found = measure(checkouts, options.rounds, options.trials)
+        where = checkouts[HERE].environment("cold0")
+    rows = {what: row(seconds, "before") for what, seconds in found.items()}
+    made = provenance([options.before, options.json])
+    document = {**made, "environment": where, "rounds": options.rounds, "trials": options.trials, "rows": rows}
+    options.json.write_text(json.dumps(document, indent=1) + "\n")
+    print(f"{'seconds':34}{'before':>9}{'after':>9}{'ratio':>8}   least to most")
+    for what, figures in rows.items():
+        print(
+            f"{what:34}{figures['before_s']:9.3f}{figures['after_s']:9.3f}{figures['ratio']:8.3f}"
+            f"   {figures['least']:.3f} to {figures['most']:.3f}"
+        )
+
+
+if __name__ == "__main__":
+    main()

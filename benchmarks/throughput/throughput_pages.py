@@ -1,0 +1,152 @@
+"""docs/results/throughput.md, from the kept results of benchmarks/throughput/rates.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.attention.cuda_pages import table
+
+Document = dict[str, Any]
+
+
+def made(document: Document) -> str:
+    """Where figures come from, in a sentence."""
+    return f"Made by `{document['command']}` on {document['when'][:10]}: {document['device']}, {document['cpus']} CPUs."
+
+
+def _rate(document: Document) -> list[str]:
+    return [f"{document['a_minute']:.0f}", f"{document['a_minute_with_calibration']:.0f}"]
+
+
+def _stages(document: Document) -> list[str]:
+    stages = document["stages_s"]
+    return [f"{stages.get(name, 0.0):.1f}" for name in ("build", "check", "measure", "soak")]
+
+
+def _met(reached: bool) -> str:
+    return "yes" if reached else "**no**"
+
+
+def _goal(name: str, goal: str, value: str, reached: bool) -> list[str]:
+    return [name, goal, value, _met(reached)]
+
+
+def cuda(runs: list[Document]) -> str:
+    """Sweeps over the mma part."""
+    head = ["run", "judged", "a minute", "with calibration", "build s", "gate s", "measure s", "soak s", "device idle"]
+    rows = [
+        [
+            run["when"][:16],
+            str(run["judged"]),
+            *_rate(run),
+            *_stages(run),
+            _share(run["device_idle_share_while_building"]),
+        ]
+        for run in runs
+    ]
+    return "\n\n".join(
+        [table(head, rows), table(["figure", "goal", "reached", "met"], _cuda_goals(runs[-1])), made(runs[-1])]
+    )
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _cuda_goals(run: Document) -> list[list[str]]:
+    median, idle = run["median_ms"], run["device_idle_share_while_building"]
+    return [
+        _goal("variants a minute", "120", f"{run['a_minute']:.0f}", run["a_minute"] >= 120),
+        _goal("device idle while builds last", "below 30 %", _share(idle), idle < 0.3),
+        _goal("G1 to G5, median", "150 ms", f"{median['g1_to_g5']:.0f} ms", median["g1_to_g5"] <= 150),
+        _goal(
+            "timing of what is stopped early, median",
+            "100 ms",
+            f"{median['measure_stopped_early']:.0f} ms",
+            median["measure_stopped_early"] <= 100,
+        ),
+        _left(run),
+    ]
+
+
+def _left(run: Document) -> list[str]:
+    left = run["time_left_at_a_quarter"]
+    value = f"{left['estimated_s']:.0f} s, took {left['took_s']:.0f} s"
+    return _goal("time left at a quarter", "within 30 %", value, 0.7 <= left["ratio"] <= 1.3)
+
+
+def cpu(run: Document) -> str:
+    """A sweep on the CPU."""
+    goals = [
+        _goal(
+            "wall time over what the parts need",
+            "1.3",
+            f"{run['wall_over_needed']:.2f}",
+            run["wall_over_needed"] <= 1.3,
+        ),
+        _left(run),
+    ]
+    head = ["judged", "a minute", "with calibration", "build s", "gate s", "measure s", "soak s"]
+    row = [str(run["judged"]), *_rate(run), *_stages(run)]
+    return "\n\n".join([table(head, [row]), table(["figure", "goal", "reached", "met"], goals), made(run)])
+
+
+def store(run: Document) -> str:
+    """The cost of the store and the sampler."""
+    rows = [
+        _goal(f"of a sweep like {name}", "below 3 %", f"{100 * value:.2f} %", value < 0.03)
+        for name, value in run["share_of_wall"].items()
+    ]
+    said = f"{run['ms_a_trial']['together']:.2f} ms a trial over {run['judged']:,} trials."
+    return f"{table(['share of the wall time', 'goal', 'reached', 'met'], rows)}\n\n{said} Made by `{run['command']}`."
+
+
+def devices(runs: list[Document]) -> str:
+    """Several devices, nothing left to compile."""
+    head = ["run", "devices", "judged", "a minute", "ratio", "goal", "met", "time left at a quarter"]
+    rows = [_devices_row(run, count) for run in runs for count in run["by_devices"]]
+    said = f"Made by `{runs[-1]['command']}`: {runs[-1]['device']}. Other runs differ in `--trials`."
+    return f"{table(head, rows)}\n\n{said}"
+
+
+def _devices_row(run: Document, count: str) -> list[str]:
+    wanted = {"2": 1.8, "4": 3.4}
+    each, ratio, goal = run["by_devices"][count], run["ratios"][count], wanted.get(count)
+    left = each["time_left_at_a_quarter"]
+    return [
+        run["when"][:16],
+        count,
+        str(each["judged"]),
+        f"{each['a_minute']:.0f}",
+        f"{ratio:.2f}x",
+        f"{goal}x" if goal else "",
+        _met(ratio >= goal) if goal else "",
+        f"{left['estimated_s']:.0f} s, took {left['took_s']:.0f} s",
+    ]
+
+
+def kernel_tuner(runs: list[Document]) -> str:
+    """Kernel Tuner on the same configurations."""
+    head = ["run", "configurations", "Kernel Tuner", "autotuner", "ratio", "with calibration", "no slower"]
+    rows = [
+        [
+            run["when"][:16],
+            str(run["configurations"]),
+            f"{run['kernel_tuner']['a_minute']:.0f} a minute",
+            f"{run['autotuner']['a_minute']:.0f} a minute",
+            f"{run['ratio']:.2f}x",
+            f"{run['ratio_with_calibration']:.2f}x",
+            _met(run["ratio"] >= 1),
+        ]
+        for run in runs
+    ]
+    theirs = runs[-1]["kernel_tuner"]
+    said = f"Kernel Tuner {theirs['version']} with cupy {theirs['cupy']}, {theirs['iterations']} iterations."
+    return f"{table(head, rows)}\n\n{said} Made by `{runs[-1]['command']}`: {runs[-1]['device']}."
+
+
+def page(parts: dict[str, str]) -> str:
+    """docs/results/throughput.md."""
+    head = "# Throughput\n\nDrawn by `benchmarks/pages.py` from the JSON files beside it; do not edit. What the figures"
+    head += " mean is in [throughput.md](../throughput.md)."
+    return "\n\n".join([head, *(f"## {title}\n\n{text}" for title, text in parts.items())]) + "\n"

@@ -1,0 +1,162 @@
+"""Runs the linters and the tests, part by part, and says at the end how long each took: what `make test`, `make slow`
+and `.ci/run` call.
+
+    python -m tests lint fast slow [--sample SEED]
+
+What times nothing runs in as many processes as there are CPUs. Tests marked `alone` run afterwards, one by one, and
+with them the timed ones that failed beside others. The first part that fails is the last. The final line has the form
+of pytest's own, over all parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from autotuner.devices.environment import usable_cpus
+from tests.helpers.timed import PUT_OFF
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+LINTERS = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports"])
+SHOWN = 10
+SKIPS = 5
+"""More skipped tests than these leave something unproven."""
+NOTHING_COLLECTED = 5
+"""pytest's exit code where no test has the wanted marks."""
+
+
+@dataclass
+class Part:
+    """A part of the run, and what became of it."""
+
+    name: str
+    seconds: float = 0.0
+    failed: bool = False
+    tests: dict[str, float] = field(default_factory=dict)
+    """Seconds of each test, with its fixtures."""
+    counts: Counter[str] = field(default_factory=Counter)
+    skipped: dict[str, str] = field(default_factory=dict)
+    put_off: list[str] = field(default_factory=list)
+    """Tests that are to be tried again alone."""
+
+
+class Run:
+    """The parts so far. They share their builds."""
+
+    def __init__(self, sample: str, folder: Path) -> None:
+        self._sample, self._folder = sample, folder
+        self.parts: list[Part] = []
+
+    def lint(self) -> None:
+        def perform(part: Part) -> None:
+            part.failed = any(subprocess.run([BIN / tool, *words], cwd=ROOT).returncode for tool, *words in LINTERS)
+
+        self._time(Part("lint"), perform)
+
+    def tests(self, kind: str, marks: str) -> None:
+        """Side by side, then alone."""
+        together = ["-m", f"{marks} and not alone", "-n", str(usable_cpus()), "--dist", "loadfile"]
+        self._pytest(f"{kind} tests, side by side", together)
+        self._pytest(f"{kind} tests, alone", ["-m", f"{marks} and alone"])
+        again = [test for part in self.parts for test in part.put_off if part.name.startswith(kind)]
+        if again:
+            self._pytest(f"{kind} tests, again alone", ["-m", "timed", *again])
+
+    def _time(self, part: Part, perform: Callable[[Part], None]) -> None:
+        if any(each.failed for each in self.parts):
+            return
+        print(f"== {part.name}", flush=True)
+        started = time.monotonic()
+        perform(part)
+        part.seconds = time.monotonic() - started
+        self.parts.append(part)
+
+    def _pytest(self, name: str, arguments: Sequence[str]) -> None:
+        self._time(Part(name), partial(self._perform, arguments))
+
+    def _perform(self, arguments: Sequence[str], part: Part) -> None:
+        record = self._folder / "record.json"
+        record.unlink(missing_ok=True)
+        values = {"sample": self._sample, "record": record, "builds": self._folder / "builds"}
+        options = [f"--{name}={value}" for name, value in {**values, "basetemp": self._folder / "tmp"}.items()]
+        code = subprocess.run([sys.executable, "-m", "pytest", *arguments, *options], cwd=ROOT).returncode
+        part.failed = code not in (0, NOTHING_COLLECTED)
+        if not record.exists():
+            return
+        found = json.loads(record.read_text())
+        part.tests, part.counts, skipped = found["seconds"], Counter(found["counts"]), found["skipped"]
+        part.put_off = [test for test, why in skipped.items() if why.startswith(PUT_OFF)]
+        part.skipped = {test: why for test, why in skipped.items() if not why.startswith(PUT_OFF)}
+        part.counts["skipped"] = len(part.skipped)
+
+
+def report(parts: Sequence[Part], sample: str) -> Iterator[str]:
+    """The last lines of a run."""
+    yield "== seconds of each part"
+    yield from (f"{part.seconds:7.1f}  {part.name}{' (failed)' if part.failed else ''}" for part in parts)
+    seconds = [(spent, name) for part in parts for name, spent in part.tests.items()]
+    if seconds:
+        yield f"== the {SHOWN} slowest tests, in seconds"
+        yield from (f"{spent:7.1f}  {name}" for spent, name in sorted(seconds, reverse=True)[:SHOWN])
+        yield f"== the rotating sample is that of {sample}; SAMPLE={sample} make ... takes the same again"
+    skipped = {name: why for part in parts for name, why in part.skipped.items()}
+    if len(skipped) > SKIPS:
+        yield f"== NOT PROVEN: {len(skipped)} tests were skipped"
+        for why, count in Counter(skipped.values()).most_common():
+            yield f"{count:7}  {why}"
+            yield from (f"         {name}" for name in skipped if skipped[name] == why)
+    yield closing(parts)
+
+
+def closing(parts: Sequence[Part]) -> str:
+    """A line like pytest's last one, over all parts."""
+    counts = sum((part.counts for part in parts), Counter[str]())
+    told = [f"{counts[name]} {name}" for name in ("failed", "passed", "skipped") if counts[name]]
+    if any(part.failed for part in parts) and not counts["failed"]:
+        told.append("1 error")
+    return f" {', '.join(told) or 'no tests ran'} in {sum(part.seconds for part in parts):.2f}s ".center(100, "=")
+
+
+def document(parts: Sequence[Part], sample: str) -> dict[str, object]:
+    """What is kept of a run."""
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    shown = ("name", "seconds", "failed", "counts", "skipped")
+    found = [{name: getattr(part, name) for name in shown} for part in parts]
+    return {"when": when, "sample": sample, "cpus": usable_cpus(), "parts": found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("parts", nargs="+", choices=["lint", "fast", "slow"])
+    today = datetime.now(UTC).date().isoformat()
+    parser.add_argument("--sample", default=os.environ.get("SAMPLE") or today, help="seed of the rotating sample")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="keep what each part took and found")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="autotuner-tests-") as folder:
+        run = Run(options.sample, Path(folder))
+        if "lint" in options.parts:
+            run.lint()
+        if "fast" in options.parts:
+            run.tests("fast", "not slow")
+        if "slow" in options.parts:
+            run.tests("slow", "slow")
+    print(*report(run.parts, options.sample), sep="\n", flush=True)
+    if options.json is not None:
+        options.json.write_text(json.dumps(document(run.parts, options.sample), indent=1) + "\n")
+    sys.exit(any(part.failed for part in run.parts))
+
+
+if __name__ == "__main__":
+    main()

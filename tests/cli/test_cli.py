@@ -1,0 +1,168 @@
+"""The command line as a user meets it: real runs, one-line errors, exit codes, JSON."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from autotuner.measure.confirm import PROCESSES
+from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
+
+pytestmark = pytest.mark.timed
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's folder: a space, and the kernel family it names beside it."""
+    folder = tmp_path_factory.mktemp("user")
+    lay_out(folder)
+    (folder / "space.toml").write_text(SPACE)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tuned(folder: Path) -> subprocess.CompletedProcess[str]:
+    """A sweep over the whole small space."""
+    return autotuner(folder, "tune", "space.toml", "--trials", "4")
+
+
+def test_a_sweep_ends_with_a_leaderboard_and_best_json(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
+    assert tuned.returncode == 0, tuned.stderr
+    assert "finals: process 1 of" in tuned.stdout
+    assert "confirmed" in tuned.stdout
+    assert "[4/4]" in tuned.stdout
+    assert tuned.stderr == ""
+    best = json.loads((folder / "best.json").read_text())
+    assert best["parameters"] == {"IMPL": "mutant", "MUTANT": "none"}
+
+
+@pytest.mark.slow
+def test_the_same_command_again_judges_nothing_twice(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
+    assert tuned.returncode == 0
+    again = autotuner(folder, "tune", "space.toml", "--trials", "4")
+    assert again.returncode == 0
+    assert "4 judged already" in again.stdout
+    assert "[1/4]" not in again.stdout
+    assert "finals:" not in again.stdout  # nobody new would be in them
+
+
+def test_status_and_leaderboard(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
+    assert tuned.returncode == 0
+    (summary,) = json.loads(autotuner(folder, "status", "--json").stdout)
+    assert summary["judged"] == 4
+    assert summary["by_verdict"]["incorrect"] == 3
+    entries = json.loads(autotuner(folder, "leaderboard", "--json").stdout)
+    assert [entry["variant"]["parameters"]["MUTANT"] for entry in entries] == ["none"]
+    assert "3 incorrect" in autotuner(folder, "status").stdout
+    assert "MUTANT=none" in autotuner(folder, "leaderboard").stdout
+
+
+@pytest.mark.slow
+def test_a_sweep_may_begin_with_the_best_of_another(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
+    """Its own default is wrong, so that the right one can only come from there."""
+    assert tuned.returncode == 0
+    text = SPACE.replace('MUTANT = "none"', 'MUTANT = "k_and_v_swapped"')
+    (folder / "other.toml").write_text(text)
+    shutil.copy(folder / "studies.db", folder / "other.db")
+    begun = autotuner(
+        folder, "tune", "other.toml", "--from", "space-", "--trials", "1", "--no-finals", "--store", "other.db"
+    )
+    assert begun.returncode == 0, begun.stderr
+    assert "MUTANT=none" in begun.stdout
+    one_line(autotuner(folder, "tune", "other.toml", "--from", "nowhere", "--store", "other.db"), "nowhere")
+
+
+@pytest.mark.slow
+def test_show_says_why_in_words(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
+    assert tuned.returncode == 0
+    texts = {}
+    for number in range(8):  # more than four where the machine was too busy and one was tried again
+        shown = autotuner(folder, "show", str(number), "--json")
+        if shown.returncode:
+            break
+        record = json.loads(shown.stdout)
+        texts[record["outcome"]["variant"]["parameters"]["MUTANT"]] = autotuner(folder, "show", str(number)).stdout
+    assert "incorrect" in texts["k_and_v_swapped"]
+    assert "tolerance" in texts["k_and_v_swapped"]
+    assert "G1.unwritten" in texts["last_row_unwritten"]
+    assert "Gate:" in texts["none"]
+
+
+def test_best_and_export(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
+    assert tuned.returncode == 0
+    assert "MUTANT=none" in autotuner(folder, "best").stdout
+    best = json.loads(autotuner(folder, "best", "--json").stdout)
+    assert best["entry"]["variant"]["parameters"] == {"MUTANT": "none"}
+    exported = autotuner(folder, "export", "--format", "json", "--out", "-")
+    document = json.loads(exported.stdout)
+    assert document["measurement"]["speedup"]["median"] > 0
+    assert document["baseline"][0]["backend"] in ("flash", "math")
+    assert document["gate"]
+
+
+@pytest.mark.slow
+def test_finals_can_be_run_again(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
+    assert tuned.returncode == 0
+    before = json.loads(autotuner(folder, "leaderboard", "--json").stdout)[0]
+    assert before["confirmed"]["low"] < before["confirmed"]["mean"] < before["confirmed"]["high"]
+    again = autotuner(folder, "finals", "--json")
+    assert again.returncode == 0, again.stderr
+    found = json.loads(again.stdout)
+    assert [each["variant"]["parameters"]["MUTANT"] for each in found["finalists"]] == ["none"]
+    assert len(found["heats"]) == found["standing"]["processes"] == PROCESSES
+    after = json.loads(autotuner(folder, "leaderboard", "--json").stdout)[0]
+    assert after["confirmed"] != before["confirmed"]
+    assert after["speedup"] == before["speedup"]
+
+
+@pytest.mark.slow
+def test_the_a_a_test_runs_on_the_best(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
+    """One binary against itself, for real; that no winner is named is shown on a quiet machine by benchmarks/."""
+    assert tuned.returncode == 0
+    race = json.loads(autotuner(folder, "race", "--aa", "--blocks", "12", "--json").stdout)
+    assert race["blocks"] == 12
+    assert race["ratio"]["low"] <= race["ratio"]["median"] <= race["ratio"]["high"]
+
+
+def test_errors_are_one_line_with_the_remedy(folder: Path, tmp_path: Path) -> None:
+    nothing = str(tmp_path / "nothing")
+    (tmp_path / "bad.toml").write_text(SPACE.replace("MUTANT = [", "MUTANTT = [", 1))
+    (tmp_path / "text.db").write_text("this is no database, however long it may be" * 100)
+    told: dict[tuple[str, ...], tuple[str, ...]] = {
+        ("tune", "no_such_space"): ("no_such_space", "sdpa_cpu"),
+        ("tune", "missing.toml"): ("missing.toml", "cannot be read"),
+        ("tune", "space.toml", "--out", f"{nothing}/best.json"): ("--out",),
+        ("tune", "space.toml", "--sampler", "magic"): ("magic", "evolution"),
+        ("tune", "space.toml", "--threads", "4096"): ("4096", "CPUs"),
+        ("status", "--store", f"{nothing}/studies.db"): ("nothing",),
+        ("show", "77", "--store", "empty.db"): ("empty.db",),
+        ("tune", str(tmp_path / "bad.toml")): ("bad.toml", "MUTANT"),
+        ("status", "--store", str(tmp_path / "text.db")): ("text.db",),
+    }
+    with ThreadPoolExecutor(2) as pool:
+        for done, words in zip(pool.map(lambda line: autotuner(folder, *line), told), told.values(), strict=True):
+            one_line(done, *words)
+    one_line(autotuner(folder, "tune", "space.toml", CXX="no-such-compiler"), "no-such-compiler", "install")
+
+
+def test_a_space_whose_kernel_is_missing_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "space.toml").write_text(SPACE)
+    one_line(autotuner(tmp_path, "tune", "space.toml"), "mutants_numeric", "kernel.toml")
+
+
+def test_space_show_and_list(folder: Path) -> None:
+    shown = json.loads(autotuner(folder, "space", "show", "sdpa_cpu", "--json").stdout)
+    assert shown["raw_points"] - sum(row["removed"] for row in shown["constraints"]) == shown["valid_points"]
+    text = autotuner(folder, "space", "show", "sdpa_cpu").stdout
+    assert f"{shown['valid_points']:,} valid here" in text
+    assert "sdpa_cpu" in autotuner(folder, "space", "list").stdout
+
+
+def test_version_and_help(folder: Path) -> None:
+    assert autotuner(folder, "--version").stdout.startswith("autotuner 0.")
+    assert "tune" in autotuner(folder, "--help").stdout

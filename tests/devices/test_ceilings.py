@@ -1,0 +1,52 @@
+"""What the CPU here can do at most, measured."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from autotuner.devices.cpu.ceilings import ceilings
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.environment import usable_cpus
+from autotuner.measure.plausible import MARGIN
+
+pytestmark = [pytest.mark.timed, pytest.mark.alone]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_no_product_is_faster_than_the_ceiling(toolchain: CpuToolchain, dtype: str) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = ceilings(dtype, toolchain)
+        assert torch.get_num_threads() == 1
+        best = max(product(256), product(384), product(768))
+    finally:
+        torch.set_num_threads(threads)
+    assert best < MARGIN * found.flops
+    assert 1e8 < found.bytes < 1e13
+
+
+def product(size: int) -> float:
+    """Operations a second of the best of some products in float32."""
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    best = 0.0
+    for _ in range(20):
+        started = time.perf_counter()
+        torch.mm(a, b)
+        best = max(best, 2 * size**3 / (time.perf_counter() - started))
+    return best
+
+
+@pytest.mark.skipif(usable_cpus() < 2, reason="needs two CPUs")
+def test_two_threads_have_twice_the_ceiling_of_one(toolchain: CpuToolchain) -> None:
+    threads, found = torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            found.append(ceilings("float32", toolchain).flops)
+    finally:
+        torch.set_num_threads(threads)
+    assert found[1] / found[0] == pytest.approx(2, rel=0.5)

@@ -1,0 +1,150 @@
+"""CUDA builds without a device: identity, program hash, limits and resources, with the real nvcc."""
+
+from __future__ import annotations
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from autotuner.build.build import build
+from autotuner.build.family import Family
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cuda.architecture import ARCHITECTURES, architecture
+from autotuner.devices.cuda.cubin import Geometry
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.values import config
+from autotuner.values.errors import InputError, ToolchainError
+from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Value, Variant
+from autotuner.values.verdict import Fault, Verdict
+from tests.mutants.expectations import expectations, family
+
+SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16")
+
+
+@pytest.fixture(scope="module")
+def nvcc() -> CudaToolchain:
+    try:
+        return CudaToolchain.discover(architecture("sm_90"))
+    except ToolchainError as error:
+        pytest.skip(str(error))
+
+
+def plain(**parameters: Value) -> Variant:
+    """A variant for any lengths of a family with a parameter that nothing reads."""
+    values: dict[str, Value] = {"MUTANT": "none", "BLOCK_N": 32, "DEAD": 1, "FIXED": 0, **parameters}
+    return Variant(family="systemic", backend="cuda", impl="fixed", parameters=values)
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Family:
+    return Family.load(SYSTEMIC)
+
+
+def made(kernel: Family, nvcc: CudaToolchain, variant: Variant, problem: Problem = PROBLEM) -> Artifact:
+    built = build(kernel, variant, problem, nvcc)
+    assert isinstance(built, Artifact), built
+    return built
+
+
+def test_the_library_says_what_it_is_without_a_device(kernel: Family, nvcc: CudaToolchain) -> None:
+    artifact = made(kernel, nvcc, plain())
+    identity = LoadedVariant(artifact).identity()
+    assert identity.build_id == artifact.digest
+    parameters = {"MUTANT": "none", "BLOCK_N": "32", "DEAD": "1", "FIXED": "0"}
+    assert identity.macros == artifact.macros == {**parameters, "DTYPE": "float16", "HEAD_DIM": "64", "CAUSAL": "0"}
+    assert artifact.name.startswith("systemic_fixed_")
+
+
+def test_every_compile_time_part_of_the_problem_is_a_program_of_its_own(kernel: Family, nvcc: CudaToolchain) -> None:
+    problems = [PROBLEM, *(PROBLEM.model_copy(update=u) for u in ({"dtype": "bfloat16"}, {"causal": True}))]
+    artifacts = [made(kernel, nvcc, plain(), problem) for problem in problems]
+    assert len({artifact.digest for artifact in artifacts}) == len({a.program_hash for a in artifacts}) == 3
+
+
+def test_a_parameter_that_nothing_reads_makes_the_same_program(kernel: Family, nvcc: CudaToolchain) -> None:
+    one, two = (made(kernel, nvcc, plain(DEAD=value)) for value in (1, 123456))
+    assert one.digest != two.digest
+    assert one.name != two.name
+    assert one.program_hash == two.program_hash
+
+
+def test_a_parameter_that_is_read_makes_another_program(kernel: Family, nvcc: CudaToolchain) -> None:
+    hashes = {made(kernel, nvcc, plain(**p)).program_hash for p in ({}, {"BLOCK_N": 64}, {"MUTANT": "missing_barrier"})}
+    assert len(hashes) == 3
+
+
+def test_the_geometry_alone_makes_another_program(nvcc: CudaToolchain, tmp_path: Path) -> None:
+    shutil.copytree(SYSTEMIC.parent, tmp_path, dirs_exist_ok=True)
+    source = tmp_path / "systemic" / "systemic.cu"
+    source.write_text(source.read_text().replace(".split = 1", ".split = DEAD"))
+    kernel = Family.load(tmp_path / "systemic")
+    hashes = {made(kernel, nvcc, plain(DEAD=value)).program_hash for value in (1, 2)}
+    assert len(hashes) == 2
+
+
+def test_what_no_block_may_have_is_over_the_limits(kernel: Family, nvcc: CudaToolchain) -> None:
+    fault = build(kernel, plain(MUTANT="too_much_shared"), PROBLEM, nvcc)
+    assert isinstance(fault, Fault)
+    assert (fault.verdict, fault.code) == (Verdict.OVER_LIMITS, "G0.limits")
+    assert "shared memory" in fault.detail
+    assert "sm_90 has at most 232448" in fault.detail
+
+
+def test_fixed_lengths_are_compiled_in_and_part_of_the_identity(kernel: Family, nvcc: CudaToolchain) -> None:
+    other = PROBLEM.model_copy(update={"seq_q": 65})
+    fixed = [made(kernel, nvcc, plain(FIXED=1), problem) for problem in (PROBLEM, other)]
+    assert [PROBLEM.fixed_in(each.macros) for each in fixed] == [{"SEQ_Q": 64, "SEQ_K": 64}, {"SEQ_Q": 65, "SEQ_K": 64}]
+    assert len({artifact.digest for artifact in fixed}) == 2
+    geometry = Geometry.read(Path(fixed[1].path).parent / "variant.cubin")
+    assert geometry.op[2:] == (65, 64)
+    assert LoadedVariant(fixed[1]).identity().macros["SEQ_Q"] == "65"
+    free = [made(kernel, nvcc, plain(), problem) for problem in (PROBLEM, other)]
+    assert free[0].digest == free[1].digest
+    assert PROBLEM.fixed_in(free[0].macros) == {}
+
+
+def test_the_report_of_the_assembler_is_read(kernel: Family, nvcc: CudaToolchain) -> None:
+    used = made(kernel, nvcc, plain()).resources
+    assert used["threads"] == 128
+    assert used["registers"] > 15
+    assert used["static_shared_bytes"] == used["shared_bytes"] == 8 * 32 * 4
+    assert used["spill_store_bytes"] == used["spill_load_bytes"] == used["stack_bytes"] == 0
+    assert used["text_bytes"] > 500
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("table", ["numeric", "systemic", "right"])
+def test_every_mutant_is_a_program_of_its_own(nvcc: CudaToolchain, table: str) -> None:
+    wanted = [group[-1] for group in expectations("cuda", table)]
+    with ThreadPoolExecutor() as pool:
+        made = list(pool.map(lambda each: build(family(table), each.variant, each.problem, nvcc), wanted))
+    artifacts = [each for each in made if isinstance(each, Artifact)]
+    refused = {each.name for each, found in zip(wanted, made, strict=True) if isinstance(found, Fault)}
+    assert refused == ({"too_much_shared"} if table == "systemic" else set())
+    assert len({artifact.program_hash for artifact in artifacts}) == len(artifacts)
+
+
+@pytest.mark.parametrize("name", ["sm_80", "sm_89"])
+def test_other_architectures_compile(kernel: Family, nvcc: CudaToolchain, name: str) -> None:
+    toolchain = CudaToolchain.discover(architecture(name))
+    assert made(kernel, toolchain, plain()).architecture == name
+
+
+def test_an_unknown_architecture_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InputError, match=f"sm_70.*{', '.join(ARCHITECTURES)}"):
+        architecture("sm_70")
+
+
+def test_without_a_compiler_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setattr(config, "pip_toolkits", list)
+    with pytest.raises(ToolchainError, match=r"no nvcc.*autotuner\[cuda\]"):
+        CudaToolchain.discover(architecture("sm_90"))

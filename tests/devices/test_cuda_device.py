@@ -1,0 +1,151 @@
+"""The CUDA backend on a real GPU: right variants pass the gate, and numbers are sane (mutants: test_gate_cuda.py)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+import torch
+
+from autotuner.build.family import Family
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.guarded_memory import Arena, damage
+from autotuner.devices.cuda.probe import CudaFacts, probe
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.measure.race import heat, measure
+from autotuner.measure.tie import ratios_between
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.line import GatedLine, Passed
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values.conditions import Conditions
+from autotuner.values.gate_report import GateReport
+from autotuner.values.outcome import Artifact, Measurement
+from autotuner.values.variant import Value, Variant
+from tests.helpers.lines import cuda_line
+from tests.helpers.points import first_of
+
+pytestmark = [
+    pytest.mark.gpu,
+]
+
+SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"
+PROBLEM = SdpaProblem(batch=1, heads=4, seq_q=128, seq_k=128, head_dim=64, dtype="float16")
+
+
+@pytest.fixture(scope="module")
+def backend() -> GatedLine:
+    found = probe()
+    assert isinstance(found, CudaFacts), found
+    toolchain = CudaToolchain.discover(architecture(f"sm_{found.sm}"))
+    return cuda_line(toolchain, Family.load(SYSTEMIC))()
+
+
+@pytest.fixture(scope="module")
+def conditions(backend: GatedLine) -> Conditions:
+    bare = Conditions(problems=(PROBLEM,), seeds=(11, 12, 13, 14))
+    calibration = backend.calibrate(bare, print)
+    return bare.model_copy(update={"baselines": calibration.baselines, "baseline_us": calibration.baseline_us})
+
+
+def variant(mutant: str, impl: str = "mutant", **more: Value) -> Variant:
+    values: dict[str, Value] = {"MUTANT": mutant, "BLOCK_N": 32, **more}
+    return Variant(family="systemic", backend="cuda", impl=impl, parameters=values)
+
+
+def built(backend: GatedLine, conditions: Conditions, wanted: Variant) -> Artifact:
+    artifact = backend.build(wanted, conditions)
+    assert isinstance(artifact, Artifact), artifact
+    return artifact
+
+
+def judged(backend: GatedLine, conditions: Conditions, wanted: Variant) -> GateReport:
+    return backend.check(built(backend, conditions, wanted), conditions, lambda _: None)
+
+
+@pytest.mark.parametrize("update", [{}, {"causal": True}, {"dtype": "bfloat16"}, {"head_dim": 128}])
+def test_a_right_variant_passes(backend: GatedLine, conditions: Conditions, update: dict[str, Value]) -> None:
+    here = conditions.model_copy(update={"problems": (PROBLEM.model_copy(update=update),)})
+    report = judged(backend, here, variant("none"))
+    assert report.fault is None, report.fault
+    assert report.passed
+    assert {"G4.stream", "G4.capture"} <= {check.code for check in report.checks}
+
+
+def test_a_right_variant_of_fixed_lengths_passes_at_its_own(backend: GatedLine, conditions: Conditions) -> None:
+    report = judged(backend, conditions, variant("none", "fixed", DEAD=1, FIXED=1))
+    assert report.fault is None, report.fault
+    assert report.passed
+    assert "G3.domain" in {check.code for check in report.checks}
+
+
+def test_a_variant_is_measured_against_the_pinned_baseline(backend: GatedLine, conditions: Conditions) -> None:
+    artifact = built(backend, conditions, variant("none"))
+    measured = measure(backend.tracks(conditions), artifact, None, conditions, lambda _: None)
+    assert isinstance(measured, Measurement), measured
+    timing = measured.timings[0]
+    assert timing.baseline == conditions.baselines[0]
+    assert 1 < min(timing.variant_us) < 10_000
+    assert measured.cache == "cold"
+    assert timing.calls[0] > 100  # as many as it takes to leave the second-level cache
+
+
+def test_a_variant_against_its_second_load_is_a_tie(backend: GatedLine, conditions: Conditions) -> None:
+    artifact = built(backend, conditions, variant("none"))
+    raced = heat(backend.tracks(conditions), (artifact, artifact), 12, conditions, lambda _: None)
+    assert not raced.faults
+    assert abs(fmean(ratios_between(raced, 0, 1))) < math.log(1.03)
+
+
+def test_the_incumbent_races_beside_the_candidate(backend: GatedLine, conditions: Conditions) -> None:
+    artifact = built(backend, conditions, variant("none"))
+    measured = measure(backend.tracks(conditions), artifact, artifact, conditions, lambda _: None)
+    assert isinstance(measured, Measurement), measured
+    assert measured.gain is not None
+    assert abs(measured.gain.mean) < math.log(1.03)
+    assert len(measured.timings[0].incumbent_us) == len(measured.timings[0].variant_us)
+
+
+def test_new_seeds_are_new_inputs(backend: GatedLine, conditions: Conditions) -> None:
+    """A process that serves another study, with other secrets, times on its inputs."""
+    artifact = built(backend, conditions, variant("none"))
+    for seeds in (conditions.seeds, (11, 12, 13, 14)):
+        here = conditions.model_copy(update={"seeds": seeds})
+        assert isinstance(measure(backend.tracks(here), artifact, None, here, lambda _: None), Measurement)
+
+
+def test_what_the_device_can_do_is_measured(backend: GatedLine, conditions: Conditions) -> None:
+    ceilings = backend.calibrate(conditions, lambda _: None).ceilings
+    assert ceilings is not None
+    assert ceilings.flops > 1e13
+    assert ceilings.bytes > 1e11
+
+
+@pytest.mark.parametrize("impl", ["scalar", "cublas", "wmma", "mma"])
+def test_every_shipped_implementation_passes(impl: str) -> None:
+    workbench = Workbench(load_space("sdpa_cuda"))
+    assert isinstance(workbench.toolchain, CudaToolchain)
+    backend = cuda_line(workbench.toolchain, workbench.family)()
+    wanted = workbench.variant(first_of(workbench.space, impl))
+    for update in ({}, {"causal": True}, {"dtype": "bfloat16"}, {"head_dim": 128}):
+        problem = workbench.conditions.compiled_for.model_copy(update=update)
+        here = workbench.conditions.model_copy(update={"problems": (problem,)})
+        report = judged(backend, here, wanted)
+        assert report.passed, (problem, report.fault)
+        soaked = backend.check(built(backend, here, wanted), here, lambda _: None, Passed(report, "soak"))
+        assert soaked.fault is None, (problem, soaked.fault)
+
+
+def test_what_is_written_between_tensors_is_found() -> None:
+    arena = Arena(torch.device("cuda"))
+    words = [arena.take(1000), arena.take(2000, shift=16)]
+    assert words[1].data_ptr() % 1024 == 16
+    assert damage(arena.bands()) is None
+    again = arena.take(1000)
+    flat = torch.as_strided(again, (again.numel() + 3,), (1,), again.storage_offset())
+    flat[-1] = 0
+    assert "past a tensor's end" in str(damage(arena.bands()))
+    arena.restore()
+    arena.take(1000)
+    assert damage(arena.bands()) is None

@@ -1,0 +1,142 @@
+"""Implementations that serve some lengths only: judged on those, and on refusing the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autotuner.build.family import Claims, Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.gate.cases import Matrix
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.local import LocalExecutor
+from autotuner.values.conditions import Conditions
+from autotuner.values.errors import KernelError
+from autotuner.values.outcome import Outcome
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
+from tests.helpers import preload
+from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
+from tests.helpers.recorded import REQUIRED
+from tests.mutants.expectations import SEEDS
+
+pytestmark = pytest.mark.timed
+
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
+CONDITIONS = Conditions(
+    problems=(PROBLEM,), cache="warm", seeds=SEEDS, baselines=("flash",), min_blocks=2, max_blocks=2
+)
+GROUP = 16
+
+
+@pytest.fixture(scope="module")
+def kernel(kernel_root: Path) -> Family:
+    return Family.load(kernel_root / "sixteens")
+
+
+@pytest.fixture(scope="module")
+def executor(toolchain: CpuToolchain, kernel: Family) -> Iterator[LocalExecutor]:
+    factory = cpu_line(toolchain, kernel)
+    made = LocalExecutor(factory, preload=preload.CPU)
+    yield made
+    made.close()
+
+
+def variant(others: str) -> Variant:
+    return Variant(family="sixteens", backend="cpu", impl="rows", parameters={"GROUP": GROUP, "OTHERS": others})
+
+
+def judge(executor: LocalExecutor, others: str) -> Outcome:
+    return judged(executor, variant(others), CONDITIONS, soak="never")
+
+
+def rows_of(case: str) -> int:
+    """The query rows of a case, from its name: batch x heads x rows x keys."""
+    shape = next(word for word in case.split() if word.count("x") == 3)
+    return int(shape.split("x")[2])
+
+
+def test_what_refuses_all_but_its_own_lengths_passes(executor: LocalExecutor) -> None:
+    outcome = judge(executor, "refused")
+    assert outcome.verdict.has_latency, outcome.fault
+    assert outcome.gate is not None
+    passed = {check.code for check in outcome.gate.checks if check.status == "pass"}
+    assert passed >= {*REQUIRED, "G3.domain"}
+    cases = [result.case for check in outcome.gate.checks for result in check.cases]
+    assert len(cases) > 30
+    assert [case for case in cases if rows_of(case) % GROUP] == []
+
+
+def test_an_answer_outside_the_domain_is_a_rejection(executor: LocalExecutor) -> None:
+    outcome = judge(executor, "answered")
+    assert outcome.fault is not None
+    assert (outcome.fault.code, outcome.verdict) == ("G3.domain", Verdict.INCORRECT)
+    assert "outside what the variant serves" in outcome.fault.detail
+    assert outcome.measurement is None
+
+
+# The matrix ---------------------------------------------------------------------------------------------------------
+
+
+def claims(domain: str, **parameters: int) -> Claims:
+    return Claims(domain=domain, parameters={"IMPL": "rows", **parameters})
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "domain",
+    [
+        "SEQ_Q % BLOCK_M == 0",
+        "SEQ_Q == SEQ_K and SEQ_K >= 2 * BLOCK_M",
+        "SEQ_K % BLOCK_M == 0 if CAUSAL else SEQ_Q < 100",
+    ],
+)
+def test_every_case_is_inside_the_domain_and_every_refusal_outside(domain: str, causal: bool) -> None:
+    promised = claims(domain, BLOCK_M=48)
+    matrix = Matrix(PROBLEM.model_copy(update={"causal": causal}), claims=promised)
+    full = matrix.full((48, 32))
+    cases = (*matrix.quick(), *full, matrix.case((2, 3, 113, 203)))
+    assert [case.name for case in cases if not promised.serve(case.problem)] == []
+    assert len({(case.problem, case.distribution) for case in full}) == len(full)
+    assert matrix.bounded
+    assert 1 <= len(matrix.outside()) <= 4
+    assert [problem for problem in matrix.outside() if promised.serve(problem)] == []
+
+
+def test_a_case_moves_no_further_than_it_must() -> None:
+    nearest = claims("SEQ_Q % 16 == 0 and SEQ_K > 200").nearest(PROBLEM.model_copy(update={"seq_q": 113, "seq_k": 150}))
+    assert nearest is not None
+    assert nearest.shape[2:] == (112, 201)
+    assert claims("SEQ_Q > 100000").nearest(PROBLEM) is None
+
+
+def test_without_a_domain_everything_is_served() -> None:
+    matrix = Matrix(PROBLEM)
+    assert not matrix.bounded
+    assert matrix.quick()[3].problem.shape[2] == 113
+
+
+# kernel.toml --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("domain", "message"),
+    [
+        ("SEQ_Q %", r"cpu\.rows\.domain: "),
+        ("SEQ_Q % STEP == 0", r"cpu\.rows\.domain: STEP is no parameter of it; known: .*GROUP.*SEQ_K"),
+        ("BATCH == 1", r"cpu\.rows\.domain: BATCH is no parameter of it"),
+    ],
+)
+def test_a_domain_that_cannot_be_read_is_told_in_one_line(
+    kernel: Family, tmp_path: Path, domain: str, message: str
+) -> None:
+    text = (kernel.folder / "kernel.toml").read_text().replace("SEQ_Q % GROUP == 0", domain)
+    (tmp_path / "kernel.toml").write_text(text)
+    (tmp_path / "sixteens.cpp").touch()
+    with pytest.raises(KernelError, match=message) as raised:
+        Family.load(tmp_path)
+    assert str(raised.value).startswith(f"{tmp_path}/kernel.toml: ")
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,130 @@
+"""The gate against mutants and right implementations on the CPU, through the real compiler and real processes.
+
+tests/mutants/expected.toml says what the gate must say of each. One dtype and mask of every second systemic mutant,
+sixth numeric mutant and fifth right implementation is judged in the fast tests, others of each in the slow ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.ops.sdpa import OP
+from autotuner.report.trial_words import outcome_words
+from autotuner.run.local import Deadlines, LocalExecutor
+from tests.helpers import preload
+from tests.helpers.lines import cpu_line
+from tests.helpers.mutant_settings import settings
+from tests.helpers.stale import STALE, stale
+from tests.mutants.expectations import MUTANTS, TABLES, Backend, Expectation, entries, expectations
+
+pytestmark = pytest.mark.timed
+
+HUNG_AFTER_S = 2
+"""What hangs is known to hang: no test waits longer for it. Others have as long as they have in a sweep."""
+
+
+@pytest.fixture(scope="module")
+def judges(toolchain: CpuToolchain) -> Iterator[dict[str, LocalExecutor]]:
+    """An executor for each family of mutants, and one for those that hang; they share one zygote."""
+    made = {}
+    for table in TABLES:
+        kernel = Family.load(MUTANTS / table)
+        factory = cpu_line(toolchain, kernel)
+        made[table] = LocalExecutor(factory, preload=preload.CPU)
+        if table == "systemic":
+            deadlines = Deadlines(check=HUNG_AFTER_S)
+            made["hung"] = LocalExecutor(factory, preload=preload.CPU, deadlines=deadlines)
+    yield made
+    for executor in made.values():
+        executor.close()
+
+
+@pytest.mark.parametrize("expectation", settings("cpu", "numeric", every=6))
+def test_a_numeric_mutant_is_rejected_for_the_right_reason(
+    judges: dict[str, LocalExecutor], expectation: Expectation
+) -> None:
+    outcome = expectation.judge(judges["numeric"])
+    assert expectation.met_by(outcome), outcome.fault
+
+
+@pytest.mark.parametrize("expectation", settings("cpu", "systemic", every=2))
+def test_a_systemic_mutant_costs_its_own_trial_only(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
+    outcome = expectation.judge(judges["hung" if expectation.codes == ("hung",) else "systemic"])
+    assert expectation.met_by(outcome), outcome.fault
+
+
+@pytest.mark.parametrize("expectation", settings("cpu", "right", every=8))
+def test_a_right_implementation_passes(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
+    outcome = expectation.judge(judges["right"])
+    assert expectation.met_by(outcome), outcome.fault
+    assert outcome.gate is not None
+    assert outcome.gate.passed
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("expectation", [group[0] for group in expectations("cpu", "right")], ids=str)
+def test_a_right_implementation_passes_under_any_seeds(
+    judges: dict[str, LocalExecutor], expectation: Expectation
+) -> None:
+    for first in (100, 200):  # four seeds each; benchmarks/gate/mutants.py judges them under many more
+        outcome = expectation.judge(judges["right"], (first, first + 1, first + 2, first + 3))
+        assert expectation.met_by(outcome), (first, outcome.fault)
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "depends"),
+    [
+        ("systemic", "accumulator_from_workspace", True),
+        ("systemic", "max_from_workspace", True),
+        ("numeric", "last_row_unwritten", False),
+        ("numeric", "scale_off", False),
+    ],
+)
+def test_what_depends_on_what_memory_held_is_said_to(
+    judges: dict[str, LocalExecutor], table: str, name: str, depends: bool
+) -> None:
+    found = {group[0].name: group[0] for group in expectations("cpu", table)}
+    outcome = found[name].judge(judges[table])
+    assert outcome.fault is not None
+    assert outcome.gate is not None
+    assert outcome.gate.checks[-1].stale == (depends and not outcome.fault.code.startswith("G3"))
+    assert ("what memory held before" in "\n".join(outcome_words(outcome, OP))) == outcome.gate.checks[-1].stale
+
+
+# A stale library ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", STALE)
+def test_a_stale_library_under_a_new_name_is_found(judges: dict[str, LocalExecutor], tmp_path: Path, how: str) -> None:
+    known = {group[0].name: group[0] for group in expectations("cpu", "systemic")}
+    outcome = stale(judges["systemic"], tmp_path, how, known["prints"], known["none"])
+    assert outcome.fault is not None
+    assert outcome.fault.code == "G0.identity"
+    assert STALE[how][1] in outcome.fault.detail
+    assert outcome.measurement is None
+
+
+# The lists ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["cpu", "cuda"])
+def test_the_lists_are_long_enough(backend: Backend) -> None:
+    found = {table: {entry["name"] for entry in entries(backend, table)} for table in TABLES}
+    assert len(found["numeric"]) > 40
+    assert len(found["systemic"]) > 12
+    assert len(found["right"]) >= 8
+
+
+def test_every_numeric_mutant_is_judged_on_cuda_too_or_said_to_be_unseen() -> None:
+    """By name: in what dtype and mask, each backend's file says."""
+    cpu, cuda = (
+        {entry["name"] for table in ("numeric", "unseen") for entry in entries(backend, table)}
+        for backend in ("cpu", "cuda")
+    )
+    assert cpu == cuda

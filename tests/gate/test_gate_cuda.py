@@ -1,0 +1,106 @@
+"""The gate against mutants and right implementations on a GPU, through the real compiler and real processes.
+
+tests/mutants/expected_cuda.toml says what the gate must say of each. One dtype and mask of every mutant is judged in
+the fast tests, the others in the slow ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from autotuner.build.build import build
+from autotuner.devices import DEVICES
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.probe import CudaFacts, probe
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.run.local import LocalExecutor
+from tests.helpers import preload
+from tests.helpers.lines import cuda_line
+from tests.helpers.mutant_settings import settings
+from tests.helpers.stale import STALE, stale
+from tests.mutants.expectations import TABLES, Expectation, expectations, family
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(900),  # the first test waits for all builds
+]
+
+
+def build_all(toolchain: CudaToolchain, wanted: set[Expectation]) -> None:
+    """Builds side by side, so that the executor's one builder finds everything in the cache."""
+
+    def one(each: Expectation) -> None:
+        build(family(each.table), each.variant, each.problem, toolchain)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(one, wanted))
+
+
+def selected(request: pytest.FixtureRequest) -> set[Expectation]:
+    """What the tests of this run judge."""
+    calls = [getattr(item, "callspec", None) for item in request.session.items]
+    found = [call.params.get("expectation") for call in calls if call is not None]
+    return {each for each in found if isinstance(each, Expectation) and each.backend == "cuda"}
+
+
+@pytest.fixture(scope="module")
+def judges(request: pytest.FixtureRequest) -> Iterator[dict[str, LocalExecutor]]:
+    """An executor for each family of mutants, as a session makes it; they share one zygote."""
+    found = probe()
+    assert isinstance(found, CudaFacts), found
+    toolchain = CudaToolchain.discover(architecture(f"sm_{found.sm}"))
+    build_all(toolchain, selected(request))
+    made = {}
+    for table in TABLES:
+        factory = cuda_line(toolchain, family(table))
+        made[table] = LocalExecutor(
+            factory, preload.CUDA, overlap=True, jobs_per_process=DEVICES["cuda"].jobs_per_process
+        )
+    yield made
+    for executor in made.values():
+        executor.close()
+
+
+@pytest.mark.parametrize("expectation", settings("cuda", "numeric"))
+def test_a_numeric_mutant_is_rejected_for_the_right_reason(
+    judges: dict[str, LocalExecutor], expectation: Expectation
+) -> None:
+    outcome = expectation.judge(judges["numeric"])
+    assert expectation.met_by(outcome), outcome.fault
+
+
+@pytest.mark.parametrize("expectation", settings("cuda", "systemic"))
+def test_a_systemic_mutant_costs_its_own_trial_only(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
+    outcome = expectation.judge(judges["systemic"])
+    assert expectation.met_by(outcome), outcome.fault
+
+
+def test_a_right_variant_is_judged_as_usual_after_all_that(judges: dict[str, LocalExecutor]) -> None:
+    right = next(group[0] for group in expectations("cuda", "systemic") if group[0].name == "none")
+    outcome = right.judge(judges["systemic"])
+    assert right.met_by(outcome), outcome.fault
+    assert outcome.gate is not None
+    assert outcome.gate.passed
+
+
+@pytest.mark.parametrize("expectation", settings("cuda", "right"))
+def test_a_right_implementation_passes(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
+    outcome = expectation.judge(judges["right"])
+    assert expectation.met_by(outcome), outcome.fault
+    assert outcome.gate is not None
+    assert outcome.gate.passed
+
+
+@pytest.mark.parametrize("how", STALE)
+def test_a_stale_library_under_a_new_name_is_found(judges: dict[str, LocalExecutor], tmp_path: Path, how: str) -> None:
+    known = {group[0].name: group[0] for group in expectations("cuda", "systemic")}
+    outcome = stale(judges["systemic"], tmp_path, how, known["returns_status_7"], known["none"])
+    assert outcome.fault is not None
+    assert outcome.fault.code == "G0.identity"
+    assert STALE[how][1] in outcome.fault.detail
+    assert outcome.measurement is None

@@ -1,0 +1,131 @@
+"""The gate's logic without a compiler: an exact invariant on a bench of tensors, the cases for fixed lengths, and the
+tolerances of a case that was hard on right answers."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from autotuner.build.family import Claims
+from autotuner.build.loaded_variant import Identity
+from autotuner.build.status import DeviceErrors
+from autotuner.gate.bench import Traces
+from autotuner.gate.cases import Matrix
+from autotuner.gate.gate import in_order
+from autotuner.gate.invariants import of_op
+from autotuner.gate.launching import Evidence, Launching
+from autotuner.gate.tolerance import compute_truth, judge
+from autotuner.ops.sdpa import OP
+from autotuner.ops.sdpa.cases import tile_lengths
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.tensors import Tensors
+from autotuner.values.conditions import Conditions
+from autotuner.values.problem import Problem
+from autotuner.values.verdict import Verdict
+from tests.helpers.recorded import artifact
+
+HALF = torch.finfo(torch.float16)
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float16")
+Fault = Callable[[Tensor], Tensor]
+
+
+class TensorBench:
+    """A bench whose variant is exact attention, in which something may go wrong before O is rounded."""
+
+    def __init__(self, wrong: Fault) -> None:
+        self._wrong = wrong
+        self.outputs: list[Tensor] = []
+
+    def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
+        return tensor.clone()
+
+    errors = DeviceErrors()
+
+    def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
+        (q, k, v), (o,) = inputs, outputs
+        weights = torch.softmax(problem.scalars[0] * q.double() @ k.double().transpose(2, 3), -1)
+        o.copy_(self._wrong(weights @ v.double()))
+        self.outputs.append(o)
+        return 0
+
+    def disturb(self, turn: int) -> None:
+        pass
+
+    def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
+        return Traces((False,) * len(before), None)
+
+    def traffic(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+def launching_on(bench: TensorBench) -> Launching:
+    conditions = Conditions(problems=(PROBLEM,), seeds=(1, 2, 3, 4))
+    evidence = Evidence(compute_truth, lambda: Identity(1, 0, "", {}), lambda: None, lambda *_: {})
+    return Launching(artifact(64), Claims(), bench, conditions, evidence, lambda _: None)
+
+
+SCALE_V = next(of_op(each) for each in OP.invariants if each.code == "G3.scale_v")
+
+
+def test_4v_may_differ_from_4o_where_o_is_subnormal() -> None:
+    bench = TensorBench(lambda exact: exact)
+    _, fault = in_order(launching_on(bench), [SCALE_V])
+    assert fault is None
+    (plain, got) = bench.outputs
+    different = got != 4 * plain
+    assert different.any()  # else nothing was tried
+    assert (plain[different].abs() < HALF.smallest_normal).all()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(lambda exact: exact + 2.0**-16, id="a constant"),
+        pytest.param(lambda exact: exact.clamp(-0.5, 0.5), id="a clamp"),
+        pytest.param(lambda exact: exact * (exact.abs() >= HALF.smallest_normal), id="subnormal numbers flushed"),
+    ],
+)
+def test_4v_may_not_differ_from_4o_otherwise(wrong: Fault) -> None:
+    _, fault = in_order(launching_on(TensorBench(wrong)), [SCALE_V])
+    assert fault is not None
+    assert (fault.verdict, fault.code) == (Verdict.INCORRECT, "G3.scale_v")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_fixed_lengths_are_those_of_every_case_and_none_comes_twice(causal: bool) -> None:
+    matrix = Matrix(PROBLEM.model_copy(update={"causal": causal}), {"SEQ_Q": 96, "SEQ_K": 160})
+    full = matrix.full((64, 32))
+    cases = (*matrix.quick(), *full, matrix.case((2, 3, 113, 203)))
+    assert {case.problem.shape[2:] for case in cases} == {(96, 160)}
+    assert len({(case.problem, case.distribution) for case in full}) == len(full)
+    assert {case.distribution for case in full} >= {"randn", "large", "huge", "tiny_v", "zero_q", "const_v"}
+
+
+def test_any_lengths_have_cases_at_the_edges_of_the_tiles() -> None:
+    lengths = {case.problem.shape[2:] for case in Matrix(PROBLEM).full((64, 32))}
+    assert {(length, length) for length in tile_lengths((64, 32))} <= lengths
+    assert {(63, 63), (64, 64), (65, 65), (31, 31), (33, 33), (81, 81)} <= lengths
+
+
+def base_two(problem: Problem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention in float32 as a fast kernel has it: exp2 for exp, with scale and log2(e) folded into Q."""
+    scores = (q * (problem.scalars[0] * math.log2(math.e))) @ k.transpose(-1, -2)
+    weights = torch.exp2(scores - scores.amax(-1, keepdim=True))
+    return weights @ v / weights.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize("seed", [52632192780831, 52632192780832])
+def test_no_lucky_order_of_summation_rejects_a_right_softmax(seed: int) -> None:
+    """With the first seed the plain order is so nearly right that a tolerance from it alone rejects others."""
+    case = Matrix(PROBLEM.model_copy(update={"dtype": "float32"})).case((2, 2, 257, 257), "huge")
+    expected = compute_truth(case, seed)
+    q, k, v = expected.inputs
+    found = judge(base_two(case.problem, q, k, v), expected.outputs[0])
+    assert found.failed_rule is None
+    downgraded = v.bfloat16().float()
+    assert judge(base_two(case.problem, q, k, downgraded), expected.outputs[0]).failed_rule is not None

@@ -1,0 +1,83 @@
+"""The mutants and the right implementations for CUDA on the host emulator: the gate's numeric levels say of them what
+expected_cuda.toml expects, and the emulator sees the systemic ones that it can see. Their real judge is a device."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from autotuner.gate.cases import Matrix
+from autotuner.gate.tolerance import judge, truth
+from autotuner.values import config
+from tests.emulator.emulator import EmulationError, cuda_include
+from tests.helpers.emulated import first_failure, output, seen
+from tests.mutants.expectations import SEEDS, Expectation, expectations
+
+pytestmark = pytest.mark.skipif(
+    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
+)
+
+
+def all_of(table: str) -> list[Expectation]:
+    """Every setting of every entry. A few of them are judged in each run; benchmarks/gate/emulated.py judges all."""
+    return [each for group in expectations("cuda", table) for each in group]
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(12)
+@pytest.mark.parametrize("expectation", [each for each in all_of("numeric") if seen(each)], ids=str)
+def test_a_numeric_mutant_breaks_the_rule_that_is_expected(expectation: Expectation) -> None:
+    assert first_failure(expectation) in expectation.codes
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(3)
+@pytest.mark.parametrize("expectation", all_of("right"), ids=str)
+def test_a_right_implementation_is_within_the_tolerances(expectation: Expectation) -> None:
+    assert first_failure(expectation) == "pass"
+
+
+COMPLAINTS = {
+    "deadlock": "deadlock",
+    "illegal_address": "access to 0x100",
+    "misaligned_address": "misaligned",
+    "missing_barrier": "differ",
+    "missing_barrier_at_ragged_end": "differ",
+    "reads_past_k": "outside K",
+    "reads_past_q": "outside Q",
+    "reads_past_v": "outside V",
+    "stores_whole_tiles": "outside O|O was written",
+    "writes_before_o": "outside O|O was written",
+    "writes_past_o": "outside O|O was written",
+}
+"""What the emulator says of the faults that it can see; memory next to a tensor is checked on one side a seed."""
+
+
+def systemic(name: str) -> Expectation:
+    return next(group[0] for group in expectations("cuda", "systemic") if group[0].name == name)
+
+
+def two_launches_agree(name: str) -> None:
+    """Raises EmulationError when a launch breaks a rule, or another schedule gives other bits."""
+    expectation = systemic(name)
+    case = Matrix(expectation.problem).case((1, 2, 21, 45))
+    q, k, v = truth(case, SEEDS[0]).inputs
+    first = output(expectation, case, (q, k, v))
+    for seed in range(1, 6):
+        other = output(expectation, case, (q, k, v), seed)
+        if not torch.equal(first.view(torch.int16), other.view(torch.int16)):
+            raise EmulationError("two schedules differ")
+
+
+def test_the_systemic_kernel_without_a_fault_is_right() -> None:
+    two_launches_agree("none")
+    expectation = systemic("none")
+    for case in Matrix(expectation.problem).quick():
+        expected = truth(case, SEEDS[0])
+        assert judge(output(expectation, case, expected.inputs), expected.outputs[0]).failed_rule is None
+
+
+@pytest.mark.parametrize("name", COMPLAINTS)
+def test_a_systemic_fault_is_there(name: str) -> None:
+    with pytest.raises(EmulationError, match=COMPLAINTS[name]):
+        two_launches_agree(name)

@@ -1,0 +1,56 @@
+"""The command line as a user runs it, and the small space of mutants that it is run on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+MUTANTS = Path(__file__).parent.parent / "mutants"
+SPACE = """
+title = "right and wrong ones"
+family = "mutants_numeric"
+backend = "cpu"
+threads = 1
+cache = "warm"
+
+[[problems]]
+batch = 1
+heads = 2
+seq_q = 64
+seq_k = 64
+head_dim = 64
+dtype = "float32"
+
+[parameters]
+IMPL = ["mutant"]
+MUTANT = ["none", "o_not_rescaled", "k_and_v_swapped", "last_row_unwritten"]
+
+[default]
+IMPL = "mutant"
+MUTANT = "none"
+"""
+
+
+def lay_out(folder: Path) -> None:
+    """Puts the numeric mutants' family into a user's folder, under its own name."""
+    shutil.copytree(MUTANTS / "numeric", folder / "mutants_numeric")
+    shutil.copytree(MUTANTS / "common", folder / "common")
+
+
+def autotuner(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the console script in the folder."""
+    script = Path(sys.executable).parent / "autotuner"
+    env = {**os.environ, **environment}
+    return subprocess.run([str(script), *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=240)
+
+
+def one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:
+    """The command failed with exit code 2 and one line that holds these words."""
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr

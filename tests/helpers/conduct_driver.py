@@ -1,0 +1,48 @@
+"""A driver as a process of its own: `python -m tests.helpers.conduct_driver ACT...` judges variants of the
+family conduct.
+
+Prints one line a verdict. Where the logs and builds go is up to TMPDIR and AUTOTUNER_CACHE.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.run.local import Deadlines, LocalExecutor
+from autotuner.values.conditions import Conditions
+from autotuner.values.variant import Variant
+from tests.helpers import preload
+from tests.helpers.families import PROBLEM
+from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
+
+KERNELS = Path(__file__).parent.parent / "kernels"
+CONDITIONS = Conditions(
+    problems=(PROBLEM,), cache="warm", seeds=(11, 22, 33, 44), baselines=("flash",), min_blocks=2, max_blocks=2
+)
+
+
+def conduct(act: str) -> Variant:
+    return Variant(family="conduct", backend="cpu", impl="act", parameters={"ACT": act})
+
+
+def judges(toolchain: CpuToolchain, folder: Path, check: float) -> LocalExecutor:
+    """An executor with the real backend for that family."""
+    settings = cpu_line(toolchain, Family.load(folder))
+    deadlines = Deadlines(check=check)
+    return LocalExecutor(settings, preload=preload.CPU, deadlines=deadlines)
+
+
+def main() -> None:
+    with closing(judges(CpuToolchain.discover(), KERNELS / "conduct", check=30)) as executor:
+        for act in sys.argv[1:]:
+            sys.stdout.write(f"{judged(executor, conduct(act), CONDITIONS).verdict}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

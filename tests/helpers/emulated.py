@@ -1,0 +1,66 @@
+"""The CUDA mutants and right implementations on the host emulator, through the gate's numeric levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from autotuner.devices.environment import usable_cpus
+from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.tolerance import judge, truth
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.tensors import Tensors
+from tests.emulator.emulator import emulate
+from tests.mutants.expectations import MUTANTS, SEEDS, Expectation
+
+SOURCES = {"numeric": "mutants.cu", "right": "right.cu", "systemic": "systemic.cu"}
+TILES = {"numeric": (64, 64), "right": (32, 64)}
+NUMERIC = ("G1.unwritten", "G2", "G5", "pass")
+"""What is compared with a reference. The invariants of G3 are left to a device."""
+
+
+def seen(expectation: Expectation) -> bool:
+    """True where a case finds it, and no invariant has to."""
+    return any(code.startswith(NUMERIC) for code in expectation.codes)
+
+
+def output(expectation: Expectation, case: Case, inputs: Tensors, seed: int = 0) -> Tensor:
+    """O of one emulated launch."""
+    source = MUTANTS / expectation.table / SOURCES[expectation.table]
+    q, k, v = inputs
+    return emulate(source, expectation.variant.parameters, cast(SdpaProblem, case.problem), q, k, v, seed)
+
+
+def cases(expectation: Expectation) -> Iterator[tuple[str, Case, int]]:
+    """The cases of G2 and G5 in the gate's order: level, case and the secret seed's number."""
+    matrix = Matrix(expectation.problem)
+    for index, case in enumerate(matrix.quick()):
+        yield "G2", case, index
+    for index, case in enumerate(matrix.quick()):
+        yield "G5", case, index + 1
+    for index, case in enumerate(matrix.full(TILES[expectation.table])):
+        yield "G5", case, index
+        yield "G5", case, index + 2
+
+
+def first_failure(expectation: Expectation) -> str:
+    """The code of the first numeric level that fails; "pass" when none does."""
+    smoke = Matrix(expectation.problem).case((1, 2, 65, 65))
+    if not torch.isfinite(output(expectation, smoke, truth(smoke, SEEDS[0]).inputs)).all():
+        return "G1.unwritten"
+
+    def failed(wanted: tuple[str, Case, int]) -> str | None:
+        level, case, index = wanted
+        expected = truth(case, SEEDS[index % 4])
+        rule = judge(output(expectation, case, expected.inputs), expected.outputs[0]).failed_rule
+        return rule and f"{level}.{rule}"
+
+    with ExitStack() as stack:  # a launch is a process of its own, so that several run side by side
+        pool = ThreadPoolExecutor(usable_cpus())
+        stack.callback(pool.shutdown, cancel_futures=True)
+        return next((code for code in pool.map(failed, cases(expectation)) if code), "pass")

@@ -1,0 +1,57 @@
+"""A space and the limits of its kernel family, made up for tests."""
+
+from __future__ import annotations
+
+from autotuner.spaces.fields import Rule
+from autotuner.spaces.limits import Limits, LimitTable
+
+TEXT = """
+title = "An example"
+family = "tiles"
+backend = "cpu"
+problems = [{ batch = 1, heads = 2, seq_q = 64, seq_k = 64, head_dim = 64, dtype = "float32" }]
+
+[parameters]
+IMPL = ["plain", "wide", "split"]
+BLOCK = [8, 16, 32, 64]
+WIDTH = [4, 8, 16]
+PARTS = [1, 2, 4]
+
+[[constraints]]
+expression = "BLOCK <= 32"
+reason = "a choice of this search"
+
+[default]
+IMPL = "plain"
+"""
+
+
+def rule(expression: str, reason: str = "because") -> Rule:
+    return Rule(expression=expression, reason=reason)
+
+
+LIMITS = Limits(
+    family="tiles",
+    device="cpu",
+    op="sdpa",
+    path="tiles/kernel.toml",
+    parameters={
+        "plain": ("BLOCK",),
+        "wide": ("BLOCK", "WIDTH"),
+        "split": ("BLOCK", "WIDTH", "PARTS"),
+        "odd": ("BLOCK", "ODD"),
+    },
+    shared=LimitTable(constraints=(rule("BLOCK >= 8"), rule("ODD > 1")), amounts={"TWICE": "2 * BLOCK"}),
+    own={
+        "wide": LimitTable(
+            amounts={"ROWS": "BLOCK // WIDTH"},
+            constraints=(rule("ROWS >= 2", "two rows at least"), rule("BLOCK != 32")),
+            derived={"VECTORS": "ceil_div(SEQ_Q, ROWS)"},
+        ),
+        "split": LimitTable(
+            constraints=(rule('IMPL == "split" and TWICE <= 64'),),
+            expected_latency={"STEP": "BLOCK + PARTS", "TIME": "1000 // STEP"},
+        ),
+        "odd": LimitTable(amounts={"ODDS": "ODD + 1"}, constraints=(rule("BLOCK > 8"), rule("ODDS > 2"))),
+    },
+)

@@ -1,0 +1,69 @@
+"""Races and blocks on the fake device, whose truth is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from autotuner.measure.arms import Arm
+from autotuner.measure.blocks import Blocks
+from autotuner.measure.race import measure
+from autotuner.run.fake import FakeLine, FakeTrack, Truth, Weather
+from autotuner.values.conditions import Conditions
+from autotuner.values.outcome import Artifact, Measurement
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault
+from tests.helpers import simulated
+
+PROBLEM = simulated.conditions().problems[0]
+
+
+class Sampler:
+    """An arm whose samples are made up."""
+
+    calls = 1
+
+    def __init__(self, sample: Callable[[], float]) -> None:
+        self._sample = sample
+
+    def __call__(self) -> float:
+        return self._sample()
+
+
+def track(throttled: Sequence[bool] = ()) -> FakeTrack:
+    """A track whose device throttles in the blocks that are named, in order."""
+    found = simulated.backend().tracks(simulated.conditions())[0]
+    assert isinstance(found, FakeTrack)
+    left = list(throttled)
+    found.throttled = lambda: "hot" if left and left.pop(0) else None  # type: ignore[method-assign]
+    return found
+
+
+def raced(arms: Sequence[Callable[[], float]], count: int, seed: int = 0, on: FakeTrack | None = None) -> Blocks:
+    """So many blocks of arms on one problem; the first is the baseline."""
+    made: list[list[Arm]] = [[Sampler(arm)] for arm in arms]
+    blocks = Blocks([on or track()], made, seed)
+    for _ in range(count):
+        blocks.take()
+    return blocks
+
+
+def race(
+    us: float, against: float | None = 80, weather: Weather | None = None, **update: object
+) -> Measurement | Fault:
+    """A variant's race on a device on which SDPA takes 100 us; the incumbent takes `against`."""
+    backend, artifacts, conditions = fakes([us, against or math.nan], weather, **update)
+    opponent = artifacts[1] if against is not None else None
+    return measure(backend.tracks(conditions), artifacts[0], opponent, conditions, lambda _: None)
+
+
+def fakes(
+    us: Sequence[float], weather: Weather | None, **update: object
+) -> tuple[FakeLine, list[Artifact], Conditions]:
+    """A device, artifacts that take so many microseconds there, and conditions."""
+    weather = weather or Weather(noise=0.003, spikes=0.02)
+    backend = FakeLine(lambda variant: Truth(us=us[int(variant.point["N"])]), weather=weather, seed=5)
+    conditions = simulated.conditions().model_copy(update={"baseline_us": (100.0,), **update})
+    variants = [Variant.of("sdpa", "cpu", {"IMPL": "plain", "N": place}) for place in range(len(us))]
+    artifacts = [backend.build(variant, conditions) for variant in variants]
+    return backend, [artifact for artifact in artifacts if isinstance(artifact, Artifact)], conditions

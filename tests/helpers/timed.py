@@ -1,0 +1,103 @@
+"""Tests marked `timed` have deadlines of seconds, or say something of how long real work took. On a machine that is
+busy with other things such a test may fail, and means nothing then.
+
+Beside other tests it is put off when it fails: `python -m tests` tries it again alone. Alone it has three attempts, and
+when all fail it is skipped if the machine was disturbed during each, else it has failed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from _pytest.runner import runtestprotocol
+
+ATTEMPTS = 3
+PRESSURE = Path("/proc/pressure/cpu")
+DISTURBED = 0.25
+"""Where something waited for a CPU for more than this share of the time, and what is no part of the tests used more
+than this share of a CPU, the machine was disturbed."""
+TICKS = os.sysconf("SC_CLK_TCK")
+PUT_OFF = "failed beside other tests; tried again alone"
+TIMEOUT = "from pytest-timeout"
+"""In its message."""
+BUSY = "the machine was busy with something else"
+
+
+def protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """Runs a timed test; None, and nothing is done, for others."""
+    if item.get_closest_marker("timed") is None:
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in put_off(item, nextitem) if "PYTEST_XDIST_WORKER" in os.environ else attempts(item, nextitem):
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def put_off(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+    """One attempt; a failure becomes a skip."""
+    return spared(runtestprotocol(item, log=False, nextitem=nextitem), PUT_OFF)
+
+
+def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
+    """Up to three attempts."""
+    calm = False
+    for left in reversed(range(ATTEMPTS)):
+        was_busy = watch()
+        reports: list[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=nextitem)
+        calm = calm or not was_busy()
+        failed = [said(report) for report in reports if report.failed]
+        if not failed or any(TIMEOUT in message for message in failed):  # its clock is one for all attempts
+            break
+        if left:
+            item._initrequest()  # type: ignore[attr-defined]  # its fixtures are made anew
+    return reports if calm else spared(reports, BUSY)
+
+
+def spared(reports: list[pytest.TestReport], why: str) -> list[pytest.TestReport]:
+    """The reports with a skip for each failure."""
+    for report in reports:
+        if report.failed:
+            path, line, _ = report.location
+            report.longrepr = (path, (line or 0) + 1, f"Skipped: {why} ({said(report)})")
+            report.outcome = "skipped"
+    return reports
+
+
+def said(report: pytest.TestReport) -> str:
+    """The failure in a line."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else report.longreprtext
+    return next((line.strip() for line in str(text).splitlines() if line.strip()), "no message")[:200]
+
+
+def watch() -> Callable[[], bool]:
+    """From now on: was the machine disturbed until it is called? Where the system does not tell, by its load."""
+    started, before, used = time.monotonic(), waited(), used_by_others()
+
+    def disturbed() -> bool:
+        if before is None:
+            return os.getloadavg()[0] > 2 * len(os.sched_getaffinity(0))
+        waiting, others = (waited() or 0.0) - before, used_by_others() - used
+        return min(waiting, others) > DISTURBED * (time.monotonic() - started)
+
+    return disturbed
+
+
+def used_by_others() -> float:
+    """The seconds of CPU since the start of the system that neither this process nor a child that has ended used."""
+    user, nice, system = (int(word) for word in Path("/proc/stat").read_text().split()[1:4])
+    return (user + nice + system) / TICKS - sum(os.times()[:4])
+
+
+def waited() -> float | None:
+    """The seconds since the start of the system in which something waited for a CPU; None where nobody counts them."""
+    try:
+        line = PRESSURE.read_text().splitlines()[0]
+    except OSError:
+        return None
+    return int(line.rsplit("total=", 1)[1]) * 1e-6

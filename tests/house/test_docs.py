@@ -1,0 +1,165 @@
+"""The documents: every path, module, anchor and command line that they name exists.
+
+Lines that say how a kept result was made are left out: they name programs as they were called then.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from autotuner.cli.app import app
+from benchmarks import proof
+
+ROOT = Path(__file__).parent.parent.parent
+PAGES = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")] + sorted((ROOT / "docs").glob("*.md"))
+FILES = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*") if not {".git", ".venv"} & set(path.parts)}
+
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+CODE = re.compile(r"```.*?```|`([^`]+)`", re.DOTALL)
+FENCE = re.compile(r"```.*?\n(.*?)```", re.DOTALL)
+PATH = re.compile(r"(?<![\w./<-])(?:autotuner|benchmarks|docs|examples|kernels|search_spaces|tests)/[\w./-]*[\w/]")
+SOURCE = re.compile(r"[\w./-]*\w\.(?:py|md|toml|cpp|cu|h|S)")
+MODULE = re.compile(r"(?<![\w./-])(?:autotuner|benchmarks|tests)(?:\.\w+)+")
+MADE = re.compile(r"^.*\bMade by `.*$", re.MULTILINE)
+
+SOURCES = {".py", ".toml", ".h", ".cpp", ".cu"}
+EXAMPLES = {"unit.cu"}
+"""Sources that a page makes up, or that a build writes."""
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+
+
+def text_of(page: Path) -> str:
+    """The page without the lines on how results were made."""
+    return MADE.sub("", page.read_text())
+
+
+def spans(page: Path) -> Iterator[str]:
+    """The inline code of a page, each in one line."""
+    return (" ".join(found[1].split()) for found in CODE.finditer(text_of(page)) if found[1])
+
+
+def is_placeholder(name: str) -> bool:
+    """Whether a part of it stands for something else, such as NAME."""
+    return any(part.isupper() and len(part) > 1 for part in re.split(r"[./_]", name))
+
+
+def exists(name: str) -> bool:
+    """Whether there is such a file or folder, here or in some folder of the repository."""
+    return any(f"/{path}".endswith(f"/{name.rstrip('/')}") for path in FILES)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    plain = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = re.findall(r"^#+ +(.*?) *$", plain, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@each_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target, anchor in LINK.findall(text_of(page)):
+        if "://" in target:
+            continue
+        path = (page.parent / target).resolve() if target else page
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path), f"{target}#{anchor}"
+
+
+@each_page
+def test_every_path_exists(page: Path) -> None:
+    named = {path for path in PATH.findall(text_of(page)) if not is_placeholder(path)}
+    assert sorted(path for path in named if not exists(path)) == []
+
+
+@each_page
+def test_every_source_exists(page: Path) -> None:
+    """Also one that is named without its folder."""
+    named = {span for span in spans(page) if SOURCE.fullmatch(span)} - EXAMPLES
+    assert sorted(name for name in named if not exists(name)) == []
+
+
+@each_page
+def test_every_module_exists(page: Path) -> None:
+    named = {name for name in MODULE.findall(text_of(page)) if not is_placeholder(name) and not SOURCE.fullmatch(name)}
+    assert sorted(name for name in named if find_spec(name) is None) == []
+
+
+def test_every_page_that_a_source_names_exists() -> None:
+    folders = ("autotuner", "benchmarks", "kernels", "search_spaces", "examples", "tests")
+    sources = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in SOURCES]
+    named = {(path, page) for path in sources for page in re.findall(r"docs/[\w/.-]+\.md", path.read_text())}
+    assert len(named) > 10
+    assert sorted(f"{path.relative_to(ROOT)}: {page}" for path, page in named if not (ROOT / page).is_file()) == []
+
+
+# Command lines ------------------------------------------------------------------------------------------------------
+
+
+def lines(page: Path) -> Iterator[str]:
+    """What a page shows to be typed: inline code, and the lines of its code blocks without prompt and comment."""
+    yield from spans(page)
+    for block in FENCE.findall(text_of(page)):
+        for line in block.replace("\\\n", " ").splitlines():
+            yield re.sub(r"^\$ ", "", line.split("  # ")[0].strip())
+
+
+def typed(page: Path, program: str) -> Iterator[list[str]]:
+    """The arguments of each command line of a program."""
+    for line in lines(page):
+        found = re.fullmatch(rf"(?:\w+=\S+ +)*(?:\.venv/bin/)?{program} +(.*)", line)
+        if found is not None:
+            yield [re.sub(r"[][]|\.\.\.", "", word) for word in shlex.split(found[1])]
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that is called, and the words after its name."""
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        assert words, "a group is no command"
+        assert words[0] in command.commands, f"there is no command {words[0]}"
+        command, words = command.commands[words[0]], words[1:]
+    return command, words
+
+
+@each_page
+def test_every_command_line_has_a_command_and_its_options(page: Path) -> None:
+    for words in typed(page, "autotuner"):
+        if is_placeholder(words[0]):
+            continue
+        command, rest = command_of(words)
+        known = {"--help"}.union(*([*option.opts, *option.secondary_opts] for option in command.params))
+        used = {word.split("=")[0] for word in rest if word.startswith("--")}
+        assert sorted(used - known) == [], " ".join(words)
+
+
+def test_command_lines_are_found() -> None:
+    found = [words for page in PAGES for words in typed(page, "autotuner")]
+    assert ["tune", "examples/own_kernel/space.toml", "--trials", "8"] in found
+    assert ["space", "list"] in found
+    assert len(found) > 50
+
+
+@pytest.mark.parametrize("line", ["tun --trials 8", "space", "space drop"])
+def test_a_command_that_does_not_exist_is_seen(line: str) -> None:
+    with pytest.raises(AssertionError):
+        command_of(line.split())
+
+
+@each_page
+def test_every_target_of_make_exists(page: Path) -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for words in typed(page, "make"):
+        named = {word for word in words if "=" not in word}
+        parts = {word.removeprefix("PART=") for word in words if word.startswith("PART=")}
+        assert sorted(named - targets) == []
+        assert sorted(part for part in parts - set(proof.PARTS) if part) == []

@@ -1,0 +1,63 @@
+"""The seams of the house: no room but its own names an op, a dimension of one, or a kind of device."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import autotuner
+from autotuner.devices import DEVICES
+from autotuner.ops import OPS
+
+PACKAGE = Path(autotuner.__file__ or "").parent
+OLD_NAMES = PACKAGE / "values" / "first_documents.py"
+"""Reads what earlier versions wrote, who knew one op."""
+DIMENSIONS = sorted({name for op in OPS.values() for name in (*op.problem.DIMS, *op.problem.COMPILED)})
+COMMON = {"dtype", "batch", "op"}
+OPS_WORDS = re.compile(rf"\b({'|'.join([*OPS, 'attention', *({*DIMENSIONS} - COMMON)])})\b")
+
+
+def modules(*without: str) -> list[Path]:
+    """The modules of all rooms but these."""
+    found = sorted(path for path in PACKAGE.rglob("*.py") if path != OLD_NAMES)
+    return [path for path in found if path.relative_to(PACKAGE).parts[0] not in without]
+
+
+def named(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+@pytest.mark.parametrize("path", modules("ops"), ids=named)
+def test_no_room_but_ops_names_an_op_or_a_dimension_of_one(path: Path) -> None:
+    assert [found.group() for found in OPS_WORDS.finditer(path.read_text())] == []
+
+
+@pytest.mark.parametrize("path", modules("ops", "devices"), ids=named)
+def test_no_room_but_devices_asks_for_a_kind_of_device(path: Path) -> None:
+    """Comparisons, and the keys that `match` or a subscript asks for; a torch device may be named as a default."""
+    kinds = {*DEVICES}
+    asked: list[ast.expr] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Compare):
+            asked += [node.left, *node.comparators]
+        elif isinstance(node, ast.Subscript):
+            asked.append(node.slice)
+        elif isinstance(node, ast.MatchValue):
+            asked.append(node.value)
+    inner = [each for node in asked for each in ast.walk(node) if isinstance(each, ast.Constant)]
+    assert [each.lineno for each in inner if each.value in kinds] == []
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "devices").rglob("*.py")), ids=named)
+def test_a_device_holds_no_check_of_the_gate(path: Path) -> None:
+    """It lends the gate what checks are done with; it runs none, and fails none."""
+    names = {
+        alias.name
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("autotuner.gate")
+        for alias in node.names
+    }
+    assert names & {"Check", "Failed", "Launching", "checks", "gate", "invariants"} == set()

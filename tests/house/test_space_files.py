@@ -1,0 +1,53 @@
+"""The space files that are shipped stay short: values, problems, default; limits stand with the kernel family, once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from autotuner.build.family import Family
+from autotuner.tuning.workbench import load_space
+from autotuner.values import config
+
+ROOT = Path(__file__).parent.parent.parent
+LANDSCAPES = sorted((ROOT / "benchmarks").rglob("*.toml"))
+SPACES = [*sorted(config.spaces_dir().glob("*.toml")), *LANDSCAPES]
+LONGEST_FILE = 45
+LONGEST_CONSTRAINT = 120
+BLOCK = 6
+"""Lines that may not stand alike in two files."""
+
+
+@pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)
+def test_a_space_file_is_short(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= LONGEST_FILE
+
+
+@pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)
+def test_no_constraint_of_a_space_is_long(path: Path) -> None:
+    file = load_space(str(path))
+    assert file.constraints
+    assert [each.expression for each in file.constraints if len(each.expression) > LONGEST_CONSTRAINT] == []
+
+
+@pytest.mark.parametrize("path", sorted(config.kernels_dir().glob("*/kernel.toml")), ids=lambda path: path.parent.name)
+def test_no_expression_of_a_family_is_long(path: Path) -> None:
+    kernel = Family.load(path.parent)
+    texts = [text for table in kernel.limit_tables.values() for text in table.texts().values()]
+    assert [text for text in texts if len(text) > LONGEST_CONSTRAINT] == []
+
+
+def test_no_block_of_lines_stands_in_two_files() -> None:
+    limits = sorted(config.kernels_dir().glob("*/limits.toml"))
+    places = defaultdict(set)
+    for path in [*SPACES, *limits]:
+        lines = path.read_text().splitlines()
+        for first in range(len(lines) - BLOCK + 1):
+            places["\n".join(lines[first : first + BLOCK])].add(str(path.relative_to(ROOT)))
+    assert {block: files for block, files in places.items() if len(files) > 1} == {}
+
+
+def test_the_landscapes_are_among_them() -> None:
+    assert {"sdpa_mission", "sdpa_deep"} <= {path.stem for path in LANDSCAPES}

@@ -1,0 +1,146 @@
+"""The structure of the house: what must stay true as it grows."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+import autotuner
+from autotuner.build.family import Family
+from autotuner.cli.app import app
+from autotuner.devices.cpu.facts import cpu_facts
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.gate.gate import checks_of
+from autotuner.ops import OPS
+from autotuner.report.meanings import meanings
+from autotuner.spaces.space import Space
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values import config, errors
+from benchmarks import pages
+
+ROOT = Path(__file__).parent.parent.parent
+SPACES = sorted(config.spaces_dir().glob("*.toml"))
+OWN_ARCHITECTURE = {"sdpa_sm89": "sm_89", "sdpa_sm90": "sm_90", "sdpa_wgmma": "sm_90"}
+"""Of the CUDA spaces that are made for one."""
+
+
+def commands() -> list[str]:
+    """Every command of the command line, groups spelled out."""
+    group = typer.main.get_command(app)
+    found = []
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", None)
+        found += [f"{name} {sub}" for sub in inner] if inner else [name]
+    return found
+
+
+def test_every_command_is_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert [name for name in commands() if f"autotuner {name}" not in readme] == []
+
+
+def test_every_page_is_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in readme] == []
+
+
+CODE = re.compile(r"(?:G\d|gate|build|measure|process|store)\.[a-zA-Z_0-9]+")
+OURS = {"gate.incomplete", "process.lost"}
+"""They say nothing about the variant."""
+
+
+def codes_in_the_package() -> set[str]:
+    """Every code that the package gives a fault."""
+    package = Path(autotuner.__file__ or "").parent
+    sources = (path for path in package.rglob("*.py") if path != package / "values" / "first_documents.py")
+    return {code for path in sources for code in re.findall(rf'"({CODE.pattern})"', path.read_text())} - {"build.ninja"}
+
+
+def test_every_code_of_the_package_has_a_meaning() -> None:
+    known = {code for op in OPS.values() for code in meanings(op)}
+    assert sorted(codes_in_the_package() - OURS - known) == []
+
+
+def test_every_code_is_in_the_docs_and_every_code_there_exists() -> None:
+    """The docs give the rules T0 to T3 of a level as a range."""
+    known = {code for op in OPS.values() for code in meanings(op)}
+    text = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    named = set(re.findall(rf"`({CODE.pattern})`", text))
+    ranges = {code for code in known if code.endswith((".T1", ".T2"))}
+    assert sorted(known - named - ranges) == []
+    assert sorted(code for code in named - known if code.startswith("G")) == []
+
+
+def test_a_check_is_named_once() -> None:
+    for op in OPS.values():
+        codes = [check.code for check in checks_of(op)]
+        assert len(set(codes)) == len(codes)
+
+
+def test_the_driver_does_not_import_torch() -> None:
+    modules = "autotuner.cli.app, autotuner.tuning.driver, autotuner.tuning.workbench, autotuner.report.progress"
+    code = f"import sys, {modules}; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_every_error_has_one_root_and_is_in_the_drawing() -> None:
+    drawing = errors.__doc__ or ""
+    found = [error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, Exception)]
+    assert all(issubclass(error, errors.AutotunerError) for error in found)
+    assert [error.__name__ for error in found if error.__name__ not in drawing] == []
+
+
+def modules() -> list[str]:
+    """Every module of the package, migrations aside: alembic loads those by itself."""
+    found = pkgutil.walk_packages(autotuner.__path__, "autotuner.")
+    return [module.name for module in found if ".migrations." not in module.name]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_every_module_says_what_it_is_and_fits_on_a_few_screens(name: str) -> None:
+    module = importlib.import_module(name)
+    assert (module.__doc__ or "").strip()
+    assert module.__file__ is not None
+    assert len(Path(module.__file__).read_text().splitlines()) <= 500
+
+
+@pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)
+def test_every_space_loads_and_its_kernel_takes_its_points(path: Path) -> None:
+    file = load_space(str(path))
+    on_a_gpu = file.backend == "cuda"
+    if on_a_gpu and config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    workbench = Workbench(file, OWN_ARCHITECTURE.get(path.stem, "sm_90") if on_a_gpu else None)
+    assert len(workbench.space) > 0
+    assert workbench.space.point(workbench.space.default_index) == dict(file.default)
+
+
+@pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)
+def test_the_default_point_is_valid_on_a_plain_machine(path: Path) -> None:
+    """One thread, 16-byte vectors, no special instructions; the least architecture a space is for, no cuBLAS."""
+    file = load_space(str(path))
+    if file.backend == "cuda":
+        plain = {**architecture(OWN_ARCHITECTURE.get(path.stem, "sm_80")).facts(), "CUBLAS": False}
+    else:
+        plain = {**cpu_facts(1), "CPU_VECTOR_BYTES": 16, "CPU_BF16_DOT": False, "CPU_FMA": False}
+    assert Space.enumerate(file, plain).default_index >= 0
+
+
+def test_the_pages_say_what_the_results_say() -> None:
+    done = subprocess.run([sys.executable, "-m", pages.__name__, "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_source_of_the_shipped_family_exists() -> None:
+    family = Family.load(config.kernels_dir() / "sdpa")
+    sources = [each for table in family.document.devices.values() for each in table.values()]
+    assert sources
+    assert [each.source for each in sources if not (family.folder / each.source).is_file()] == []

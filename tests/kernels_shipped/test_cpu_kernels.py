@@ -1,0 +1,138 @@
+"""The shipped CPU kernels: points of every space pass the gate, and the exponentials keep their documented errors."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+
+from autotuner.devices.cpu.facts import cpu_facts
+from autotuner.devices.cpu.toolchain import FLAGS, CpuToolchain
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import BuildJob, Built, JudgeJob
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values import config
+from autotuner.values.outcome import Outcome
+from autotuner.values.verdict import Verdict
+
+pytestmark = [pytest.mark.timed, pytest.mark.alone]
+
+SPACES = sorted(path.stem for path in config.spaces_dir().glob("sdpa_cpu*.toml"))
+QUICK, THOROUGH = 2, 14
+LONG = {"sdpa_cpu_long", "sdpa_cpu_causal", "sdpa_cpu_bf16"}
+"""Spaces whose tests take long; the sources are those of the others."""
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in SPACES]
+)
+def workbench(request: pytest.FixtureRequest) -> Workbench:
+    """A workbench for each shipped space."""
+    return Workbench(load_space(request.param))
+
+
+def outcomes(workbench: Workbench, indices: list[int]) -> Iterator[Outcome]:
+    """Judges points of the space, timed in two blocks only."""
+    conditions = workbench.conditions.model_copy(
+        update={"baselines": ("flash",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": (5, 6, 7, 8)}
+    )
+    with closing(workbench.executor()) as executor:
+        jobs = [executor.submit(BuildJob(variant=workbench.variant(index), conditions=conditions)) for index in indices]
+        built = dict(ended(executor) for _ in jobs)  # all first: several are built side by side
+        for job in jobs:
+            made = built[job]
+            if isinstance(made, Built):
+                executor.submit(JudgeJob(built=made, conditions=conditions, soak="never"))
+                made = ended(executor)[1]
+            assert isinstance(made, Outcome)
+            yield made
+
+
+def ended(executor: Executor) -> tuple[int, object]:
+    """The next job to end, and its result."""
+    done = executor.wait(300)
+    assert done is not None
+    return done
+
+
+def drawn(workbench: Workbench, seed: int, count: int) -> list[int]:
+    """Random valid points."""
+    return [int(index) for index in np.random.default_rng(seed).choice(len(workbench.space), count, replace=False)]
+
+
+def test_the_default_and_random_points_pass_the_gate(workbench: Workbench) -> None:
+    for outcome in outcomes(workbench, [workbench.space.default_index, *drawn(workbench, 1, QUICK)]):
+        assert outcome.fault is None, (outcome.variant, outcome.fault)
+        assert outcome.gate is not None
+        assert outcome.gate.passed
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+def test_many_random_points_pass_the_gate(workbench: Workbench) -> None:
+    seq_q = cast(SdpaProblem, workbench.conditions.compiled_for).seq_q
+    count = THOROUGH if seq_q <= 512 else THOROUGH // 3  # a long one takes many seconds
+    for outcome in outcomes(workbench, drawn(workbench, 2, count)):
+        assert outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT), (outcome.variant, outcome.fault)
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+def test_the_scalar_source_passes_too(workbench: Workbench) -> None:
+    column = workbench.space.parameters.index("IMPL")
+    scalar = workbench.space.file.parameters["IMPL"].values.index("scalar")
+    indices = np.flatnonzero(workbench.space.rows[:, column] == scalar)
+    for outcome in outcomes(workbench, [int(indices[0]), int(indices[-1])]):
+        assert outcome.fault is None, (outcome.variant, outcome.fault)
+
+
+UNIT = """
+#define VEC_WIDTH {width}
+#define BF16_DOT 0
+#define EXP_{name} 1
+#include "cpu_math.h"
+extern "C" void powers(const float *x, float *y, long count) {{
+  for (long i = 0; i + VEC_WIDTH <= count; i += VEC_WIDTH) store(y + i, exp2_nonpositive(load(x + i)));
+}}
+"""
+COARSE, FINE = 2.0**-13, 2.0**-22
+
+
+@pytest.mark.parametrize(
+    ("name", "bound"),
+    [
+        ("POLY3", COARSE),
+        ("SCALEF3", COARSE),
+        ("TABLE1", COARSE),
+        ("POLY5", FINE),
+        ("POLY6", FINE),
+        ("SCALEF5", FINE),
+        ("TABLE2", FINE),
+    ],
+)
+def test_the_exponentials_keep_their_error(name: str, bound: float, toolchain: CpuToolchain, tmp_path: Path) -> None:
+    wide = cpu_facts(1)["CPU_VECTOR_BYTES"] == 64
+    if not wide and name.startswith(("SCALEF", "TABLE")):
+        pytest.skip("needs AVX-512")
+    (tmp_path / "unit.cpp").write_text(UNIT.format(width=16 if wide else 4, name=name))
+    library = tmp_path / "unit.so"
+    folder = config.kernels_dir() / "sdpa"
+    command = [toolchain.compiler, *FLAGS, "-fvisibility=default", "-shared", f"-I{folder}", "unit.cpp"]
+    subprocess.run([*command, "-o", str(library)], cwd=tmp_path, check=True)
+    x = np.concatenate(
+        [-np.linspace(0, 126, 1 << 20, dtype=np.float32), -np.geomspace(1e-8, 1, 1 << 16, dtype=np.float32)]
+    )
+    x = np.ascontiguousarray(x[: len(x) // 16 * 16])
+    y = np.empty_like(x)
+    pointers = [array.ctypes.data_as(ctypes.POINTER(ctypes.c_float)) for array in (x, y)]
+    ctypes.CDLL(str(library)).powers(*pointers, ctypes.c_long(len(x)))
+    exact = np.exp2(x.astype(np.float64))
+    assert float(np.abs(y / exact - 1).max()) <= bound
+    assert y[0] == 1.0

@@ -1,0 +1,175 @@
+"""Every CUDA implementation compiles for every architecture, says what it is, and shows its parameters in its code.
+
+Needs nvcc, no device. cuBLAS's host side is compiled where its headers are; its device code everywhere.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from autotuner.build.build import build
+from autotuner.build.family import Family, find_limits
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.toolchain import CudaToolchain, has_cublas
+from autotuner.gate.checks import broken_effect
+from autotuner.spaces.space import SpaceFile
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values import config
+from autotuner.values.errors import KernelError, SpaceError, ToolchainError
+from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.points import first_of
+
+ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
+SPACES = ("sdpa_cuda", "sdpa_sm89", "sdpa_sm90", "sdpa_wgmma", "sdpa_cuda_smoke")
+HOPPER = ("sdpa_sm90", "sdpa_wgmma")
+RANDOM = 20
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def workbench(request: pytest.FixtureRequest) -> Workbench:
+    if config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    try:
+        return Workbench(load_space("sdpa_cuda"), request.param)
+    except ToolchainError as error:
+        pytest.skip(str(error))
+
+
+def impls(workbench: Workbench) -> Iterator[str]:
+    for impl in workbench.space.values["IMPL"]:
+        if impl != "cublas" or has_cublas():
+            yield str(impl)
+
+
+def require_good(workbench: Workbench, points: list[int]) -> None:
+    """Each builds, launches within the limits, reports its identity and keeps the claims of kernel.toml."""
+    for point, built in zip(points, workbench.build_all(points), strict=True):
+        assert isinstance(built, Artifact), (workbench.space.point(point), built)
+        identity = LoadedVariant(built).identity()
+        assert (identity.build_id, identity.macros) == (built.digest, built.macros)
+        assert built.resources["threads"] % 32 == 0
+        assert built.resources["registers"] > 0
+        code = workbench.toolchain.disassembly(Path(built.path))
+        if code is not None:
+            effects = workbench.family.claims(built.variant, workbench.conditions.compiled_for).effects
+            assert broken_effect(effects, code) is None, workbench.space.point(point)
+
+
+def test_the_first_variant_of_every_implementation_is_built(workbench: Workbench) -> None:
+    require_good(workbench, [first_of(workbench.space, impl) for impl in impls(workbench)])
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(1)
+def test_random_valid_points_are_built(workbench: Workbench) -> None:
+    draw = random.Random(20)
+    names = list(impls(workbench))
+    column = workbench.space.parameters.index("IMPL")
+    points: list[int] = []
+    for index in range(RANDOM):  # as many of each implementation
+        place = workbench.space.values["IMPL"].index(names[index % len(names)])
+        candidates = (workbench.space.rows[:, column] == place).nonzero()[0]
+        points.append(int(draw.choice(candidates)))
+    require_good(workbench, points)
+
+
+def test_the_host_side_of_cublas_is_built_where_its_headers_are(workbench: Workbench) -> None:
+    if not has_cublas():
+        pytest.skip("needs the headers of cuBLAS: pip install 'autotuner[cuda]'")
+    require_good(workbench, [first_of(workbench.space, "cublas")])
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"), [each for each in product(SPACES, ARCHITECTURES) if each[0] not in HOPPER or each[1] == "sm_90"]
+)
+def test_the_spaces_hold_what_they_promise(name: str, arch: str) -> None:
+    """The parameters are those that the sources read, the default point is valid, and the big ones are big."""
+    if config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    workbench = Workbench(load_space(name), arch)
+    assert workbench.space.point(workbench.space.default_index) == dict(workbench.space.file.default)
+    if name != "sdpa_cuda_smoke":
+        assert len(workbench.space) >= 5000
+
+
+def hopper(problem: Problem | None = None) -> Workbench:
+    """The space of warpgroup products."""
+    if config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    file = load_space("sdpa_wgmma")
+    return Workbench(file.model_copy(update={"problems": (problem,)}) if problem else file, "sm_90")
+
+
+def test_warpgroup_products_are_built_for_one_architecture_alone() -> None:
+    workbench = hopper()
+    default = workbench.space.default_index
+    (built,) = workbench.build_all([default])
+    assert isinstance(built, Artifact), built
+    assert "-gencode=arch=compute_90a,code=sm_90a" in built.flags
+    assert not any(flag.startswith("-arch=") for flag in built.flags)
+    require_good(workbench, [default])
+    other = CudaToolchain.discover(architecture("sm_89"))
+    with pytest.raises(KernelError, match=r"wgmma\.cu is for sm_90a; it does not run on sm_89"):
+        build(workbench.family, workbench.variant(default), workbench.conditions.compiled_for, other)
+
+
+def test_products_that_are_serialised_are_a_fault_of_the_build() -> None:
+    workbench = hopper()
+    point = workbench.variant(workbench.space.default_index).parameters
+    starved = {**point, "CONSUMERS": 4, "BLOCK_N": 64, "STAGES": 1}
+    variant = Variant(family="sdpa", backend="cuda", impl="wgmma", parameters=starved)
+    fault = build(workbench.family, variant, workbench.conditions.compiled_for, workbench.toolchain)
+    assert isinstance(fault, Fault)
+    assert (fault.verdict, fault.code) == (Verdict.BUILD_FAILED, "build.failed")
+    assert "wgmma.mma_async instructions are serialized due to insufficient register resources" in fault.detail
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_random_points_of_warpgroup_products_are_built(head_dim: int, causal: bool) -> None:
+    """Whatever the constraints let through keeps its products in flight, and its claims."""
+    problem = hopper().conditions.problems[0].model_copy(update={"head_dim": head_dim, "causal": causal})
+    workbench = hopper(problem)
+    draw = random.Random(head_dim + causal)
+    require_good(workbench, [draw.randrange(len(workbench.space)) for _ in range(RANDOM)])
+
+
+def test_the_default_point_needs_nothing_new() -> None:
+    """The default of the space for every GPU is one that sm_80 can run."""
+    default = load_space("sdpa_cuda").default
+    assert (default["LOAD"], default["SPLIT"], default["MULTICAST"]) == ("cp_async", 1, 1)
+
+
+@pytest.mark.parametrize("fixed", ["[0]", "[0, 1]"])
+@pytest.mark.parametrize("update", [{"seq_k": 640}, {"batch": 2}])
+def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, update: dict[str, int]) -> None:
+    if config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    text = f'title = "lengths"\nlike = "sdpa_cuda"\n[parameters]\nFIXED = {fixed}\n'
+    file = SpaceFile.parse(text, "lengths.toml", find_limits)
+    problems = (*file.problems, file.problems[0].model_copy(update=update))
+    file = file.model_copy(update={"problems": problems})
+    if fixed == "[0, 1]" and "seq_k" in update:
+        with pytest.raises(SpaceError, match=r"parameters\.FIXED: 1 compiles the lengths in"):
+            Workbench(file, "sm_90")
+    else:
+        assert Workbench(file, "sm_90").conditions.problems == problems
+
+
+def test_every_cuda_implementation_names_its_host_side() -> None:
+    family = Family.load(config.kernels_dir() / "sdpa")
+    assert {name: each.host for name, each in family.table("cuda").items() if each.host} == {
+        "cublas": "cublas_host.cpp",
+        "wgmma": "wgmma_host.cpp",
+    }

@@ -1,0 +1,133 @@
+"""What is not believed of a measurement: latencies below the floor, clocks that disagree, a disturbed machine."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+
+from autotuner.measure import thermometer
+from autotuner.measure.arms import Clocks
+from autotuner.measure.blocks import Blocks
+from autotuner.measure.plausible import MARGIN, clocks_disagree, floor_us, too_fast
+from autotuner.measure.thermometer import ATTEMPTS, Drifted, undisturbed
+from autotuner.run.fake import FakeArm
+from autotuner.values.outcome import Ceilings
+from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.racing import PROBLEM, race, raced
+
+# Plausibility -------------------------------------------------------------------------------------------------------
+
+
+def test_a_latency_below_the_roofline_is_impossible() -> None:
+    ceilings = Ceilings(flops=1e12, bytes=1e11)
+    floor = floor_us(PROBLEM, ceilings, cold=False)
+    assert floor == pytest.approx(1e6 * PROBLEM.flops / 1e12 / MARGIN)
+    fault = too_fast(PROBLEM, 0.9 * floor, ceilings, cold=False)
+    assert fault is not None
+    assert (fault.verdict, fault.code) == (Verdict.IMPOSSIBLE, "measure.floor")
+    assert too_fast(PROBLEM, 1.1 * floor, ceilings, cold=False) is None
+    assert too_fast(PROBLEM, 1e-9, None, cold=False) is None
+
+
+def test_only_a_cold_forward_must_move_its_bytes() -> None:
+    slow_memory = Ceilings(flops=1e15, bytes=1e6)
+    assert floor_us(PROBLEM, slow_memory, cold=True) > 1000 * floor_us(PROBLEM, slow_memory, cold=False)
+
+
+def test_an_impossible_race_is_a_reject() -> None:
+    found = race(1e-3, ceilings=Ceilings(flops=1e12, bytes=1e11))
+    assert isinstance(found, Fault)
+    assert found.verdict == Verdict.IMPOSSIBLE
+
+
+class TwoClocks(FakeArm):
+    """An arm with a clock of the device beside the host's."""
+
+    def __init__(self, *readings: Clocks | None) -> None:
+        self._left = list(readings)
+        self.asked: list[float] = []
+
+    def clocks(self, seconds: float) -> Clocks | None:
+        self.asked.append(seconds)
+        return self._left.pop(0) if len(self._left) > 1 else self._left[0]
+
+
+def test_work_that_is_hidden_from_the_devices_clock_is_found() -> None:
+    arm = TwoClocks(Clocks(host=1e-3, device=5e-4))
+    fault = clocks_disagree(arm)
+    assert fault is not None
+    assert (fault.verdict, fault.code) == (Verdict.IMPOSSIBLE, "measure.clocks")
+    assert arm.asked == sorted(set(arm.asked))  # each try is longer than the one before
+
+
+def test_clocks_that_agree_once_are_believed() -> None:
+    assert clocks_disagree(TwoClocks(Clocks(1e-3, 5e-4), Clocks(1e-3, 0.98e-3))) is None
+    assert clocks_disagree(TwoClocks(Clocks(15e-6, 6e-6))) is None  # within the resolution
+    assert clocks_disagree(TwoClocks(None)) is None
+
+
+# The thermometer ----------------------------------------------------------------------------------------------------
+
+
+class Takes:
+    """Races beside which the baseline took so long, one after the other; the last one goes on."""
+
+    def __init__(self, *baseline_us: float) -> None:
+        self.taken: list[Blocks] = []
+        self._left = list(baseline_us)
+
+    def __call__(self) -> Blocks:
+        us = self._left.pop(0) if len(self._left) > 1 else self._left[0]
+        times = itertools.cycle([0.5e-6 * us, 1e-6 * us, 9e-6 * us])  # the median counts
+        self.taken.append(raced([lambda: next(times), lambda: 1e-6], 3))
+        return self.taken[-1]
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that the thermometer makes, which are not waited for."""
+    made: list[float] = []
+    monkeypatch.setattr(thermometer, "time", SimpleNamespace(sleep=made.append))
+    return made
+
+
+@pytest.mark.parametrize("us", [91, 100, 109])
+def test_a_calm_measurement_is_taken_once(pauses: list[float], us: float) -> None:
+    takes = Takes(us)
+    assert undisturbed(takes, calm_us=[100], drift=0.1) is takes.taken[0]
+    assert len(takes.taken) == 1
+    assert not pauses
+
+
+@pytest.mark.parametrize("us", [80, 120])
+def test_a_disturbed_measurement_is_taken_again_after_a_pause(pauses: list[float], us: float) -> None:
+    takes = Takes(us, 105)
+    assert undisturbed(takes, calm_us=[100], drift=0.1) is takes.taken[1]
+    assert len(takes.taken) == 2
+    assert sum(pauses) > 0
+
+
+@pytest.mark.usefixtures("pauses")
+def test_a_machine_that_stays_disturbed_is_a_fault_of_ours() -> None:
+    takes = Takes(150)
+    with pytest.raises(Drifted) as raised:
+        undisturbed(takes, calm_us=[100], drift=0.1)
+    fault = raised.value.fault
+    assert (fault.verdict, fault.code) == (Verdict.INFRA_ERROR, "measure.drift")
+    assert "150.0 us beside the variant, 100.0 us at calibration" in fault.detail
+    assert len(takes.taken) == ATTEMPTS
+
+
+@pytest.mark.usefixtures("pauses")
+def test_a_race_on_a_disturbed_machine_gives_no_measurement() -> None:
+    found = race(77, baseline_us=(150.0,))
+    assert isinstance(found, Fault)
+    assert found.code == "measure.drift"
+
+
+@pytest.mark.usefixtures("pauses")
+def test_without_a_calibration_nothing_is_compared() -> None:
+    takes = Takes(1e6)
+    assert undisturbed(takes, calm_us=(), drift=0.1) is takes.taken[0]

@@ -1,0 +1,42 @@
+"""A third kind of device, of another package: this machine's CPU again, under another name and facts of its own."""
+
+from __future__ import annotations
+
+from autotuner.build.toolchain import Toolchain
+from autotuner.devices import Chosen, DeviceKind, Wishes
+from autotuner.devices.cpu.facts import cpu_facts
+from autotuner.devices.environment import environment
+from autotuner.devices.process import DeviceProcess
+from autotuner.values.outcome import Device
+
+
+def _choose(wishes: Wishes) -> Chosen:
+    facts = {"THREADS_ALLOWED": 1, "LANES_OF_MINE": 8}
+    return Chosen(Device(backend="other_cpu", name="another CPU", facts=facts, environment=environment()))
+
+
+def _toolchain(device: Device) -> Toolchain:
+    from autotuner.devices.cpu.toolchain import CpuToolchain
+
+    return CpuToolchain.discover()
+
+
+def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
+    from autotuner.devices.cpu.device import CpuProcess
+    from autotuner.devices.cpu.toolchain import CpuToolchain
+
+    assert isinstance(toolchain, CpuToolchain)
+    return CpuProcess(toolchain, int(cpu_facts(1)["L3_BYTES"]))
+
+
+DEVICE = DeviceKind(
+    name="other_cpu",
+    preference=-1,
+    choices=frozenset({"threads"}),
+    missing=lambda: None,
+    choose=_choose,
+    toolchain=_toolchain,
+    module=__name__,
+    open=_open,
+    builders=lambda lanes: 2,
+)

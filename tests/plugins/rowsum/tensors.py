@@ -1,0 +1,55 @@
+"""Row sums in tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from autotuner.ops.op import Baseline
+from autotuner.ops.tensors import DTYPES, Tensors
+from autotuner.values.problem import Problem
+
+ORDERS = 8
+"""Orders of summation in which the emulation is computed."""
+
+
+def _sum(x: Tensor) -> Tensors:
+    return (x.sum(-1),)
+
+
+class RowSumTensors:
+    """The op in tensors."""
+
+    BASELINES: ClassVar[Mapping[str, Baseline]] = {"sum": Baseline(lambda problem: _sum, frozenset({"cpu"}))}
+    PEER: ClassVar[str] = "sum"
+    BETWEEN: ClassVar[Mapping[str, str]] = {"cpu": "sum"}
+
+    def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
+        drawn = torch.randn(problem.shape, generator=torch.Generator().manual_seed(seed))
+        return ((drawn * (1e4 if distribution == "huge" else 1)).to(DTYPES[problem.dtype]),)
+
+    def outputs(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return (torch.empty_like(inputs[0][:, 0]),)
+
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return (inputs[0].double().sum(-1),)
+
+    def emulation(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return (self._summed(inputs[0], range(inputs[0].shape[1])),)
+
+    def reordered(
+        self, problem: Problem, inputs: Tensors, exact: Tensors
+    ) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
+        for order in range(1, ORDERS):
+            places = torch.randperm(inputs[0].shape[1], generator=torch.Generator().manual_seed(order))
+            yield 0, (), self._summed(inputs[0], places.tolist())
+
+    def _summed(self, x: Tensor, order: range | list[int]) -> Tensor:
+        """One number after the other, in float32."""
+        total = torch.zeros(x.shape[0])
+        for place in order:
+            total += x[:, place].float()
+        return total.double()

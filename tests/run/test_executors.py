@@ -1,0 +1,312 @@
+"""Executors: the contract, and that no variant harms anything but its own trial.
+
+What the gate says of each mutant is in test_gate.py; here it is what happens to the processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.build.build import build
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.run import worker
+from autotuner.run.executor import Executor
+from autotuner.run.inline import InlineExecutor
+from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
+from autotuner.run.local import Deadlines, LocalExecutor
+from autotuner.values import config
+from autotuner.values.errors import InfrastructureError
+from autotuner.values.outcome import Artifact, Heat
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault, Verdict
+from tests.conformance.executors import Contract, PlayBackend, build_job, judge_job, outcome, play, race_job
+from tests.helpers import conduct_driver, preload, zygote_witness
+from tests.helpers.conduct_driver import CONDITIONS, conduct, judges
+from tests.helpers.families import runs, tiny, wrapper
+from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
+from tests.helpers.processes import gone, using
+
+pytestmark = pytest.mark.timed
+
+ROOT = Path(__file__).parent.parent.parent
+SYSTEMIC = ROOT / "tests" / "mutants" / "systemic"
+
+
+class TestInlineExecutor(Contract):
+    def make(self) -> Executor:
+        return InlineExecutor(play())
+
+
+class TestLocalExecutor(Contract):
+    def make(self) -> LocalExecutor:
+        return LocalExecutor(play, preload=preload.CPU, deadlines=Deadlines(build=1))
+
+    def test_wait_gives_up_in_time_and_loses_nothing(self, executor: Executor) -> None:
+        executor.submit(judge_job())
+        outcome(executor.wait(60))  # the zygote is up
+        number = executor.submit(judge_job("sleep", MS=3000))
+        started = time.monotonic()
+        assert executor.wait(0.0) is None
+        assert executor.wait(0.2) is None
+        assert time.monotonic() - started < 2.5
+        done = executor.wait(60)
+        assert done is not None
+        assert done[0] == number
+        assert outcome(done).verdict == Verdict.MEASURED
+
+    def test_a_job_that_fails_by_itself_says_nothing_about_its_variant(self) -> None:
+        with closing(LocalExecutor(broken, preload=preload.CPU)) as executor:
+            for job in (build_job(), judge_job()):
+                executor.submit(job)
+                result = outcome(executor.wait(60))
+                assert result.verdict == Verdict.INFRA_ERROR
+                assert result.fault is not None
+                assert "ZeroDivisionError" in result.fault.detail
+                assert "in broken" in result.stderr_tail
+            executor.submit(CalibrationJob(conditions=CONDITIONS))
+            with pytest.raises(InfrastructureError, match="ZeroDivisionError"):
+                executor.wait(60)
+            executor.submit(judge_job())
+            assert outcome(executor.wait(60)).verdict == Verdict.INFRA_ERROR
+
+    def test_a_race_that_costs_its_process_ends_with_a_fault(self, executor: Executor) -> None:
+        ends = {
+            "dies_in_race": (Verdict.CRASHED, "process.signal"),
+            "raises_in_race": (Verdict.INFRA_ERROR, "process.lost"),
+        }
+        for impl, (verdict, code) in ends.items():
+            executor.submit(race_job("right", impl))
+            done = executor.wait(60)
+            assert done is not None
+            assert isinstance(done[1], Fault)
+            assert (done[1].verdict, done[1].code) == (verdict, code)
+        executor.submit(race_job("right"))
+        done = executor.wait(60)
+        assert done is not None
+        assert isinstance(done[1], Heat)
+
+    def test_a_build_that_outlives_its_deadline_is_our_failure(self, executor: Executor) -> None:
+        executor.submit(build_job("sleep", MS=20000))
+        result = outcome(executor.wait(60))
+        assert result.verdict == Verdict.INFRA_ERROR
+        assert result.fault is not None
+        assert result.fault.detail == "no end after 1 s in build; the process was killed"
+
+
+def broken() -> PlayBackend:
+    raise ZeroDivisionError
+
+
+# The real backend -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the jobs' output goes, which tells their processes."""
+    folder = tmp_path_factory.mktemp("logs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def acts(logs: Path, toolchain: CpuToolchain, kernel_root: Path) -> Iterator[LocalExecutor]:
+    with closing(judges(toolchain, kernel_root / "conduct", check=1.5)) as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def mutants(logs: Path, toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
+    with closing(judges(toolchain, SYSTEMIC, check=2)) as executor:
+        yield executor
+
+
+@pytest.mark.parametrize(
+    ("act", "verdict", "code"),
+    [
+        ("last_words", Verdict.CRASHED, "process.signal"),
+        ("sends_garbage", Verdict.CRASHED, "process.garbage"),
+        ("sends_a_forgery", Verdict.CRASHED, "process.garbage"),
+        pytest.param("sends_half_a_message", Verdict.HUNG, "process.deadline", marks=pytest.mark.slow),
+        ("leaves_a_child", Verdict.CRASHED, "process.signal"),
+        pytest.param("leaves_a_child_and_hangs", Verdict.HUNG, "process.deadline", marks=pytest.mark.slow),
+        pytest.param("kills_the_zygote", Verdict.CRASHED, "process.", marks=pytest.mark.slow),
+    ],
+)
+def test_misconduct_ends_with_a_verdict_and_leaves_no_process(
+    acts: LocalExecutor, logs: Path, act: str, verdict: Verdict, code: str
+) -> None:
+    for _ in range(2):  # the next job is judged alike
+        result = judged(acts, conduct(act), CONDITIONS)
+        assert result.verdict == verdict
+        assert result.fault is not None
+        assert result.fault.code.startswith(code)
+        assert result.fault.case == "G1.smoke"
+        assert gone(logs)
+
+
+def test_the_end_of_what_a_variant_printed_is_kept(acts: LocalExecutor) -> None:
+    result = judged(acts, conduct("last_words"), CONDITIONS)
+    assert result.fault is not None
+    assert re.fullmatch(r"signal \d+ \(SIG(ILL|TRAP)\) in G1\.smoke", result.fault.detail)
+    assert result.stderr_tail.endswith("line 499\nlast words \ufffd")
+    assert 1000 < len(result.stderr_tail) <= 2000
+
+
+def mutant(name: str) -> Variant:
+    return Variant(family="systemic", backend="cpu", impl="mutant", parameters={"MUTANT": name})
+
+
+def library(toolchain: CpuToolchain, name: str) -> Artifact:
+    built = build(Family.load(SYSTEMIC), mutant(name), CONDITIONS.compiled_for, toolchain)
+    assert isinstance(built, Artifact)
+    return built
+
+
+def judging(toolchain: CpuToolchain, name: str) -> JudgeJob:
+    return JudgeJob(built=Built(artifact=library(toolchain, name), seconds=0.0), conditions=CONDITIONS, soak="never")
+
+
+def race(toolchain: CpuToolchain) -> RaceJob:
+    """The timing of a right variant: it must go as if nothing had happened before."""
+    return RaceJob(artifacts=(library(toolchain, "none"),), conditions=CONDITIONS, blocks=2)
+
+
+def names() -> list[object]:
+    """Mutants that spoil their process; a few of them stand for the others in the fast tests."""
+    fast = {"exit_now_0", "throws", "kills_itself", "stops_itself", "closes_all_files", "stack_overflow"}
+    entries = tomllib.loads((SYSTEMIC.parent / "expected.toml").read_text())["systemic"]
+    ending = [(e["name"], e["codes"]) for e in entries if {"crashed", "hung"} & set(e["codes"])]
+    return [
+        pytest.param(name, codes, id=name, marks=[] if name in fast else [pytest.mark.slow]) for name, codes in ending
+    ]
+
+
+@pytest.mark.parametrize(("name", "codes"), names())
+def test_a_mutant_takes_only_its_own_process_along(
+    mutants: LocalExecutor, toolchain: CpuToolchain, logs: Path, name: str, codes: list[str]
+) -> None:
+    numbers = [mutants.submit(judging(toolchain, name)), mutants.submit(race(toolchain))]
+    ended, timed = mutants.wait(60), mutants.wait(60)
+    assert ended is not None
+    assert timed is not None
+    assert [ended[0], timed[0]] == numbers
+    result = outcome(ended)
+    said = {result.fault.code, str(result.verdict)} if result.fault else {"pass"}
+    assert said & set(codes), result.fault
+    assert (result.measurement is None) == ("pass" not in said)
+    assert isinstance(timed[1], Heat)
+    assert not timed[1].faults
+    assert gone(logs)
+
+
+def test_a_right_variant_is_judged_as_usual_after_all_that(mutants: LocalExecutor, logs: Path) -> None:
+    result = judged(mutants, mutant("none"), CONDITIONS, soak="never")
+    assert result.verdict in (Verdict.MEASURED, Verdict.RACED_OUT), result.fault
+    assert result.gate is not None
+    assert result.gate.passed
+    assert gone(logs)
+
+
+def test_a_redefined_parameter_fails_the_gate(logs: Path, toolchain: CpuToolchain, kernel_root: Path) -> None:
+    with closing(judges(toolchain, kernel_root / "tiny", check=30)) as executor:
+        result = judged(executor, tiny("redefines"), CONDITIONS)
+    assert result.fault is not None
+    assert (result.verdict, result.fault.code) == (Verdict.BUILD_FAILED, "G0.identity")
+    assert "'SIZE': '5'" in result.fault.detail
+
+
+def test_closing_amid_a_build_leaves_no_compiler(
+    tmp_path: Path, toolchain: CpuToolchain, kernel_root: Path, cache: Path
+) -> None:
+    compiler = wrapper(tmp_path, f'case "$*" in *unit.cpp*) cd "{tmp_path}"; sleep 50;; esac')
+    slow = toolchain.model_copy(update={"compiler": str(compiler)})
+    kernel = Family.load(kernel_root / "tiny")
+    settings = cpu_line(slow, kernel)
+    with closing(LocalExecutor(settings, preload=preload.CPU)) as executor:
+        executor.submit(BuildJob(variant=tiny(), conditions=CONDITIONS))
+        until = time.monotonic() + 60
+        while not any("unit.cpp" in run for run in runs(tmp_path)):
+            assert time.monotonic() < until
+            executor.wait(0.05)
+        assert using(tmp_path)
+    assert gone(tmp_path)
+
+
+# A driver of its own ----------------------------------------------------------------------------------------------
+
+
+def driver(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Another process as driver, whose jobs all use the folder."""
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT), config.CACHE: os.environ[config.CACHE]}
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def test_only_the_zygote_forgets_its_exit_code() -> None:
+    """It leaves without tearing down what it imported; no other process that imports all of this may do so."""
+    ended = subprocess.run([sys.executable, "-c", "import autotuner.run.zygote; raise SystemExit(3)"])
+    assert ended.returncode == 3
+
+
+def test_the_zygote_imports_once_for_all_jobs(tmp_path: Path) -> None:
+    """torch is there before the fork; no job adds to the driver's standard output."""
+    process = driver(tmp_path, zygote_witness.__name__)
+    said = json.loads(process.communicate(timeout=120)[0])
+    first, second = said["jobs"]
+    assert process.returncode == 0
+    assert first["pid"] != second["pid"]
+    for each in (first, second):
+        assert each["imported_in"] == each["parent"] == first["parent"]
+        assert each["imported_in"] not in (each["pid"], said["driver"])
+        assert each["session"] == each["pid"]
+        assert each["torch"]
+        assert each["threads"] == 1
+    assert gone(tmp_path)
+
+
+@pytest.mark.slow
+def test_what_variants_print_never_reaches_the_drivers_output(tmp_path: Path) -> None:
+    process = driver(tmp_path, conduct_driver.__name__, "prints", "last_words")
+    assert process.communicate(timeout=120)[0] == "crashed\ncrashed\n"
+    assert process.returncode == 0
+    assert gone(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_killed_driver_leaves_no_worker(tmp_path: Path) -> None:
+    process = driver(tmp_path, conduct_driver.__name__, "last_words", "waits")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "crashed\n"
+    time.sleep(2)  # now the second job waits in its variant
+    assert len(using(tmp_path)) > 2  # driver, zygote, worker
+    process.kill()
+    process.wait()
+    assert gone(tmp_path)
+    process.communicate()
+
+
+def test_a_process_that_goes_while_it_is_looked_at_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every worker's end reads the list of the living, and others come and go meanwhile."""
+    mine = os.getsid(0)
+    assert os.getpid() in worker._session(mine)
+
+    def vanish(_: int) -> int:
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "getsid", vanish)
+    assert not list(worker._session(mine))

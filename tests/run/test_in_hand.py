@@ -1,0 +1,245 @@
+"""The job in hand: a device goes on to its next job while the driver is busy with the result of the last one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.run.jobs import JudgeJob
+from autotuner.run.local import Deadlines, LocalExecutor
+from autotuner.values.errors import DiskFullError
+from autotuner.values.variant import Value
+from autotuner.values.verdict import Fault, Verdict
+from tests.conformance.executors import fresh_job, judge_job, notes, outcome, play, race_job
+from tests.helpers import preload
+
+pytestmark = pytest.mark.timed
+
+
+def ahead(jobs: int = 20, start: float = 30, check: float = 30) -> LocalExecutor:
+    """One whose device has its next job in hand."""
+    deadlines = Deadlines(start=start, check=check)
+    return LocalExecutor(play, preload.CPU, deadlines, overlap=True, jobs_per_process=jobs)
+
+
+@pytest.fixture
+def eager() -> Iterator[LocalExecutor]:
+    with closing(ahead()) as executor:
+        yield executor
+
+
+def work(folder: Path, name: str, **more: Value) -> JudgeJob:
+    """A job that notes its beginning and its end in that folder."""
+    return once(judge_job("works", FOLDER=str(folder), NAME=name, **more))
+
+
+def once(job: JudgeJob) -> JudgeJob:
+    """The same job; there is one check of it, as it is not soaked."""
+    return job.model_copy(update={"soak": "never"})
+
+
+def come(true: Callable[[], bool]) -> None:
+    """Returns when it is true. Until then the driver is busy: it does not wait for any job."""
+    until = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < until, "it never came"
+        time.sleep(0.01)
+
+
+def begun(folder: Path) -> list[str]:
+    return [note.name for note in notes(folder, "begin")]
+
+
+def warm_up() -> None:
+    """Returns when there is a zygote, so that a process starts at once."""
+    with closing(ahead()) as executor:
+        executor.submit(judge_job())
+        outcome(executor.wait(60))
+
+
+def test_a_device_goes_on_while_the_driver_is_busy(eager: LocalExecutor, tmp_path: Path) -> None:
+    numbers = [eager.submit(work(tmp_path, name)) for name in ("first", "second")]
+    come(lambda: len(notes(tmp_path)) == 4)
+    noted = notes(tmp_path)
+    assert [note[:2] for note in noted] == [(name, what) for name in ("first", "second") for what in ("begin", "end")]
+    assert len({note.pid for note in noted}) == 1
+    for number in numbers:
+        done = eager.wait(60)
+        assert outcome(done).verdict == Verdict.MEASURED
+        assert done is not None
+        assert done[0] == number
+
+
+def test_it_has_one_job_in_hand_and_no_more(eager: LocalExecutor, tmp_path: Path) -> None:
+    for name in "ABCD":
+        eager.submit(work(tmp_path, name))
+    for beyond in ("AB", "ABC", "ABCD"):
+        come(lambda beyond=beyond: begun(tmp_path) == list(beyond))  # type: ignore[misc]
+        time.sleep(0.2)
+        assert begun(tmp_path) == list(beyond)
+        assert outcome(eager.wait(60)).verdict == Verdict.MEASURED
+    assert outcome(eager.wait(60)).verdict == Verdict.MEASURED
+    assert eager.wait() is None
+
+
+def test_nothing_is_in_hand_where_building_and_judging_take_turns(tmp_path: Path) -> None:
+    with closing(LocalExecutor(play, preload.CPU, builders=2, jobs_per_process=20)) as executor:
+        for name in "AB":
+            executor.submit(work(tmp_path, name))
+        assert executor.wait(0.0) is None  # now it is the judges' turn
+        come(lambda: bool(notes(tmp_path, "end")))
+        time.sleep(0.3)
+        assert begun(tmp_path) == ["A"]
+        assert all(outcome(executor.wait(60)).verdict == Verdict.MEASURED for _ in "AB")
+
+
+@pytest.mark.parametrize(
+    ("odd", "verdict", "begins"),
+    [
+        ({"THEN": "dies"}, Verdict.CRASHED, 1),
+        ({"MS": 30000}, Verdict.HUNG, 1),
+        ({"THEN": "tells", "AS": "corrupting", "WHAT": "pid"}, Verdict.CORRUPTING, 1),
+        ({"THEN": "raises"}, Verdict.INFRA_ERROR, 1),
+        ({"THEN": "corrupts"}, Verdict.CORRUPTING, 2),
+        ({"THEN": "babbles_now"}, Verdict.CRASHED, 2),
+    ],
+    ids=["dies", "hangs", "is corrupting", "raises", "is corrupting and goes on", "writes garbage and goes on"],
+)
+def test_a_job_in_hand_is_not_done_by_a_spoilt_process(
+    tmp_path: Path, odd: dict[str, Value], verdict: Verdict, begins: int
+) -> None:
+    """Where the process had begun it already, that work is thrown away."""
+    with closing(ahead(check=2)) as executor:
+        jobs = [work(tmp_path, "A", **odd), work(tmp_path, "B"), work(tmp_path, "C")]
+        numbers = [executor.submit(job) for job in jobs]
+        come(lambda: begun(tmp_path) == ["A", "B"][:begins])
+        time.sleep(0.3)
+        done = [executor.wait(60) for _ in jobs]
+        assert executor.wait() is None
+    assert [each[0] for each in done if each] == numbers
+    assert [outcome(each).variant for each in done] == [job.variant for job in jobs]
+    assert [outcome(each).verdict for each in done] == [verdict, Verdict.MEASURED, Verdict.MEASURED]
+    assert begun(tmp_path) == ["A", *["B"] * begins, "C"]
+    first, *thrown_away, again, last = [note.pid for note in notes(tmp_path, "begin")]
+    assert set(thrown_away) <= {first}
+    assert again == last != first
+    said = outcome(done[0]).stderr_tail
+    assert "B" not in said
+    assert said.startswith("A begins") or verdict == Verdict.CORRUPTING
+
+
+def test_a_job_behind_one_that_raises_our_error_is_done_by_another_process(
+    eager: LocalExecutor, tmp_path: Path
+) -> None:
+    eager.submit(work(tmp_path, "A", THEN="input"))
+    eager.submit(work(tmp_path, "B"))
+    with pytest.raises(DiskFullError):
+        eager.wait(60)
+    assert outcome(eager.wait(60)).verdict == Verdict.MEASURED
+    assert eager.wait() is None
+    assert begun(tmp_path) == ["A", "B"]
+    assert len({note.pid for note in notes(tmp_path)}) == 2
+
+
+def test_a_job_in_hand_that_crashes_is_done_again_before_it_is_blamed(eager: LocalExecutor, tmp_path: Path) -> None:
+    eager.submit(work(tmp_path, "A"))
+    eager.submit(work(tmp_path, "B", THEN="dies"))
+    eager.submit(work(tmp_path, "C"))
+    come(lambda: begun(tmp_path) == ["A", "B"])
+    time.sleep(0.3)  # it is dead before anybody reads how the first one ended
+    verdicts = [outcome(eager.wait(60)).verdict for _ in "ABC"]
+    assert verdicts == [Verdict.MEASURED, Verdict.CRASHED, Verdict.MEASURED]
+    assert eager.wait() is None
+    assert begun(tmp_path) == list("ABBC")
+    assert len({note.pid for note in notes(tmp_path)}) == 3
+
+
+def test_a_race_in_hand_that_costs_its_process_ends_with_a_fault(eager: LocalExecutor) -> None:
+    eager.submit(judge_job())
+    number = eager.submit(race_job("right", "dies_in_race"))
+    assert outcome(eager.wait(60)).verdict == Verdict.MEASURED
+    done = eager.wait(60)
+    assert done is not None
+    assert done[0] == number
+    assert isinstance(done[1], Fault)
+    assert done[1].code == "process.signal"
+
+
+def test_a_process_in_its_last_job_has_none_in_hand_and_its_results_count(tmp_path: Path) -> None:
+    with closing(ahead(jobs=2)) as executor:
+        numbers = [executor.submit(work(tmp_path, name)) for name in "ABC"]
+        come(lambda: len(notes(tmp_path)) == 4)
+        time.sleep(0.3)  # it has ended, and nobody has read anything yet
+        done = [executor.wait(60) for _ in "ABC"]
+    assert [each[0] for each in done if each] == numbers
+    assert all(outcome(each).verdict == Verdict.MEASURED for each in done)
+    assert begun(tmp_path) == list("ABC")
+    first, second, third = [note.pid for note in notes(tmp_path, "begin")]
+    assert first == second != third
+
+
+@pytest.mark.slow
+def test_the_clock_of_a_job_in_hand_starts_when_the_one_before_it_ends(tmp_path: Path) -> None:
+    """Else it would be late in its start, and done again."""
+    warm_up()
+    with closing(ahead(start=2.5)) as executor:
+        executor.submit(work(tmp_path, "A", MS=3000))
+        executor.submit(work(tmp_path, "B"))
+        assert all(outcome(executor.wait(60)).verdict == Verdict.MEASURED for _ in "AB")
+    assert len({note.pid for note in notes(tmp_path)}) == 1
+    assert begun(tmp_path) == ["A", "B"]
+
+
+def test_a_job_in_hand_that_hangs_is_late_by_itself_and_has_its_own_checks_and_output(tmp_path: Path) -> None:
+    with closing(ahead(check=1.5)) as executor:
+        executor.submit(work(tmp_path, "A"))
+        executor.submit(work(tmp_path, "B", MS=30000))
+        assert outcome(executor.wait(60)).verdict == Verdict.MEASURED
+        late = outcome(executor.wait(60))
+    assert late.verdict == Verdict.HUNG
+    assert late.stderr_tail == "B begins"
+    assert late.gate is not None
+    assert [check.code for check in late.gate.checks] == ["G1.B"]
+    assert len({note.pid for note in notes(tmp_path)}) == 1
+
+
+def test_a_fresh_job_is_never_in_hand_nor_is_one_behind_it(eager: LocalExecutor, tmp_path: Path) -> None:
+    fresh = once(fresh_job("works", FOLDER=str(tmp_path), NAME="B", MS=300))
+    numbers = [eager.submit(job) for job in (work(tmp_path, "A"), fresh, work(tmp_path, "C"))]
+    come(lambda: bool(notes(tmp_path, "end")))
+    time.sleep(0.3)
+    assert begun(tmp_path) == ["A"]
+    done = [eager.wait(60) for _ in numbers]
+    assert [each[0] for each in done if each] == numbers
+    assert all(outcome(each).verdict == Verdict.MEASURED for each in done)
+    assert begun(tmp_path) == list("ABC")
+    assert len({note.pid for note in notes(tmp_path)}) == 3
+
+
+def test_a_job_that_fills_the_pipe_holds_up_nobody(eager: LocalExecutor, tmp_path: Path) -> None:
+    eager.submit(work(tmp_path, "A", MS=4000))
+    large = work(tmp_path, "B", MORE="more" * 50_000)
+    started = time.monotonic()
+    eager.submit(large)
+    assert time.monotonic() - started < 3  # the first one works for 4
+    assert all(outcome(eager.wait(60)).verdict == Verdict.MEASURED for _ in "AB")
+    assert begun(tmp_path) == ["A", "B"]
+
+
+@pytest.mark.slow
+def test_a_job_in_hand_that_a_variant_took_is_not_lost(tmp_path: Path) -> None:
+    warm_up()
+    with closing(ahead(start=2.5)) as executor:
+        executor.submit(work(tmp_path, "A", THEN="robs"))
+        number = executor.submit(work(tmp_path, "B"))
+        assert outcome(executor.wait(60)).verdict == Verdict.MEASURED
+        done = executor.wait(60)
+        assert outcome(done).verdict == Verdict.MEASURED
+        assert done is not None
+        assert done[0] == number
+    assert begun(tmp_path) == ["A", "B"]
+    assert len({note.pid for note in notes(tmp_path)}) == 2

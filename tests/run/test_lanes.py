@@ -1,0 +1,245 @@
+"""The lanes of LocalExecutor: builds beside the device's process, which serves several jobs until something is odd."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import AnyJob, Built, CalibrationJob, JudgeJob
+from autotuner.run.local import Deadlines, LocalExecutor
+from autotuner.store import Store
+from autotuner.tuning import standings
+from autotuner.values.errors import InfrastructureError
+from autotuner.values.outcome import Outcome
+from autotuner.values.verdict import Verdict
+from tests.conformance.executors import CONDITIONS, Contract, PlayBackend, build_job, judge_job, outcome, play
+from tests.helpers import preload, simulated_sweep
+from tests.helpers.processes import gone as nobody_uses
+
+pytestmark = pytest.mark.timed
+
+ROOT = Path(__file__).parent.parent.parent
+JOBS = 4
+
+
+def lanes(factory: Callable[[], PlayBackend] = play, start: float = 30) -> LocalExecutor:
+    deadlines = Deadlines(start=start, check=1.5)
+    return LocalExecutor(factory, preload.CPU, deadlines, builders=2, overlap=True, jobs_per_process=JOBS)
+
+
+@pytest.fixture
+def executor() -> Iterator[LocalExecutor]:
+    with closing(lanes()) as made:
+        yield made
+
+
+def result(executor: LocalExecutor, job: AnyJob) -> Outcome:
+    """What comes of a job when nothing else is in the executor."""
+    executor.submit(job)
+    return outcome(executor.wait(60))
+
+
+def told(executor: LocalExecutor, what: str = "pid", verdict: str = "incorrect") -> str:
+    """What the device's process says of itself, in a fault of that verdict."""
+    said = result(executor, judge_job("tells", AS=verdict, WHAT=what))
+    assert said.verdict == verdict
+    assert said.fault is not None
+    return said.fault.detail
+
+
+class TestLanes(Contract):
+    def make(self) -> Executor:
+        return lanes()
+
+
+# Which job runs when ------------------------------------------------------------------------------------------------
+
+
+def test_builds_run_beside_each_other_and_beside_the_device(executor: LocalExecutor, tmp_path: Path) -> None:
+    """Each of the three goes on only when all are there."""
+    assert executor.width == 4
+    jobs: tuple[AnyJob, ...] = (
+        build_job("meets", FOLDER=str(tmp_path), NAME="first", COUNT=3),
+        judge_job("meets", FOLDER=str(tmp_path), NAME="device", COUNT=3),
+        build_job("meets", FOLDER=str(tmp_path), NAME="second", COUNT=3),
+    )
+    waiting = {executor.submit(job) for job in jobs}
+    while waiting:
+        done = executor.wait(60)
+        assert done is not None
+        waiting.remove(done[0])
+        assert isinstance(done[1], Built) or outcome(done).verdict == Verdict.MEASURED
+
+
+def test_a_job_of_the_device_does_not_wait_for_builds_before_it(executor: LocalExecutor) -> None:
+    for _ in range(4):
+        executor.submit(build_job("sleep", MS=5000))
+    number = executor.submit(judge_job())
+    done = executor.wait(60)
+    assert done is not None
+    assert done[0] == number
+
+
+def test_builds_see_no_device(executor: LocalExecutor) -> None:
+    said = result(executor, build_job("tells", AS="build_failed", WHAT="devices"))
+    assert said.fault is not None
+    assert said.fault.detail == ""
+    assert told(executor, "devices") == os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+
+
+# One process, many jobs -----------------------------------------------------------------------------------------
+
+
+def test_a_process_serves_so_many_jobs_and_is_replaced(executor: LocalExecutor) -> None:
+    pids = [told(executor) for _ in range(2 * JOBS + 1)]
+    assert [len(set(pids[i : i + JOBS])) for i in (0, JOBS)] == [1, 1]
+    assert len(set(pids)) == 3
+
+
+def test_by_default_each_job_has_a_process_of_its_own() -> None:
+    with closing(LocalExecutor(play, preload.CPU)) as executor:
+        assert len({told(executor) for _ in range(3)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("odd", "verdict", "code"),
+    [
+        (judge_job("dies", NAME="the odd one"), Verdict.CRASHED, "process.signal"),
+        (judge_job("sleep", MS=9000), Verdict.HUNG, "process.deadline"),
+        (judge_job("babbles"), Verdict.MEASURED, None),
+        (judge_job("raises"), Verdict.INFRA_ERROR, "process.lost"),
+        (judge_job("tells", AS="corrupting", WHAT="pid"), Verdict.CORRUPTING, "told"),
+        (judge_job("tells", AS="nondeterministic", WHAT="pid"), Verdict.NONDETERMINISTIC, "told"),
+        (judge_job("tells", AS="launch_failed", WHAT="pid"), Verdict.LAUNCH_FAILED, "told"),
+    ],
+    ids=lambda value: value.variant.impl if isinstance(value, JudgeJob) else str(value),
+)
+def test_after_anything_odd_the_next_job_has_a_fresh_process_and_its_own_verdict(
+    executor: LocalExecutor, odd: JudgeJob, verdict: Verdict, code: str | None
+) -> None:
+    before = told(executor)
+    executor.submit(odd)
+    executor.submit(judge_job("sleep", MS=250))  # long enough for what an odd one writes late
+    ended, following = outcome(executor.wait(60)), outcome(executor.wait(60))
+    assert ended.verdict == verdict
+    assert (ended.fault.code if ended.fault else None) == code
+    assert following.verdict == Verdict.MEASURED
+    assert told(executor) != before
+
+
+def test_what_is_known_of_a_variant_that_crashes_is_kept(executor: LocalExecutor) -> None:
+    crashed = result(executor, judge_job("dies", NAME="it"))
+    assert crashed.artifact == judge_job("dies", NAME="it").built.artifact
+    assert crashed.seconds == {"build": 0.25}
+    assert crashed.fault is not None
+    assert crashed.fault.case == "check"
+
+
+def test_a_process_that_ends_between_jobs_is_nobodys_fault(executor: LocalExecutor) -> None:
+    first = int(told(executor))
+    os.kill(first, signal.SIGKILL)
+    time.sleep(0.2)
+    assert int(told(executor)) != first
+
+
+def test_the_end_of_the_output_is_that_of_the_job(executor: LocalExecutor) -> None:
+    told(executor)
+    assert result(executor, judge_job("dies", NAME="the first")).stderr_tail == "the last words of the first"
+    told(executor)
+    assert result(executor, judge_job("dies", NAME="the second")).stderr_tail == "the last words of the second"
+
+
+# With a driver -------------------------------------------------------------------------------------------------
+
+
+def sweep(path: Path, trials: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", simulated_sweep.__name__, str(path / "studies.db"), str(trials)]
+    return subprocess.Popen(
+        command, cwd=ROOT, env={**os.environ, "TMPDIR": str(path)}, stdout=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.slow
+def test_kills_amid_a_sweep_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    draw = random.Random(5)
+    before: dict[int, Outcome] = {}
+    for _ in range(3):
+        process = sweep(tmp_path, trials=60)
+        assert process.stdout is not None
+        for _ in range(draw.randrange(1, 12)):
+            process.stdout.readline()
+        process.kill()
+        process.communicate()
+        now = recorded(tmp_path)
+        assert before.items() <= now.items()
+        before = now
+        assert nobody_uses(tmp_path)
+    assert 0 < len(before) < 60
+    said = sweep(tmp_path, trials=60).communicate(timeout=60)[0].split()
+    after = recorded(tmp_path)
+    assert before.items() <= after.items()
+    assert len({outcome.variant.digest for outcome in after.values()}) == len(after) == 60
+    assert {int(number) for number in said} == set(after) - set(before)
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        (study,) = standings.studies(store)
+        trials = optuna.load_study(study_name=study.name, storage=store.optuna_storage()).get_trials()
+    complete = {trial.number: trial.params for trial in trials if trial.state == TrialState.COMPLETE}
+    assert complete == {number: outcome.variant.point for number, outcome in after.items()}
+    unbegun = [trial for trial in trials if trial.number not in complete]
+    assert len(unbegun) <= 3  # a kill while a trial's parameters were noted down: nothing was done for it
+    assert all(trial.state == TrialState.FAIL for trial in unbegun)
+
+
+def recorded(path: Path) -> dict[int, Outcome]:
+    with Store.open(str(path / "studies.db"), create=False) as store:
+        (study,) = standings.studies(store)
+        return dict(store.judged_numbers(study.name))
+
+
+# The making of the backend -----------------------------------------------------------------------------------------
+
+
+def gone() -> PlayBackend:
+    os._exit(3)
+
+
+def unfit() -> PlayBackend:
+    raise InfrastructureError("the canary is dead")
+
+
+def stuck() -> PlayBackend:
+    time.sleep(50)
+    raise AssertionError
+
+
+def test_a_process_that_dies_at_the_start_says_nothing_about_the_variant() -> None:
+    with closing(lanes(gone)) as executor:
+        lost = result(executor, judge_job())
+        assert lost.verdict == Verdict.INFRA_ERROR
+        assert lost.fault is not None
+        assert lost.fault.detail == "it exited with status 3 in start"
+
+
+@pytest.mark.parametrize(
+    ("factory", "start", "why"), [(unfit, 30, "the canary is dead"), (stuck, 1, "does not answer: no end after")]
+)
+def test_a_device_that_does_not_work_is_told_to_the_driver(
+    factory: Callable[[], PlayBackend], start: float, why: str
+) -> None:
+    with closing(lanes(factory, start)) as executor:
+        for job in (judge_job(), CalibrationJob(conditions=CONDITIONS)):
+            executor.submit(job)
+            with pytest.raises(InfrastructureError, match=why):
+                executor.wait(60)

@@ -1,0 +1,457 @@
+"""Several devices, and builds in turns with one: the lanes of LocalExecutor, and which devices are chosen."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.build.family import Family
+from autotuner.devices import Chosen
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda import probe as cuda_probe
+from autotuner.devices.cuda.facts import chosen_devices, cuda_device, of_one_model
+from autotuner.devices.cuda.probe import CudaFacts
+from autotuner.devices.environment import usable_cpus
+from autotuner.run.executor import Executor
+from autotuner.run.inline import InlineExecutor
+from autotuner.run.jobs import AnyJob, Built
+from autotuner.run.local import Deadlines, LocalExecutor
+from autotuner.tuning.workbench import choose_device, executor_for, load_space
+from autotuner.values.errors import InputError, SpaceError
+from autotuner.values.variant import Value
+from autotuner.values.verdict import Verdict
+from tests.conformance.executors import (
+    Contract,
+    PlayBackend,
+    build_job,
+    crowds,
+    fresh_job,
+    judge_job,
+    notes,
+    outcome,
+    play,
+)
+from tests.helpers import preload, simulated
+from tests.helpers.processes import gone
+
+pytestmark = pytest.mark.timed
+
+DEVICES = ("GPU-first", "GPU-second")
+
+
+def two_lanes(check: float = 30) -> LocalExecutor:
+    deadlines = Deadlines(check=check)
+    return LocalExecutor(play, preload.CPU, deadlines, builders=2, overlap=True, jobs_per_process=20, devices=DEVICES)
+
+
+def turns() -> LocalExecutor:
+    return LocalExecutor(play, preload.CPU, builders=2)
+
+
+@pytest.fixture
+def lanes() -> Iterator[LocalExecutor]:
+    with closing(two_lanes()) as made:
+        yield made
+
+
+@pytest.fixture
+def shared() -> Iterator[LocalExecutor]:
+    with closing(turns()) as made:
+        yield made
+
+
+class TestTwoLanes(Contract):
+    def make(self) -> Executor:
+        return two_lanes()
+
+
+class TestTurns(Contract):
+    def make(self) -> Executor:
+        return turns()
+
+
+def numbers_of(executor: Executor, count: int) -> list[int]:
+    """The next so many jobs that end well, in that order."""
+    found = []
+    for _ in range(count):
+        done = executor.wait(60)
+        assert done is not None
+        assert isinstance(done[1], Built) or outcome(done).verdict == Verdict.MEASURED, done[1]
+        found.append(done[0])
+    return found
+
+
+def told(executor: Executor, lane: int, what: str = "pid", fresh: bool = False) -> str:
+    """What the process of that lane says of itself."""
+    make = fresh_job if fresh else judge_job
+    executor.submit(make("tells", AS="incorrect", WHAT=what), lane)
+    fault = outcome(executor.wait(60)).fault
+    assert fault is not None
+    return fault.detail
+
+
+def status(pid: str) -> list[str]:
+    """What /proc says of a process after its name: state, parent, ...; nothing when it has gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return []
+
+
+# Lanes --------------------------------------------------------------------------------------------------------------
+
+
+def test_lanes_run_side_by_side(lanes: LocalExecutor, tmp_path: Path) -> None:
+    """Each goes on only when all are there."""
+    assert (lanes.lanes, lanes.width) == (2, 6)
+    for lane in range(2):
+        lanes.submit(judge_job("meets", FOLDER=str(tmp_path), NAME=f"lane {lane}", COUNT=3), lane)
+    lanes.submit(build_job("meets", FOLDER=str(tmp_path), NAME="build", COUNT=3))
+    assert sorted(numbers_of(lanes, 3)) == [0, 1, 2]
+
+
+def test_a_lane_does_one_job_at_a_time(lanes: LocalExecutor, tmp_path: Path) -> None:
+    submitted: dict[int, list[int]] = {0: [], 1: []}
+    for number in range(8):
+        lane = number % 2
+        job = judge_job("alone", FOLDER=str(tmp_path), NAME=f"{lane}-{number}")
+        submitted[lane].append(lanes.submit(job, lane))
+    ended = numbers_of(lanes, 8)
+    for lane in range(2):
+        assert [number for number in ended if number in submitted[lane]] == submitted[lane]
+    together = crowds(tmp_path)
+    assert max(len(crowd) for crowd in together) == 2
+    assert all(len({name.split("-")[0] for name in crowd}) == len(crowd) for crowd in together)
+
+
+def test_a_lane_does_not_wait_for_the_jobs_of_another(lanes: LocalExecutor) -> None:
+    for _ in range(2):
+        lanes.submit(judge_job("sleep", MS=5000), 0)
+    number = lanes.submit(judge_job(), 1)
+    assert numbers_of(lanes, 1) == [number]
+
+
+def test_every_lane_goes_on_while_the_driver_is_busy(lanes: LocalExecutor, tmp_path: Path) -> None:
+    for number in range(4):
+        job = judge_job("works", FOLDER=str(tmp_path), NAME=str(number))
+        lanes.submit(job.model_copy(update={"soak": "never"}), number % 2)
+    until = time.monotonic() + 30
+    while len(notes(tmp_path)) < 8:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    pids = {note.name: note.pid for note in notes(tmp_path)}
+    assert pids["0"] == pids["2"] != pids["1"] == pids["3"]
+    assert sorted(numbers_of(lanes, 4)) == [0, 1, 2, 3]
+
+
+def test_each_lane_has_its_device_and_a_process_that_stays(lanes: LocalExecutor) -> None:
+    assert [told(lanes, lane, "devices") for lane in range(2)] == list(DEVICES)
+    pids = [[told(lanes, lane) for lane in range(2)] for _ in range(3)]
+    assert pids[0] == pids[1] == pids[2]
+    assert len(set(pids[0])) == 2
+
+
+def test_after_something_odd_only_its_lane_has_a_new_process(lanes: LocalExecutor) -> None:
+    before = [told(lanes, lane) for lane in range(2)]
+    lanes.submit(judge_job("dies", NAME="it"), 0)
+    assert outcome(lanes.wait(60)).verdict == Verdict.CRASHED
+    after = [told(lanes, lane) for lane in range(2)]
+    assert after[0] not in before
+    assert after[1] == before[1]
+
+
+def test_a_killed_process_that_takes_its_time_to_go_holds_up_only_its_lane() -> None:
+    """Nobody sees it go while the zygote, its parent, is stopped."""
+    with closing(two_lanes(check=1)) as executor:
+        zygote = int(status(told(executor, 1))[1])
+        executor.submit(judge_job("sleep", MS=20000), 0)
+        time.sleep(0.5)  # it is forked and sleeps
+        os.kill(zygote, signal.SIGSTOP)
+        try:
+            assert outcome(executor.wait(60)).verdict == Verdict.HUNG
+            waiting = executor.submit(judge_job(), 0)
+            following = [executor.submit(judge_job(), 1) for _ in range(2)]
+            assert numbers_of(executor, 2) == following
+            assert executor.wait(0.2) is None
+        finally:
+            os.kill(zygote, signal.SIGCONT)
+        assert numbers_of(executor, 1) == [waiting]
+
+
+def test_closing_ends_all_lanes_and_all_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with closing(two_lanes()) as executor:
+        idle = told(executor, 0)
+        executor.submit(build_job("sleep", MS=20000))
+        for _ in range(2):
+            executor.submit(judge_job("sleep", MS=20000), 1)
+        assert executor.wait(0.5) is None
+        started = time.monotonic()
+    assert time.monotonic() - started < 19  # the jobs sleep for 20
+    assert gone(tmp_path)
+    assert not status(idle)
+    assert executor.wait(0.0) is None
+
+
+# Fresh --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fresh_job_has_a_process_of_its_own_and_the_device_for_itself(lanes: LocalExecutor) -> None:
+    before, other = told(lanes, 0), told(lanes, 1)
+    fresh = [told(lanes, 0, fresh=True) for _ in range(2)]
+    after = told(lanes, 0)
+    assert len({before, *fresh, after}) == 4
+    assert [status(pid) for pid in (before, *fresh)] == [[]] * 3
+    assert told(lanes, 1) == other
+
+
+def test_a_fresh_job_begins_when_the_idle_process_has_gone() -> None:
+    with closing(two_lanes()) as executor:
+        before = told(executor, 0)
+        zygote = int(status(before)[1])
+        os.kill(zygote, signal.SIGSTOP)
+        try:
+            number = executor.submit(fresh_job(), 0)
+            assert executor.wait(0.3) is None
+            assert status(before)[0] == "Z"
+        finally:
+            os.kill(zygote, signal.SIGCONT)
+        assert numbers_of(executor, 1) == [number]
+
+
+def test_inline_a_fresh_job_has_a_backend_of_its_own() -> None:
+    made: list[PlayBackend] = []
+
+    def make() -> PlayBackend:
+        made.append(PlayBackend())
+        return made[-1]
+
+    executor = InlineExecutor(PlayBackend(), lanes=2, fresh=make)
+    for lane, job in enumerate((fresh_job(), judge_job())):
+        executor.submit(job, lane)
+        assert outcome(executor.wait()).verdict == Verdict.MEASURED
+    assert len(made) == 1
+
+
+# Turns --------------------------------------------------------------------------------------------------------------
+
+
+def test_no_build_runs_beside_a_job_on_the_device(shared: LocalExecutor, tmp_path: Path) -> None:
+    """All at once, in a bad order."""
+    assert (shared.lanes, shared.width) == (1, 8)
+    job: dict[str, Value] = {"FOLDER": str(tmp_path)}
+    submitted = set()
+    for number in range(4):
+        submitted.add(shared.submit(judge_job("alone", NAME=f"judging{number}", **job)))
+        submitted.add(shared.submit(build_job("alone", NAME=f"build{number}", **job)))
+    assert set(numbers_of(shared, 8)) == submitted
+    judgings = [crowd for crowd in crowds(tmp_path) if any(name.startswith("judging") for name in crowd)]
+    assert {name for crowd in judgings for name in crowd} == {f"judging{number}" for number in range(4)}
+    assert all(len(crowd) == 1 for crowd in judgings)
+
+
+@pytest.mark.parametrize("builders", [2, 3])
+def test_as_many_builds_run_as_there_are_builders_and_no_more(builders: int, tmp_path: Path) -> None:
+    """The first go on only when all are there."""
+    with closing(LocalExecutor(play, preload.CPU, builders=builders)) as executor:
+        for number in range(builders):
+            executor.submit(build_job("meets", FOLDER=str(tmp_path), NAME=str(number), COUNT=builders))
+        numbers_of(executor, builders)
+        for number in range(2 * builders):
+            executor.submit(build_job("alone", FOLDER=str(tmp_path), NAME=str(number)))
+        numbers_of(executor, 2 * builders)
+    assert max(len(crowd) for crowd in crowds(tmp_path)) <= builders
+
+
+def test_one_builder_takes_one_variant_at_a_time() -> None:
+    with closing(LocalExecutor(play, preload.CPU)) as executor:
+        assert executor.width == 1
+
+
+def test_a_turn_lasts_while_the_driver_has_more_for_it(shared: LocalExecutor) -> None:
+    """The driver hands over one judging at a time, each after the result of the one before; builds wait meanwhile."""
+    builds = [shared.submit(build_job(US=us)) for us in range(1, 5)]
+    assert sorted(numbers_of(shared, 4)) == builds
+    waiting = [shared.submit(build_job(US=us)) for us in range(5, 9)]
+    first = numbers_of(shared, 1)  # they were of this turn
+    assert first[0] in waiting
+    judging = shared.submit(judge_job())
+    assert sorted([*first, *numbers_of(shared, 3)]) == waiting
+    later = [shared.submit(build_job(US=us)) for us in range(9, 13)]  # nobody has waited yet: still the builds' turn
+    assert sorted(numbers_of(shared, 4)) == later
+    last: list[int] = []
+    for us in range(1, 5):
+        assert numbers_of(shared, 1) == [judging]
+        last += [shared.submit(build_job(US=20 + us))]
+        judging = shared.submit(judge_job(US=us))
+    assert numbers_of(shared, 1) == [judging]
+    assert sorted(numbers_of(shared, 4)) == last
+    assert shared.wait() is None
+
+
+@pytest.mark.slow
+def test_a_driver_with_both_in_flight_comes_to_its_end(shared: LocalExecutor, tmp_path: Path) -> None:
+    """As the search does it: as many variants in flight as fit, at most two of them handed over for judging."""
+    proposed, judged, handed = 0, 0, 0
+    built: list[str] = []
+    kinds: dict[int, str] = {}
+
+    def submit(kind: str, job: AnyJob) -> None:
+        kinds[shared.submit(job)] = kind
+
+    while judged < 20:
+        while proposed < 20 and proposed - judged < shared.width:
+            submit("build", build_job("alone", FOLDER=str(tmp_path), NAME=f"build{proposed}"))
+            proposed += 1
+        while built and handed < 2:
+            submit("judging", judge_job("alone", FOLDER=str(tmp_path), NAME=built.pop(0)))
+            handed += 1
+        (number,) = numbers_of(shared, 1)
+        if kinds[number] == "build":
+            built.append(f"judging{number}")
+        else:
+            judged, handed = judged + 1, handed - 1
+    crowd = crowds(tmp_path)
+    assert all(len(names) == 1 for names in crowd if any(name.startswith("judging") for name in names))
+    spells = "".join("j" if any(name.startswith("judging") for name in names) else "b" for names in crowd if names)
+    assert len(re.findall("b+j+", spells)) == 3  # of 8, 8 and 4 variants
+
+
+# Which devices ------------------------------------------------------------------------------------------------------
+
+
+def facts(name: str, number: int = 0) -> CudaFacts:
+    return CudaFacts(name=name, uuid=f"GPU-{number}", sm=90, multiprocessors=132, l2_bytes=50 << 20, driver="13.0")
+
+
+SAME = tuple(facts("NVIDIA H200", number) for number in range(4))
+MIXED = (facts("NVIDIA H200", 0), facts("NVIDIA A100", 1), facts("NVIDIA H200", 2))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "numbers"),
+    [
+        (None, SAME, [0]),
+        (None, MIXED, [0]),
+        ("all", SAME, [0, 1, 2, 3]),
+        ("all", SAME[:1], [0]),
+        ("cuda:2", SAME, [2]),
+        ("cuda:3,cuda:1", SAME, [3, 1]),
+        ("cuda:0, cuda:2", MIXED, [0, 2]),
+        ("cuda:1", MIXED, [1]),
+    ],
+)
+def test_devices_are_chosen_in_the_order_in_which_they_are_named(
+    wanted: str | None, found: tuple[CudaFacts, ...], numbers: list[int]
+) -> None:
+    assert of_one_model(wanted, found) == tuple(found[number] for number in numbers)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "why"),
+    [
+        ("cuda:4", SAME, "--devices cuda:4: there is no cuda:4 here, but cuda:0 to cuda:3"),
+        ("cuda:0,cuda:1", SAME[:1], "there is no cuda:1 here, but cuda:0 only"),
+        ("cuda:1,cuda:2,cuda:1", SAME, "cuda:1 is there twice; name each once"),
+        ("0,1", SAME, "--devices 0,1: write all, or numbers such as cuda:0,cuda:1"),
+        ("", SAME, "write all, or numbers such as cuda:0,cuda:1"),
+        ("cuda:0,", SAME, "write all, or numbers such as cuda:0,cuda:1"),
+        ("cuda:-1", SAME, "write all, or numbers such as cuda:0,cuda:1"),
+        (
+            "all",
+            MIXED,
+            "--devices all: never two GPU models in one study: cuda:0 is an NVIDIA H200, cuda:1 an NVIDIA A100; "
+            "name those of one model",
+        ),
+        ("cuda:1,cuda:2", MIXED, "cuda:1 is an NVIDIA A100, cuda:2 an NVIDIA H200"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said_with_the_remedy(wanted: str, found: tuple[CudaFacts, ...], why: str) -> None:
+    with pytest.raises(InputError, match=re.escape(why)) as caught:
+        of_one_model(wanted, found)
+    assert "\n" not in str(caught.value)
+
+
+LIBCUDA = r"""
+#include <stdlib.h>
+#include <string.h>
+static const char *names[] = {"Old One", "New One", "Part of One"};
+int cuInit(unsigned flags) { return getenv("BROKEN_DRIVER") ? 999 : 0; }
+int cuDeviceGetCount(int *count) { const char *seen = getenv("DEVICES_SEEN"); *count = atoi(seen); return 0; }
+int cuDeviceGet(int *device, int number) { *device = number; return 0; }
+int cuDeviceGetAttribute(int *value, int what, int device) {
+    *value = what == 75 ? 8 + device : what == 76 ? 0 : what == 16 ? 100 + device : what == 38 ? 1 << 20 : -1;
+    return 0;
+}
+int cuDeviceGetName(char *name, int size, int device) { strncpy(name, names[device], size); return 0; }
+int cuDriverGetVersion(int *version) { *version = 13010; return 0; }
+int cuDeviceGetUuid(unsigned char *uuid, int device) { memset(uuid, 0x11 * (device + 1), 16); return 0; }
+int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+    memset(uuid, device == 2 ? 0xab : 0x11 * (device + 1), 16);
+    return 0;
+}
+"""
+
+
+@pytest.fixture
+def driver(tmp_path: Path, toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A driver with three devices, the last of which is a part of a GPU."""
+    source = tmp_path / "driver.c"
+    source.write_text(LIBCUDA)
+    command = [toolchain.compiler, "-x", "c", "-shared", "-fPIC", str(source), "-o", str(tmp_path / "libcuda.so.1")]
+    subprocess.run(command, check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv("DEVICES_SEEN", "3")
+    return monkeypatch
+
+
+def test_all_devices_are_found_with_what_tells_them_apart(driver: pytest.MonkeyPatch) -> None:
+    found = cuda_probe.probe_all()
+    assert not isinstance(found, str)
+    assert found[0] == CudaFacts(
+        name="Old One",
+        uuid="GPU-11111111-1111-1111-1111-111111111111",
+        sm=80,
+        multiprocessors=100,
+        l2_bytes=1 << 20,
+        driver="13.1",
+    )
+    assert [each.sm for each in found] == [80, 90, 100]
+    assert [each.uuid[:7] for each in found] == ["GPU-111", "GPU-222", "MIG-aba"]
+    assert cuda_probe.probe() == found[0]
+    assert chosen_devices("cuda:1") == found[1:2]
+    with pytest.raises(InputError, match="never two GPU models"):
+        chosen_devices("all")
+    assert (cuda_device().name, cuda_device(found=found[1]).name) == ("Old One", "New One")
+
+
+def test_why_there_is_no_device_is_said(driver: pytest.MonkeyPatch) -> None:
+    driver.setenv("DEVICES_SEEN", "0")
+    assert cuda_probe.probe() == cuda_probe.probe_all() == "the CUDA driver shows no device (error 0)"
+    driver.setenv("BROKEN_DRIVER", "1")
+    assert cuda_probe.probe() == "the CUDA driver shows no device (error 999)"
+    with pytest.raises(InputError, match="no GPU: the CUDA driver shows no device"):
+        chosen_devices("cuda:0")
+
+
+def test_each_chosen_device_becomes_a_lane() -> None:
+    device = simulated.DEVICE.model_copy(update={"backend": "cuda"})
+    family, toolchain = Family.find("sdpa"), CpuToolchain.discover()  # nothing is built
+    for lanes, count in (((None,), 1), (("GPU-1",), 1), (("GPU-1", "GPU-2", "GPU-3"), 3)):
+        with closing(executor_for(Chosen(device, lanes), toolchain, family)) as executor:
+            assert executor.lanes == count
+            assert executor.width == max(1, usable_cpus() - count) + 2 * count
+
+
+def test_a_cpu_space_takes_no_devices() -> None:
+    with pytest.raises(SpaceError, match="--devices: a space for cpu has no such choice"):
+        choose_device(load_space("sdpa_cpu"), devices="cuda:0")

@@ -1,0 +1,134 @@
+"""The evolutionary sampler: what it finds, how it works in parallel, and in spaces too large to look at all of it."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import numpy as np
+import optuna
+import pytest
+from numpy.typing import NDArray
+from optuna.trial import Trial
+
+from autotuner.search.evolution import EvolutionarySampler
+from autotuner.search.settings import DEFAULT, SearchSettings
+from tests.helpers import simulated
+from tests.helpers.searching import ask, objective, simulated_variant, study_of
+
+SPACE = simulated.space()
+BEST = min(objective(SPACE, point) for point in range(len(SPACE)))
+
+
+OFFSPRING = SearchSettings(screened_whole=0)
+"""No space is small enough to be screened whole."""
+
+either_way = pytest.mark.parametrize("settings", [DEFAULT, OFFSPRING], ids=["whole", "offspring"])
+
+
+def tell(study: optuna.Study, trial: Trial) -> float:
+    place = SPACE.index_of(trial.params)
+    assert place is not None
+    value = objective(SPACE, place)
+    trial.set_constraint("gate", float(math.isinf(value)))
+    study.tell(trial, value)
+    return value
+
+
+def found_after(seed: int, settings: SearchSettings) -> int:
+    """How many points were judged when the best one was found."""
+    study, _ = study_of(seed, settings=settings)
+    for number in range(1, len(SPACE) + 1):
+        trial, _ = ask(study, SPACE)
+        if tell(study, trial) == BEST:
+            return number
+    raise AssertionError
+
+
+@either_way
+def test_it_finds_the_best_point_long_before_chance_does(settings: SearchSettings) -> None:
+    """Chance needs half of the 516 points on average."""
+    assert statistics.median(found_after(seed, settings) for seed in range(5)) <= 60
+
+
+@either_way
+def test_only_fresh_valid_points_until_the_last(settings: SearchSettings) -> None:
+    small = simulated.small_space()
+    study, _ = study_of(0, small, settings)
+    seen = set()
+    for _ in range(len(small)):
+        trial, point = ask(study, small)
+        seen.add(small.index_of(point))
+        fault = simulated.truth(simulated_variant(point)).fault
+        study.tell(trial, math.inf if fault is not None else simulated.microseconds(point))
+    assert seen == set(range(len(small)))
+
+
+@either_way
+def test_a_batch_of_32_stays_diverse(settings: SearchSettings) -> None:
+    """Asked for without a result between them, they are not all neighbours of one point, as the most promising ones are
+    where nothing is known of what is pending."""
+    study, sampler = study_of(4, settings=settings)
+    for _ in range(40):
+        tell(study, ask(study, SPACE)[0])
+    batch = [SPACE.rows[SPACE.index_of(ask(study, SPACE)[1]) or 0] for _ in range(32)]
+    judged = [SPACE.index_of(trial.params) or 0 for trial in study.trials[:40]]
+    fresh = np.setdiff1d(np.arange(len(SPACE)), judged)
+    greedy = fresh[np.argsort(-sampler._surrogate.gains(fresh, fresh[:0]))[:32]]
+    assert len({tuple(row) for row in batch}) == 32
+    assert spread(np.array(batch)) > 1.1 * spread(SPACE.rows[greedy])
+
+
+def spread(rows: NDArray[np.int16]) -> float:
+    """The mean number of parameters in which two points differ."""
+    return float((rows[:, None] != rows[None]).sum(axis=2).sum() / (len(rows) * (len(rows) - 1)))
+
+
+def test_resumed_with_offspring_it_goes_on_as_it_would_have() -> None:
+    study, _ = study_of(9, settings=OFFSPRING)
+    for _ in range(40):
+        trial, point = ask(study, SPACE)
+        frozen = study.get_trials(deepcopy=False)[trial.number]
+        assert EvolutionarySampler(SPACE, 9, OFFSPRING).sample_relative(study, frozen, {}) == point
+        tell(study, trial)
+
+
+@either_way
+def test_the_promise_shrinks_with_what_is_left_to_find(settings: SearchSettings) -> None:
+    study, sampler = study_of(1, settings=settings)
+    promises = []
+    for _ in range(150):
+        trial, _ = ask(study, SPACE)
+        promises.append(sampler.promise)
+        tell(study, trial)
+    assert promises[: DEFAULT.starts] == [None] * DEFAULT.starts
+    known = [promise for promise in promises if promise is not None]
+    assert len(known) >= 150 - DEFAULT.starts - 3
+    assert statistics.median(known[-10:]) < 0.005 < statistics.median(known[:10])
+
+
+def test_offspring_are_neighbours_crossovers_and_immigrants() -> None:
+    sampler = EvolutionarySampler(SPACE, 0, SearchSettings(screened_whole=0, immigrants=3))
+    draw = np.random.default_rng(0)
+    points = draw.choice(len(SPACE), size=20, replace=False)
+    objectives = np.array([objective(SPACE, int(point)) for point in points])
+    asked = np.zeros(len(SPACE), dtype=bool)
+    asked[points] = True
+    offspring = sampler._offspring(draw, points, objectives, asked)
+    assert not asked[offspring].any()
+    measured = np.isfinite(objectives)
+    elites = points[measured][np.argsort(objectives[measured])[: DEFAULT.elites]]
+    differ = (SPACE.rows[offspring][:, None] != SPACE.rows[elites][None]).sum(axis=2).min(axis=1)
+    assert (differ == 1).sum() > 10
+    assert (differ > 1).sum() > 3  # crossovers, immigrants, and neighbours for which parameters appear
+
+
+@either_way
+def test_failures_everywhere_end_nothing(settings: SearchSettings) -> None:
+    study, sampler = study_of(2, settings=settings)
+    for _ in range(30):
+        trial, _ = ask(study, SPACE)
+        trial.set_constraint("gate", 1.0)
+        study.tell(trial, math.inf)
+    assert sampler.promise is None
+    assert len({SPACE.index_of(trial.params) for trial in study.trials}) == 30

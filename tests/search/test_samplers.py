@@ -1,0 +1,345 @@
+"""Every sampler proposes valid points only, none twice, the same ones after a stop; ours finds the best ones."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import random
+import statistics
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, IntDistribution
+from optuna.trial import FrozenTrial, Trial, TrialState
+from threadpoolctl import threadpool_limits
+
+from autotuner.run.inline import InlineExecutor
+from autotuner.search.point_sampler import Seen
+from autotuner.search.repaired import View, axes
+from autotuner.search.samplers import SAMPLERS
+from autotuner.spaces.space import Space, SpaceFile
+from autotuner.store import Store
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
+from autotuner.values.errors import InputError
+from autotuner.values.variant import Value
+from tests.helpers import simulated
+from tests.helpers.searching import ask, simulated_variant
+
+SPACE = simulated.space()
+
+EVERY = [
+    pytest.param(name, marks=pytest.mark.slow) if name == "gp" else name  # a proposal of it takes a second
+    for name in sorted(SAMPLERS)
+]
+GP_FROM = 10
+"""Before so many trials have ended the sampler gp has no model and draws; tests of it end soon after."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The matrices of the sampler gp are small: beside other programs several threads make it many times slower."""
+    if request.node.get_closest_marker("slow") is None:
+        yield
+        return
+    importlib.import_module("torch")  # its threads can be limited once it is there
+    with threadpool_limits(1):
+        yield
+
+
+def parsed(text: str) -> Space:
+    return Space.enumerate(SpaceFile.parse(text, Path("changed.toml")), simulated.DEVICE.facts)
+
+
+def run(sampler: str, seed: int, asks: int, study: optuna.Study | None = None) -> list[int]:
+    """Indices of the points asked for, told their true latency."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = study or optuna.create_study(sampler=SAMPLERS[sampler](SPACE, seed))
+    indices = []
+    for _ in range(asks):
+        trial, point = ask(study, SPACE)
+        index = SPACE.index_of(point)
+        assert index is not None
+        indices.append(index)
+        fault = simulated.truth(simulated_variant(point)).fault
+        trial.set_constraint("gate", 0.0 if fault is None else 1.0)
+        study.tell(trial, float("inf") if fault is not None else simulated.microseconds(point))
+    return indices
+
+
+@pytest.mark.parametrize("sampler", EVERY)
+def test_valid_points_only_and_none_twice(sampler: str) -> None:
+    asks = GP_FROM + 3 if sampler == "gp" else 60
+    indices = run(sampler, seed=1, asks=asks)
+    assert len(set(indices)) == asks
+    assert indices[0] == SPACE.default_index
+
+
+@pytest.mark.parametrize("sampler", EVERY)
+def test_seeds_differ_and_repeat(sampler: str) -> None:
+    asks = GP_FROM + 2 if sampler == "gp" else 15
+    indices = run(sampler, 3, asks)
+    assert run(sampler, 3, asks) == indices
+    assert (run(sampler, 4, asks) != indices) == (sampler != "exhaustive")
+
+
+@pytest.mark.parametrize("sampler", EVERY)
+def test_a_resumed_study_goes_on_as_it_would_have(sampler: str, tmp_path: Path) -> None:
+    """Whatever it keeps between proposals is in the store's file, rejects and generations too."""
+    asks, stop = (GP_FROM + 3, GP_FROM + 1) if sampler == "gp" else (70, 41)
+    whole = run(sampler, 5, asks)
+    parts = []
+    for count in (stop, asks - stop):
+        store = Store.open(f"{tmp_path}/s.db")
+        study = optuna.create_study(
+            storage=store.optuna_storage(), study_name="s", sampler=SAMPLERS[sampler](SPACE, 5), load_if_exists=True
+        )
+        parts += run(sampler, 5, count, study)
+        store.close()
+    assert parts == whole
+
+
+def fly(sampler: str, asks: int, fresh_at: tuple[int, ...], width: int) -> list[dict[str, Value]]:
+    """The points of a study with `width` in flight, which end in any order, fail and are enqueued again.
+
+    Before each ask in `fresh_at` the sampler is made anew, as when the study is resumed.
+    """
+    study = optuna.create_study(sampler=SAMPLERS[sampler](SPACE, 2))
+    draw, flying, points = random.Random(2), list[Trial](), list[dict[str, Value]]()
+    for number in range(asks):
+        if number in fresh_at:
+            study.sampler = SAMPLERS[sampler](SPACE, 2)
+        trial, point = ask(study, SPACE)
+        points.append(point)
+        flying.append(trial)
+        if len(flying) == width:
+            ended = flying.pop(draw.randrange(width))
+            if draw.random() < 0.1:
+                study.enqueue_trial(ended.params)
+                study.tell(ended, state=TrialState.FAIL)
+            else:
+                rejected = draw.random() < 0.2
+                ended.set_constraint("gate", float(rejected))
+                study.tell(ended, math.inf if rejected else simulated.microseconds(ended.params))
+    return points
+
+
+@pytest.mark.parametrize("sampler", EVERY)
+def test_a_study_resumed_in_flight_goes_on_as_it_would_have(sampler: str) -> None:
+    """Also where a generation was full while some of it were in flight."""
+    asks, fresh_at, width = (GP_FROM + 6, (11, GP_FROM + 4), 3) if sampler == "gp" else (90, (11, 18, 50, 51), 6)
+    assert fly(sampler, asks, (), width) == fly(sampler, asks, fresh_at, width)
+
+
+@pytest.mark.parametrize("sampler", EVERY)
+def test_the_whole_space_can_be_asked_for(sampler: str) -> None:
+    text = simulated.TOML.replace("[8, 16, 32, 64, 128]", "[8]").replace("[1, 2, 4, 8]", "[1, 4]")
+    small = parsed(text.replace("[1, 4]", "[1]") if sampler == "gp" else text)
+    study = optuna.create_study(sampler=SAMPLERS[sampler](small, 0))
+    seen = set()
+    for _ in range(len(small)):
+        trial, point = ask(study, small)
+        seen.add(small.index_of(point))
+        study.tell(trial, 1.0)
+    assert seen == set(range(len(small)))
+    with pytest.raises(ValueError, match="every point"):
+        ask(study, small)
+
+
+@pytest.mark.parametrize("sampler", EVERY)
+def test_pending_points_are_not_proposed_again(sampler: str, store: Store) -> None:
+    """Of those in flight one at a time is told, in any order; one is enqueued by hand."""
+    asks, width = (GP_FROM + 6, 4) if sampler == "gp" else (30, 10)
+    study = optuna.create_study(sampler=SAMPLERS[sampler](SPACE, 0), storage=store.optuna_storage())
+    study.enqueue_trial(dict(SPACE.point(100)))
+    draw = random.Random(0)
+    flying: list[Trial] = []
+    points = []
+    for _ in range(asks):
+        trial, point = ask(study, SPACE)
+        points.append(SPACE.index_of(point))
+        flying.append(trial)
+        if len(flying) == width:
+            study.tell(flying.pop(draw.randrange(width)), simulated.microseconds(point))
+    assert len(set(points)) == asks
+
+
+def test_what_a_sampler_remembers_is_what_a_fresh_one_reads() -> None:
+    """With trials in flight that end in any order, fail and are enqueued again, a new sampler proposes the same."""
+    study = optuna.create_study(sampler=SAMPLERS["evolution"](SPACE, 2))
+    draw = random.Random(2)
+    flying: list[Trial] = []
+    for _ in range(60):
+        trial, point = ask(study, SPACE)
+        frozen = study.get_trials(deepcopy=False)[trial.number]
+        if "fixed_params" not in frozen.system_attrs:
+            assert SAMPLERS["evolution"](SPACE, 2).sample_relative(study, frozen, {}) == point
+        flying.append(trial)
+        if len(flying) == 6:
+            ended = flying.pop(draw.randrange(6))
+            if draw.random() < 0.2:
+                study.tell(ended, state=TrialState.FAIL)
+                study.enqueue_trial(ended.params)
+            else:
+                study.tell(ended, draw.choice([math.inf, draw.gauss(0, 1)]))
+
+
+def test_a_failed_trial_is_left_to_the_queue() -> None:
+    study = optuna.create_study(sampler=SAMPLERS["evolution"](SPACE, 0))
+    trial, point = ask(study, SPACE)
+    study.tell(trial, state=TrialState.FAIL)
+    study.enqueue_trial(dict(point))
+    assert ask(study, SPACE)[1] == point
+    assert ask(study, SPACE)[1] != point
+
+
+def finished(number: int, index: int, end: datetime, **changes: Any) -> FrozenTrial:
+    """A trial of a point, COMPLETE unless said otherwise."""
+    trial = optuna.trial.create_trial(
+        params=dict(SPACE.point(index)),
+        distributions={name: CategoricalDistribution(SPACE.values[name]) for name in SPACE.point(index)},
+        value=float(index),
+    )
+    trial.number, trial.datetime_complete = number, end
+    for name, value in changes.items():
+        setattr(trial, name, value)
+    return trial
+
+
+def test_the_order_in_which_trials_ended() -> None:
+    """Numbers 0 to 5: the third failed, the fourth is running, the last two ended in the same moment."""
+    now = datetime(2026, 1, 1)
+    ends = [now + timedelta(seconds=s) for s in (9, 3, 4, 0, 5, 5)]
+    trials = [finished(number, 10 * number, end) for number, end in enumerate(ends)]
+    trials[2] = finished(2, 20, ends[2], state=TrialState.FAIL, values=None)
+    trials[3] = finished(3, 30, now, state=TrialState.RUNNING, values=None, datetime_complete=None)
+    seen = Seen(SPACE)
+    seen.read(trials, besides=3)
+    assert seen.indices[seen.completed].tolist() == [10, 40, 50, 0]
+    trials[3] = finished(3, 30, now + timedelta(seconds=4))
+    seen.read([*trials, finished(6, 60, now + timedelta(seconds=2))], besides=7 - 1)
+    assert seen.indices[seen.completed].tolist() == [10, 30, 40, 50, 0]
+    assert seen.objectives[seen.completed].tolist() == [10, 30, 40, 50, 0]
+
+
+def latencies(indices: Iterable[int]) -> list[float]:
+    """The true ones, infinite for a reject."""
+    truths = [simulated.truth(simulated_variant(SPACE.point(index))) for index in indices]
+    return [truth.us if truth.fault is None else math.inf for truth in truths]
+
+
+def best_of(sampler: str, seed: int, asks: int) -> float:
+    return min(latencies(run(sampler, seed, asks)))
+
+
+def test_evolution_beats_random() -> None:
+    evolved = statistics.median(best_of("evolution", seed, 50) for seed in range(7))
+    drawn = statistics.median(best_of("random", seed, 50) for seed in range(7))
+    assert evolved < drawn
+    assert evolved <= 1.12 * 50.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "cmaes"])
+def test_those_that_learn_beat_random(sampler: str) -> None:
+    found = statistics.median(best_of(sampler, seed, 90) for seed in range(5))
+    assert found < statistics.median(best_of("random", seed, 90) for seed in range(5))
+
+
+@pytest.mark.slow
+def test_the_gaussian_process_learns() -> None:
+    """Half of what it proposes is among the fastest fifth of the space."""
+    proposed = [index for seed in range(3) for index in run("gp", seed, GP_FROM + 6)[GP_FROM:]]
+    fifth = statistics.quantiles(latencies(range(len(SPACE))), n=5)[0]
+    assert statistics.median(latencies(proposed)) < fifth
+
+
+# What Optuna's samplers are shown -----------------------------------------------------------------------------------
+
+
+def test_numbers_are_places_and_what_does_not_exist_is_one() -> None:
+    """The values of a number that no valid point has are none of its places."""
+    shown = axes(SPACE)
+    assert shown["BLOCK"] == IntDistribution(0, 4)
+    assert shown["WIDTH"] == IntDistribution(-1, 2)
+    assert shown["MODE"] == CategoricalDistribution([-1, 0, 1, 2])
+    assert axes(SPACE, passing=False)["WIDTH"] == CategoricalDistribution([-1, 0, 1, 2])
+    rule = '[[constraints]]\nexpression = "STAGES > 1"\nreason = "known to be slow"\n\n[default]'
+    fewer = parsed(simulated.TOML.replace("[default]", rule).replace("STAGES = 1\n", "STAGES = 2\n"))
+    assert axes(fewer)["STAGES"] == IntDistribution(1, 2)
+
+
+def test_rejects_are_shown_with_the_worst_objective_and_stay_infinite_in_the_study() -> None:
+    study = optuna.create_study(sampler=SAMPLERS["random"](SPACE, 0))
+    view = View(SPACE, axes(SPACE))
+    shown = []
+    for value in (math.inf, 1.0, math.inf, 3.0, 2.0, None):
+        trial, _ = ask(study, SPACE)
+        if value is not None:
+            trial.set_constraint("gate", float(value == math.inf))
+            study.tell(trial, value)
+        view.read(study.get_trials(deepcopy=False))
+        shown.append([view.trial(number).value for number in range(len(study.trials))])
+    assert shown[0] == [0.0]
+    assert shown[2] == [1.0, 1.0, 1.0]
+    assert shown[-1] == [3.0, 1.0, 3.0, 3.0, 2.0, None]
+    assert view.trial(2).constraints == {"gate": 1.0}
+    assert view.trial(5).state == TrialState.RUNNING
+    assert [trial.value for trial in study.trials] == [math.inf, 1.0, math.inf, 3.0, 2.0, None]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "cmaes"])
+def test_the_judged_point_is_shown_not_the_wish(sampler: str) -> None:
+    made = SAMPLERS[sampler](SPACE, 1)
+    study = optuna.create_study(sampler=made)
+    indices = run(sampler, 1, 40, study)
+    view: View = made._view  # type: ignore[attr-defined]
+    names = list(SPACE.parameters)
+    rows = [[view.trial(number).params[name] for name in names] for number in range(39)]
+    assert np.array_equal(rows, SPACE.rows[indices[:39]])
+
+
+@pytest.mark.parametrize(("sampler", "key"), [("nsga2", "NSGAIISampler:generation"), ("cmaes", "cma:generation")])
+def test_points_from_elsewhere_join_the_generation(sampler: str, key: str) -> None:
+    """An enqueued point, such as another study's elite, is a parent like any other."""
+    study = optuna.create_study(sampler=SAMPLERS[sampler](SPACE, 1))
+    run(sampler, 1, 20, study)
+    study.enqueue_trial(dict(SPACE.point(77)))
+    assert run(sampler, 1, 1, study) == [77]
+    assert study.trials[20].system_attrs[key] == study.trials[19].system_attrs[key] >= 1
+
+
+def test_cmaes_needs_two_numbers_at_every_point() -> None:
+    """One with a single value is none to choose, and one that some points lack does not count."""
+    two = simulated.TOML.replace("UNROLL = [1, 2, 4, 8]", "UNROLL = [1]")
+    assert SAMPLERS["cmaes"](parsed(two), 0)
+    one = two.replace("STAGES = [1, 2, 3]", "STAGES = [1]")
+    with pytest.raises(InputError, match=r"cmaes needs two numbers .* changed has 1; use another sampler"):
+        SAMPLERS["cmaes"](parsed(one), 0)
+
+
+# Every point --------------------------------------------------------------------------------------------------------
+
+
+def test_exhaustive_goes_through_the_space_in_order() -> None:
+    """Around what was asked for already."""
+    study = optuna.create_study(sampler=SAMPLERS["exhaustive"](SPACE, 0))
+    study.enqueue_trial(dict(SPACE.point(2)))
+    rest = [index for index in range(8) if index not in (2, SPACE.default_index)]
+    assert run("exhaustive", 0, 8, study)[: 2 + len(rest)] == [2, SPACE.default_index, *rest]
+
+
+def test_an_exhaustive_sweep_ends_with_the_space(store: Store) -> None:
+    space = simulated.small_space()
+    conditions = simulated.conditions()
+    driver = Driver(
+        store, InlineExecutor(simulated.backend()), Plan(space, simulated.DEVICE, conditions, sampler="exhaustive")
+    )
+    driver.run(Budget(trials=100_000))
+    digests = [outcome.variant.digest for outcome in store.judged_numbers(driver.name).values()]
+    assert len(digests) == len(set(digests)) == len(space)

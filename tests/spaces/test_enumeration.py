@@ -1,0 +1,215 @@
+"""The enumeration of spaces, their nearest points and neighbours, against brute force."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotuner.spaces import enumeration
+from autotuner.spaces import space as spaces
+from autotuner.spaces.expression import Expression
+from autotuner.spaces.space import Space
+from autotuner.values.errors import SpaceError
+from autotuner.values.variant import Value
+from tests.helpers.space_files import file_of, made, replaced
+
+NAMES = ["IMPL", "A", "B", "C", "D"]
+
+
+@st.composite
+def documents(draw: st.DrawFn, conditionals: bool = True) -> tuple[dict[str, Any], list[str]]:
+    """Parameters (not in the order of their conditions) and constraints of a small space."""
+    count = draw(st.integers(1, 5))
+    parameters: dict[str, Any] = {"IMPL": draw(st.sampled_from([["x"], ["x", "y"], ["x", "y", "z"]]))}
+    for name in NAMES[1:count]:
+        parameters[name] = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True))
+        if conditionals and draw(st.booleans()):
+            when = draw(st.sampled_from([known for known in parameters if known != name]).flatmap(_test_of))
+            parameters[name] = {"values": parameters[name], "when": when}
+    constraints = draw(st.lists(st.sampled_from(list(parameters)).flatmap(_test_of), max_size=4))
+    if count > 2:
+        pair = st.lists(st.sampled_from(list(parameters)[1:]), min_size=2, max_size=2, unique=True)
+        relation = st.sampled_from(
+            ["{} + {} <= 9", "{} % {} != 1", "{} < {} or BIG", "{} * {} < LIMIT", "SEQ_Q % ({} + {}) > 1"]
+        )
+        constraints += draw(st.lists(st.builds(lambda text, names: text.format(*names), relation, pair), max_size=3))
+    order = draw(st.permutations(list(parameters)))
+    return {name: parameters[name] for name in order}, constraints
+
+
+def _test_of(name: str) -> st.SearchStrategy[str]:
+    if name == "IMPL":
+        return st.sampled_from(['IMPL == "x"', 'IMPL != "x"', 'IMPL in ("x",)', 'not IMPL == "x" or BIG'])
+    return st.sampled_from([f"{name} > 2", f"{name} % 2 == 0", f"{name} * 3 < LIMIT", f"{name} != 5 and HEADS == 2"])
+
+
+class BruteForce:
+    """Every raw point of a space by itertools.product, each constraint by Python's own evaluation."""
+
+    def __init__(self, parameters: dict[str, Any], constraints: list[str], facts: dict[str, Any]) -> None:
+        self.values = {name: item["values"] if isinstance(item, dict) else item for name, item in parameters.items()}
+        self.whens = {name: item["when"] for name, item in parameters.items() if isinstance(item, dict)}
+        self.facts = [{**facts, "SEQ_Q": length, "HEADS": 2} for length in (8, 12)]
+        self.constraints = constraints
+        full = (dict(zip(self.values, choice, strict=True)) for choice in itertools.product(*self.values.values()))
+        self.raw = list({tuple(point.items()): point for point in map(self.existing, full)}.values())
+        self.broken = [[not self.holds(text, point) for text in constraints] for point in self.raw]
+        self.valid = [point for point, broken in zip(self.raw, self.broken, strict=True) if not any(broken)]
+
+    def existing(self, point: dict[str, Value]) -> dict[str, Value]:
+        for _ in point:
+            point = {n: v for n, v in point.items() if n not in self.whens or self.holds(self.whens[n], point, False)}
+        return point
+
+    def holds(self, text: str, point: dict[str, Value], absent: bool = True) -> bool:
+        if any(name in self.values and name not in point for name in Expression.parse(text).names):
+            return absent
+        return all(eval(text, {**facts, **point}) for facts in self.facts)
+
+    def removed(self, applied: tuple[int, ...]) -> tuple[int, ...]:
+        first = [next((i for i in applied if broken[i]), None) for broken in self.broken]
+        return tuple(first.count(i) for i in range(len(self.constraints)))
+
+
+def both(document: tuple[dict[str, Any], list[str]], facts: dict[str, Any]) -> tuple[BruteForce, Space | None]:
+    brute = BruteForce(*document, facts)
+    file = file_of(*document, default=(brute.valid or brute.raw)[0])
+    if brute.valid:
+        return brute, Space.enumerate(file, facts)
+    with pytest.raises(SpaceError, match="no valid point"):
+        Space.enumerate(file, facts)
+    return brute, None
+
+
+FACT_SETS = st.fixed_dictionaries({"BIG": st.booleans(), "LIMIT": st.integers(1, 40)})
+
+
+@settings(max_examples=60, deadline=None)
+@given(documents(), FACT_SETS, st.sampled_from([1, 7, 1 << 20]))
+def test_enumeration_agrees_with_brute_force(
+    document: tuple[dict[str, Any], list[str]], facts: dict[str, Any], chunk: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(enumeration, "_CHUNK", chunk)
+        brute, space = both(document, facts)
+    if space is None:
+        return
+    points = [space.point(i) for i in range(len(space))]
+    assert sorted(map(str, points)) == sorted(map(str, brute.valid))
+    assert space.rows.tolist() == sorted(space.rows.tolist())
+    assert space.raw_count == len(brute.raw)
+    assert sorted(space.applied) == list(range(len(document[1])))
+    assert space.removed == brute.removed(space.applied)
+    assert space.raw_count - sum(space.removed) == len(space)
+    assert space.alone == tuple(sum(broken[i] for broken in brute.broken) for i in range(len(document[1])))
+    assert space.point(space.default_index) == brute.valid[0]
+    assert [space.index_of(point) for point in points] == list(range(len(space)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(documents(), FACT_SETS)
+def test_indices_of_any_row_at_all(document: tuple[dict[str, Any], list[str]], facts: dict[str, Any]) -> None:
+    _, space = both(document, facts)
+    if space is not None:
+        spans = [range(-2, len(values) + 1) for values in space.values.values()]
+        rows = np.array(list(itertools.product(*spans)))
+        known = {tuple(row): index for index, row in enumerate(space.rows.tolist())}
+        assert space.indices_of(rows).tolist() == [known.get(tuple(row), -1) for row in rows.tolist()]
+        assert space.indices_of(rows[:0]).shape == (0,)
+
+
+def distance(space: Space, first: list[int], second: list[int]) -> int:
+    total = 0
+    for values, a, b in zip(space.values.values(), first, second, strict=True):
+        if a >= 0 and b >= 0:
+            total += int(a != b) if isinstance(values[0], str) else abs(a - b)
+    return total
+
+
+@settings(max_examples=25, deadline=None)
+@given(documents(), FACT_SETS, st.data())
+def test_nearest_agrees_with_brute_force(
+    document: tuple[dict[str, Any], list[str]], facts: dict[str, Any], data: st.DataObject
+) -> None:
+    _, space = both(document, facts)
+    if space is None:
+        return
+    row = [data.draw(st.integers(-1, len(values) - 1)) for values in space.values.values()]
+    exclude = np.array(data.draw(st.lists(st.booleans(), min_size=len(space), max_size=len(space))))
+    ranked = sorted((distance(space, row, other), index) for index, other in enumerate(space.rows.tolist()))
+    assert space.nearest(np.array(row)) == ranked[0][1]
+    if exclude.all():
+        with pytest.raises(ValueError, match="excluded"):
+            space.nearest(np.array(row), exclude)
+    else:
+        assert space.nearest(np.array(row), exclude) == next(index for _, index in ranked if not exclude[index])
+
+
+@settings(max_examples=25, deadline=None)
+@given(documents(conditionals=False), FACT_SETS, st.integers(1, 3))
+def test_neighbours_without_conditionals(
+    document: tuple[dict[str, Any], list[str]], facts: dict[str, Any], radius: int
+) -> None:
+    _, space = both(document, facts)
+    if space is None:
+        return
+    rows = space.rows.tolist()
+    for index in range(0, len(space), 1 + len(space) // 10):
+        found = space.neighbours(index, radius).tolist()
+        assert found == [
+            other
+            for other in range(len(space))
+            if sum(a != b for a, b in zip(rows[index], rows[other], strict=True)) == 1
+            and distance(space, rows[index], rows[other]) <= radius
+        ]
+        assert all(index in space.neighbours(other, radius) for other in found)
+
+
+@settings(max_examples=25, deadline=None)
+@given(documents(), FACT_SETS)
+def test_neighbours_reach_every_value_of_impl(
+    document: tuple[dict[str, Any], list[str]], facts: dict[str, Any]
+) -> None:
+    brute, space = both(document, facts)
+    for index in range(0 if space is None else min(len(space), 20)):
+        assert space is not None
+        here = space.point(index)
+        found = [space.point(int(other)) for other in space.neighbours(index)]
+        assert here not in found
+        for point in found:
+            changed = {name for name in here.keys() & point.keys() if here[name] != point[name]}
+            assert len(changed) == 1 or here.keys() != point.keys()
+        for impl in {point["IMPL"] for point in brute.valid} - {here["IMPL"]}:
+            switched = brute.existing({**{n: v[0] for n, v in brute.values.items()}, **here, "IMPL": impl})
+            if switched.keys() != here.keys():
+                assert impl in {point["IMPL"] for point in found}
+
+
+def test_switching_takes_the_default_or_the_nearest() -> None:
+    space = made()
+    scalar = space.index_of({"IMPL": "scalar", "BLOCK_N": 32})
+    assert scalar is not None
+    found = [space.point(int(index)) for index in space.neighbours(scalar)]
+    assert found == [{"IMPL": "scalar", "BLOCK_N": 64}, {"IMPL": "simd", "BLOCK_N": 32, "VEC_WIDTH": 4}]
+    wider = made(replaced(("VEC_WIDTH = 4\n", "VEC_WIDTH = 8\nFUSE = 1\n")))
+    found = [wider.point(int(index)) for index in wider.neighbours(scalar)]
+    assert found == [{"IMPL": "scalar", "BLOCK_N": 64}, {"IMPL": "simd", "BLOCK_N": 32, "VEC_WIDTH": 8, "FUSE": 1}]
+    simd = space.index_of({"IMPL": "simd", "BLOCK_N": 32, "VEC_WIDTH": 4})
+    assert simd is not None
+    found = [space.point(int(index)) for index in space.neighbours(simd)]
+    # FUSE appears beside VEC_WIDTH 8; the default has none, so it takes its first value
+    assert {"IMPL": "simd", "BLOCK_N": 32, "VEC_WIDTH": 8, "FUSE": 0} in found
+    assert {"IMPL": "scalar", "BLOCK_N": 32} in found
+
+
+def test_places_are_found_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = made()
+    monkeypatch.setattr(spaces, "_AT_ONCE", 7)
+    parts = made()
+    assert parts.digest == whole.digest
+    assert parts.indices_of(parts.rows).tolist() == list(range(len(whole)))

@@ -1,0 +1,179 @@
+"""One driver at a time, and what survives a kill of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from autotuner.store import Store, lease
+from autotuner.store.tables import LeaseRow
+from autotuner.tuning import standings
+from autotuner.values.errors import StoreError
+from tests.helpers.recorded import (
+    measured,
+    study_record,
+)
+
+pytestmark = pytest.mark.timed
+
+# The lease, and being killed ------------------------------------------------------------------------------------
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def child(code: str) -> subprocess.Popen[str]:
+    prelude = f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+    text = prelude + textwrap.dedent(code)
+    return subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def say(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def kill(process: subprocess.Popen[str], *, reap: bool = True) -> None:
+    process.send_signal(signal.SIGKILL)
+    if reap:
+        process.communicate()
+
+
+def holder(path: Path) -> subprocess.Popen[str]:
+    return child(f"""
+        from autotuner.store import Store
+        with Store.open({str(path)!r}) as store, store.lease():
+            print("held", flush=True)
+            sys.stdin.read()
+    """)
+
+
+def test_a_living_driver_is_named_and_a_killed_one_is_followed(store: Store, path: Path) -> None:
+    other = holder(path)
+    assert say(other) == "held"
+    with pytest.raises(StoreError, match=rf"process {other.pid} on .* since 20\d\d-"), store.lease():
+        pass
+    kill(other, reap=False)
+    deadline = threading.Event()
+    while lease.start_of(other.pid) is not None:  # a zombie, not reaped yet, counts as gone
+        deadline.wait(0.01)
+    with store.lease() as held:
+        held.beat()
+    other.communicate()
+
+
+def test_a_lease_is_given_back(store: Store) -> None:
+    for _ in range(2):
+        with store.lease() as held:
+            held.beat()
+            with pytest.raises(StoreError, match=f"process {os.getpid()}"), store.lease():
+                pass
+    with pytest.raises(RuntimeError, match="mine"), store.lease():
+        raise RuntimeError("mine")
+    with store.lease():
+        pass
+
+
+def test_only_one_of_two_gets_the_lease(path: Path) -> None:
+    Store.open(str(path)).close()
+    code = f"""
+        from autotuner.values.errors import StoreError
+        from autotuner.store import Store
+        store = Store.open({str(path)!r})
+        print("ready", flush=True)
+        sys.stdin.readline()
+        try:
+            with store.lease():
+                print("held", flush=True)
+                sys.stdin.readline()
+        except StoreError:
+            print("refused", flush=True)
+    """
+    children = [child(code) for _ in range(2)]
+    assert [say(each) for each in children] == ["ready"] * 2
+    for each in children:
+        assert each.stdin is not None
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    assert sorted(say(each) for each in children) == ["held", "refused"]
+    for each in children:
+        each.communicate()
+
+
+def change_lease(store: Store, **changes: object) -> None:
+    with store.database.writing() as session:
+        row = session.get_one(LeaseRow, lease.DRIVER)
+        for name, value in changes.items():
+            setattr(row, name, value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "taken"),
+    [
+        ({"pid_started": "1"}, True),
+        ({"boot_id": "another boot"}, True),
+        ({"pid": 2**22 + 5}, True),
+        ({"host": "elsewhere"}, False),
+        ({"host": "elsewhere", "heartbeat_at": datetime.now(UTC) - timedelta(seconds=300)}, True),
+        ({"namespace": "another container"}, False),
+        ({"heartbeat_at": datetime.now(UTC) - timedelta(seconds=300)}, False),
+    ],
+)
+def test_a_lease_is_taken_over_only_from_the_dead(store: Store, changes: dict[str, object], taken: bool) -> None:
+    with store.lease() as first:
+        change_lease(store, **changes)
+        if not taken:
+            with pytest.raises(StoreError, match="is being driven"), store.lease():
+                pass
+            return
+        with store.lease():
+            pass
+        with pytest.raises(StoreError, match="stop this driver"):
+            first.beat()
+
+
+def test_a_process_is_told_from_a_later_one_with_its_number() -> None:
+    assert lease.start_of(os.getpid()) == lease.Process.current().pid_started
+    assert lease.start_of(2**22 + 5) is None
+
+
+def test_a_kill_in_the_middle_of_records_leaves_only_whole_trials(path: Path) -> None:
+    with Store.open(str(path)) as store:
+        store.ensure_study(study_record())
+    driver = child(f"""
+        from tests.helpers import recorded as t
+        with t.Store.open({str(path)!r}) as store, store.lease():
+            session = store.start_session("scalar-abc", t.CALIBRATION, {{}})
+            for number in range(100_000):
+                store.record("scalar-abc", session, number, t.measured(number + 1, 50.0 + number))
+                print(number, flush=True)
+    """)
+    assert driver.stdout is not None
+    confirmed = -1
+    while confirmed < 40:
+        confirmed = int(say(driver))
+    driver.send_signal(signal.SIGKILL)
+    rest, _ = driver.communicate()
+    whole = [int(line) for line in rest.split("\n")[:-1]]
+    confirmed = max([confirmed, *whole])
+    with Store.open(str(path), create=False) as after, after.lease():
+        numbers = list(after.judged_numbers("scalar-abc"))
+        assert numbers == list(range(len(numbers)))
+        assert len(numbers) in (confirmed + 1, confirmed + 2)
+        with after.database.reading() as session:
+            raw = session.connection().exec_driver_sql("SELECT count(*) FROM at_block GROUP BY trial_id").fetchall()
+            assert [count for (count,) in raw] == [3] * len(numbers)
+            assert session.connection().exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
+
+
+def test_readers_do_not_wait_for_a_writer(store: Store, session: int, path: Path) -> None:
+    store.record("scalar-abc", session, 0, measured(16, 80.0))
+    with Store.open(str(path), create=False) as reader, store.database.writing():
+        assert standings.summary(reader, "scalar-abc").judged == 1

@@ -1,0 +1,128 @@
+"""The store on a PostgreSQL server that is started for the tests; skipped where none is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import optuna
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import create_engine, text
+
+from autotuner.store import Store, queries
+from autotuner.store.tables import Base
+from autotuner.tuning import standings
+from autotuner.tuning.driver import Budget
+from autotuner.values.errors import StoreError
+from tests.helpers import simulated
+from tests.helpers.driven import WIDE, driver, trials_of
+from tests.helpers.recorded import (
+    CALIBRATION,
+    deduplicated,
+    heat,
+    hold_finals,
+    measured,
+    raced_out,
+    record_all,
+    rejected,
+    study_record,
+)
+
+SERVER_USER = "nobody"
+"""Who runs the server where the tests run as root, as whom it does not start."""
+SETTINGS = "-c listen_addresses='' -c fsync=off"
+
+
+def program(name: str) -> str:
+    """One of the server's; Debian keeps them off the PATH."""
+    installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    found = shutil.which(name) or (str(installed[-1]) if installed else None)
+    if found is None:
+        pytest.skip(f"PostgreSQL's {name} is not installed")
+    return found
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The folder of a server's socket."""
+    initdb, pg_ctl = program("initdb"), program("pg_ctl")
+    user = SERVER_USER if os.getuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix="pg", dir="/tmp") as folder:  # a socket's path has to be short
+        if user is not None:
+            shutil.chown(folder, user)
+
+        def done(*command: str) -> None:
+            subprocess.run(command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+        data = f"{folder}/data"
+        done(initdb, "-D", data, "-A", "trust", "-U", "tester", "--no-sync")
+        done(pg_ctl, "-D", data, "-o", f"-k {folder} {SETTINGS}", "-l", f"{folder}/log", "-w", "start")
+        yield folder
+        done(pg_ctl, "-D", data, "-m", "immediate", "-w", "stop")
+
+
+@pytest.fixture
+def url(server: str) -> str:
+    """An empty database."""
+    address = f"postgresql+psycopg://tester@/{{}}?host={server}"
+    name = f"t{uuid.uuid4().hex}"
+    engine = create_engine(address.format("postgres"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return address.format(name)
+
+
+def test_what_is_recorded_is_found(url: str) -> None:
+    with Store.open(url) as store:
+        store.ensure_study(study_record())
+        with store.lease() as held:
+            number = store.start_session("scalar-abc", CALIBRATION, {})
+            original = measured(16, 50.0, program="p")
+            record_all(store, number, [original, deduplicated(32, original), rejected(64), raced_out(8, 300.0)])
+            held.beat()
+            with pytest.raises(StoreError, match="is being driven"), store.lease():
+                pass
+        assert standings.summary(store, "scalar-abc").best_number == 0
+        assert store.revoke("scalar-abc", 0, "wrong") == (0, 1)
+        assert [entry.number for entry in standings.leaderboard(store, "scalar-abc")] == [3]
+        store.record_heat("scalar-abc", "aa", heat({16: 50.0}), session_id=number)
+        hold_finals(store, {8: 300.0}, {8: 3})
+        assert queries.aa_heats(store, "scalar-abc", number) == (heat({16: 50.0}),)
+        best = standings.best(store, "scalar-abc")
+        assert best is not None
+        assert best.confirmed is not None
+        assert best.entry.difference == pytest.approx(0.0, abs=0.01)
+
+
+def test_the_tables_are_those_of_the_models(url: str) -> None:
+    with Store.open(url) as store:
+        optuna.create_study(storage=store.optuna_storage(), study_name="scalar-abc")
+        with store.database._engine.connect() as connection:
+            opts = {"include_name": lambda n, k, _: k != "table" or (n in Base.metadata.tables), "compare_type": True}
+            assert compare_metadata(MigrationContext.configure(connection, opts=opts), Base.metadata) == []
+
+
+def test_a_sweep_judges_what_it_does_on_sqlite(url: str, tmp_path: Path) -> None:
+    """Stopped once and gone on with; the driver writes Optuna's tables by statements of its own."""
+    found = []
+    for place in (url, str(tmp_path / "studies.db")):
+        for until in (12, 30):
+            with Store.open(place) as store:
+                driver(store, simulated.backend(), width=WIDE).run(Budget(trials=until))
+        with Store.open(place) as store:
+            (study,) = standings.studies(store)
+            trials = trials_of(store, study.name)
+            outcomes = store.judged_numbers(study.name)
+        found.append(
+            [(each.number, each.params, each.state, each.value, outcomes[each.number].verdict) for each in trials]
+        )
+    assert len(found[0]) == 30
+    assert found[0] == found[1]

@@ -1,0 +1,41 @@
+"""What can be asked of a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotuner.store import Store, queries
+from autotuner.values.errors import StoreError
+from tests.helpers.recorded import (
+    CALIBRATION,
+    study_record,
+)
+
+
+def test_a_study_runs_while_its_driver_lives(store: Store) -> None:
+    with store.lease():
+        number = store.start_session("scalar-abc", CALIBRATION, {})
+        assert queries.progress(store, "scalar-abc").running
+        store.finish_session(number)
+        assert not queries.progress(store, "scalar-abc").running
+
+
+def test_studies_are_named_by_prefix_or_last_activity(store: Store) -> None:
+    store.ensure_study(study_record("scalar-abd"))
+    store.ensure_study(study_record("simd-xyz"))
+    store.start_session("scalar-abd", CALIBRATION, {})
+    assert queries.resolve_study(store) == "scalar-abd"
+    assert queries.every_progress(store)[0].name == "scalar-abd"
+    assert queries.resolve_study(store, "simd") == "simd-xyz"
+    assert queries.resolve_study(store, "scalar-abc") == "scalar-abc"
+    with pytest.raises(StoreError, match="scalar-abd, scalar-abc"):
+        queries.resolve_study(store, "scalar")
+    with pytest.raises(StoreError, match="near it: simd-xyz"):
+        queries.resolve_study(store, "simd-xzy")
+
+
+def test_a_store_without_studies_says_so(path: Path) -> None:
+    with Store.open(str(path)) as store, pytest.raises(StoreError, match="no studies yet"):
+        queries.resolve_study(store)

@@ -1,0 +1,456 @@
+"""The study store on real SQLite files: what is recorded, what is refused, and what the file says when it cannot."""
+
+from __future__ import annotations
+
+import math
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import optuna
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from autotuner.measure.confirm import confirm
+from autotuner.store import Store, database, migrations, queries
+from autotuner.store.tables import Base
+from autotuner.tuning import standings
+from autotuner.values.errors import DiskFullError, StoreError
+from autotuner.values.gate_report import GateReport
+from autotuner.values.outcome import Measurement, Outcome, Stop
+from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.recorded import (
+    CALIBRATION,
+    deduplicated,
+    heat,
+    hold_finals,
+    lineup,
+    measured,
+    measurement,
+    raced,
+    record_all,
+    rejected,
+    study_record,
+    variant,
+)
+
+FIRST_SCHEMA = Path(__file__).parent.parent / "stores" / "v0001.sql"
+"""A store as the first release with tables of its own wrote it."""
+
+# Recording and finding ------------------------------------------------------------------------------------------
+
+
+def test_a_recorded_outcome_is_found_whole(store: Store, session: int) -> None:
+    outcome = measured(16, 80.0)
+    store.record("scalar-abc", session, 0, outcome)
+    assert store.judged_numbers("scalar-abc") == {0: outcome}
+
+
+def test_an_outcome_with_nan_and_infinity_survives(store: Store, session: int) -> None:
+    outcome = rejected(16).model_copy(update={"seconds": {"check": 1.0}, "stderr_tail": "nan\x1b[0m \N{SNOWMAN}"})
+    store.record("scalar-abc", session, 0, outcome)
+    assert store.judged_numbers("scalar-abc")[0] == outcome
+    assert math.isinf(store.judged_numbers("scalar-abc")[0].objective)
+
+
+def test_recording_again_changes_nothing_and_another_variant_is_refused(store: Store, session: int) -> None:
+    store.record("scalar-abc", session, 0, measured(16, 80.0))
+    store.record("scalar-abc", session, 0, measured(16, 70.0))
+    assert queries.trial(store, "scalar-abc", 0).outcome == measured(16, 80.0)
+    with pytest.raises(StoreError, match="trial 0 is recorded with another variant"):
+        store.record("scalar-abc", session, 0, measured(32, 80.0))
+    with pytest.raises(StoreError, match="was judged as trial 0"):
+        store.record("scalar-abc", session, 1, measured(16, 60.0))
+
+
+def test_a_variant_is_judged_once(store: Store, session: int) -> None:
+    """Whatever became of it, and also where the number, too, is another variant's."""
+    outcomes = [measured(16, 80.0), rejected(32), measured(64, 90.0)]
+    record_all(store, session, outcomes)
+    store.revoke("scalar-abc", 2, "wrong")
+    for number, outcome in enumerate(outcomes):
+        with pytest.raises(StoreError, match=f"the variant of trial {number + 3} was judged as trial {number}"):
+            store.record("scalar-abc", session, number + 3, outcome)
+        with pytest.raises(StoreError, match=f"trial {(number + 1) % 3} is recorded with another variant"):
+            store.record("scalar-abc", session, (number + 1) % 3, outcome)
+    assert list(store.judged_numbers("scalar-abc")) == [0, 1, 2]
+
+
+def test_recording_reads_no_trials_but_its_like(store: Store, session: int) -> None:
+    """Both indexes are used, so that a study of thousands is not read for each outcome."""
+    statements: list[str] = []
+    with store.database.reading() as reading:
+        raw = reading.connection().connection.driver_connection
+        assert isinstance(raw, sqlite3.Connection)
+        raw.set_trace_callback(statements.append)
+    store.record("scalar-abc", session, 0, measured(16, 80.0))
+    raw.set_trace_callback(None)
+    (query,) = [each for each in statements if each.startswith("SELECT") and "FROM at_trial" in each]
+    plan = [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {query}")]
+    searches = [step for step in plan if "at_trial" in step]
+    assert len(searches) == 2, plan
+    assert all(step.startswith("SEARCH at_trial USING") and step.count("=?") == 2 for step in searches), plan
+
+
+def test_a_fault_of_ours_is_recorded_but_the_variant_is_not_judged(store: Store, session: int) -> None:
+    store.record("scalar-abc", session, 0, rejected(16, Verdict.INFRA_ERROR, "worker.lost"))
+    store.record("scalar-abc", session, 1, measured(16, 80.0))
+    assert [o.verdict for o in store.judged_numbers("scalar-abc").values()] == [Verdict.INFRA_ERROR, Verdict.MEASURED]
+    assert standings.summary(store, "scalar-abc").judged == 1
+
+
+def test_blocks_are_kept_raw(store: Store, session: int, path: Path) -> None:
+    store.record("scalar-abc", session, 0, measured(16, 80.0))
+    store.record("scalar-abc", session, 1, deduplicated(32, measured(16, 80.0)))
+    with sqlite3.connect(path) as raw:
+        rows = raw.execute("SELECT problem, block, variant_us FROM at_block ORDER BY block").fetchall()
+    raw.close()
+    assert rows == [(0, 0, 80.0 * 0.99), (0, 1, 80.0), (0, 2, 80.0 * 1.01)]
+
+
+def test_the_incumbent_of_each_block_is_kept_raw(store: Store, session: int, path: Path) -> None:
+    found = raced(measurement(80.0), against=16, gain=math.log(0.8), stopped=Stop.PROMOTED)
+    store.record("scalar-abc", session, 0, measured(16, 100.0))
+    store.record("scalar-abc", session, 1, measured(32, 80.0).model_copy(update={"measurement": found}))
+    with sqlite3.connect(path) as raw:
+        rows = raw.execute("SELECT trial_id, incumbent_us FROM at_block ORDER BY trial_id, block").fetchall()
+    raw.close()
+    assert [us for _, us in rows[:3]] == [None, None, None]
+    assert [us for _, us in rows[3:]] == pytest.approx([99.0, 100.0, 101.0])
+    assert store.judged_numbers("scalar-abc")[1].measurement == found
+
+
+# Finals and heats -----------------------------------------------------------------------------------------------
+
+MICROS = {16: 50.0, 32: 60.0}
+
+
+def test_finals_are_read_back_whole(store: Store, session: int) -> None:
+    record_all(store, session, [measured(16, 48.0), measured(32, 59.0)])
+    line = lineup({16: 0, 32: 1}, {16: 48.0, 32: 59.0})
+    heats = tuple(heat(MICROS, process) for process in range(3))
+    number = store.start_finals("scalar-abc", line, {"torch": "2.12"}, session_id=session)
+    for each in heats:
+        store.record_heat("scalar-abc", "finals", each, finals_id=number)
+    standing = confirm(heats, line.tie, line.objective)
+    store.finish_finals(number, standing)
+    found = standings.finals(store, "scalar-abc")
+    assert found is not None
+    assert (found.id, found.study, found.session, found.environment) == (
+        number,
+        "scalar-abc",
+        session,
+        {"torch": "2.12"},
+    )
+    assert (found.heats, found.standing, found.finalists, found.tie) == (heats, standing, line.finalists, line.tie)
+    assert found.finished_at is not None
+    assert found.finished_at >= found.started_at
+    assert (found.blocks, found.revoked) == (40, ())
+
+
+def test_a_kill_during_finals_leaves_the_heats_that_were_run(store: Store, path: Path) -> None:
+    code = f"""
+import os
+from autotuner.store import Store
+from tests.helpers.recorded import heat, lineup
+store = Store.open({str(path)!r})
+number = store.start_finals("scalar-abc", lineup({{16: 0, 32: 1}}, {MICROS}), {{}})
+for process in range(2):
+    store.record_heat("scalar-abc", "finals", heat({MICROS}, process), finals_id=number)
+os.kill(os.getpid(), 9)
+"""
+    assert (
+        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent.parent, timeout=60).returncode
+        == -9
+    )
+    assert standings.finals(store, "scalar-abc") is None
+    (killed,) = queries.all_finals(store, "scalar-abc")
+    assert killed.heats == (heat(MICROS, 0), heat(MICROS, 1))
+    assert (killed.finished_at, killed.standing) == (None, None)
+
+
+def test_a_failed_entrant_and_missing_times_survive(store: Store) -> None:
+    fault = Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail="4 bytes past the end of O")
+    failed = heat(MICROS).model_copy(update={"us": (heat(MICROS).us[0], ()), "faults": {1: fault}, "discarded": 3})
+    store.record_heat("scalar-abc", "aa", failed)
+    assert queries.aa_heats(store, "scalar-abc") == (failed,)
+
+
+def test_the_races_of_a_session_are_told_apart(store: Store, session: int) -> None:
+    later = store.start_session("scalar-abc", CALIBRATION, {})
+    store.record_heat("scalar-abc", "aa", heat(MICROS, 0), session_id=session)
+    store.record_heat("scalar-abc", "aa", heat(MICROS, 1), session_id=later)
+    hold_finals(store, MICROS, {16: 0, 32: 1})
+    assert queries.aa_heats(store, "scalar-abc") == (heat(MICROS, 0), heat(MICROS, 1))
+    assert queries.aa_heats(store, "scalar-abc", later) == (heat(MICROS, 1),)
+
+
+def test_a_heat_belongs_to_what_is_there(store: Store, session: int, path: Path) -> None:
+    store.ensure_study(study_record("other"))
+    foreign = store.start_session("other", CALIBRATION, {})
+    line = lineup({16: 0, 32: 1}, MICROS)
+    number = store.start_finals("scalar-abc", line, {})
+    for ask in (
+        lambda: store.record_heat("nowhere", "aa", heat(MICROS)),
+        lambda: store.record_heat("scalar-abc", "aa", heat(MICROS), session_id=foreign),
+        lambda: store.record_heat("other", "finals", heat(MICROS), finals_id=number),
+        lambda: store.start_finals("scalar-abc", line, {}, session_id=foreign),
+        lambda: store.finish_finals(number + 1, confirm([], line.tie)),
+    ):
+        with pytest.raises(StoreError, match="no "):
+            ask()
+    with pytest.raises(ValueError, match="kind finals"):
+        store.record_heat("scalar-abc", "finals", heat(MICROS))
+    with pytest.raises(ValueError, match="kind aa"):
+        store.record_heat("scalar-abc", "aa", heat(MICROS), finals_id=number)
+    store.record_heat("scalar-abc", "aa", heat(MICROS))
+    raw = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="kind"):
+        raw.execute("UPDATE at_heat SET kind = 'finals'")
+    raw.close()
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        rejected(16).model_copy(update={"measurement": measurement(50.0)}),
+        measured(16, 50.0).model_copy(update={"gate": None}),
+        measured(16, 50.0).model_copy(update={"gate": GateReport(artifact="a", required=(), checks=())}),
+        measured(16, 50.0).model_copy(update={"measurement": None}),
+        deduplicated(16, measured(32, 50.0)).model_copy(update={"original": None}),
+        measured(16, 50.0).model_copy(update={"measurement": Measurement(timings=(), objective=-1.0, cache="cold")}),
+    ],
+)
+def test_no_latency_without_a_pass(store: Store, session: int, outcome: Outcome) -> None:
+    with pytest.raises(ValueError, match="outcome"):
+        store.record("scalar-abc", session, 0, outcome)
+    assert not store.judged_numbers("scalar-abc")
+
+
+def test_the_database_itself_refuses_an_objective_for_a_reject(store: Store, session: int, path: Path) -> None:
+    store.record("scalar-abc", session, 0, rejected(16))
+    raw = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="latency"):
+        raw.execute("UPDATE at_trial SET objective = -3.0")
+    raw.close()
+
+
+def test_unknown_names_are_refused(store: Store, session: int) -> None:
+    for ask in (
+        lambda: store.record("other", session, 0, measured(16, 80.0)),
+        lambda: store.judged_numbers("other"),
+        lambda: store.revoke("scalar-abc", 7, "no"),
+        lambda: store.finish_session(99),
+        lambda: queries.trial(store, "scalar-abc", 7),
+        lambda: standings.leaderboard(store, "other"),
+    ):
+        with pytest.raises(StoreError):
+            ask()
+
+
+def test_ensure_study_is_idempotent_but_a_changed_space_is_another_study(store: Store) -> None:
+    store.ensure_study(study_record().model_copy(update={"sampler": "random", "seed": 1}))
+    kept = queries.study(store, "scalar-abc")
+    assert (kept.sampler, kept.seed) == ("evolution", 2**40)
+    assert kept.model_copy(update={"created_at": None}) == study_record()
+    with pytest.raises(StoreError, match="another study is named"):
+        store.ensure_study(study_record(space_digest="e" * 64))
+
+
+# The file, the schema, Optuna -----------------------------------------------------------------------------------
+
+
+def test_both_engines_have_the_settings(store: Store) -> None:
+    wanted = {"synchronous": 1, "journal_mode": "wal", "busy_timeout": 60000, "foreign_keys": 1}
+    optuna_engine = store.optuna_storage().engine
+    for engine in (optuna_engine, store.database._engine):
+        with engine.connect() as connection:
+            assert {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in wanted} == wanted
+
+
+def test_an_optuna_study_lives_in_the_same_file(store: Store, session: int, path: Path) -> None:
+    study = optuna.create_study(storage=store.optuna_storage(), study_name="scalar-abc")
+    trial = study.ask()
+    tile = trial.suggest_int("BLOCK_M", 1, 64)
+    store.record("scalar-abc", session, trial.number, measured(tile, 80.0))
+    study.tell(trial, math.log(0.8))
+    with Store.open(str(path), create=False) as again:
+        assert again.judged_numbers("scalar-abc")[0].variant == variant(tile)
+        loaded = optuna.load_study(study_name="scalar-abc", storage=again.optuna_storage())
+        assert loaded.best_value == pytest.approx(math.log(0.8))
+        optuna.delete_study(study_name="scalar-abc", storage=again.optuna_storage())
+        assert standings.best(again, "scalar-abc") is not None
+
+
+def test_our_tables_join_a_file_that_optuna_made(path: Path) -> None:
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    optuna.create_study(storage=storage, study_name="theirs")
+    storage.remove_session()
+    storage.engine.dispose()
+    with pytest.raises(StoreError, match="no autotuner studies"):
+        Store.open(str(path), create=False)
+    with Store.open(str(path)) as store:
+        assert optuna.get_all_study_names(store.optuna_storage()) == ["theirs"]
+        assert standings.studies(store) == ()
+
+
+def test_a_path_with_odd_characters_works(tmp_path: Path) -> None:
+    path = tmp_path / "a {b} 100% ?#" / "s 1.db"
+    path.parent.mkdir()
+    with Store.open(str(path)) as store:
+        optuna.create_study(storage=store.optuna_storage(), study_name="x")
+    assert path.exists()
+    with Store.open(str(path), create=False) as store:
+        assert optuna.get_all_study_names(store.optuna_storage()) == ["x"]
+
+
+def test_the_migrations_make_what_the_tables_say(store: Store) -> None:
+    def ours(name: str | None, kind: str, _parents: object) -> bool:
+        return kind != "table" or (str(name).startswith("at_") and name != migrations.VERSION_TABLE)
+
+    with store.database._engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"include_name": ours, "compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+        tables = {name for (name,) in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert all(name.startswith("at_") for name in tables)
+    assert tables == {*Base.metadata.tables, migrations.VERSION_TABLE}
+
+
+def test_the_head_is_the_last_migration() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("path_separator", "os")
+    script = ScriptDirectory.from_config(config)
+    assert script.get_heads() == [migrations.HEAD]
+    assert script.get_bases() == [migrations.OLDEST]
+
+
+def test_a_store_of_the_first_schema_is_brought_up_to_date(path: Path) -> None:
+    with sqlite3.connect(path) as raw:
+        raw.executescript(FIRST_SCHEMA.read_text())
+        before = dict(raw.execute("SELECT number, outcome FROM at_trial").fetchall())
+    raw.close()
+    assert '"censored":false' in before[0]
+    with Store.open(str(path), create=False) as store:
+        found = store.judged_numbers("scalar-abc")
+        assert [outcome.verdict for outcome in found.values()] == ["measured", "deduplicated", "incorrect", "raced_out"]
+        stopped = [each.measurement.stopped for each in found.values() if each.measurement is not None]
+        assert stopped == [Stop.PRECISE, Stop.PRECISE, Stop.HOPELESS]
+        kept, now = found[0], measured(16, 50.0, program="p1")
+        assert (kept.variant, kept.measurement, kept.verdict) == (now.variant, now.measurement, now.verdict)
+        assert kept.gate is not None
+        assert kept.gate.passed
+        assert [entry.censored for entry in standings.leaderboard(store, "scalar-abc")] == [False, False, True]
+        assert queries.trial(store, "scalar-abc", 3).session.calibration.ceilings is None
+        hold_finals(store, {16: 50.0}, {16: 0})
+        best = standings.best(store, "scalar-abc")
+        assert best is not None
+        assert best.confirmed is not None
+    with sqlite3.connect(path) as raw:
+        assert raw.execute("SELECT version_num FROM at_version").fetchone() == (migrations.HEAD,)
+        assert dict(raw.execute("SELECT number, outcome FROM at_trial").fetchall()) == before
+    raw.close()
+
+
+@pytest.mark.parametrize(("version", "word"), [("9999", "newer"), ("0000", "older")])
+def test_a_schema_of_another_release_is_refused(store: Store, path: Path, version: str, word: str) -> None:
+    store.close()
+    with sqlite3.connect(path) as raw:
+        raw.execute("UPDATE at_version SET version_num = ?", (version,))
+    raw.close()
+    with pytest.raises(StoreError, match=word):
+        Store.open(str(path))
+
+
+def test_two_processes_may_make_the_store_at_once(path: Path) -> None:
+    code = f"from autotuner.store import Store; Store.open({str(path)!r}).close()"
+    children = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
+    assert [child.wait(timeout=60) for child in children] == [0, 0]
+
+
+def bad_paths(folder: Path) -> Iterator[tuple[str, str]]:
+    (folder / "text.db").write_text("this is no database, it is a text " * 100)
+    yield str(folder / "text.db"), "not a study store"
+    yield str(folder / "missing" / "studies.db"), "is not a folder"
+    yield str(folder), "is a folder"
+    yield "sqlite://", "path of a file"
+    yield "mysql://host/x", "mysql"
+    yield "://", "cannot be read"
+    yield "nonsense://x", "nonsense"
+
+
+def test_what_is_no_store_is_refused_in_one_line(tmp_path: Path) -> None:
+    for url, words in bad_paths(tmp_path):
+        with pytest.raises(StoreError, match=words) as caught:
+            Store.open(url)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(StoreError, match="does not exist"):
+        Store.open(str(tmp_path / "none.db"), create=False)
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_password_is_not_shown() -> None:
+    with pytest.raises(StoreError) as caught:
+        Store.open("postgresql+psycopg://someone:secret@127.0.0.1:1/x")
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_file_is_told(store: Store, session: int, path: Path) -> None:
+    record_all(store, session, [measured(tile, 80.0) for tile in range(1, 30)])
+    store.close()
+    content = bytearray(path.read_bytes())
+    for page in range(2, len(content) // 4096):
+        content[page * 4096 : page * 4096 + 512] = b"\xff" * 512
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"damaged|not a study store"), Store.open(str(path)) as broken:
+        standings.leaderboard(broken, "scalar-abc")
+
+
+def test_a_folder_that_cannot_be_written_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.getuid() == 0:  # root may write anywhere: ask the question as somebody else
+        monkeypatch.setattr(os, "access", lambda where, mode: not (mode & os.W_OK and Path(where) == path.parent))
+    else:
+        path.parent.chmod(0o500)
+    try:
+        with pytest.raises(StoreError, match="cannot be written by this user"):
+            Store.open(str(path))
+    finally:
+        path.parent.chmod(0o700)
+
+
+def test_a_file_that_cannot_be_written_is_told(store: Store, path: Path) -> None:
+    store.close()
+    url = f"sqlite:///file:{path}?mode=ro&uri=true"
+    with pytest.raises(StoreError, match="cannot be written"), Store.open(url) as closed:
+        closed.ensure_study(study_record("another"))
+
+
+def test_a_full_disk_is_told_and_leaves_no_half(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.open(str(path)) as store:
+        store.ensure_study(study_record())
+        number = store.start_session("scalar-abc", CALIBRATION, {})
+        store.optuna_storage()
+    pages = path.stat().st_size // 4096 + 4
+    monkeypatch.setattr(database, "PRAGMAS", (*database.PRAGMAS, f"max_page_count = {pages}"))
+    with Store.open(str(path)) as full:
+        with pytest.raises(DiskFullError, match="free space"):
+            record_all(full, number, [measured(tile, 80.0) for tile in range(1, 200)])
+        with pytest.raises(DiskFullError, match="free space"):
+            fill_with_optuna_studies(full)
+    monkeypatch.undo()
+    with Store.open(str(path)) as store, store.database.reading() as session:
+        trials = len(store.judged_numbers("scalar-abc"))
+        assert session.connection().exec_driver_sql("SELECT count(*) FROM at_block").scalar() == 3 * trials
+
+
+def fill_with_optuna_studies(store: Store) -> None:
+    with store.errors():
+        for name in range(100):
+            optuna.create_study(storage=store.optuna_storage(), study_name=f"{name:0500}")

@@ -1,0 +1,356 @@
+"""The driver's loop on the fake backend: verdicts told, repeats answered, faults survived, kills recovered from."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from autotuner.run import ask
+from autotuner.run.ask import BEAT_S
+from autotuner.run.fake import FakeLine, Truth
+from autotuner.run.inline import InlineExecutor
+from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
+from autotuner.run.line import Passed
+from autotuner.search.samplers import SAMPLERS, RandomPointSampler
+from autotuner.store import Lease, Store, queries
+from autotuner.tuning import driver as driver_module
+from autotuner.tuning import standings
+from autotuner.tuning.driver import Budget, Driver, Event, Judged
+from autotuner.tuning.optuna_study import OPTUNA_STATE, Told
+from autotuner.tuning.plan import Plan, Start
+from autotuner.tuning.promotion import takes_over
+from autotuner.values.conditions import Conditions
+from autotuner.values.errors import InputError, OracleError, StoreError
+from autotuner.values.gate_report import GateReport
+from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
+from tests.helpers import simulated
+from tests.helpers.driven import SMALL, SPACE, WIDE, Shuffled, at_any_width, driver, trials_of
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with closing(Store.open(str(path))) as opened:
+        yield opened
+
+
+def test_every_verdict_has_an_optuna_state() -> None:
+    assert set(OPTUNA_STATE) == set(Verdict)
+    assert {verdict for verdict, told in OPTUNA_STATE.items() if told == Told.VALUE} == {
+        verdict for verdict in Verdict if verdict.has_latency
+    }
+
+
+@at_any_width
+def test_a_sweep_records_and_tells_every_variant(store: Store, width: int) -> None:
+    heard: list[Event] = []
+    executor = Shuffled(simulated.backend(), width)
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()), heard.append)
+    sweep.run(Budget(trials=20))
+    assert executor.crowd == width
+    trials = trials_of(store, sweep.name)
+    assert len(trials) == 20
+    assert all(trial.state == TrialState.COMPLETE for trial in trials)
+    for trial in trials:
+        outcome = queries.trial(store, sweep.name, trial.number).outcome
+        assert outcome.variant.point == trial.params
+        assert trial.value == pytest.approx(outcome.objective)
+        assert trial.system_attrs["constraints:gate"] == (0.0 if outcome.verdict.has_latency else 1.0)
+    assert [event.judged for event in heard if isinstance(event, Judged)] == list(range(1, 21))
+
+
+@at_any_width
+def test_no_reject_is_ever_best(store: Store, width: int) -> None:
+    """Rejects are told as +inf with a broken constraint: neither Optuna's own best nor ours is one."""
+
+    def truth(variant: Variant) -> Truth:
+        fast = variant.point["BLOCK"] != 8
+        return Truth(us=1.0, fault=Verdict.INCORRECT) if fast else Truth(us=200.0)
+
+    sweep = driver(store, FakeLine(truth), width=width)
+    sweep.run(Budget(trials=20))
+    study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
+    assert math.isfinite(study.best_value)
+    assert study.best_trial.params["BLOCK"] == 8
+    assert all(entry.variant.point["BLOCK"] == 8 for entry in standings.leaderboard(store, sweep.name, 100))
+
+
+@at_any_width
+def test_equal_programs_are_measured_once(store: Store, width: int) -> None:
+    def truth(variant: Variant) -> Truth:
+        return Truth(us=simulated.microseconds(variant.point), program=f"block {variant.point['BLOCK']}")
+
+    sweep = driver(store, FakeLine(truth), width=width)
+    sweep.run(Budget(trials=25))
+    counts = standings.summary(store, sweep.name).by_verdict
+    measured = counts.get(Verdict.MEASURED, 0) + counts.get(Verdict.RACED_OUT, 0)
+    assert counts[Verdict.DEDUPLICATED] > 10
+    assert counts[Verdict.DEDUPLICATED] + measured == 25
+    for trial in trials_of(store, sweep.name):
+        outcome = queries.trial(store, sweep.name, trial.number).outcome
+        if outcome.verdict == Verdict.DEDUPLICATED:
+            assert trial.value == pytest.approx(outcome.objective)
+
+
+class Counting(FakeLine):
+    """Counts what goes through the gate, by program."""
+
+    def __init__(self, truth: Callable[[Variant], Truth]) -> None:
+        super().__init__(truth)
+        self.checked: Counter[str] = Counter()
+
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
+        self.checked[artifact.program_hash] += passed is None
+        return super().check(artifact, conditions, say, passed)
+
+
+def test_a_program_that_is_being_judged_is_waited_for(store: Store) -> None:
+    """All are one program, so that equal ones are built while the first of them is judged."""
+    backend = Counting(lambda _: Truth(us=50, program="the one"))
+    sweep = driver(store, backend, width=WIDE)
+    sweep.run(Budget(trials=10))
+    assert backend.checked == {"the one": 1}
+    assert standings.summary(store, sweep.name).by_verdict == {Verdict.MEASURED: 1, Verdict.DEDUPLICATED: 9}
+    first = standings.best(store, sweep.name)
+    assert first is not None
+    assert first.outcome.artifact is not None
+    for trial in trials_of(store, sweep.name):
+        outcome = queries.trial(store, sweep.name, trial.number).outcome
+        assert outcome.measurement == first.outcome.measurement
+        assert outcome.original in (None, first.outcome.artifact.digest)
+
+
+def test_a_program_whose_like_was_rejected_is_judged_itself(store: Store) -> None:
+    backend = Counting(lambda _: Truth(fault=Verdict.INCORRECT, program="the one"))
+    sweep = driver(store, backend, width=WIDE)
+    sweep.run(Budget(trials=10))
+    assert backend.checked == {"the one": 10}
+    assert standings.summary(store, sweep.name).by_verdict == {Verdict.INCORRECT: 10}
+
+
+def test_what_is_known_when_the_device_is_near_counts(store: Store) -> None:
+    """A variant races against the one that was the incumbent when it was sent."""
+    incumbents: list[Outcome] = []
+
+    class Looks(Shuffled):
+        def submit(self, job: AnyJob, lane: int = 0) -> int:
+            if isinstance(job, JudgeJob):
+                assert job.incumbent == (incumbents[-1].artifact if incumbents else None)
+            return super().submit(job, lane)
+
+        def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+            done = super().wait(timeout)
+            outcome = done[1] if done is not None else None
+            if isinstance(outcome, Outcome) and takes_over(outcome, incumbents[-1] if incumbents else None):
+                incumbents.append(outcome)
+            return done
+
+    executor = Looks(simulated.backend(), WIDE)
+    Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions())).run(Budget(trials=20))
+    assert len(incumbents) > 2
+
+
+@at_any_width
+def test_the_same_command_again_goes_on_to_the_total(store: Store, width: int) -> None:
+    backend = simulated.backend()
+    driver(store, backend, width=width).run(Budget(trials=6))
+    sweep = driver(store, backend, width=width)
+    sweep.run(Budget(trials=14))
+    assert len(backend.built) == 14
+    assert len(trials_of(store, sweep.name)) == 14
+    again = driver(store, backend, width=width)
+    again.run(Budget(trials=14))
+    assert len(backend.built) == 14
+
+
+@at_any_width
+def test_a_small_space_ends_when_all_of_it_is_judged(store: Store, width: int) -> None:
+    backend = simulated.backend()
+    executor = Shuffled(backend, width)
+    Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.conditions())).run(Budget(trials=10**6))
+    assert len(backend.built) == len(SMALL)
+
+
+def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class TakesTime(Shuffled):
+        def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+            now[0] += 1
+            return super().wait(timeout)
+
+    backend = simulated.backend()
+    sweep = Driver(store, TakesTime(backend, WIDE), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    sweep.run(Budget(trials=100, seconds=10))
+    assert WIDE < len(backend.built) < 12
+    assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
+    assert standings.summary(store, sweep.name).judged == len(backend.built)
+
+
+def test_a_point_that_is_enqueued_twice_is_judged_once(store: Store) -> None:
+    sweep = driver(store, simulated.backend(), width=WIDE)
+    sweep.run(Budget(trials=1))
+    study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
+    for _ in range(2):
+        study.enqueue_trial(dict(SPACE.point(100)))
+    backend = simulated.backend()
+    driver(store, backend, width=WIDE).run(Budget(trials=6))
+    assert len(backend.built) == 5
+    states = [trial.state for trial in trials_of(store, sweep.name)]
+    assert states[:3] == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.FAIL]
+    assert len(states) == 7
+
+
+@pytest.mark.parametrize("sampler", ["evolution", "tpe"])
+def test_what_another_program_enqueues_and_is_no_point_fails(store: Store, sampler: str) -> None:
+    sweep = driver(store, simulated.backend(), sampler=sampler)
+    sweep.run(Budget(trials=1))
+    study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
+    whole = dict(SPACE.point(100))
+    for point in ({"IMPL": "nonsense"}, {"IMPL": whole["IMPL"]}, {**whole, "MORE": 1}, whole):
+        study.enqueue_trial(point)
+    driver(store, simulated.backend(), sampler=sampler).run(Budget(trials=3))
+    done, *odd, right, last = trials_of(store, sweep.name)
+    assert [trial.state for trial in odd] == [TrialState.FAIL] * 3
+    assert right.params == whole
+    assert {trial.state for trial in (done, right, last)} == {TrialState.COMPLETE}
+
+
+def test_what_was_judged_is_told_under_another_number_without_a_job(store: Store) -> None:
+    """Also a reject; our tables keep the one trial that was judged."""
+    default = SPACE.point(SPACE.default_index)
+    backend = FakeLine(lambda v: Truth(us=50.0) if v.point == default else Truth(fault=Verdict.INCORRECT))
+    driver(store, backend).run(Budget(trials=3))
+    sweep = driver(store, backend)
+    study = optuna.load_study(study_name=sweep.name, storage=store.optuna_storage())
+    for trial in study.trials:
+        study.enqueue_trial(trial.params)
+    sweep.run(Budget(trials=4))
+    assert len(backend.built) == 4
+    told = [(trial.state, trial.params, trial.value, trial.constraints) for trial in trials_of(store, sweep.name)]
+    assert told[3:6] == told[:3]
+    assert [value for _, _, value, _ in told[:6]].count(math.inf) == 4
+    assert list(store.judged_numbers(sweep.name)) == [0, 1, 2, 6]
+
+
+def test_a_trial_is_whole_in_the_file_before_its_build_begins(store: Store, path: Path) -> None:
+    seen: list[bool] = []
+
+    class Looks(Shuffled):
+        def submit(self, job: AnyJob, lane: int = 0) -> int:
+            if isinstance(job, BuildJob):
+                file = optuna.storages.RDBStorage(f"sqlite:///{path}")
+                points = [trial.params for trial in optuna.load_study(study_name=sweep.name, storage=file).get_trials()]
+                seen.append(points[-1] == job.variant.point)
+            return super().submit(job, lane)
+
+    sweep = Driver(store, Looks(simulated.backend(), WIDE), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    sweep.run(Budget(trials=6))
+    assert seen == [True] * 6
+
+
+def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    beats = [0.0]
+    beat = Lease.beat
+
+    class Slow(RandomPointSampler):
+        def propose(self, *args: Any) -> int:
+            now[0] += 0.4 * BEAT_S
+            return super().propose(*args)
+
+    def noted(lease: Lease) -> None:
+        beats.append(now[0])
+        beat(lease)
+
+    monkeypatch.setattr(ask, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(Lease, "beat", noted)
+    monkeypatch.setitem(SAMPLERS, "slow", Slow)
+    executor = Shuffled(simulated.backend(), 30)
+    Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions(), sampler="slow")).run(
+        Budget(trials=30)
+    )
+    assert now[0] > 11 * BEAT_S  # all before the first result is waited for
+    assert max(later - one for one, later in pairwise([*beats, now[0]])) < 1.5 * BEAT_S
+    assert len(beats) < 13
+
+
+def test_a_sampler_that_does_not_apply_leaves_no_study(store: Store) -> None:
+    executor = InlineExecutor(simulated.backend())
+    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.conditions(), sampler="cmaes"))
+    with pytest.raises(InputError, match="use another sampler"):
+        sweep.run(Budget(trials=3))
+    assert standings.studies(store) == ()
+    assert optuna.get_all_study_names(store.optuna_storage()) == []
+
+
+def test_a_broken_reference_keeps_the_sweep_from_starting(store: Store) -> None:
+    class Broken(FakeLine):
+        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+            raise OracleError("flash breaks T1")
+
+    with pytest.raises(OracleError):
+        driver(store, Broken(simulated.truth)).run(Budget(trials=3))
+    assert standings.studies(store)[0].judged == 0
+
+
+def test_a_second_driver_is_refused(store: Store) -> None:
+    with store.lease(), pytest.raises(StoreError, match="driver"):
+        driver(store, simulated.backend()).run(Budget(trials=3))
+
+
+def test_another_device_is_another_study(store: Store) -> None:
+    other = simulated.DEVICE.model_copy(update={"name": "another"})
+    executor = InlineExecutor(simulated.backend())
+    assert (
+        driver(store, simulated.backend()).name
+        != Driver(store, executor, Plan(SPACE, other, simulated.conditions())).name
+    )
+
+
+def test_a_study_keeps_its_secret_seeds(store: Store) -> None:
+    seen: list[tuple[int, ...]] = []
+
+    class Notes(FakeLine):
+        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+            seen.append(conditions.seeds)
+            return super().calibrate(conditions, say)
+
+    driver(store, Notes(simulated.truth)).run(Budget(trials=2))
+    fresh = simulated.conditions().model_copy(update={"seeds": (9, 9, 9, 9)})
+    Driver(store, InlineExecutor(Notes(simulated.truth)), Plan(SPACE, simulated.DEVICE, fresh)).run(Budget(trials=3))
+    assert seen[0] == seen[1] == (1, 2, 3, 4)
+
+
+@at_any_width
+def test_the_first_points_of_a_new_study_are_those_it_is_given(store: Store, width: int) -> None:
+    def run(first: list[int], trials: int) -> str:
+        points = [SPACE.point(index) for index in first]
+        executor = Shuffled(simulated.backend(), width)
+        sweep = Driver(
+            store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions(), start=Start(first=points))
+        )
+        sweep.run(Budget(trials=trials))
+        return sweep.name
+
+    name = run([100, 200, 100], trials=6)
+    assert run([300], trials=10) == name
+    trials = trials_of(store, name)
+    assert [trial.params for trial in trials[:2]] == [SPACE.point(100), SPACE.point(200)]
+    assert [trial.number for trial in trials if "fixed_params" in trial.system_attrs] == [0, 1]
+    assert {trial.state for trial in trials} == {TrialState.COMPLETE}
+    assert len(trials) == 10

@@ -1,0 +1,252 @@
+"""The driver's loop when it is killed, loses processes, or has a device that fails."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from autotuner.measure.arms import Tracks
+from autotuner.run.fake import FakeLine
+from autotuner.run.inline import InlineExecutor
+from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
+from autotuner.store import Store
+from autotuner.store.optuna_storage import DriverStorage
+from autotuner.tuning import standings
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
+from autotuner.values.conditions import Conditions
+from autotuner.values.errors import InfrastructureError
+from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault, Verdict
+from tests.helpers import simulated
+from tests.helpers.driven import SMALL, SPACE, WIDE, Shuffled, at_any_width, driver, trials_of
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with closing(Store.open(str(path))) as opened:
+        yield opened
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing may catch it."""
+
+
+def killed(*_args: object, **_kwargs: object) -> None:
+    raise Killed
+
+
+def test_a_kill_before_the_telling_loses_and_repeats_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = simulated.backend()
+    sweep = driver(store, backend)
+    driver(store, backend).run(Budget(trials=5))
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.Study, "tell", killed)
+        with pytest.raises(Killed):
+            sweep.run(Budget(trials=20))
+    driver(store, backend).run(Budget(trials=6))  # the sixth is judged already: only the telling is left
+    assert len(backend.built) == 6
+    assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
+    driver(store, backend).run(Budget(trials=20))
+    assert len(backend.built) == 20
+    assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
+
+
+class Dying(Shuffled):
+    """Its driver is killed when it waits for the last of some jobs."""
+
+    def __init__(self, backend: FakeLine, width: int, jobs: int) -> None:
+        super().__init__(backend, width)
+        self._jobs = jobs
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        self._jobs -= 1
+        if self._jobs == 0:
+            raise Killed
+        return super().wait(timeout)
+
+
+@at_any_width
+@pytest.mark.parametrize("jobs", [2, 4, 9, 20])
+def test_a_kill_before_the_judging_judges_the_same_trials(store: Store, width: int, jobs: int) -> None:
+    """What was recorded is not built again; what was in flight is judged under its number."""
+    dying = Dying(simulated.backend(), width, jobs)
+    sweep = Driver(store, dying, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    with pytest.raises(Killed):
+        sweep.run(Budget(trials=14))
+    before = {number: outcome.variant for number, outcome in store.judged_numbers(sweep.name).items()}
+    asked = {trial.number: trial.params for trial in trials_of(store, sweep.name)}
+    assert 1 <= len(asked) - len(before) <= width
+    backend = simulated.backend()
+    driver(store, backend, width=width).run(Budget(trials=14))
+    trials = trials_of(store, sweep.name)
+    assert [trial.number for trial in trials] == list(range(14))
+    assert {trial.state for trial in trials} == {TrialState.COMPLETE}
+    assert {number: trials[number].params for number in asked} == asked
+    after = store.judged_numbers(sweep.name)
+    assert {number: outcome.variant.point for number, outcome in after.items()} == {t.number: t.params for t in trials}
+    assert not {variant.digest for variant in backend.built} & {variant.digest for variant in before.values()}
+    assert len(backend.built) == 14 - len(before)
+
+
+def test_a_kill_before_the_parameters_are_noted_drops_the_half_made_trial(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as dying:
+        dying.setattr(DriverStorage, "set_trial_params", killed)
+        with pytest.raises(Killed):
+            driver(store, simulated.backend()).run(Budget(trials=5))
+    backend = simulated.backend()
+    sweep = driver(store, backend)
+    sweep.run(Budget(trials=5))
+    assert len(backend.built) == 5
+    assert len({variant.digest for variant in backend.built}) == 5
+    states = [trial.state for trial in trials_of(store, sweep.name)]
+    assert states == [TrialState.FAIL] + [TrialState.COMPLETE] * 5
+
+
+class Losing(InlineExecutor):
+    """Loses the process of some variants when they are built or, else, judged."""
+
+    def __init__(self, backend: FakeLine, lost: Callable[[int], bool], width: int = 1, built: bool = False) -> None:
+        super().__init__(backend, width)
+        self._lost, self._seen = lost, 0
+        self._kind = BuildJob if built else JudgeJob
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        job: AnyJob | None = self._waiting[0][1] if self._waiting else None
+        if not isinstance(job, self._kind):
+            return super().wait(timeout)
+        self._seen += 1
+        if not self._lost(self._seen):
+            return super().wait(timeout)
+        number, _ = self._waiting.popleft()
+        fault = Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail="lost")
+        return number, Outcome(variant=job.variant, verdict=Verdict.INFRA_ERROR, fault=fault)
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_a_lost_process_fails_the_trial_and_the_point_is_judged_again(store: Store, built: bool) -> None:
+    executor = Losing(simulated.backend(), lambda seen: seen == 2, built=built)
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    sweep.run(Budget(trials=6))
+    trials = trials_of(store, sweep.name)
+    (failed,) = [trial for trial in trials if trial.state == TrialState.FAIL]
+    again = trials[failed.number + 1]
+    assert (again.params, again.state) == (failed.params, TrialState.COMPLETE)
+    assert standings.summary(store, sweep.name).judged == 6
+
+
+def test_points_that_are_lost_in_flight_are_judged_again(store: Store) -> None:
+    executor = Losing(simulated.backend(), lambda seen: seen % 3 == 0, WIDE)
+    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.conditions()))
+    sweep.run(Budget(trials=10**6))
+    trials = trials_of(store, sweep.name)
+    states = Counter(trial.state for trial in trials)
+    assert states == {TrialState.COMPLETE: len(SMALL), TrialState.FAIL: len(trials) - len(SMALL)}
+    assert len(trials) > len(SMALL)
+    judged = [tuple(trial.params.items()) for trial in trials if trial.state == TrialState.COMPLETE]
+    assert len(set(judged)) == len(SMALL)
+
+
+def test_a_kill_while_a_lost_trial_is_failed_keeps_its_point(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    enqueue = optuna.Study.enqueue_trial
+
+    def enqueued_and_killed(study: optuna.Study, params: dict[str, Any]) -> None:
+        enqueue(study, params)
+        raise Killed
+
+    losing = Losing(simulated.backend(), lambda seen: seen == 2, WIDE)
+    sweep = Driver(store, losing, Plan(SMALL, simulated.DEVICE, simulated.conditions()))
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.Study, "enqueue_trial", enqueued_and_killed)
+        with pytest.raises(Killed):
+            sweep.run(Budget(trials=10**6))
+    backend = simulated.backend()
+    sweep = Driver(store, Shuffled(backend, WIDE), Plan(SMALL, simulated.DEVICE, simulated.conditions()))
+    sweep.run(Budget(trials=10**6))
+    assert standings.summary(store, sweep.name).judged == len(SMALL)
+    assert len({variant.digest for variant in backend.built}) == len(backend.built)
+
+
+@at_any_width
+def test_a_device_that_works_no_more_ends_the_sweep_and_loses_nothing(store: Store, width: int) -> None:
+    class Broken(Shuffled):
+        def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+            if self._next > 15:
+                raise InfrastructureError("the device does not answer")
+            return super().wait(timeout)
+
+    sweep = Driver(store, Broken(simulated.backend(), width), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    with pytest.raises(InfrastructureError, match="does not answer"):
+        sweep.run(Budget(trials=20))
+    judged = standings.summary(store, sweep.name).judged
+    assert judged > 2
+    backend = simulated.backend()
+    driver(store, backend, width=width).run(Budget(trials=20))
+    assert len(backend.built) == 20 - judged
+    assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
+
+
+@at_any_width
+def test_a_machine_that_loses_everything_ends_the_sweep(store: Store, width: int) -> None:
+    executor = Losing(simulated.backend(), lambda _: True, width)
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    with pytest.raises(InfrastructureError, match="in a row"):
+        sweep.run(Budget(trials=6))
+    tried = [tuple(trial.params.items()) for trial in trials_of(store, sweep.name) if trial.state == TrialState.FAIL]
+    assert max(tried.count(point) for point in tried) <= 4
+
+
+@at_any_width
+def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thermometer that refuses every measurement means that the machine has changed, not the variants: those that
+    are built wait for the new calibration."""
+    calibrated = [0]
+
+    class Drifts(FakeLine):
+        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+            calibrated[0] += 1
+            return super().calibrate(conditions, say)
+
+        def tracks(self, conditions: Conditions) -> Tracks:
+            tracks = super().tracks(conditions)
+            for track in tracks if calibrated[0] < 2 else ():
+                monkeypatch.setattr(track, "_baseline_us", 200.0)  # SDPA is slow
+            return tracks
+
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+
+    sweep = driver(store, Drifts(simulated.truth), width=width)
+    sweep.run(Budget(trials=5))
+    assert calibrated[0] == 2
+    summary = standings.summary(store, sweep.name)
+    assert summary.judged == 5
+    assert summary.by_verdict[Verdict.INFRA_ERROR] in ((3,) if width == 1 else (3, 4))  # one more was on the device
+
+
+@at_any_width
+def test_a_point_that_is_lost_every_time_is_given_up(store: Store, width: int) -> None:
+    """Four tries, then the sweep ends without it: the rest of the space is judged all the same."""
+
+    class LosesOne(FakeLine):
+        def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
+            if variant.point == SMALL.point(5):
+                return Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail="lost")
+            return super().build(variant, conditions)
+
+    executor = Shuffled(LosesOne(simulated.truth), width)
+    sweep = Driver(store, executor, Plan(SMALL, simulated.DEVICE, simulated.conditions()))
+    sweep.run(Budget(trials=10**6))
+    summary = standings.summary(store, sweep.name)
+    assert summary.judged == len(SMALL) - 1
+    assert summary.by_verdict[Verdict.INFRA_ERROR] == 4

@@ -1,0 +1,263 @@
+"""`autotuner gate` and `autotuner reference`: one variant through the whole gate, PyTorch's backends beside it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from rich.console import Console
+
+from autotuner.build.build import build
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.report import gate_tables
+from autotuner.run.fake import FakeLine
+from autotuner.run.inline import InlineExecutor
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import Store
+from autotuner.tuning import gate_one as single
+from autotuner.tuning import standings
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
+from autotuner.values.conditions import Conditions
+from autotuner.values.errors import InputError, OracleError
+from autotuner.values.gate_report import ReferenceCheck
+from autotuner.values.outcome import Artifact, Calibration, Device, Outcome, Say
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
+from tests.helpers import simulated
+from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
+from tests.helpers.recorded import CALIBRATION, case_errors, study_record
+
+pytestmark = pytest.mark.timed
+
+SCHEMA = json.loads((Path(__file__).parent.parent.parent / "docs" / "trial-report.schema.json").read_text())
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=64, seq_k=64, head_dim=64, dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's folder: the mutants' family, and a space of four of them."""
+    folder = tmp_path_factory.mktemp("user")
+    lay_out(folder)
+    (folder / "space.toml").write_text(SPACE)
+    return folder
+
+
+def mutant(folder: Path, toolchain: CpuToolchain, name: str) -> Artifact:
+    """A variant of that space, built."""
+    wanted = Variant(family="mutants_numeric", backend="cpu", impl="mutant", parameters={"MUTANT": name})
+    made = build(Family.load(folder / "mutants_numeric"), wanted, PROBLEM, toolchain)
+    assert isinstance(made, Artifact)
+    return made
+
+
+@pytest.fixture(scope="module")
+def right(folder: Path, toolchain: CpuToolchain) -> Artifact:
+    """The one without a mutation."""
+    return mutant(folder, toolchain, "none")
+
+
+def found(target: str, folder: Path) -> single.Subject:
+    return single.subject(target, str(folder / "space.toml"), str(folder / "studies.db"), None)
+
+
+def report(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """The report that was printed; it is what its schema says."""
+    document: dict[str, Any] = json.loads(done.stdout, parse_constant=pytest.fail)
+    jsonschema.validate(document, SCHEMA)
+    return document
+
+
+# Which variant is meant ---------------------------------------------------------------------------------------------
+
+
+def test_a_variant_is_found_by_library_by_folder_and_by_build_id(folder: Path, right: Artifact) -> None:
+    library = Path(right.path)
+    for target in (right.path, str(library.parent), right.digest, right.digest[:10], right.digest[:10].upper()):
+        subject = found(target, folder)
+        assert (subject.artifact.digest, subject.artifact.path) == (right.digest, right.path)
+        assert subject.problems == (PROBLEM,)
+        assert subject.family.document.family == "mutants_numeric"
+
+
+def test_a_copied_library_is_known_by_its_name(folder: Path, right: Artifact, tmp_path: Path) -> None:
+    copy = shutil.copy(right.path, tmp_path)
+    subject = found(str(copy), folder)
+    assert (subject.artifact.digest, subject.artifact.path) == (right.digest, str(copy))
+
+
+def test_a_variant_is_built_from_its_parameters(folder: Path, right: Artifact) -> None:
+    assert found("IMPL=mutant MUTANT=none", folder).artifact.digest == right.digest
+    assert found("IMPL=mutant", folder).artifact.digest == right.digest
+    assert found("MUTANT=k_and_v_swapped", folder).artifact.variant.parameters == {"MUTANT": "k_and_v_swapped"}
+
+
+def test_the_variant_of_a_trial_is_built_again(folder: Path, right: Artifact, store: Store, path: Path) -> None:
+    document = SpaceFile.load(folder / "space.toml").model_dump_json()
+    store.ensure_study(study_record("mutants-abc").model_copy(update={"space_document": document}))
+    session = store.start_session("mutants-abc", CALIBRATION, {"torch": "2.11"})
+    store.record("mutants-abc", session, 3, Outcome(variant=right.variant, verdict=Verdict.INCORRECT))
+    subject = single.subject("3", None, str(path), "mutants")
+    assert (subject.artifact.digest, subject.problems) == (right.digest, (PROBLEM,))
+    with pytest.raises(InputError, match="4"):
+        single.subject("4", None, str(path), "mutants")
+
+
+def test_without_a_space_a_shipped_variant_is_judged_on_a_usual_problem(toolchain: CpuToolchain) -> None:
+    kernel = Family.find("sdpa")
+    parameters = {"BLOCK_N": 64, "EXP": "poly5", "SYNC_POLICY": 0, "THREADS": 1, "UNROLL": 1}
+    wanted = Variant(family="sdpa", backend="cpu", impl="scalar", parameters=parameters)
+    made = build(kernel, wanted, PROBLEM.model_copy(update={"causal": True}), toolchain)
+    assert isinstance(made, Artifact)
+    (problem,) = single.subject(made.path, None, "none.db", None).problems
+    assert isinstance(problem, SdpaProblem)
+    assert (problem.seq_q, problem.dtype, problem.head_dim, problem.causal) == (512, "float32", 64, True)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("nothing.so", "no such file"),
+        ("abcdef0123", "none in the cache begins so"),
+        ("IMPL=mutant MUTANT=odd", "MUTANT=odd: space has MUTANT = none, "),
+        ("IMPL=mutant TILE=3", "has no parameter TILE; it has IMPL, MUTANT"),
+        ("7", "studies.db"),
+        (".", "expected one extension"),
+    ],
+)
+def test_what_is_not_there_is_told_in_one_line(folder: Path, target: str, words: str) -> None:
+    with pytest.raises(InputError) as raised:
+        found(str(folder) if target == "." else target, folder)
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_library_without_a_record_and_without_its_name_is_refused(tmp_path: Path, right: Artifact) -> None:
+    shutil.copy(right.path, tmp_path / "mine.abi3.so")
+    with pytest.raises(InputError, match=r"no artifact\.json beside it"):
+        single.subject(str(tmp_path), None, "none.db", None)
+
+
+def test_a_wrong_target_is_one_line_and_exit_code_2(folder: Path) -> None:
+    one_line(autotuner(folder, "gate", "nothing.so"), "nothing.so", "build id")
+    one_line(autotuner(folder, "gate", "IMPL=other", "--space", "space.toml"), "IMPL=other", "mutant")
+    one_line(autotuner(folder, "gate", "3", "--store", "none.db"), "none.db")
+
+
+# What the gate says -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_right_variant_goes_through_every_check(folder: Path, right: Artifact) -> None:
+    done = autotuner(folder, "gate", right.path, "--space", "space.toml", "--json")
+    assert done.returncode == 0, done.stderr
+    document = report(done)
+    assert (document["verdict"], document["fault"]) == ("measured", None)
+    assert {check["status"] for check in document["checks"]} == {"pass"}
+    assert {"G0.identity", "G2.baseline", "G5.matrix", "G6.soak", "G7.recheck"} <= {
+        c["code"] for c in document["checks"]
+    }
+    identity = document["identity"]
+    assert identity["build_id"] == identity["reported"]["build_id"] == right.digest
+    assert identity["macros"] == identity["reported"]["macros"] == right.macros
+    (full,) = (check for check in document["checks"] if check["code"] == "G5.matrix")
+    assert len(full["cases"]) > 30
+    assert all(result["errors"]["max_abs"] <= result["errors"]["max_abs_tol"] for result in full["cases"])
+    assert {check["backend"] for check in document["references"]} == {"flash", "math"}
+    assert "torch" in document["environment"]["versions"]
+
+
+def test_a_wrong_variant_is_rejected_with_place_values_and_cause(folder: Path) -> None:
+    done = autotuner(folder, "gate", "MUTANT=k_and_v_swapped", "--space", "space.toml")
+    assert done.returncode == 1, done.stderr
+    assert done.stderr == ""
+    for words in (
+        "G0.identity",
+        "incorrect: G2.T1",
+        "Variant: IMPL=mutant MUTANT=k_and_v_swapped",
+        "Case: Q1 2x2x200x200 big_v: batch 2, heads 2, 200 query rows, 200 keys",
+        "First bad row: batch 0, head 0, row 0; ",
+        "Worst element: ",
+        " where the reference has ",
+        "Likely cause: every row is off",
+    ):
+        assert words in done.stdout
+
+
+@pytest.mark.slow
+def test_another_library_under_the_name_of_one_is_found(folder: Path, toolchain: CpuToolchain, right: Artifact) -> None:
+    """A stale binary: the file that should be one variant is the build of another, and has not even its name."""
+    other = mutant(folder, toolchain, "k_and_v_swapped")
+    copy = folder / "stale"
+    shutil.copytree(Path(right.path).parent, copy)
+    shutil.copy(other.path, copy / Path(right.path).name)
+    done = autotuner(folder, "gate", str(copy), "--space", "space.toml", "--json")
+    assert done.returncode == 1, done.stderr
+    document = report(done)
+    assert (document["verdict"], document["fault"]["code"]) == ("build_failed", "G0.identity")
+    assert "cannot be loaded" in document["fault"]["detail"]
+    assert [check["code"] for check in document["checks"]] == ["G0.identity"]
+
+
+# The references -----------------------------------------------------------------------------------------------------
+
+
+def test_every_backend_is_judged_on_every_case(folder: Path) -> None:
+    done = autotuner(folder, "reference", "space.toml", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout, parse_constant=pytest.fail)
+    found = [(check["backend"], check["case"]) for check in document["references"]]
+    assert len(set(found)) == len(found)
+    assert {backend for backend, _ in found} == {"flash", "math"}
+    assert {"Q1 2x2x200x200 big_v", "1x8x512x512 randn", "2x2x257x257 huge"} <= {case for _, case in found}
+    assert all(check["errors"]["max_abs"] <= check["errors"]["max_abs_tol"] for check in document["references"])
+    assert {"torch"} <= set(document["versions"])
+    assert [each["backend"] for each in document["timings"]] == ["flash", "math"]
+
+
+def reference_check(backend: str, case: str, max_abs: float | None) -> ReferenceCheck:
+    """A backend's answer that is off by so much, with a tolerance of 1; None where it gave none."""
+    errors = None if max_abs is None else case_errors(max_abs)
+    return ReferenceCheck(backend=backend, case=case, errors=errors)
+
+
+SOUND = (reference_check("flash", "Q1", 0.25), reference_check("math", "Q1", 0.5))
+BROKEN = (reference_check("flash", "Q2", 2.5), reference_check("math", "Q2", None))
+BROKEN_CALIBRATION = Calibration(
+    baselines=("flash",), timings=(), references=SOUND + BROKEN, versions={"torch": "2.13"}
+)
+
+
+def test_the_table_has_a_row_a_case_and_names_what_is_broken() -> None:
+    environment = {"driver": "13.0", "driver_module": "580.95"}
+    device = Device(backend="cuda", name="A GPU", facts={}, environment=environment)
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(gate_tables.reference_table(BROKEN_CALIBRATION, device))
+    lines = [line.split() for line in captured.get().splitlines()]
+    assert ["case", "flash", "math"] in lines
+    assert ["Q1", "0.25", "0.50"] in lines
+    assert ["Q2", "2.50", "T1", "-"] in lines
+    assert "oracle_error: flash breaks T1 on Q2" in captured.get()
+    assert "A GPU: torch 2.13, driver 13.0, driver_module 580.95" in captured.get()
+
+
+def test_a_backend_that_breaks_its_tolerance_keeps_a_sweep_from_starting(store: Store) -> None:
+    class Broken(FakeLine):
+        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+            return BROKEN_CALIBRATION
+
+    backend = Broken(simulated.truth)
+    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.conditions()))
+    with pytest.raises(OracleError) as raised:
+        driver.run(Budget(trials=3))
+    assert "flash of torch 2.13 breaks T1 on Q2: 2.50 times the tolerance" in str(raised.value)
+    assert "autotuner reference" in str(raised.value)
+    assert standings.summary(store, driver.name).judged == 0

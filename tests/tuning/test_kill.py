@@ -1,0 +1,62 @@
+"""kill -9 at random moments, then the same command again: nothing is lost, nothing is judged twice."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from autotuner.measure.confirm import PROCESSES
+from autotuner.store import Store, queries
+from autotuner.tuning import standings
+from tests.helpers.command_line import SPACE, autotuner, lay_out
+from tests.helpers.kills import SCRIPT, kill, killed_sweep, recorded, wait_for_the_rest
+
+pytestmark = pytest.mark.timed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_kills_lose_nothing(tmp_path: Path) -> None:
+    """Four; benchmarks/driver/kills.py has twenty in a longer sweep."""
+    found = killed_sweep(tmp_path, kills=4, trials=40)
+    if not found.proves_something:
+        pytest.skip("no kill came while the sweep ran: this machine is too fast or too slow for these moments")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_kills_amid_the_finals_lose_nothing(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    (tmp_path / "space.toml").write_text(SPACE)
+    command = [str(SCRIPT), "tune", "space.toml", "--trials", "1"]
+    draw = random.Random(21)
+    raced = 0
+    """Heats that are in the store at least."""
+    before: dict[int, tuple[str, str, str]] = {}
+    for after, heats in (("finals: judging", 0), ("finals: process 1 of", 0), ("finals: process 4 of", 3)):
+        kill(command, tmp_path, after, draw.uniform(0.0, 1.0))
+        raced += heats
+        with Store.open(str(tmp_path / "studies.db"), create=False) as store:
+            (study,) = standings.studies(store)
+            found = recorded(store)
+            assert [verdict for _, verdict, _ in found.values() if verdict != "infra_error"] == ["measured"]
+            assert found == before or not before, "the trial was judged, so a driver that goes on asks for no other"
+            before = found
+            assert standings.finals(store, study.name) is None, "finals that did not end say nothing"
+            assert sum(len(each.heats) for each in queries.all_finals(store, study.name)) >= raced
+        shown = autotuner(tmp_path, "leaderboard")
+        assert shown.returncode == 0, shown.stderr
+        assert "Search estimates" in shown.stdout
+
+    done = autotuner(tmp_path, *command[1:])
+    assert done.returncode == 0, done.stderr
+    with Store.open(str(tmp_path / "studies.db"), create=False) as store:
+        last, *killed = queries.all_finals(store, study.name)
+    assert len(last.heats) == PROCESSES
+    assert last.standing is not None
+    assert [each.finished_at for each in killed] == [None] * len(killed)
+    assert sum(len(each.heats) for each in killed) >= raced
+    assert (tmp_path / "best.json").exists()
+    wait_for_the_rest()

@@ -1,0 +1,259 @@
+"""The driver's races: promotion, the incumbent, A/A races, several devices, several problems."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.measure.arms import Tracks
+from autotuner.run.fake import FakeLine, FakeTrack, Truth, Weather
+from autotuner.run.inline import InlineExecutor
+from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, RaceJob, Result
+from autotuner.store import Store, queries
+from autotuner.tuning import standings
+from autotuner.tuning.device_lane import AA_EVERY
+from autotuner.tuning.driver import Budget, Driver, Event, TieFound
+from autotuner.tuning.plan import Plan
+from autotuner.values.conditions import TIE, Conditions
+from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say, Stop
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault, Verdict
+from tests.helpers import simulated
+
+SPACE = simulated.space()
+NOISE = 0.005
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
+        yield opened
+
+
+class Lanes(InlineExecutor):
+    """Finishes jobs in any order, one lane's in theirs, and notes what ran where."""
+
+    def __init__(self, lines: list[FakeLine], width: int) -> None:
+        super().__init__(lines[0], width, len(lines))
+        self._lines, self._draw = lines, random.Random(1)
+        self._lane: dict[int, int] = {}
+        self.jobs: list[tuple[int, AnyJob]] = []
+
+    def submit(self, job: AnyJob, lane: int = 0) -> int:
+        number = super().submit(job, lane)
+        self._lane[number] = lane
+        self.jobs.append((lane, job))
+        return number
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        if self._waiting:
+            lane = self._lane[self._draw.choice(self._waiting)[0]]
+            place = next(i for i, (number, _) in enumerate(self._waiting) if self._lane[number] == lane)
+            self._waiting.rotate(-place)
+            self._line = self._lines[lane]
+        return super().wait(timeout)
+
+
+def outcomes(store: Store, name: str) -> dict[int, Outcome]:
+    return dict(store.judged_numbers(name))
+
+
+def run(
+    store: Store, executor: InlineExecutor, trials: int, conditions: Conditions | None = None
+) -> tuple[str, list[Event]]:
+    heard: list[Event] = []
+    driver = Driver(store, executor, Plan(SPACE, simulated.DEVICE, conditions or simulated.conditions()), heard.append)
+    driver.run(Budget(trials=trials))
+    return driver.name, heard
+
+
+def test_every_candidate_races_against_the_last_one_that_was_promoted(store: Store) -> None:
+    name, _ = run(store, InlineExecutor(simulated.backend(noise=NOISE)), 60)
+    incumbent: Outcome | None = None
+    promoted = 0
+    for outcome in outcomes(store, name).values():
+        measured = outcome.measurement
+        if measured is None:
+            continue
+        assert outcome.artifact is not None
+        before = incumbent.artifact.digest if incumbent is not None and incumbent.artifact is not None else None
+        assert measured.incumbent == before
+        assert len(measured.timings[0].incumbent_us) == (len(measured.timings[0].variant_us) if before else 0)
+        if incumbent is not None and measured.promoted:
+            assert outcome.objective < incumbent.objective - math.log1p(TIE) / 2
+        if measured.promoted:
+            incumbent, promoted = outcome, promoted + 1
+    assert promoted > 3
+
+
+def test_what_races_out_was_slower_and_what_is_equal_is_not_promoted(store: Store) -> None:
+    name, _ = run(store, InlineExecutor(simulated.backend(noise=NOISE)), 60)
+    fastest = math.inf
+    for outcome in outcomes(store, name).values():
+        if outcome.measurement is None:
+            continue
+        us = simulated.microseconds(dict(outcome.variant.point))
+        if outcome.verdict == Verdict.RACED_OUT:
+            assert us > fastest
+            assert outcome.measurement.stopped in (Stop.SLOWER, Stop.HOPELESS)
+        if outcome.measurement.promoted:
+            fastest = us
+
+
+def test_equal_variants_never_take_over(store: Store) -> None:
+    name, _ = run(store, InlineExecutor(FakeLine(lambda _: Truth(us=50.0), noise=NOISE)), 60)
+    found = [each.measurement for each in outcomes(store, name).values()]
+    assert [each.promoted for each in found if each is not None] == [True] + [False] * 59
+
+
+def test_the_incumbent_races_itself_from_time_to_time(store: Store) -> None:
+    weather = Weather(noise=NOISE, process=0.02)
+    name, heard = run(store, InlineExecutor(FakeLine(simulated.truth, weather=weather)), 3 * AA_EVERY + 10)
+    heats = queries.aa_heats(store, name)
+    assert len(heats) >= 2
+    assert all(heat.entrants[0] == heat.entrants[1] for heat in heats)
+    ties = [event.tie for event in heard if isinstance(event, TieFound)]
+    assert len(ties) == len(heats)
+    assert max(ties) > TIE  # loads differ by far more than the least width
+
+
+def test_a_quiet_machine_has_the_least_tie_band(store: Store) -> None:
+    _, heard = run(store, InlineExecutor(simulated.backend(noise=0.001)), 50)
+    assert {event.tie for event in heard if isinstance(event, TieFound)} == {TIE}
+
+
+def test_all_devices_are_used_and_each_is_calibrated(store: Store) -> None:
+    executor = Lanes([simulated.backend(noise=NOISE) for _ in range(3)], width=9)
+    name, _ = run(store, executor, 60)
+    for kind in (CalibrationJob, JudgeJob):
+        assert {lane for lane, job in executor.jobs if isinstance(job, kind)} == {0, 1, 2}
+    assert len([job for _, job in executor.jobs if isinstance(job, CalibrationJob)]) == 3
+    assert standings.summary(store, name).judged == 60
+    sessions = {queries.trial(store, name, number).session.id for number in outcomes(store, name)}
+    assert len(sessions) == 3
+
+
+def test_all_devices_race_against_one_baseline_at_their_own_speed(store: Store) -> None:
+    """A second device that is 3 % slower is not disturbed: its thermometer was read on it."""
+
+    class Slower(FakeLine):
+        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+            found = super().calibrate(conditions, say)
+            return found.model_copy(update={"baselines": ("other",) * len(conditions.problems)})
+
+    executor = Lanes([simulated.backend(), Slower(simulated.truth, baseline_us=103.0)], width=6)
+    run(store, executor, 30)
+    judging = [(lane, job.conditions) for lane, job in executor.jobs if isinstance(job, JudgeJob)]
+    conditions = {(lane, each.baselines, tuple(round(us, 6) for us in each.baseline_us)) for lane, each in judging}
+    assert conditions == {(0, ("fake",), (100.0,)), (1, ("fake",), (103.0,))}
+
+
+def test_every_device_has_its_own_a_a_races(store: Store) -> None:
+    executor = Lanes([simulated.backend(noise=NOISE) for _ in range(2)], width=6)
+    run(store, executor, 5 * AA_EVERY)
+    assert {lane for lane, job in executor.jobs if isinstance(job, RaceJob)} == {0, 1}
+
+
+def test_a_candidate_sent_before_the_last_promotion_takes_over_only_if_it_is_faster(store: Store) -> None:
+    """Two lanes promote side by side: the incumbent is never replaced by a slower one."""
+    executor = Lanes([simulated.backend(noise=NOISE) for _ in range(4)], width=12)
+    run(store, executor, 60)
+    speed: list[float] = []
+    for _, job in executor.jobs:
+        if isinstance(job, JudgeJob) and job.incumbent is not None:
+            us = simulated.microseconds(dict(job.incumbent.variant.point))
+            if not speed or speed[-1] != us:
+                speed.append(us)
+    assert speed == sorted(speed, reverse=True)
+    assert len(speed) > 3
+
+
+def test_a_resumed_study_goes_on_with_its_incumbent(store: Store) -> None:
+    name, _ = run(store, InlineExecutor(simulated.backend(noise=NOISE)), 30)
+    last = [o for o in outcomes(store, name).values() if o.measurement is not None and o.measurement.promoted][-1]
+    executor = Lanes([simulated.backend(noise=NOISE)], width=1)
+    run(store, executor, 32)
+    first = next(job for _, job in executor.jobs if isinstance(job, JudgeJob))
+    assert first.incumbent is not None
+    assert last.artifact is not None
+    assert first.incumbent.digest == last.artifact.digest
+
+
+def test_an_incumbent_whose_library_is_gone_is_none(store: Store, tmp_path: Path) -> None:
+    class Libraries(FakeLine):
+        def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
+            made = super().build(variant, conditions)
+            if isinstance(made, Fault):
+                return made
+            path = tmp_path / f"{variant.digest}.so"
+            path.touch()
+            return made.model_copy(update={"path": str(path)})
+
+    run(store, InlineExecutor(Libraries(simulated.truth)), 10)
+    for path in tmp_path.glob("*.so"):
+        path.unlink()
+    executor = Lanes([Libraries(simulated.truth)], width=1)
+    run(store, executor, 12)
+    first = next(job for _, job in executor.jobs if isinstance(job, JudgeJob))
+    assert first.incumbent is None
+
+
+# Several problems -----------------------------------------------------------------------------------------------------
+
+LONG = simulated.conditions().problems[0].model_copy(update={"seq_q": 256, "seq_k": 256})
+
+
+class TwoShapes(FakeLine):
+    """On the long problem BLOCK 8 is the fastest, on the short one the others are as ever."""
+
+    def tracks(self, conditions: Conditions) -> Tracks:
+        def long(variant: Variant) -> Truth:
+            return Truth(us=30.0 * (1 + math.log2(int(variant.point["BLOCK"]) / 8)))
+
+        return [
+            FakeTrack(problem, self._device, long if problem == LONG else self._truth, 100.0)
+            for problem in conditions.problems
+        ]
+
+
+@pytest.mark.parametrize("objective", ["mean", "max"])
+def test_a_study_over_several_problems_keeps_the_numbers_of_each(store: Store, objective: str) -> None:
+    problems: tuple[Problem, ...] = (*simulated.conditions().problems, LONG)
+    conditions = simulated.conditions().model_copy(
+        update={"problems": problems, "baselines": ("fake", "fake"), "objective": objective}
+    )
+    name, _ = run(store, InlineExecutor(TwoShapes(simulated.truth, noise=NOISE)), 80, conditions)
+    over = max if objective == "max" else lambda logs: sum(logs) / len(logs)
+    found = [each for each in outcomes(store, name).values() if each.measurement is not None]
+    for outcome in found:
+        assert outcome.measurement is not None
+        timings = outcome.measurement.timings
+        assert [timing.problem for timing in timings] == list(problems)
+        assert outcome.objective == pytest.approx(over([timing.log_ratio.median for timing in timings]))
+    best = min((each for each in found if each.verdict == Verdict.MEASURED), key=lambda each: each.objective)
+
+    def truth(outcome: Outcome) -> float:
+        point = dict(outcome.variant.point)
+        long = 30.0 * (1 + math.log2(int(point["BLOCK"]) / 8))
+        return float(over([math.log(simulated.microseconds(point) / 100), math.log(long / 100)]))
+
+    assert truth(best) == pytest.approx(min(truth(each) for each in found), abs=0.02)
+
+
+def test_a_heat_over_several_problems_has_the_times_of_each() -> None:
+    problems = (*simulated.conditions().problems, LONG)
+    conditions = simulated.conditions().model_copy(update={"problems": problems, "baselines": ("fake", "fake")})
+    backend = TwoShapes(simulated.truth, noise=NOISE)
+    artifact = backend.build(Variant.of("sdpa", "cpu", SPACE.point(SPACE.default_index)), conditions)
+    executor = InlineExecutor(backend)
+    executor.submit(RaceJob(artifacts=(artifact, artifact), conditions=conditions, blocks=7))
+    done = executor.wait()
+    assert done is not None
+    assert isinstance(done[1], Heat)
+    assert [[len(blocks) for blocks in entrant] for entrant in done[1].us] == [[7, 7], [7, 7]]

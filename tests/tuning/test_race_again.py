@@ -1,0 +1,58 @@
+"""`autotuner race`: who wins is decided by how wide a tie is in the study."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotuner.run.fake import FakeLine, Truth
+from autotuner.run.inline import InlineExecutor
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import Store
+from autotuner.tuning import race_again, standings
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
+from autotuner.tuning.race_again import race_best
+from autotuner.values.conditions import TIE
+from autotuner.values.outcome import Heat
+from tests.helpers import simulated
+
+
+@pytest.mark.parametrize(("us", "winner"), [(99.0, "the variant"), (101.0, "the baseline fake"), (99.8, None)])
+def test_a_winner_is_outside_the_tie_band_of_the_study(
+    store: Store, monkeypatch: pytest.MonkeyPatch, us: float, winner: str | None
+) -> None:
+    """SDPA takes 100 us. By A/A races with 1 % between two loads a tie is 2 % wide."""
+    backend = FakeLine(lambda _: Truth(us=us), noise=0.0005)
+
+    class Workbench:
+        """What a race needs of one, on the fake device."""
+
+        def __init__(self, file: SpaceFile) -> None:
+            self.conditions = simulated.conditions()
+
+        def executor(self) -> InlineExecutor:
+            return InlineExecutor(backend)
+
+    monkeypatch.setattr(race_again, "Workbench", Workbench)
+    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.conditions()))
+    driver.run(Budget(trials=1))
+    before = race_best(store, driver.name, itself=False)
+    assert before.tie == TIE
+    assert before.winner == winner
+    assert before.ratio.median == pytest.approx(us / 100, rel=1e-3)
+
+    best = standings.best(store, driver.name)
+    assert best is not None
+    assert best.outcome.artifact is not None
+    us_of = [(each,) * 40 for each in (100.0, 101.0)]
+    aa = Heat(
+        entrants=(best.outcome.artifact.digest,) * 2,
+        baselines=("fake",),
+        us=tuple((each,) for each in us_of),
+        baseline_us=(us_of[0],),
+    )
+    store.record_heat(driver.name, "aa", aa)
+    after = race_best(store, driver.name, itself=False)
+    assert after.tie == pytest.approx(0.02, rel=0.01)
+    assert after.winner is None
+    assert after.ratio.median == pytest.approx(us / 100, rel=1e-3)

@@ -1,0 +1,251 @@
+"""What a study came to: the leaderboard, the best, finals, and what a revoked trial leaves behind."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from autotuner.store import Store, queries
+from autotuner.tuning import standings
+from autotuner.values.outcome import Measurement, Outcome
+from autotuner.values.verdict import Verdict
+from tests.helpers.recorded import (
+    CALIBRATION,
+    deduplicated,
+    hold_finals,
+    lineup,
+    measured,
+    measurement,
+    raced_out,
+    record_all,
+    rejected,
+    variant,
+    with_error,
+    with_resources,
+)
+
+# Revoking -------------------------------------------------------------------------------------------------------
+
+
+def test_a_revoked_trial_loses_its_latency_everywhere(store: Store, session: int) -> None:
+    record_all(store, session, [measured(16, 50.0, program="p"), measured(32, 80.0)])
+    assert store.revoke("scalar-abc", 0, "racecheck found a race") == (0,)
+    assert [entry.number for entry in standings.leaderboard(store, "scalar-abc")] == [1]
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert best.entry.number == 1
+    found = store.judged_numbers("scalar-abc")[0]
+    assert (found.verdict, found.measurement) == (Verdict.INCORRECT, None)
+    assert found.fault is not None
+    assert found.fault.detail == "racecheck found a race"
+    assert math.isinf(found.objective)
+    record = queries.trial(store, "scalar-abc", 0)
+    assert record.revoked_reason == "racecheck found a race"
+    assert record.revoked_at is not None
+    assert record.outcome == measured(16, 50.0, program="p")
+    assert standings.summary(store, "scalar-abc").revoked == 1
+
+
+def test_revoking_takes_the_duplicates_along_and_keeps_the_first_reason(store: Store, session: int) -> None:
+    original = measured(16, 50.0, program="p")
+    record_all(store, session, [original, deduplicated(32, original), measured(64, 80.0)])
+    assert store.revoke("scalar-abc", 1, "wrong") == (0, 1)
+    assert store.revoke("scalar-abc", 0, "again") == ()
+    assert queries.trial(store, "scalar-abc", 0).revoked_reason == "same program as trial 1: wrong"
+    store.record("scalar-abc", session, 3, deduplicated(128, original))
+    assert [entry.number for entry in standings.leaderboard(store, "scalar-abc")] == [2]
+
+
+# Queries --------------------------------------------------------------------------------------------------------
+
+
+def test_the_leaderboard_is_sorted_and_holds_only_what_passed(store: Store, session: int) -> None:
+    outcomes = [measured(1, 80.0), rejected(2), measured(4, 50.0), raced_out(8, 200.0), measured(16, 80.0)]
+    record_all(store, session, [*outcomes, rejected(32, Verdict.INFRA_ERROR)])
+    entries = standings.leaderboard(store, "scalar-abc", limit=10)
+    assert [(e.rank, e.number) for e in entries] == [(1, 2), (2, 0), (3, 4), (4, 3)]
+    assert [e.censored for e in entries] == [False, False, False, True]
+    top = entries[0]
+    assert top.variant == variant(4)
+    assert (top.median_us, top.baseline_us) == pytest.approx((50.0, 100.0))
+    expected = (2 * math.exp(-0.02), 2.0, 2 * math.exp(0.02))
+    assert (top.speedup.low, top.speedup.median, top.speedup.high) == pytest.approx(expected)
+    assert len(standings.leaderboard(store, "scalar-abc", limit=2)) == 2
+
+
+def test_several_problems_give_geometric_means(store: Store, session: int) -> None:
+    timings = measurement(50.0).timings + measurement(200.0).timings
+    both = Measurement(timings=timings, objective=0.0, cache="cold")
+    store.record("scalar-abc", session, 0, measured(16, 1.0).model_copy(update={"measurement": both}))
+    (entry,) = standings.leaderboard(store, "scalar-abc")
+    assert (entry.median_us, entry.baseline_us, entry.speedup.median) == pytest.approx((100.0, 100.0, 1.0))
+
+
+def test_the_largest_of_several_problems_gives_its_own_figures(store: Store, session: int) -> None:
+    timings = measurement(50.0).timings + measurement(150.0, baseline=200.0).timings
+    worst = Measurement(timings=timings, objective=math.log(0.75), cache="cold")
+    store.record("scalar-abc", session, 0, measured(16, 1.0).model_copy(update={"measurement": worst}))
+    (entry,) = standings.leaderboard(store, "scalar-abc")
+    assert (entry.median_us, entry.baseline_us, entry.speedup.median) == pytest.approx((150.0, 200.0, 4 / 3))
+    assert (entry.speedup.low, entry.speedup.high) == pytest.approx((4 / 3 * math.exp(-0.02), 4 / 3 * math.exp(0.02)))
+
+
+def test_the_best_is_never_an_estimate(store: Store, session: int) -> None:
+    record_all(store, session, [raced_out(8, 60.0)])
+    assert standings.best(store, "scalar-abc") is None
+    store.record("scalar-abc", session, 1, measured(16, 80.0))
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert (best.entry.number, best.outcome) == (1, measured(16, 80.0))
+    assert best.record.session.calibration == CALIBRATION
+
+
+# After finals ---------------------------------------------------------------------------------------------------
+
+
+def recorded(store: Store, session: int) -> None:
+    """Five trials: by the search 0 is the fastest, then 1, 2, 3; 4 was raced out."""
+    outcomes = [measured(16, 48.0), measured(32, 49.0), measured(64, 50.0), measured(128, 51.0), raced_out(8, 90.0)]
+    record_all(store, session, outcomes)
+
+
+def test_finalists_come_first_and_ties_share_a_rank(store: Store, session: int) -> None:
+    recorded(store, session)
+    hold_finals(store, {16: 52.0, 32: 50.0, 64: 50.0, 8: 80.0}, {16: 0, 32: 1, 64: 2, 8: 4})
+    entries = standings.leaderboard(store, "scalar-abc")
+    assert {(e.rank, e.number) for e in entries[:2]} == {(1, 1), (1, 2)}
+    assert [(e.rank, e.number) for e in entries[2:]] == [(3, 0), (4, 4), (5, 3)]
+    assert [e.tied for e in entries] == [True, True, False, False, False]
+    assert not any(e.crowned for e in entries)
+    slow, raced, rest = entries[2:]
+    assert slow.confirmed is not None
+    assert slow.confirmed.mean == pytest.approx(100 / 52, rel=0.005)
+    assert slow.confirmed.low < slow.confirmed.mean < slow.confirmed.high
+    assert slow.difference == pytest.approx(100 / 48 / slow.confirmed.mean - 1)
+    assert slow.speedup.median == pytest.approx(100 / 48)
+    assert raced.censored
+    assert raced.confirmed is not None
+    assert (rest.confirmed, rest.difference) == (None, None)
+    assert standings.leaderboard(store, "scalar-abc", limit=3) == entries[:3]
+
+
+def test_a_clear_winner_is_crowned(store: Store, session: int) -> None:
+    recorded(store, session)
+    finals = hold_finals(store, {16: 52.0, 32: 45.0, 64: 50.0}, {16: 0, 32: 1, 64: 2})
+    entries = standings.leaderboard(store, "scalar-abc")
+    assert [(e.rank, e.number, e.tied, e.crowned) for e in entries[:2]] == [(1, 1, False, True), (2, 2, False, False)]
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert (best.entry, best.tied, best.crowned) == (entries[0], (1,), True)
+    assert best.finals is not None
+    assert (best.finals.id, best.finals.leader, best.finals.judged_since) == (finals, 1, 0)
+    assert best.finals.speedup == best.confirmed
+    store.record("scalar-abc", session, 9, measured(256, 30.0))
+    summary = standings.summary(store, "scalar-abc")
+    assert summary.best_number == 1
+    assert summary.best_speedup == pytest.approx(100 / 49)
+    assert summary.finals == best.finals.model_copy(update={"judged_since": 1})
+
+
+def test_a_duplicate_shares_what_was_confirmed_of_its_original(store: Store, session: int) -> None:
+    original = measured(16, 48.0)
+    record_all(store, session, [original, measured(32, 49.0), deduplicated(64, original)])
+    hold_finals(store, {16: 50.0, 32: 55.0}, {16: 0, 32: 1})
+    entries = standings.leaderboard(store, "scalar-abc")
+    assert [(e.rank, e.number, e.crowned) for e in entries] == [(1, 0, True), (1, 2, False), (3, 1, False)]
+    assert entries[0].confirmed == entries[1].confirmed
+    assert not entries[1].tied
+
+
+TIED = {16: 50.0, 32: 50.0}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "preferred"),
+    [
+        (with_error(measured(16, 48.0), 0.31), with_error(measured(32, 49.0), 0.14), 1),
+        (with_error(measured(16, 48.0), 0.14), with_error(measured(32, 49.0), 0.11), 0),
+        (with_resources(measured(16, 48.0), registers=128), with_resources(measured(32, 49.0), registers=96), 1),
+        (
+            with_resources(measured(16, 48.0), registers=96, shared_bytes=4096),
+            with_resources(measured(32, 49.0), registers=96, shared_bytes=1024),
+            1,
+        ),
+        (with_resources(measured(16, 48.0), stack_bytes=512), with_resources(measured(32, 49.0), stack_bytes=64), 1),
+        (measured(16, 49.0), measured(32, 48.0), 0),
+    ],
+)
+def test_of_ties_the_more_accurate_then_the_smaller_is_best(
+    store: Store, session: int, first: Outcome, second: Outcome, preferred: int
+) -> None:
+    record_all(store, session, [first, second])
+    hold_finals(store, TIED, {16: 0, 32: 1})
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert (best.entry.number, best.tied, best.crowned) == (preferred, (0, 1), False)
+
+
+def test_a_revoked_finalist_leaves_the_standing(store: Store, session: int) -> None:
+    recorded(store, session)
+    hold_finals(store, {16: 45.0, 32: 50.0, 64: 50.0}, {16: 0, 32: 1, 64: 2})
+    store.revoke("scalar-abc", 0, "a race was found")
+    found = standings.finals(store, "scalar-abc")
+    assert found is not None
+    assert found.standing is not None
+    assert found.revoked == (0,)
+    assert [each.tied for each in found.standing.finalists] == [True, True]
+    entries = standings.leaderboard(store, "scalar-abc")
+    assert sorted((e.rank, e.number) for e in entries) == [(1, 1), (1, 2), (3, 3), (4, 4)]
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert (best.entry.number, best.tied) == (1, (1, 2))
+
+
+def test_without_a_finalist_the_search_decides(store: Store, session: int) -> None:
+    recorded(store, session)
+    hold_finals(store, {16: 45.0}, {16: 0})
+    store.revoke("scalar-abc", 0, "a race was found")
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert (best.entry.number, best.confirmed, best.finals, best.tied) == (1, None, None, ())
+    assert [entry.rank for entry in standings.leaderboard(store, "scalar-abc")] == [1, 2, 3, 4]
+    summary = standings.summary(store, "scalar-abc").finals
+    assert summary is not None
+    assert (summary.leader, summary.speedup, summary.tied, summary.crowned) == (None, None, (), False)
+
+
+def test_the_last_finals_count(store: Store, session: int) -> None:
+    recorded(store, session)
+    hold_finals(store, {16: 45.0, 32: 50.0}, {16: 0, 32: 1})
+    second = hold_finals(store, {16: 52.0, 64: 50.0}, {16: 0, 64: 2})
+    unfinished = store.start_finals("scalar-abc", lineup({16: 0}, {16: 48.0}), {})
+    found = standings.finals(store, "scalar-abc")
+    assert found is not None
+    assert found.id == second
+    assert [entry.number for entry in standings.leaderboard(store, "scalar-abc", 2)] == [2, 0]
+    assert [each.id for each in queries.all_finals(store, "scalar-abc")] == [unfinished, second, second - 1]
+
+
+def test_a_summary_counts_and_spreads(store: Store, session: int) -> None:
+    faults = [rejected(32), rejected(64), rejected(128, Verdict.CRASHED, "process.signal")]
+    record_all(store, session, [measured(1, 50.0), measured(2, 80.0), measured(4, 100.0), raced_out(8, 300.0), *faults])
+    found = standings.summary(store, "scalar-abc")
+    assert found.by_verdict == {
+        Verdict.MEASURED: 3,
+        Verdict.RACED_OUT: 1,
+        Verdict.INCORRECT: 2,
+        Verdict.CRASHED: 1,
+    }
+    assert found.by_fault == {"G2.T1": 2, "process.signal": 1}
+    assert (found.judged, found.rejected, found.best_number, found.running) == (7, 3, 0, False)
+    assert found.best_speedup == pytest.approx(2.0)
+    assert found.spread is not None
+    assert (found.spread.best_us, found.spread.median_us, found.spread.worst_us) == pytest.approx((50.0, 90.0, 300.0))
+    assert found.spread.worst_to_best == pytest.approx(6.0)
+
+
+def test_an_empty_study_has_no_best(store: Store) -> None:
+    found = standings.summary(store, "scalar-abc")
+    assert (found.judged, found.best_number, found.best_speedup, found.spread) == (0, None, None, None)
+    assert standings.leaderboard(store, "scalar-abc") == ()

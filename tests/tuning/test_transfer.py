@@ -1,0 +1,461 @@
+"""Where a new study starts: which studies are related, what they give, and what a search makes of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import optuna
+import pytest
+from typer.testing import CliRunner
+
+from autotuner.cli.app import app
+from autotuner.devices import Chosen
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.fake import FakeLine, Truth
+from autotuner.run.inline import InlineExecutor
+from autotuner.spaces.space import Space, SpaceFile
+from autotuner.store import Store, StudyRecord, queries
+from autotuner.tuning import standings, transfer, workbench
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan, Start
+from autotuner.tuning.study_identity import study_record
+from autotuner.tuning.transfer import distance, elites, known_points, mapped, start
+from autotuner.values.errors import InputError, StoreError
+from autotuner.values.known_points import KNOWN_POINTS, KnownPoints
+from autotuner.values.outcome import Device
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Value, Variant
+from tests.helpers import simulated
+
+SPACE = simulated.space()
+PROBLEM = SPACE.file.problems[0]
+Microseconds = Callable[[dict[str, Value]], float]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
+        yield opened
+
+
+def changed(**changes: object) -> Problem:
+    """The simulated problem with something else."""
+    return SdpaProblem.model_validate({**PROBLEM.model_dump(), **changes})
+
+
+def space_of(problem: Problem = PROBLEM, text: str = simulated.TOML, name: str = "simulated") -> Space:
+    file = SpaceFile.parse(text, Path(f"{name}.toml")).model_copy(update={"problems": (problem,)})
+    return Space.enumerate(file, simulated.DEVICE.facts)
+
+
+def record_of(space: Space, device: Device = simulated.DEVICE, built_from: str = "") -> StudyRecord:
+    conditions = simulated.conditions().model_copy(update={"problems": space.file.problems})
+    return study_record(space, device, conditions, built_from=built_from)
+
+
+def backend(microseconds: Microseconds) -> FakeLine:
+    """As simulated, with other latencies and the same faults."""
+
+    def truth(variant: Variant) -> Truth:
+        known = simulated.truth(variant)
+        return known if known.fault is not None else Truth(us=microseconds(variant.point))
+
+    return FakeLine(truth)
+
+
+def search(
+    store: Store,
+    space: Space,
+    trials: int,
+    found: Start | None = None,
+    microseconds: Microseconds = simulated.microseconds,
+    seed: int = 0,
+    built_from: str = "",
+) -> list[dict[str, Value]]:
+    """Runs a study, or goes on with it; the points that it has judged, in their order."""
+    conditions = simulated.conditions().model_copy(update={"problems": space.file.problems})
+    plan = Plan(
+        space,
+        simulated.DEVICE,
+        conditions,
+        seed=seed,
+        built_from=built_from,
+        start=found if found is not None else Start(),
+    )
+    driver = Driver(store, InlineExecutor(backend(microseconds)), plan)
+    driver.run(Budget(trials=trials))
+    return [trial.outcome.variant.point for trial in queries.judged(store, driver.name)]
+
+
+# Which are related --------------------------------------------------------------------------------------------------
+
+
+def far(problem: Problem, device: Device = simulated.DEVICE) -> float:
+    """How far a study of that problem, on that device, is from the simulated one."""
+    return distance(record_of(space_of(problem), device), record_of(SPACE))
+
+
+def test_a_tuner_would_order_them_so() -> None:
+    other_model = simulated.DEVICE.model_copy(update={"name": "another"})
+    more_threads = simulated.DEVICE.model_copy(update={"facts": {"THREADS_ALLOWED": 4}})
+    assert far(PROBLEM) == 0
+    assert far(changed(heads=4)) < far(changed(seq_q=128, seq_k=128)) < far(changed(seq_q=512, seq_k=512))
+    assert far(changed(batch=2, heads=1)) == 0  # as many rows of the same length
+    assert far(changed(seq_q=128, seq_k=128)) < far(changed(head_dim=128))
+    assert far(changed(seq_q=32, seq_k=32)) == far(changed(seq_q=128, seq_k=128))
+    assert 0 < far(PROBLEM, more_threads) < far(changed(head_dim=128)) < far(PROBLEM, other_model)
+    halves = [
+        distance(record_of(space_of(changed(dtype=one))), record_of(space_of(changed(dtype="float16"))))
+        for one in ("bfloat16", "float32")
+    ]
+    assert 0 < halves[0] < halves[1]
+
+
+def test_of_several_problems_the_nearest_count() -> None:
+    one, two = record_of(space_of(changed(seq_q=128, seq_k=128))), record_of(SPACE)
+    both = two.model_copy(update={"problems": (*one.problems, *two.problems)})
+    assert distance(both, one) == distance(both, two) == 0
+    assert 0 < distance(one, both) < distance(one, two)
+
+
+def test_the_nearest_come_first_and_strangers_never(store: Store) -> None:
+    made = {
+        "far": record_of(space_of(changed(seq_q=1024, seq_k=1024))),
+        "near": record_of(space_of(changed(heads=4))),
+        "old sources": record_of(SPACE, built_from="before"),
+        "older sources": record_of(SPACE, built_from="long before"),
+    }
+    new = record_of(SPACE)
+    text = json.loads(new.space_document)
+    strangers = [
+        new.model_copy(update={"name": "family", "space_document": json.dumps({**text, "family": "other"})}),
+        new.model_copy(update={"name": "backend", "device": new.device.model_copy(update={"backend": "cuda"})}),
+    ]
+    for each in (made["far"], made["older sources"], *strangers, made["near"], made["old sources"], new):
+        store.ensure_study(each)
+    found = [each.study.name for each in transfer.related(store, new)]
+    assert found == [made[name].name for name in ("old sources", "older sources", "near", "far")]
+
+
+# What they give -----------------------------------------------------------------------------------------------------
+
+OTHER = space_of(changed(heads=4))
+
+
+def test_known_points_are_what_was_judged(store: Store) -> None:
+    search(store, OTHER, 30)
+    found = start(store, record_of(SPACE), SPACE)
+    assert found.first == ()
+    assert found.known_points is not None
+    judged = queries.judged(store, record_of(OTHER).name)
+    assert [SPACE.point(place) for place in found.known_points.points] == [
+        each.outcome.variant.point for each in judged
+    ]
+    objectives = [each.outcome.objective for each in judged]
+    assert list(found.known_points.objectives) == [each if math.isfinite(each) else None for each in objectives]
+    assert None in found.known_points.objectives
+    assert found == start(store, record_of(SPACE), SPACE)
+
+
+def test_known_points_have_the_derived_quantities_of_the_other_problem(store: Store) -> None:
+    """As the new space file says, which the other study need not have known."""
+    search(store, OTHER, 20)
+    derived = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\nVECTORS = "BLOCK // WIDTH"\n\n[default]'
+    space = space_of(text=simulated.TOML.replace("[default]", derived))
+    found = known_points(store, record_of(OTHER).name, space)
+    assert found is not None
+    for place, (blocks, vectors) in zip(found.points, found.derived, strict=True):
+        point = space.point(place)
+        assert blocks == math.log2(4 * math.ceil(64 / int(point["BLOCK"])))
+        assert (vectors is None) == ("WIDTH" not in point)
+        assert space.derived[place, 0] == blocks - 1
+    device = simulated.DEVICE.model_copy(update={"facts": {**simulated.DEVICE.facts, "LANES": 8}})
+    text = simulated.TOML.replace("[default]", '[derived]\nWAVES = "ceil_div(BLOCK, LANES)"\n\n[default]')
+    newer = Space.enumerate(SpaceFile.parse(text, Path("simulated.toml")), device.facts)
+    unknown = known_points(store, record_of(OTHER).name, newer)  # a fact that was not known of devices then
+    assert unknown is not None
+    assert unknown.derived == ()
+
+
+def test_known_points_have_the_latency_to_expect_on_the_other_problem(store: Store) -> None:
+    search(store, OTHER, 20)
+    derived = '[derived]\nBLOCKS = "HEADS * ceil_div(SEQ_Q, BLOCK)"\n\n'
+    steps = '[expected_latency]\nWORK = "BLOCKS * (BLOCK + 7)"\n\n[default]'
+    space = space_of(text=simulated.TOML.replace("[default]", derived + steps))
+    found = known_points(store, record_of(OTHER).name, space)
+    assert found is not None
+    blocks = [int(space.point(place)["BLOCK"]) for place in found.points]
+    assert found.expected == tuple(math.log(4 * math.ceil(64 / each) * (each + 7)) for each in blocks)
+    text = simulated.TOML.replace("[default]", derived + steps.replace("+ 7", "+ LANES"))
+    facts = {**simulated.DEVICE.facts, "LANES": 8}
+    newer = Space.enumerate(SpaceFile.parse(text, Path("simulated.toml")), facts)
+    unknown = known_points(store, record_of(OTHER).name, newer)  # a fact that was not known of devices then
+    assert unknown is not None
+    assert (unknown.expected, unknown.derived) == ((), found.derived)
+
+
+def test_a_revoked_latency_is_not_known(store: Store) -> None:
+    search(store, OTHER, 20)
+    name = record_of(OTHER).name
+    before = known_points(store, name, SPACE)
+    best = standings.leaderboard(store, name, 1)[0]
+    store.revoke(name, best.number, "a test")
+    after = known_points(store, name, SPACE)
+    assert before is not None
+    assert after is not None
+    place = before.points.index(SPACE.index_of(best.variant.point))
+    assert before.objectives[place] is not None
+    assert after.objectives[place] is None
+    assert best.variant.point not in list(elites(store, name, SPACE))
+
+
+def test_the_nearest_study_that_has_anything_is_taken(store: Store) -> None:
+    nearer = space_of(changed(batch=2, heads=1))
+    assert start(store, record_of(SPACE), SPACE) == Start()
+    store.ensure_study(record_of(nearer))  # nothing measured
+    search(store, OTHER, 20)
+    search(store, space_of(changed(seq_q=1024, seq_k=1024)), 20)
+    found = start(store, record_of(SPACE), SPACE)
+    assert found.known_points is not None
+    assert found.known_points.study == record_of(OTHER).name
+    search(store, nearer, transfer.LEAST - 1)  # too little
+    assert start(store, record_of(SPACE), SPACE) == found
+    search(store, nearer, 40)
+    found = start(store, record_of(SPACE), SPACE)
+    assert found.known_points is not None
+    assert found.known_points.study == record_of(nearer).name
+
+
+def test_of_many_points_the_better_half_and_some_of_the_rest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    search(store, OTHER, 60)
+    every = known_points(store, record_of(OTHER).name, SPACE)
+    monkeypatch.setattr(transfer, "MOST", 20)
+    some = known_points(store, record_of(OTHER).name, SPACE)
+    assert every is not None
+    assert some is not None
+    known = dict(zip(every.points, every.objectives, strict=True))
+    best = sorted(each for each in known.values() if each is not None)[:10]
+    assert len(some.points) == 20
+    assert sorted(each for each in some.objectives if each is not None)[:10] == best
+    assert max(each for each in some.objectives if each is not None) > best[-1]
+    assert [place for place in every.points if place in some.points] == list(some.points)
+    assert [known[place] for place in some.points] == list(some.objectives)
+
+
+def test_a_study_that_has_begun_gets_nothing(store: Store) -> None:
+    search(store, OTHER, 20)
+    assert start(store, record_of(SPACE), SPACE).known_points is not None
+    store.ensure_study(record_of(SPACE))  # killed before anything was judged
+    assert start(store, record_of(SPACE), SPACE).known_points is not None
+    search(store, SPACE, 1)
+    assert start(store, record_of(SPACE), SPACE) == Start()
+    assert start(store, record_of(SPACE), SPACE, record_of(OTHER).name) == Start()
+
+
+def test_a_named_study_gives_its_best_points_as_well(store: Store) -> None:
+    search(store, OTHER, 30)
+    search(store, space_of(changed(seq_q=1024, seq_k=1024)), 30)
+    name = record_of(space_of(changed(seq_q=1024, seq_k=1024))).name
+    found = start(store, record_of(SPACE), SPACE, name)
+    entries = standings.leaderboard(store, name, transfer.FIRST)
+    assert found.first == [entry.variant.point for entry in entries]
+    assert found.known_points is not None
+    assert found.known_points.study == name
+    judged = search(store, SPACE, 12, found)
+    assert judged[: len(found.first)] == list(found.first)
+    with pytest.raises(StoreError, match="nowhere"):
+        start(store, record_of(SPACE), SPACE, "nowhere")
+
+
+def test_a_named_study_without_anything_is_refused(store: Store) -> None:
+    store.ensure_study(record_of(OTHER))
+    with pytest.raises(InputError, match="leave out --from"):
+        start(store, record_of(SPACE), SPACE, record_of(OTHER).name)
+
+
+# Points of another space --------------------------------------------------------------------------------------------
+
+FANCY: dict[str, Value] = {"IMPL": "fancy", "BLOCK": 64, "UNROLL": 4, "STAGES": 2, "WIDTH": 16, "MODE": "b"}
+
+
+def moved(point: Mapping[str, Value], text: str) -> dict[str, Value] | None:
+    space = space_of(text=text)
+    place = mapped(point, space)
+    return None if place is None else space.point(place)
+
+
+def test_a_point_that_is_valid_stays() -> None:
+    assert moved(FANCY, simulated.TOML) == FANCY
+
+
+def test_a_number_that_is_not_there_becomes_the_nearest() -> None:
+    text = simulated.TOML.replace("BLOCK = [8, 16, 32, 64, 128]", "BLOCK = [8, 16, 48, 128]")
+    assert moved(FANCY, text) == {**FANCY, "BLOCK": 48}
+
+
+def test_a_word_that_is_not_there_and_what_is_lacking_are_the_defaults() -> None:
+    text = simulated.TOML.replace("STAGES = [1, 2, 3]", 'STAGES = [1, 2, 3]\nORDER = ["rows", "columns"]')
+    text = text.replace("STAGES = 1\n", 'STAGES = 1\nORDER = "columns"\n')
+    assert moved(FANCY, text) == {**FANCY, "ORDER": "columns"}
+    assert moved({**FANCY, "ORDER": "diagonal"}, text) == {**FANCY, "ORDER": "columns"}
+
+
+def test_what_breaks_a_constraint_is_repaired() -> None:
+    text = simulated.TOML.replace("BLOCK * STAGES <= 256", "BLOCK * STAGES <= 64")
+    found = moved(FANCY, text)
+    assert found in ({**FANCY, "STAGES": 1}, {**FANCY, "BLOCK": 32})
+
+
+def test_what_changes_too_much_is_dropped() -> None:
+    text = simulated.TOML.replace("BLOCK = [8, 16, 32, 64, 128]", "BLOCK = [8]").replace(
+        "UNROLL = [1, 2, 4, 8]", "UNROLL = [1]"
+    )
+    assert moved(FANCY, text) is None
+    assert moved({**FANCY, "IMPL": "other"}, simulated.TOML) is None
+
+
+def test_only_points_that_stay_as_they_are_are_known(store: Store) -> None:
+    """What had to be repaired has another latency; what lacks a parameter has the default point's value of it."""
+    search(store, OTHER, 30)
+    text = simulated.TOML.replace("BLOCK * STAGES <= 256", "BLOCK * STAGES <= 64")
+    text = text.replace("STAGES = [1, 2, 3]", "STAGES = [1, 2, 3]\nMORE = [0, 1]")
+    narrow = space_of(text=text.replace("STAGES = 1\n", "STAGES = 1\nMORE = 1\n"), name="narrow")
+    found = known_points(store, record_of(OTHER).name, narrow)
+    assert found is not None
+    judged = [each.outcome.variant.point for each in queries.judged(store, record_of(OTHER).name)]
+    fit = [point for point in judged if int(point["BLOCK"]) * int(point["STAGES"]) <= 64]
+    assert [narrow.point(place) for place in found.points] == [
+        {name: {**point, "MORE": 1}[name] for name in narrow.parameters if name in {*point, "MORE"}} for point in fit
+    ]
+    given = list(elites(store, record_of(OTHER).name, narrow))
+    assert len(given) > 0
+    assert all(narrow.index_of(point) is not None for point in given)
+
+
+# What a search makes of it ------------------------------------------------------------------------------------------
+
+
+def slower(point: dict[str, Value]) -> float:
+    """As simulated, three times slower."""
+    return 3 * simulated.microseconds(point)
+
+
+def contrary(point: dict[str, Value]) -> float:
+    """What is fast where it comes from is slow."""
+    return 2500 / simulated.microseconds(point)
+
+
+def evaluations(store: Store, found: Start, microseconds: Microseconds, seed: int) -> int:
+    """How many points a new study has judged when it has one within 2 % of the best."""
+    name = f"{found.known_points is not None} {microseconds.__name__} {seed}"
+    judged = search(store, SPACE, 60, found, microseconds, seed, name)
+    valid = [point for point in map(SPACE.point, range(len(SPACE))) if right(point)]
+    best = min(map(microseconds, valid))
+    return next((n for n, point in enumerate(judged, 1) if right(point) and microseconds(point) <= 1.02 * best), 60)
+
+
+def right(point: dict[str, Value]) -> bool:
+    return simulated.truth(Variant.of("sdpa", "cpu", point)).fault is None
+
+
+@pytest.mark.slow
+def test_known_points_make_a_search_shorter(store: Store) -> None:
+    search(store, OTHER, 60)
+    found = start(store, record_of(SPACE), SPACE)
+    warm = [evaluations(store, found, slower, seed) for seed in range(6)]
+    cold = [evaluations(store, Start(), slower, seed) for seed in range(6)]
+    assert sum(warm) <= 0.6 * sum(cold)
+
+
+@pytest.mark.slow
+def test_known_points_that_are_the_contrary_of_the_truth_are_unlearned(store: Store) -> None:
+    """What was fastest there is slowest here: nothing could mislead more."""
+    search(store, OTHER, 60, microseconds=contrary)
+    found = start(store, record_of(SPACE), SPACE)
+    warm = [evaluations(store, found, simulated.microseconds, seed) for seed in range(6)]
+    cold = [evaluations(store, Start(), simulated.microseconds, seed) for seed in range(6)]
+    assert sum(warm) <= 1.6 * sum(cold)
+
+
+def test_a_study_that_goes_on_has_the_known_points_it_began_with(store: Store) -> None:
+    """Whatever has become of the other study meanwhile."""
+    search(store, OTHER, 30)
+    found = start(store, record_of(SPACE), SPACE)
+    whole = search(store, SPACE, 24, found)
+    assert found.known_points is not None
+    with closing(Store.open(str(Path(store.label).with_name("again.db")))) as again:
+        search(again, OTHER, 30)
+        search(again, SPACE, 9, start(again, record_of(SPACE), SPACE))
+        search(again, OTHER, 50)
+        rest = search(again, SPACE, 24, start(again, record_of(SPACE), SPACE))
+        study = optuna.load_study(study_name=record_of(SPACE).name, storage=again.optuna_storage())
+        assert KnownPoints.model_validate(study.user_attrs[KNOWN_POINTS]) == found.known_points
+    assert rest == whole
+
+
+# The command line ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+    """`autotuner tune` on the simulated device."""
+
+    class Simulated(workbench.Workbench):
+        def __init__(self, file: SpaceFile, arch: str | None = None, devices: str | None = None) -> None:
+            self.chosen, self.device, self.built_from = Chosen(simulated.DEVICE), simulated.DEVICE, ""
+            self.space = Space.enumerate(file, self.device.facts)
+            self.conditions = simulated.conditions().model_copy(update={"problems": file.problems})
+
+        def executor(self) -> InlineExecutor:  # type: ignore[override]
+            return InlineExecutor(simulated.backend())
+
+    monkeypatch.setattr(workbench, "Workbench", Simulated)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "one.toml").write_text(simulated.TOML)
+    (tmp_path / "two.toml").write_text(simulated.TOML.replace("heads = 2", "heads = 4"))
+
+    def run(space: str, *arguments: str) -> tuple[int, str]:
+        words = ["tune", f"{space}.toml", "--trials", "14", "--no-finals", "--store", "studies.db", *arguments]
+        done = CliRunner().invoke(app, words)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done.exit_code, done.output
+
+    return run
+
+
+def test_a_new_sweep_says_what_it_learns_from(tune: Callable[..., tuple[int, str]]) -> None:
+    code, said = tune("one")
+    assert code == 0
+    assert "learns from" not in said
+    code, said = tune("two")
+    assert code == 0
+    assert sum("learns from 14 points of the related study one-" in line for line in said.splitlines()) == 1
+    code, said = tune("two", "--trials", "16")
+    assert code == 0
+    assert "14 judged already" in said
+    assert "learns from" not in said
+
+
+@pytest.mark.parametrize("arguments", [("--cold",), ("--sampler", "random")])
+def test_a_sweep_may_start_cold(tune: Callable[..., tuple[int, str]], arguments: tuple[str, ...]) -> None:
+    tune("one")
+    code, said = tune("two", *arguments)
+    assert code == 0
+    assert "learns from" not in said
+    assert "starts with" not in said
+
+
+def test_a_sweep_may_start_from_one_study(tune: Callable[..., tuple[int, str]]) -> None:
+    tune("one")
+    code, said = tune("two", "--from", "one-", "--sampler", "random")
+    assert code == 0
+    assert "starts with 8 of the best points" in said
+    with pytest.raises(StoreError, match="nowhere"):
+        tune("two", "--from", "nowhere")
+    with pytest.raises(InputError, match="--cold"):
+        tune("two", "--from", "one-", "--cold")

@@ -1,0 +1,133 @@
+"""What is wrong with a document, in one line that its author can act on."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from autotuner.build.family import FamilyDocument
+from autotuner.values.model import Model
+from autotuner.values.validation import SHOWN, explanation, refuse, show, suggestion
+
+
+class Problem(Model):
+    batch: int = Field(ge=1)
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    op: str = "rows"
+
+
+class Limit(Model):
+    when: str
+    reason: str = Field(min_length=1)
+
+
+def _tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class Document(Model):
+    title: str
+    problems: Annotated[tuple[Problem, ...], BeforeValidator(_tuple)] = Field(min_length=1)
+    tables: dict[str, Limit] = Field(default_factory=dict)
+    limits: list[Limit] = Field(default_factory=list)
+    threads: int | Literal["all"] = "all"
+    extra: Limit | None = None
+    tries: int = 1
+
+    @field_validator("tries")
+    @classmethod
+    def _few(cls, tries: int) -> int:
+        if tries > 9:
+            raise ValueError("found more than 9,\n expected fewer")
+        return tries
+
+    @model_validator(mode="after")
+    def _check(self) -> Document:
+        if self.title == "none":
+            raise refuse("found no title, expected one", "head.title")
+        return self
+
+
+def said(text: str, hidden: tuple[str, ...] = ()) -> str:
+    """What is said of a document that is whole but for the given text."""
+    keys = {line.partition(" ")[0] for line in text.splitlines()}
+    whole = [line for line in ('title = "x"', "problems = [{batch = 1}]") if line.partition(" ")[0] not in keys]
+    with pytest.raises(ValidationError) as caught:
+        Document.model_validate(tomllib.loads("\n".join([*whole, text])), strict=True)
+    return explanation(caught.value, Document, hidden)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("title = 3", "title: found 3, expected a string"),
+        ("tries = true", "tries: found true (a boolean), expected an integer"),
+        ("tries = 1.5", "tries: found 1.5 (a float), expected an integer"),
+        ("tries = 10", "tries: found more than 9, expected fewer"),
+        ("problems = []", "problems: found () , expected a list of at least 1 item"),
+        ("problems = 7", "problems: found 7, expected a list"),
+        ("problems = [{batch = 0}]", "problems[0].batch: found 0, expected a number greater than or equal to 1"),
+        (
+            'problems = [{batch = 1}, {batch = 2, dtype = "int8"}]',
+            "problems[1].dtype: found 'int8', expected 'float32' or 'bfloat16'",
+        ),
+        ("problems = [{}]", "problems[0].batch: missing; this key is required"),
+        ("problem = 1", "problem: unknown key; did you mean problems?"),
+        ("zzz = 1", "zzz: unknown key"),
+        ("problems = [{bach = 1}]", "problems[0].bach: unknown key; did you mean batch?"),
+        ('tables.a.when = "x"', "tables.a.reason: missing; this key is required"),
+        ('tables.a = {when = "x", reasn = "y"}', "tables.a.reasn: unknown key; did you mean reason?"),
+        (
+            'tables.a = {when = "x", reason = ""}',
+            "tables.a.reason: found '', expected a string of at least 1 character",
+        ),
+        ('limits = [{whn = "x", reason = "y"}]', "limits[0].whn: unknown key; did you mean when?"),
+        ('extra = {when = "x", raeson = "y"}', "extra.raeson: unknown key; did you mean reason?"),
+        ("threads = []", "threads: found [] (a list), expected an integer"),
+        ('title = "none"', "head.title: found no title, expected one"),
+    ],
+)
+def test_a_complaint_is_one_line_with_key_found_and_expected(text: str, line: str) -> None:
+    assert said(text) == line.replace("() ,", "(),")
+
+
+def test_a_misspelt_key_is_named_before_the_one_that_it_leaves_missing() -> None:
+    """Pydantic lists the missing one first."""
+    with pytest.raises(ValidationError) as caught:
+        Document.model_validate({"titel": "x", "problems": ({"batch": 1},)})
+    assert explanation(caught.value, Document) == "titel: unknown key; did you mean title?"
+
+
+def test_fields_that_no_document_has_are_not_suggested() -> None:
+    text = "problems = [{batch = 1, opp = 2}]"
+    assert said(text).endswith("did you mean op?")
+    assert said(text, hidden=("op",)) == "problems[0].opp: unknown key"
+
+
+def test_a_kernel_document_is_explained_to_its_innermost_table() -> None:
+    table = '[cpu.plain]\nsource = "a.cpp"\ndtypes = ["float32"]\nhead_dims = [64]\n'
+    effect = '[[cpu.plain.asserts]]\nreason = "r"\n'
+
+    def line(more: str) -> str:
+        document = tomllib.loads(f'family = "f"\nop = "sdpa"\n{table}{more}')
+        with pytest.raises(ValidationError) as caught:
+            FamilyDocument.model_validate(document)
+        return explanation(caught.value, FamilyDocument).removeprefix("devices.")
+
+    assert line('flag = ["-O3"]\n') == "cpu.plain.flag: unknown key; did you mean flags?"
+    assert line(f'{effect}contain = "x"\n') == "cpu.plain.asserts[0].contain: unknown key; did you mean contains?"
+    assert line("[[cpu.plain.asserts]]\n") == "cpu.plain.asserts[0].reason: missing; this key is required"
+    assert line("host = 3\n") == "cpu.plain.host: found 3, expected a string"
+
+
+def test_a_long_value_is_cut() -> None:
+    assert len(show("x" * 200)) == SHOWN
+    assert show({"a": 1}) == "{'a': 1} (a table)"
+
+
+def test_a_suggestion_needs_a_near_name() -> None:
+    assert suggestion("BLOK", ["BLOCK", "IMPL"]) == "; did you mean BLOCK?"
+    assert suggestion("QQQ", ["BLOCK", "IMPL"]) == ""
