@@ -1,4 +1,4 @@
-"""The page that shows the figures of benchmarks/attention/wgmma.py and wgmma_trials.py; benchmarks/pages.py writes it."""
+"""The page that shows the figures of wgmma.py and wgmma_trials.py beside it; benchmarks/pages.py writes it."""
 
 from __future__ import annotations
 

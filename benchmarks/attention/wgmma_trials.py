@@ -1,6 +1,7 @@
 """Puts IMPL = wgmma to harder tests on this GPU and adds the figures to those of wgmma.py.
 
-    python -m benchmarks.attention.wgmma_trials STEP ... [--json docs/results/wgmma_attention.json] [--problems A,B] [--points N]
+    python -m benchmarks.attention.wgmma_trials STEP ... [--json docs/results/wgmma_attention.json]
+        [--problems A,B] [--points N]
 
 Steps:
   back     the fastest of each kind of softmax on inputs that make a speculative one go back, and what cuDNN takes there
