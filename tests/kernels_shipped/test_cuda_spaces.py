@@ -31,7 +31,7 @@ from tests.helpers.points import first_of
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90")
 SPACES = ("sdpa_cuda", "sdpa_sm89", "sdpa_sm90", "sdpa_wgmma", "sdpa_cuda_smoke")
 HOPPER = ("sdpa_sm90", "sdpa_wgmma")
-RANDOM = 20
+RANDOM, PARTS = 20, 5
 
 
 @pytest.fixture(scope="module", params=ARCHITECTURES)
@@ -135,14 +135,17 @@ def test_products_that_are_serialised_are_a_fault_of_the_build() -> None:
 
 @pytest.mark.slow
 @pytest.mark.rotating(1)
+@pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("head_dim", [64, 128])
-def test_random_points_of_warpgroup_products_are_built(head_dim: int, causal: bool) -> None:
-    """Whatever the constraints let through keeps its products in flight, and its claims."""
+def test_random_points_of_warpgroup_products_are_built(head_dim: int, causal: bool, part: int) -> None:
+    """Whatever the constraints let through keeps its products in flight, and its claims. They compile slowly: RANDOM
+    points of each kind are in parts."""
     problem = hopper().conditions.problems[0].model_copy(update={"head_dim": head_dim, "causal": causal})
     workbench = hopper(problem)
     draw = random.Random(head_dim + causal)
-    require_good(workbench, [draw.randrange(len(workbench.space)) for _ in range(RANDOM)])
+    points = [draw.randrange(len(workbench.space)) for _ in range(RANDOM)]
+    require_good(workbench, points[part::PARTS])
 
 
 def test_the_default_point_needs_nothing_new() -> None:
