@@ -135,6 +135,14 @@ def test_what_is_recorded_of_a_build(workshop: Workshop) -> None:
     assert artifact.compiler == workshop.toolchain.version
 
 
+def test_an_implementation_for_another_architecture_is_refused(workshop: Workshop) -> None:
+    document = workshop.family / "kernel.toml"
+    document.write_text(document.read_text().replace('source = "plain.cpp"', 'source = "plain.cpp"\narch = "sm_90a"'))
+    with pytest.raises(KernelError, match=r"plain\.cpp is for sm_90a; it does not run on "):
+        workshop.inputs()
+    assert workshop.inputs(tiny("redefines")).flags == FLAGS
+
+
 @pytest.mark.parametrize("changed", ["outer.h", "inner.h", "plain.cpp"])
 def test_a_changed_source_is_another_artifact(workshop: Workshop, changed: str) -> None:
     before = workshop.inputs().digest
