@@ -64,6 +64,7 @@ def test_the_wheel_holds_kernels_spaces_and_migrations(wheel: Path) -> None:
     assert not any(name.startswith(("tests/", "kernels/")) for name in names)
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_the_wheel_tunes_elsewhere(wheel: Path, tmp_path: Path) -> None:
     fresh = tmp_path / "fresh"
