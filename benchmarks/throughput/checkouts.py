@@ -1,6 +1,6 @@
 """Two checkouts of autotuner side by side: did anything that is measured get worse?
 
-    python -m benchmarks.throughput.checkouts BEFORE [--trials N] [--rounds N] [--space SPACE]
+    python -m benchmarks.throughput.checkouts BEFORE [--trials N] [--rounds N] [--space SPACE] [--store FILE]
 
 Both run in this interpreter, from their own folders, in turns. Each round starts both programs, and sweeps
 the same random points in both: with an empty cache of builds, and again with a full one. A round's ratio is of two runs
@@ -73,20 +73,23 @@ def turns(checkouts: Mapping[str, Checkout], draw: random.Random) -> list[tuple[
     return order
 
 
-def measure(checkouts: Mapping[str, Checkout], rounds: int, trials: int) -> dict[str, dict[str, list[float]]]:
+def measure(
+    checkouts: Mapping[str, Checkout], rounds: int, trials: int, status: Path | None
+) -> dict[str, dict[str, list[float]]]:
     """By what is measured and by checkout, a number of each round, in seconds."""
     draw, found = random.Random(1), defaultdict[str, dict[str, list[float]]](lambda: defaultdict(list))
     for number in range(rounds):
-        for name, checkout in turns(checkouts, draw):
+        for name, checkout in turns(checkouts, draw) if trials else ():
             cold, _ = checkout.sweep(number, trials, f"cold{number}", f"cold{number}")
             found["sweep, nothing built before"][name].append(cold)
-        for name, checkout in turns(checkouts, draw):
+        for name, checkout in turns(checkouts, draw) if trials else ():
             warm, gate = checkout.sweep(number, trials, f"cold{number}", f"warm{number}")
             found["sweep, everything built before"][name].append(warm)
             found["gate on a variant that passes"][name].append(statistics.median(gate))
         for name, checkout in turns(checkouts, draw):
             found["autotuner --help"][name].append(checkout.run("--help")[0])
-            found["autotuner status"][name].append(checkout.run("status", store=f"cold{number}")[0])
+            if status:
+                found["autotuner status"][name].append(checkout.run("status", "--store", str(status))[0])
         print(f"round {number + 1} of {rounds}", flush=True)
     return found
 
@@ -106,19 +109,20 @@ def row(seconds: Mapping[str, Sequence[float]], before: str) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Two checkouts side by side.")
     parser.add_argument("before", type=Path, help="the other checkout")
-    parser.add_argument("--trials", type=int, default=12)
+    parser.add_argument("--trials", type=int, default=12, help="of a sweep; 0: start both programs, and sweep nothing")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--space", default="sdpa_cpu_small")
+    parser.add_argument("--store", type=Path, help="a store that both can read, to ask for its status")
     parser.add_argument("--json", type=Path, default=RESULT)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         checkouts = {}
         for name, place in (("before", options.before), (HERE, ROOT)):
             checkouts[name] = Checkout(place, Path(folder) / name, options.space)
-        found = measure(checkouts, options.rounds, options.trials)
-        where = checkouts[HERE].environment("cold0")
+        found = measure(checkouts, options.rounds, options.trials, options.store)
+        where = checkouts[HERE].environment("cold0") if options.trials else None
     rows = {what: row(seconds, "before") for what, seconds in found.items()}
-    made = provenance([options.before, options.json])
+    made = provenance([each for each in (options.before, options.json, options.store) if each])
     document = {**made, "environment": where, "rounds": options.rounds, "trials": options.trials, "rows": rows}
     options.json.write_text(json.dumps(document, indent=1) + "\n")
     print(f"{'seconds':34}{'before':>9}{'after':>9}{'ratio':>8}   least to most")
