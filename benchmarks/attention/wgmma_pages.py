@@ -16,7 +16,9 @@ def page(document: dict[str, Any]) -> str:
     """docs/results/wgmma_attention.md."""
     parts = [
         "# IMPL = wgmma against PyTorch's SDPA",
-        "Drawn by `benchmarks/pages.py` from wgmma_attention.json; do not edit. The kernel has changed since, in four\nplaces, and `early_144` with a causal mask is refused now ([kernels-cuda.md](../kernels-cuda.md)).",
+        "Drawn by `benchmarks/pages.py` from wgmma_attention.json; do not edit. The kernel has"
+        " changed since, in four\nplaces, and `early_144` with a causal mask is"
+        " refused now ([kernels-cuda.md](../kernels-cuda.md)).",
         provenance(document),
         "Times are medians with their quartiles, in microseconds; a speedup is the median over interleaved blocks of"
         " t_SDPA / t_wgmma. Cold: the inputs have left the second-level cache; warm: one input set. A point's name is"
