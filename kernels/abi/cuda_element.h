@@ -24,8 +24,12 @@ AT_DEVICE uint32_t pack(float low, float high) {
   return *(const uint32_t *)&pair;
 }
 AT_DEVICE float2 unpack(uint32_t word) { return __bfloat1622float2(*(const __nv_bfloat162 *)&word); }
+#elif DTYPE == AT_FLOAT32
+typedef float element;
+AT_DEVICE float to_float(element x) { return x; }
+AT_DEVICE element from_float(float x) { return x; }
 #else
-#error "the CUDA implementations take float16 and bfloat16"
+#error "the CUDA implementations take float32, float16 and bfloat16"
 #endif
 
 #endif

@@ -1,4 +1,4 @@
-"""Runs a CUDA variant of sdpa on the CPU: its logic without a GPU (README.md beside this file)."""
+"""Runs a CUDA variant on the CPU: its logic without a GPU (README.md beside this file)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import DTYPES
 from autotuner.values import config
 from autotuner.values.gate_report import CaseErrors
+from autotuner.values.problem import Problem
 
 HERE = Path(__file__).parent
 KERNELS = config.kernels_dir()
@@ -76,6 +77,15 @@ def emulate(
     return torch.frombuffer(output, dtype=DTYPES[problem.dtype]).view(q.shape)
 
 
+def emulate_rows(
+    source: Path, parameters: Mapping[str, int | str], problem: Problem, x: Tensor, w: Tensor, seed: int
+) -> Tensor:
+    """Y of one launch of a variant of rmsnorm, as `emulate` runs one of sdpa. Raises EmulationError."""
+    program = build(source, parameters, problem, "rmsnorm_driver.cpp")
+    output = _run(program, _raw(x) + _raw(w), seed, *problem.shape, x.element_size(), *problem.scalars)
+    return torch.frombuffer(output, dtype=x.dtype).view(x.shape)
+
+
 def emulate_softmax(
     source: Path,
     parameters: Mapping[str, int | str],
@@ -112,10 +122,11 @@ def _run(program: Path, given: bytes, seed: int, *arguments: float) -> bytearray
         return bytearray(result.read_bytes())
 
 
-def build(source: Path, parameters: Mapping[str, int | str], problem: SdpaProblem, driver: str) -> Path:
+def build(source: Path, parameters: Mapping[str, int | str], problem: Problem, driver: str) -> Path:
     """The program that runs the variant, compiled unless it is in the cache."""
     source = source.resolve()
-    folders = (HERE / "include", HERE, KERNELS / "abi", KERNELS / "sdpa" / "abi", source.parent, KERNELS / "sdpa")
+    of_op = KERNELS / problem.op
+    folders = (HERE / "include", HERE, KERNELS / "abi", of_op / "abi", source.parent, of_op)
     files = list(_read_with_headers(source, folders))
     unit = unit_text(source, parameters, problem, files)
     runtime = [_object(HERE / name, "", RUNTIME_FLAGS, folders) for name in (*RUNTIME, driver)]
@@ -128,17 +139,16 @@ def build(source: Path, parameters: Mapping[str, int | str], problem: SdpaProble
     return linked
 
 
-def unit_text(source: Path, parameters: Mapping[str, int | str], problem: SdpaProblem, files: list[str]) -> str:
+def unit_text(source: Path, parameters: Mapping[str, int | str], problem: Problem, files: list[str]) -> str:
     """The translation unit: macros, the variant's source, and the dynamic shared memory that it declares."""
     lines = [
         '#include "emulated_ptx.h"',
         *macro_lines(parameters),
         f"#define DTYPE AT_{problem.dtype.upper()}",
-        f"#define HEAD_DIM {problem.head_dim}",
-        f"#define CAUSAL {int(problem.causal)}",
+        *(f"#define {name} {value}" for name, value in problem.compiled.items() if name != "DTYPE"),
     ]
     if parameters.get("FIXED") == 1:
-        lines += [f"#define SEQ_Q {problem.seq_q}", f"#define SEQ_K {problem.seq_k}"]
+        lines += [f"#define {name} {value}" for name, value in problem.lengths.items()]
     lines.append(f'#include "{source}"')
     names = {}
     for text in files:

@@ -124,7 +124,15 @@ def test_the_exponentials_keep_their_error(name: str, bound: float, toolchain: C
     (tmp_path / "unit.cpp").write_text(UNIT.format(width=16 if wide else 4, name=name))
     library = tmp_path / "unit.so"
     folder = config.kernels_dir() / "sdpa"
-    command = [toolchain.compiler, *FLAGS, "-fvisibility=default", "-shared", f"-I{folder}", "unit.cpp"]
+    command = [
+        toolchain.compiler,
+        *FLAGS,
+        "-fvisibility=default",
+        "-shared",
+        f"-I{folder}",
+        f"-I{folder.parent / 'abi'}",
+        "unit.cpp",
+    ]
     subprocess.run([*command, "-o", str(library)], cwd=tmp_path, check=True)
     x = np.concatenate(
         [-np.linspace(0, 126, 1 << 20, dtype=np.float32), -np.geomspace(1e-8, 1, 1 << 16, dtype=np.float32)]

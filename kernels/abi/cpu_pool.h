@@ -4,8 +4,8 @@
 //   2  kept; they spin for some 10 microseconds before they sleep
 //   3  kept; they spin for some 100 microseconds before they sleep
 // Not OpenMP: a process with torch in it already has an OpenMP runtime, and two of them disturb each other.
-#ifndef AUTOTUNER_SDPA_CPU_POOL_H
-#define AUTOTUNER_SDPA_CPU_POOL_H
+#ifndef AUTOTUNER_CPU_POOL_H
+#define AUTOTUNER_CPU_POOL_H
 
 #include <pthread.h>
 #include <sched.h>

@@ -1,0 +1,60 @@
+"""The op rmsnorm: Y = X / sqrt(mean(X^2) + eps) * W, over the last dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from autotuner.ops.op import Op, Output, digest_of_folder
+from autotuner.ops.rmsnorm.cases import CASES
+from autotuner.ops.rmsnorm.distance import distance
+from autotuner.ops.rmsnorm.invariants import INVARIANTS
+from autotuner.ops.rmsnorm.problem import RmsNormProblem
+from autotuner.ops.rmsnorm.words import AXES, WORDS
+from autotuner.values import config
+from autotuner.values.problem import Problem, Shape
+
+if TYPE_CHECKING:
+    from autotuner.ops.op import OpTensors
+
+USUAL_TOKENS, USUAL_HIDDEN_SIZE = 512, 4096
+"""Of the problem that a library is judged on that was built for any sizes."""
+
+
+def _input_shapes(problem: Problem) -> tuple[Shape, ...]:
+    """X and W."""
+    return problem.shape, (cast(RmsNormProblem, problem).hidden_size,)
+
+
+def _usual(macros: Mapping[str, str]) -> Problem:
+    hidden_size = int(macros.get("HIDDEN_SIZE", USUAL_HIDDEN_SIZE))
+    return RmsNormProblem.model_validate(
+        {"tokens": USUAL_TOKENS, "hidden_size": hidden_size, "dtype": macros["DTYPE"]}, strict=True
+    )
+
+
+def _tensors() -> OpTensors:
+    from autotuner.ops.rmsnorm.tensors import RmsNormTensors
+
+    return RmsNormTensors()
+
+
+OP = Op(
+    name="rmsnorm",
+    problem=RmsNormProblem,
+    inputs=("X", "W"),
+    outputs=(Output("Y", row=1, slice=1, axes=AXES),),
+    ordinary="randn",
+    cases=CASES,
+    invariants=INVARIANTS,
+    input_shapes=_input_shapes,
+    output_shapes=lambda problem: (problem.shape,),
+    distance=distance,
+    usual=_usual,
+    words=WORDS,
+    tensors=_tensors,
+    abi=lambda: config.kernels_dir() / "rmsnorm" / "abi",
+    default_spaces={},
+    digest=digest_of_folder(Path(__file__).parent),
+)

@@ -1,0 +1,123 @@
+"""torch's rms_norm as torch's compiler makes it: a library for one problem, made once and kept in the cache.
+
+What `torch.compile` generates is compiled ahead of time. So a process that only runs it needs no compiler and starts
+within milliseconds. Where there is no compiler for the device, or it fails, this baseline takes no problem.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from autotuner.ops.rmsnorm.cases import COPIED
+from autotuner.ops.rmsnorm.problem import RmsNormProblem
+from autotuner.ops.tensors import DTYPES, Tensors
+from autotuner.values import config
+from autotuner.values.problem import Problem
+
+SMALLEST = 1 << 18
+"""Elements of X from which a problem is compiled for: tens of seconds are too long for each small case of the gate."""
+DEADLINE_S = 200
+FORMAT = "1"
+
+Run = Callable[[list[Tensor]], list[Tensor]]
+
+
+def forward(problem: Problem) -> Callable[..., Tensors]:
+    """The baseline for a problem; calling it raises RuntimeError where there is no such library."""
+    of = cast(RmsNormProblem, problem)
+
+    def compiled(x: Tensor, w: Tensor) -> Tensors:
+        if of.tokens * of.hidden_size < SMALLEST or of.shape == COPIED:
+            raise RuntimeError(f"not compiled for fewer than {SMALLEST} elements, nor for the gate alone")
+        return tuple(_library(of, x.device.type)([x, w]))
+
+    return compiled
+
+
+@functools.cache
+def _library(problem: RmsNormProblem, device: str) -> Run:
+    """Makes the library unless it is in the cache, and loads it. Raises RuntimeError."""
+    runners: Any = torch._C._aoti
+    runner = {"cpu": "AOTIModelContainerRunnerCpu", "cuda": "AOTIModelContainerRunnerCuda"}[device]
+    run: Run = getattr(runners, runner)(str(_made(problem, device)), 1).run
+    return run
+
+
+def _made(problem: RmsNormProblem, device: str) -> Path:
+    """The library's path. One serves any number of threads."""
+    _require_compiler(device)
+    kind = torch.cuda.get_device_name() if device == "cuda" else platform.node()
+    identity = f"{FORMAT} {torch.__version__} {device} {kind} {problem.model_dump_json()}"
+    folder = config.cache_dir().absolute() / "compiled"
+    made = folder / f"rmsnorm-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
+    if not made.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        _make(problem, device, made)
+    return made / "rmsnorm.so"
+
+
+def _require_compiler(device: str) -> None:
+    if config.cxx() is None and shutil.which("g++") is None:
+        raise RuntimeError("torch's compiler needs a C++ compiler")
+    if device == "cuda" and importlib.util.find_spec("triton") is None:
+        raise RuntimeError("torch's compiler needs triton for CUDA")
+
+
+def _make(problem: RmsNormProblem, device: str, made: Path) -> None:
+    """In a process of its own, which may import what it likes; the folder appears by one rename."""
+    with tempfile.TemporaryDirectory(dir=made.parent, ignore_cleanup_errors=True) as work:
+        private = Path(work) / "made"
+        private.mkdir()
+        command = [sys.executable, "-m", __name__, problem.model_dump_json(), device, str(private)]
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{work}/inductor", "TMPDIR": work}
+        try:
+            subprocess.run(
+                command, env=environment, timeout=DEADLINE_S, capture_output=True, check=True, stdin=subprocess.DEVNULL
+            )
+            private.rename(made)
+        except (OSError, subprocess.SubprocessError) as error:
+            if not made.exists():
+                raise RuntimeError(f"torch's compiler failed: {error}") from None
+
+
+class _RmsNorm(torch.nn.Module):
+    def __init__(self, problem: RmsNormProblem) -> None:
+        super().__init__()
+        self._problem = problem
+
+    def forward(self, x: Tensor, w: Tensor) -> Tensor:
+        return torch.nn.functional.rms_norm(x, (self._problem.hidden_size,), w, self._problem.eps)
+
+
+def main(document: str, device: str, folder: str) -> None:
+    """Makes the library of a problem in a folder."""
+    from torch._inductor import aot_compile
+
+    problem = RmsNormProblem.model_validate_json(document)
+    dtype = DTYPES[problem.dtype]
+    x, w = (torch.zeros(shape, dtype=dtype, device=device) for shape in (problem.shape, problem.shape[1:]))
+    options = {
+        "aot_inductor.output_path": f"{folder}/rmsnorm.so",
+        "cpp_cache_precompile_headers": False,
+        "cpp.dynamic_threads": True,
+    }
+    exported = torch.export.export(_RmsNorm(problem), (x, w))
+    aot_compile(exported.module(), (x, w), options=options)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

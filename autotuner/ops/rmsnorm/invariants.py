@@ -1,0 +1,104 @@
+"""What must hold of rmsnorm exactly, without a reference (G3).
+
+torch is imported where it is used: what reads a report wants the words alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from autotuner.ops.op import Invariant, Relation
+from autotuner.ops.rmsnorm.cases import INVARIANT
+from autotuner.values.problem import Problem
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from autotuner.ops.tensors import Tensors
+
+
+def scale_w(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """-4 W gives exactly -4 Y: only sign and exponent change, but for outputs so small that they lose digits."""
+    import torch
+
+    x, w = inputs
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        got, want = other[0], -4 * plain[0]
+        numbers = torch.finfo(w.dtype)
+        close = (got - want).abs() <= 4 * numbers.smallest_normal * numbers.eps
+        return torch.where((want.abs() <= 4 * numbers.tiny) & close, want, got), want
+
+    yield Relation((x, -4 * w), compared, "-4 W does not give exactly -4 Y")
+
+
+def permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """Permuting the rows of X permutes those of Y, nothing else."""
+    import torch
+
+    x, w = inputs
+    order = torch.randperm(x.shape[0], generator=torch.Generator().manual_seed(seed))
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        return other[0], plain[0][order]
+
+    yield Relation((x[order], w), compared, "permuting the rows of X does not permute those of Y")
+
+
+def other_rows(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """What every second row holds does not reach the others."""
+    x, w = inputs
+    changed = x.clone()
+    changed[1::2] *= 100
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        return other[0][::2], plain[0][::2]
+
+    yield Relation((changed, w), compared, "changing every second row changes the rows between")
+
+
+def equal(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """A row of equal numbers under W = 1 gives equal numbers: no column is computed in a way of its own."""
+    import torch
+
+    x, w = inputs
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        return other[0], other[0][:, :1].expand_as(other[0])
+
+    same = x[:, :1].expand_as(x).contiguous()
+    yield Relation((same, torch.ones_like(w)), compared, "a row of equal numbers gives numbers that differ")
+
+
+INVARIANTS = (
+    Invariant(
+        "G3.scale_w",
+        "-4 W gives exactly -4 Y",
+        "a constant in the arithmetic (a clamp, something added), or a result that does not come from W",
+        scale_w,
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.permute",
+        "permuting the rows of X permutes the output, nothing else",
+        "the addressing of rows, or a sum whose order depends on the row's place",
+        permute,
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.other_rows",
+        "what every second row holds does not reach the others",
+        "a sum that is not cleared between rows, or that is shared by several",
+        other_rows,
+        INVARIANT,
+    ),
+    Invariant(
+        "G3.equal",
+        "a row of equal numbers under W = 1 gives equal numbers",
+        "a part of the row, such as its tail, is rounded differently or takes another sum",
+        equal,
+        INVARIANT,
+    ),
+)
+"""In order of cost."""

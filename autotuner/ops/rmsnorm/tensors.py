@@ -1,0 +1,119 @@
+"""rmsnorm in tensors: inputs by distribution, float64 reference, low-precision emulation, torch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import rms_norm
+
+from autotuner.ops.op import Baseline
+from autotuner.ops.rmsnorm import compiled
+from autotuner.ops.rmsnorm.problem import RmsNormProblem
+from autotuner.ops.rmsnorm.symmetry import RmsNormSymmetry
+from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, shifted
+from autotuner.values.problem import Problem
+
+ORDERS = 8
+"""Orders of summation in which the float32 emulation is computed, as a single one may be lucky."""
+ROWS = 32
+"""Rows of a case in which that is done."""
+HUGE = {"float32": 2.0**50, "bfloat16": 2.0**50, "float16": 2.0**13}
+TINY = {"float32": 2.0**-50, "bfloat16": 2.0**-50, "float16": 2.0**-12}
+"""What X is multiplied by: float32 still holds the sum of the squares of 16384 of them."""
+GIANT = {"float32": 2.0**15, "bfloat16": 2.0**15, "float16": 2.0**15}
+
+
+def _plain(problem: Problem) -> Callable[..., Tensors]:
+    of = cast(RmsNormProblem, problem)
+
+    def forward(x: Tensor, w: Tensor) -> Tensors:
+        return (rms_norm(x, (of.hidden_size,), w, of.eps),)
+
+    return forward
+
+
+class RmsNormTensors:
+    """The record of this module's functions that the other rooms use."""
+
+    BASELINES: ClassVar[Mapping[str, Baseline]] = {
+        "rms_norm": Baseline(_plain, frozenset({"cpu", "cuda"})),
+        "compiled": Baseline(compiled.forward, frozenset({"cpu", "cuda"})),
+    }
+    PEER: ClassVar[str] = "rms_norm"
+    BETWEEN: ClassVar[Mapping[str, str]] = {"cpu": "rms_norm", "cuda": "rms_norm"}
+
+    def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
+        return inputs(cast(RmsNormProblem, problem), distribution, seed)
+
+    def fresh(self, problem: Problem, inputs: Tensors, seed: int) -> Tensors:
+        return shifted(inputs, seed)
+
+    def symmetry(self, problem: Problem, seed: int, sets: int, device: torch.device) -> Symmetry:
+        return RmsNormSymmetry(cast(RmsNormProblem, problem), seed, sets, device)
+
+    def outputs(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return (torch.empty_like(inputs[0]),)
+
+    def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
+        x, w = (each.double() for each in inputs)
+        mean = x.square().mean(-1, keepdim=True)
+        return (x / (mean + cast(RmsNormProblem, problem).eps).sqrt() * w,)
+
+    def emulation(self, problem: Problem, inputs: Tensors) -> Tensors:
+        return (emulation(cast(RmsNormProblem, problem), *inputs),)
+
+    def reordered(
+        self, problem: Problem, inputs: Tensors, exact: Tensors
+    ) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
+        """Only in float32 the sums are what rounds; in rows all over the case."""
+        if problem.dtype != "float32":
+            return
+        x, w = inputs
+        rows = torch.linspace(0, x.shape[0] - 1, min(ROWS, x.shape[0]), device=x.device).long()
+        for order in range(1, ORDERS):
+            columns = torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(order))
+            yield 0, (rows,), emulation(cast(RmsNormProblem, problem), x[rows], w, columns.to(x.device))
+
+
+def inputs(problem: RmsNormProblem, distribution: str, seed: int) -> Tensors:
+    """X and W, drawn in float32 and rounded to the problem's dtype; on the CPU. Same seed, same tensors."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(problem.shape, generator=generator)
+    w = torch.randn(problem.hidden_size, generator=generator)
+    each = (problem.tokens, 1)
+    if distribution == "magnitudes":
+        x = x * 2.0 ** torch.randint(-10, 11, each, generator=generator)
+    elif distribution == "giant":
+        x = x.scatter(1, torch.randint(problem.hidden_size, each, generator=generator), GIANT[problem.dtype])
+    elif distribution == "eps":
+        x = x * problem.eps**0.5
+    elif distribution == "zeros":
+        x[1::2] = 0
+    elif distribution == "huge":
+        x = x * HUGE[problem.dtype]
+    elif distribution == "tiny":
+        x = x * TINY[problem.dtype]
+    elif distribution == "equal":
+        x = x[:, :1].expand_as(x)
+    dtype = DTYPES[problem.dtype]
+    return x.to(dtype).contiguous(), w.to(dtype)
+
+
+def emulation(problem: RmsNormProblem, x: Tensor, w: Tensor, order: Tensor | None = None) -> Tensor:
+    """What the textbook algorithm gives, in float64: squares and their sum in float32, in the order of the columns or
+    another one; X times the reciprocal root is rounded to the dtype, and so is its product with W."""
+    dtype = DTYPES[problem.dtype]
+    squares = x.float().square()
+    factor = torch.rsqrt(_sums(squares if order is None else squares[:, order]) / x.shape[-1] + problem.eps)
+    normal = (x.float() * factor).to(dtype)
+    return (normal.float() * w.float()).to(dtype).double()
+
+
+def _sums(terms: Tensor) -> Tensor:
+    """The sum of each row, one float32 after the other: (rows, 1)."""
+    last = np.add.accumulate(terms.cpu().numpy(), axis=-1)[:, -1:]
+    return torch.from_numpy(np.ascontiguousarray(last)).to(terms.device)

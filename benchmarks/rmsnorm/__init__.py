@@ -1,0 +1,1 @@
+"""Latencies of rmsnorm."""

@@ -1,0 +1,66 @@
+"""Tunes the CPU spaces of rmsnorm with one thread and with all, times the winners again, and keeps the figures.
+
+    python -m benchmarks.rmsnorm.cpu [--trials N] [--json docs/results/cpu_rmsnorm.json] [--store PATH] [SPACE ...]
+
+For each space and number of threads: a sweep, then the best variant against the pinned baseline as
+benchmarks/attention/cpu.py does it. Beside that stand the times of every baseline at the sweep's start: torch's
+rms_norm, and what torch's compiler makes of it. Needs a quiet machine, for half an hour on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import tempfile
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from autotuner.store import Store
+from autotuner.tuning import standings
+from benchmarks.attention.cpu import row, sweep
+
+SPACES = ("rmsnorm_cpu", "rmsnorm_cpu_short")
+
+
+def baselines(store: Store, study: str) -> dict[str, float]:
+    """Microseconds of every baseline when the best variant's run began."""
+    best = standings.best(store, study)
+    assert best is not None
+    return {timing.backend: timing.median_us for timing in best.record.session.calibration.timings}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("spaces", nargs="*", metavar="SPACE", default=SPACES)
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 0], help="0 stands for all")
+    parser.add_argument("--store", type=Path, help="keep the studies here, and go on with them")
+    parser.add_argument("--json", type=Path, help="where to keep the figures")
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder, closing(Store.open(str(options.store or f"{folder}/s.db"))) as store:
+        for space, threads in itertools.product(options.spaces, options.threads):
+            started = time.monotonic()
+            workbench, study = sweep(store, space, threads or None, options.trials)
+            found = row(store, workbench, study, time.monotonic() - started)
+            moved = workbench.conditions.problems[0].bytes / found["microseconds"] / 1e3
+            rows.append({**found, "baselines_us": baselines(store, study), "gigabytes_a_second": moved})
+            print(json.dumps(rows[-1]), flush=True)
+    document = {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": workbench.device.name,
+        "environment": workbench.device.environment,
+        "compiler": workbench.toolchain.version,
+        "rows": rows,
+    }
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+// rmsnorm on CUDA: LANES threads a row, in a warp, a block or a cluster of blocks.
+//   LANES      threads of a block that share a row
+//   ROWS       rows that a block computes side by side
+//   TURNS      rows that the same threads compute one after another
+//   CLUSTER    blocks that share a row; 1: none
+//   VEC_WIDTH  elements of a load
+//   HOLD       vectors of a row that a thread keeps in registers; it reads what is beyond them a second time
+//   HOLD_W     1: a thread keeps its part of W in registers too, read before the first row
+//   STAGES     2: the next row is read into registers before this one is summed up
+// Rows that are no whole vectors are read element by element.
+#include "rmsnorm_cuda.h"
+
+#include "cuda_element.h"
+
+constexpr int THREADS = LANES * ROWS;
+constexpr int WARPS_A_ROW = LANES > 32 ? LANES / 32 : 1;
+
+static_assert((LANES & (LANES - 1)) == 0 && THREADS % 32 == 0 && THREADS <= 1024, "whole warps, rows in halves");
+static_assert(CLUSTER == 1 || ROWS == 1, "a cluster computes one row at a time");
+static_assert(HOLD > 0 || (!HOLD_W && STAGES == 1), "there is nothing to hold");
+
+AT_GEOMETRY = {.abi_version = AT_ABI_VERSION,
+               .args_bytes = sizeof(rmsnorm_args),
+               .threads = THREADS,
+               .rows = ROWS * TURNS,
+               .split = CLUSTER,
+               .cluster = CLUSTER};
+
+template <int WIDTH>
+struct alignas(WIDTH * sizeof(element)) Vector {
+  element each[WIDTH];
+};
+
+template <int WIDTH>
+AT_DEVICE float sum_of_squares(const Vector<WIDTH> &x) {
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < WIDTH; ++i) sum += to_float(x.each[i]) * to_float(x.each[i]);
+  return sum;
+}
+
+// What a thread has of a row: vectors at the columns `start`, `start + STRIDE`, and so on, the first HOLD in registers.
+template <int WIDTH>
+struct Part {
+  static constexpr int STRIDE = CLUSTER * LANES * WIDTH;
+  Vector<WIDTH> held[HOLD > 0 ? HOLD : 1];
+
+  __device__ __forceinline__ void read(const element *row, int start, int columns) {
+#pragma unroll
+    for (int i = 0; i < HOLD; ++i) {
+      const int column = start + i * STRIDE;
+      if (column < columns) {
+        held[i] = *(const Vector<WIDTH> *)(row + column);
+      } else {
+#pragma unroll
+        for (int j = 0; j < WIDTH; ++j) held[i].each[j] = from_float(0.0f);
+      }
+    }
+  }
+
+  __device__ __forceinline__ float squares(const element *row, int start, int columns) const {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < HOLD; ++i) sum += sum_of_squares(held[i]);
+    for (int column = start + HOLD * STRIDE; column < columns; column += STRIDE)
+      sum += sum_of_squares(*(const Vector<WIDTH> *)(row + column));
+    return sum;
+  }
+};
+
+template <int WIDTH>
+AT_DEVICE void multiply(element *to, const Vector<WIDTH> &x, const Vector<WIDTH> &w, float factor) {
+  Vector<WIDTH> y;
+#pragma unroll
+  for (int i = 0; i < WIDTH; ++i) y.each[i] = from_float(to_float(x.each[i]) * factor * to_float(w.each[i]));
+  *(Vector<WIDTH> *)to = y;
+}
+
+// Partial sums, by the parity of the turn: who is a turn ahead writes the other half.
+__shared__ float warp_sums[2][ROWS][WARPS_A_ROW];
+__shared__ float block_sums[2];
+
+// The sum over all threads of a row, the same for each of them.
+AT_DEVICE float total(float sum, int group, int lane, int turn) {
+#pragma unroll
+  for (int apart = (LANES < 32 ? LANES : 32) / 2; apart > 0; apart /= 2)
+    sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+  if (LANES > 32) {
+    float(&sums)[WARPS_A_ROW] = warp_sums[turn % 2][group];
+    if (lane % 32 == 0) sums[lane / 32] = sum;
+    __syncthreads();
+    sum = 0;
+    for (int i = 0; i < WARPS_A_ROW; ++i) sum += sums[i];
+  }
+#if CLUSTER > 1
+  if (threadIdx.x == 0) block_sums[turn % 2] = sum;
+  cluster_arrive();
+  cluster_wait();
+  sum = 0;
+  for (uint32_t rank = 0; rank < CLUSTER; ++rank) sum += *cluster_map(&block_sums[turn % 2], rank);
+#endif
+  return sum;
+}
+
+template <int WIDTH>
+AT_DEVICE void normalise(const rmsnorm_args &args) {
+  constexpr int STRIDE = Part<WIDTH>::STRIDE;
+  const int lane = (int)threadIdx.x % LANES, group = (int)threadIdx.x / LANES, columns = args.hidden_size;
+#if CLUSTER > 1
+  const int start = ((int)cluster_rank() * LANES + lane) * WIDTH;
+#else
+  const int start = lane * WIDTH;
+#endif
+  const element *x = (const element *)args.x, *w = (const element *)args.w;
+  int64_t row = (int64_t)(blockIdx.x / CLUSTER) * (ROWS * TURNS) + group;
+  Part<WIDTH> weights, part, next;
+  if (HOLD_W) weights.read(w, start, columns);
+  // A row past the end has no columns: its threads take part in every sum and read and write nothing.
+  if (STAGES == 2) next.read(x + row * columns, start, row < args.tokens ? columns : 0);
+  for (int turn = 0; turn < TURNS; ++turn, row += ROWS) {
+    const int here = row < args.tokens ? columns : 0;
+    const element *from = x + row * columns;
+    if (STAGES == 2) {
+      part = next;
+      const bool more = turn + 1 < TURNS && row + ROWS < args.tokens;
+      next.read(from + (int64_t)ROWS * columns, start, more ? columns : 0);
+    } else {
+      part.read(from, start, here);
+    }
+    const float sum = total(part.squares(from, start, here), group, lane, turn);
+    const float factor = 1.0f / sqrtf(sum / (float)columns + args.eps);
+    element *to = (element *)args.y + row * columns;
+#pragma unroll
+    for (int i = 0; i < HOLD; ++i) {
+      const int column = start + i * STRIDE;
+      if (column < here)
+        multiply(to + column, part.held[i], HOLD_W ? weights.held[i] : *(const Vector<WIDTH> *)(w + column), factor);
+    }
+    for (int column = start + HOLD * STRIDE; column < here; column += STRIDE)
+      multiply(to + column, *(const Vector<WIDTH> *)(from + column), *(const Vector<WIDTH> *)(w + column), factor);
+  }
+#if CLUSTER > 1
+  cluster_arrive();  // no block ends while another one may still read its sums
+  cluster_wait();
+#endif
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __grid_constant__ rmsnorm_args args) {
+  if (args.hidden_size % VEC_WIDTH == 0)
+    normalise<VEC_WIDTH>(args);
+  else
+    normalise<1>(args);
+}

@@ -1,0 +1,91 @@
+"""The gate against the mutants and right implementations of the ops in tests/mutants/NAME, on the CPU; for CUDA they
+are compiled.
+
+A few are judged in each run; benchmarks/gate/op_mutants.py judges all in every element type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from autotuner.build.build import build
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda.architecture import architecture
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.run.local import LocalExecutor
+from autotuner.values import config
+from autotuner.values.errors import ToolchainError
+from autotuner.values.outcome import Artifact
+from tests.helpers import preload
+from tests.helpers.lines import cpu_line
+from tests.mutants.expectations import Backend
+from tests.mutants.of_ops import Setting, family, folders, settings
+
+Judge = Callable[[Setting], LocalExecutor]
+
+
+KINDS: tuple[Backend, ...] = ("cpu", "cuda")
+
+
+def all_of(table: str, kind: Backend = "cpu") -> list[Setting]:
+    """Every setting of every op."""
+    return [each for op in folders() for group in settings(op, kind, table) for each in group]
+
+
+@pytest.fixture(scope="module")
+def judges(toolchain: CpuToolchain) -> Iterator[Judge]:
+    """The executor of a family."""
+    made: dict[tuple[str, str], LocalExecutor] = {}
+
+    def judge(setting: Setting) -> LocalExecutor:
+        key = (setting.op, setting.table)
+        if key not in made:
+            made[key] = LocalExecutor(cpu_line(toolchain, family(*key)), preload=preload.CPU)
+        return made[key]
+
+    yield judge
+    for executor in made.values():
+        executor.close()
+
+
+@pytest.mark.timed
+@pytest.mark.slow
+@pytest.mark.rotating(4)
+@pytest.mark.parametrize("setting", all_of("wrong"), ids=str)
+def test_a_mutant_is_rejected_for_the_right_reason(judges: Judge, setting: Setting) -> None:
+    outcome = setting.judge(judges(setting))
+    assert setting.met_by(outcome), outcome.fault
+
+
+@pytest.mark.timed
+@pytest.mark.slow
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("setting", all_of("right"), ids=str)
+def test_a_right_implementation_passes(judges: Judge, setting: Setting) -> None:
+    outcome = setting.judge(judges(setting))
+    assert setting.met_by(outcome), outcome.fault
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("setting", [*all_of("wrong", "cuda"), *all_of("right", "cuda")], ids=str)
+def test_what_is_for_cuda_compiles(setting: Setting) -> None:
+    if config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    try:
+        toolchain = CudaToolchain.discover(architecture("sm_90"))
+    except ToolchainError as error:
+        pytest.skip(str(error))
+    built = build(family(setting.op, setting.table), setting.variant, setting.problem, toolchain)
+    assert isinstance(built, Artifact), built
+
+
+def test_the_lists_are_long_enough() -> None:
+    for op in folders():
+        for kind in KINDS:
+            wrong, right = (settings(op, kind, table) for table in ("wrong", "right"))
+            assert len(wrong) >= 16  # "none" among them
+            assert len(right) >= 5
+            assert all(each.codes for group in wrong for each in group)

@@ -1,0 +1,93 @@
+"""rmsnorm through the whole line: points of its spaces pass the gate, a sweep ends in an export, and what follows it
+speaks of it; for CUDA, which needs a device, points are compiled."""
+
+from __future__ import annotations
+
+import json
+import random
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.ops import OPS
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values import config
+from autotuner.values.errors import ToolchainError
+from autotuner.values.outcome import Artifact
+from tests.helpers.command_line import autotuner
+from tests.helpers.judging import judged
+
+pytest.importorskip("autotuner.ops.rmsnorm")
+SPACE = """
+title = "short rows"
+like = "rmsnorm_cpu"
+threads = 1
+cache = "warm"
+problems = [{ op = "rmsnorm", tokens = 32, hidden_size = 512, dtype = "float32" }]
+
+[parameters]
+THREADS = [1]
+SYNC_POLICY = [0]
+VEC_WIDTH = [4]
+PREFETCH = [0]
+STREAM = [0]
+UNROLL = [1, 4]
+ROWS = [1, 4]
+"""
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """What the command prints."""
+    done = autotuner(folder, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timed
+@pytest.mark.alone
+def test_a_sweep_ends_in_an_export_and_its_results_can_be_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "short.toml").write_text(SPACE)
+    run(tmp_path, "tune", "short.toml", "--trials", "2", "--minutes", "3", "--out", "best.json")
+    best = json.loads((tmp_path / "best.json").read_text())
+    problem = {"op": "rmsnorm", "tokens": 32, "hidden_size": 512, "dtype": "float32", "eps": 1e-6}
+    assert [each["problem"] for each in best["problems"]] == [problem]
+    assert {invariant.code for invariant in OPS["rmsnorm"].invariants} <= {*best["gate"]["passed"]}
+    assert "rms_norm" in run(tmp_path, "leaderboard")
+    assert run(tmp_path, "explain")
+    assert "G3.scale_w" in run(tmp_path, "gate", "0")
+
+
+@pytest.mark.slow
+@pytest.mark.timed
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("part", range(4))
+def test_random_points_pass_the_gate(dtype: str, part: int) -> None:
+    here = Workbench(load_space("rmsnorm_cpu", problems=[f"(37,1024) {dtype}"]))
+    points = random.Random(f"{dtype} {part}").sample(range(len(here.space)), 2)
+    conditions = here.conditions.model_copy(
+        update={"baselines": ("rms_norm",), "min_blocks": 2, "max_blocks": 2, "cache": "warm", "seeds": (5, 6, 7, 8)}
+    )
+    with closing(here.executor()) as executor:
+        for point in points:
+            outcome = judged(executor, here.variant(point), conditions, soak="never")
+            assert outcome.fault is None, (outcome.variant, outcome.fault)
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_random_points_for_cuda_compile(arch: str, dtype: str) -> None:
+    if config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    try:
+        here = Workbench(load_space("rmsnorm_cuda", problems=[f"(128,4096) {dtype}"]), arch)
+    except ToolchainError as error:
+        pytest.skip(str(error))
+    points = random.Random(f"{arch} {dtype}").sample(range(len(here.space)), 2)
+    for point, built in zip(points, here.build_all(points), strict=True):
+        assert isinstance(built, Artifact), (here.space.point(point), built)
+        assert built.resources["registers"] > 0
