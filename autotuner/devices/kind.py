@@ -29,11 +29,35 @@ class Chosen(NamedTuple):
     device: Device
     lanes: tuple[str | None, ...] = (None,)
     """For each device what tells its process which it is (CUDA_VISIBLE_DEVICES); None: what the driver sees."""
+    locks: tuple[str, ...] = ()
+    """By these names one autotuner of this machine has the devices; nothing where they are not here."""
 
     @property
     def environments(self) -> list[dict[str, str]]:
         """What the numbers of each chosen device depend on."""
         return [{**self.device.environment, "device": lane} for lane in self.lanes if lane is not None]
+
+
+class Cage(NamedTuple):
+    """What a process that runs variants may do, beyond what every one needs, and which walls it has. A kind of device
+    switches off the walls that its driver or its libraries do not bear."""
+
+    reads: tuple[str, ...] = ()
+    """Patterns of paths that it also reads and executes."""
+    writes: tuple[str, ...] = ()
+    """Patterns of paths in which it also writes, such as the nodes of a device."""
+    files: bool = True
+    """It reads only what it needs, and writes into its own folder alone."""
+    network: bool = True
+    """It has none."""
+    system_calls: bool = True
+    """It cannot trace others, mount, set clocks and the like."""
+    signals: bool = True
+    """It can signal nobody but itself and its children."""
+    memory: bool = True
+    """It has no more data than the machine has memory."""
+    references: bool = False
+    """References are drawn up, and kept in the cache, by a process beside it that runs no variant."""
 
 
 class DeviceKind(NamedTuple):
@@ -56,7 +80,12 @@ class DeviceKind(NamedTuple):
     """Opens the device in the process that calls it. Raises InfrastructureError when the device does not work."""
     builders: Callable[[int], int]
     """How many variants are built at a time beside that many devices."""
+    cage: Cage = Cage()
+    """Of the processes that run variants."""
     overlap: bool = False
     """Builds run beside what is judged. Else, as where they share CPUs, building and judging take turns."""
     jobs_per_process: int = 1
     """Variants that one process judges, which keeps references and baselines, before a fresh one."""
+    who_disturbs: Callable[[Chosen], str] = lambda chosen: ""
+    """Who uses the devices now besides this process and those that it started, and what holds them back, in a line; ""
+    where nobody can be seen. It may take a second."""

@@ -9,14 +9,13 @@ from autotuner.build.family import Family
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.gate.bench import Bench
 from autotuner.gate.cases import Case, Matrix
-from autotuner.gate.recheck import Timed
+from autotuner.gate.recheck import Judges
 from autotuner.gate.sanitizer import SanitizerTool
 from autotuner.gate.tolerance import Truth
 from autotuner.measure.arms import Tracks
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings, Say
 from autotuner.values.problem import Problem
-from autotuner.values.verdict import Fault
 
 
 class DeviceProcess(Protocol):
@@ -38,8 +37,8 @@ class DeviceProcess(Protocol):
     def bench(self, variant: LoadedVariant, matrix: Matrix) -> Bench:
         """Where the gate runs the variant."""
 
-    def tracks(self, conditions: Conditions, judge: Callable[[Problem, Timed], Fault | None]) -> Tracks:
-        """The problems, ready for races. `judge` is G7."""
+    def tracks(self, conditions: Conditions, judges: Callable[[Problem], Judges]) -> Tracks:
+        """The problems, ready for races. `judges` makes what a track asks about the variants it has timed."""
 
     def ceilings(self, conditions: Conditions) -> Ceilings:
         """What the device can do at most, measured."""

@@ -42,10 +42,35 @@ class VariantArm(Arm, Protocol):
         """G7: what it wrote while it was timed is right, and nothing else was written. Raises ArmError."""
 
     def clocks(self, seconds: float) -> Clocks | None:
-        """Forwards for about so long, by the host's clock and by the device's; None where the host's is the only one.
+        """Forwards for about so long, by the host's clock and by the one of the samples; None where nothing is to be
+        compared.
 
         Raises ArmError.
         """
+
+
+class AuditArm(Protocol):
+    """Samples of an arm in which something is written between the forwards, into its inputs, outputs and workspace."""
+
+    def __call__(self, fresh: bool) -> float:
+        """Seconds of one forward, what is written with it where that cannot be left out. `fresh`: every forward finds
+        inputs that no call has seen, and poison elsewhere. Else the same bytes are written that are there already.
+
+        Raises ArmError.
+        """
+
+    def recheck(self) -> Fault | None:
+        """After a fresh sample: whether its outputs were right. Raises ArmError."""
+
+
+class Audited(NamedTuple):
+    """What an audit times on a problem."""
+
+    variant: VariantArm
+    variant_audit: AuditArm
+    baseline: Arm
+    baseline_audit: AuditArm
+    """The same is written around the baseline: what that costs a program that keeps nothing."""
 
 
 class Track(Protocol):
@@ -54,6 +79,8 @@ class Track(Protocol):
     problem: Problem
     drift: float
     """By how much the baseline may differ from the session's calibration, relative."""
+    gap: float
+    """Seconds by which what runs between two forwards may cost one implementation more than another."""
 
     def baseline(self, name: str) -> Arm:
         """The arm of a baseline. Raises RuntimeError when it does not take the problem."""
@@ -63,6 +90,9 @@ class Track(Protocol):
 
         Raises ArmError when it cannot be launched.
         """
+
+    def audit(self, artifact: Artifact, baseline: str) -> Audited:
+        """The arms of an audit. Raises ArmError when the variant cannot be launched."""
 
     def throttled(self) -> str | None:
         """Why what was just timed does not count: the device's clocks are held down. None when they are not."""

@@ -20,18 +20,24 @@ class Throttled(Exception):
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
-        self.fault = Fault(verdict=Verdict.INFRA_ERROR, code="measure.throttled", detail=why)
+        self.fault = Fault(verdict=Verdict.DISTURBED, code="measure.throttled", detail=why)
 
 
 class Blocks:
     """Raw seconds of every block so far: `seconds[arm][problem][block]`; arm 0 is the baseline."""
 
-    def __init__(self, tracks: Tracks, arms: Sequence[Sequence[Arm]], seed: int) -> None:
-        """`arms[arm][problem]`."""
+    def __init__(
+        self, tracks: Tracks, arms: Sequence[Sequence[Arm]], seed: int, most_throttled: int = MOST_DISCARDED
+    ) -> None:
+        """`arms[arm][problem]`. `most_throttled`: blocks that may be void because the device throttled."""
+        self._most_throttled = most_throttled
         self._tracks, self._arms = tracks, arms
         self._draw = random.Random(seed)
         self.seconds: list[list[list[float]]] = [[[] for _ in tracks] for _ in arms]
         self.discarded = 0
+        """Blocks that were void."""
+        self._throttled = 0
+        """Those of them in which the device throttled."""
 
     def __len__(self) -> int:
         return len(self.seconds[0][0])
@@ -47,10 +53,18 @@ class Blocks:
             if why is None:
                 break
             self.discarded += 1
-            if self.discarded > MOST_DISCARDED:
-                raise Throttled(f"{MOST_DISCARDED + 1} blocks were void: {why}")
+            self._throttled += 1
+            if self._throttled > self._most_throttled:
+                raise Throttled(f"{self._throttled} blocks were void: {why}")
         for arm, problem, seconds in taken:
             self.seconds[arm][problem].append(seconds)
+
+    def discard(self) -> None:
+        """Leaves the last block out."""
+        self.discarded += 1
+        for arm in self.seconds:
+            for problem in arm:
+                problem.pop()
 
     def _block(self) -> list[tuple[int, int, float]]:
         order = list(range(len(self._arms)))

@@ -8,13 +8,25 @@ MEANINGS = {
     "measure.launch": Meaning("the variant can be launched, and captured, on the problem that is tuned"),
     "measure.device": Meaning("the device reports no error while the variant is timed"),
     "measure.drift": Meaning("beside the variant, the baseline takes what it took at calibration"),
+    "measure.witness": Meaning(
+        "beside the variant the baseline takes what it takes in a process that loads no variant",
+        "work that goes on after the variant has returned, or a clock that it changes",
+    ),
+    "measure.disturbed": Meaning(
+        "the machine was calm while the variant was timed", "other work on the device: the detail says whose"
+    ),
     "measure.floor": Meaning(
         "a forward takes no less time than this device needs for its operations, and when cold its bytes",
         "work that is skipped while it is timed: an answer kept from an earlier forward",
     ),
     "measure.clocks": Meaning(
-        "forwards take as long by the host's clock as by the device's",
-        "work that is put off past the timed events, or that runs where they do not see it",
+        "forwards take as long by one clock as by another",
+        "work that is put off past the timed events, or runs where they do not see it; a clock that was changed",
+    ),
+    "measure.memory": Meaning(
+        "a forward takes as long on new inputs, with poisoned outputs, as on those of the call before",
+        "a result that is kept (a cache of answers, an early return where the output is there), or work that is done"
+        " before the call or after it",
     ),
     "measure.throttled": Meaning(
         "the device's clocks are not held down, but for a few blocks, which are taken again",

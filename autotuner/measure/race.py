@@ -1,21 +1,21 @@
-"""Races: a variant against the baseline and the incumbent, and heats of several variants."""
+"""A race: a variant against the baseline and the incumbent."""
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Sequence
 from statistics import median
 
 from autotuner.measure.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.measure.blocks import Blocks, Throttled, combine
+from autotuner.measure.heat import baseline_arms
 from autotuner.measure.plausible import clocks_disagree, too_fast
 from autotuner.measure.rules import decide
 from autotuner.measure.statistics import median_interval, trimmed_interval
 from autotuner.measure.thermometer import Drifted, undisturbed
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
-from autotuner.values.outcome import Artifact, Heat, Measurement, Say, Stop, Timing
+from autotuner.values.outcome import Artifact, Measurement, Say, Stop, Timing
 from autotuner.values.verdict import Fault
 
 LONGEST_S = 30.0
@@ -47,7 +47,7 @@ class _Race:
         self._tracks, self._conditions, self._say = tracks, conditions, say
         self._incumbent = incumbent
         self._variants = [track.variant(artifact) for track in tracks]
-        arms: list[Sequence[Arm]] = [_baselines(tracks, conditions), self._variants]
+        arms: list[Sequence[Arm]] = [baseline_arms(tracks, conditions), self._variants]
         if incumbent is not None:
             arms.append(_incumbents(tracks, incumbent))
         self._arms = arms
@@ -128,72 +128,9 @@ class _Race:
         )
 
 
-def _baselines(tracks: Tracks, conditions: Conditions) -> list[Arm]:
-    return [track.baseline(name) for track, name in zip(tracks, conditions.baselines, strict=True)]
-
-
 def _incumbents(tracks: Tracks, incumbent: Artifact) -> list[VariantArm]:
     """Raises InfrastructureError when it cannot be launched: it could when it was promoted."""
     try:
         return [track.variant(incumbent, again=True) for track in tracks]
     except ArmError as error:
         raise InfrastructureError(f"the incumbent cannot be launched any more: {error}") from None
-
-
-def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: Conditions, say: Say) -> Heat:
-    """`count` interleaved blocks of the baseline and all artifacts; one that is there twice is loaded twice.
-
-    A variant that fails is left out, with its fault. Raises Throttled and Drifted.
-    """
-    draw = random.Random(conditions.seeds[0])
-    arms, baselines, faults = _entered(tracks, artifacts, conditions, draw, say)
-    say("racing")
-
-    def run() -> Blocks:
-        racing = Blocks(tracks, [baselines, *arms.values()], draw.randrange(2**31))
-        for _ in range(count):
-            racing.take()
-        return racing
-
-    blocks = undisturbed(run, conditions.baseline_us, tracks[0].drift)
-    for place, entrant in arms.items():
-        say(f"G7.recheck {artifacts[place].name}")
-        fault = next((found for arm in entrant if (found := arm.recheck()) is not None), None)
-        if fault is not None:
-            faults[place] = fault
-    micros = [tuple(tuple(1e6 * s for s in problem) for problem in arm) for arm in blocks.seconds]
-    rows = dict(zip(arms, micros[1:], strict=True))
-    return Heat(
-        entrants=tuple(artifact.digest for artifact in artifacts),
-        baselines=conditions.baselines,
-        us=tuple(rows[place] if place not in faults else () for place in range(len(artifacts))),
-        baseline_us=micros[0],
-        faults=faults,
-        discarded=blocks.discarded,
-    )
-
-
-def _entered(
-    tracks: Tracks, artifacts: Sequence[Artifact], conditions: Conditions, draw: random.Random, say: Say
-) -> tuple[dict[int, list[VariantArm]], list[Arm], dict[int, Fault]]:
-    """The arms of those that can be launched, by place, one a problem; the baselines; and the faults of the others.
-
-    All are loaded in random order, the baselines too: where an arm's memory lies can make it some tenths of a per cent
-    faster or slower, and must not be the same in every process.
-    """
-    arms: dict[int, list[VariantArm]] = {}
-    baselines: list[Arm] = []
-    faults: dict[int, Fault] = {}
-    loaded: set[str] = set()
-    for place in draw.sample(range(-1, len(artifacts)), len(artifacts) + 1):
-        if place < 0:
-            baselines = _baselines(tracks, conditions)
-            continue
-        artifact = artifacts[place]
-        say(f"loading {artifact.name}")
-        try:
-            arms[place] = [track.variant(artifact, again=artifact.digest in loaded) for track in tracks]
-        except ArmError as error:
-            faults[place] = error.fault
-        loaded.add(artifact.digest)
-    return arms, baselines, faults

@@ -62,11 +62,6 @@ def deviation(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
-def standard_error(values: Sequence[float]) -> float:
-    """The standard error of the mean; infinite for fewer than two values."""
-    return deviation(values) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-
-
 def trimmed(values: Sequence[float]) -> tuple[float, float, int]:
     """The mean without the TRIM smallest and largest, its standard error, and the degrees of freedom.
 
@@ -99,16 +94,16 @@ def trimmed_interval(values: Sequence[float], level: float = 0.95) -> MeanInterv
     return MeanInterval(low=low, mean=mean, high=2 * mean - low, level=level)
 
 
-def p_above(values: Sequence[float], bound: float) -> float:
-    """One-sided p-value of the t test that the mean is above `bound`; 1 for fewer than two values."""
-    if len(values) < 2:
+def p_positive(excess: float, error: float, freedom: float) -> float:
+    """One-sided p-value of the t test that a quantity with this estimate and standard error is above 0; 1 without
+    freedom."""
+    if freedom < 1:
         return 1.0
-    excess, error = fmean(values) - bound, standard_error(values)
-    if error == 0:  # all alike
+    if error == 0:  # all values alike
         return 0.0 if excess > 0 else 1.0
     from scipy.special import stdtr
 
-    return float(stdtr(len(values) - 1, -excess / error))
+    return float(stdtr(freedom, -excess / error))
 
 
 def holm(p_values: Sequence[float], alpha: float) -> list[bool]:

@@ -1,4 +1,8 @@
-"""The baseline as the session's thermometer: a race beside which it is not what it was is run again."""
+"""The baseline as the thermometer: what was timed beside a baseline that is not what it was is timed again.
+
+A race of the search, which may end after any block, is run anew as a whole. A heat, whose number of blocks is fixed,
+loses single blocks.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ class Drifted(Exception):
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
-        self.fault = Fault(verdict=Verdict.INFRA_ERROR, code="measure.drift", detail=detail)
+        self.fault = Fault(verdict=Verdict.DISTURBED, code="measure.drift", detail=detail)
 
 
 def undisturbed(run: Callable[[], Blocks], calm_us: Sequence[float], drift: float) -> Blocks:
@@ -31,15 +35,36 @@ def undisturbed(run: Callable[[], Blocks], calm_us: Sequence[float], drift: floa
         if attempt:  # even a sleep of no time gives the CPU away, and a busy machine is slow to give it back
             time.sleep(PAUSE_S * attempt)
         blocks = run()
-        why = _off(blocks, calm_us, drift)
+        why = _off(blocks.seconds[0], calm_us, drift)
         if why is None:
             return blocks
     raise Drifted(why or "")
 
 
-def _off(blocks: Blocks, calm_us: Sequence[float], drift: float) -> str | None:
-    for problem, calm in enumerate(calm_us):
-        took = 1e6 * median(blocks.seconds[0][problem])
+def take_calm(blocks: Blocks, count: int, calm_us: Sequence[float], drift: float) -> None:
+    """`count` blocks in which each baseline took what it took when the machine was calm; others are void and taken
+    again. Fewer are enough where more than half of `count` were void: then as many that count as were void.
+
+    Only the baseline's own time decides, before any ratio is looked at. Raises Drifted, and what `Blocks.take` does.
+    """
+    void = 0
+    while len(blocks) < count:
+        blocks.take()
+        why = _off([problem[-1:] for problem in blocks.seconds[0]], calm_us, drift)
+        if why is None:
+            continue
+        blocks.discard()
+        void += 1
+        if void > count // 2:
+            if len(blocks) >= void:
+                return
+            raise Drifted(why)
+
+
+def _off(baseline: Sequence[Sequence[float]], calm_us: Sequence[float], drift: float) -> str | None:
+    """Why the seconds of the baselines, one a problem, are none of a calm machine; None when they are."""
+    for taken, calm in zip(baseline, calm_us, strict=False):
+        took = 1e6 * median(taken)
         if abs(took / calm - 1) > drift:
             then = f"{calm:.1f} us at calibration: the machine is disturbed"
             return f"the baseline took {took:.1f} us beside the variant, {then}"

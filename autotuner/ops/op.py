@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from autotuner.values.problem import Problem, Shape
 from autotuner.values.variant import Value
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
-    from autotuner.ops.tensors import Tensors
+    from autotuner.ops.tensors import Symmetry, Tensors
 
 
 class OpCase(NamedTuple):
@@ -112,6 +113,12 @@ class OpTensors(Protocol):
     def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
         """Drawn on the CPU, rounded to the element type. Same seed, same tensors."""
 
+    def fresh(self, problem: Problem, inputs: Tensors, seed: int) -> Tensors:
+        """Other ordinary inputs, quickly made of these, from which nothing that was computed before follows."""
+
+    def symmetry(self, problem: Problem, seed: int, sets: int, device: torch.device) -> Symmetry:
+        """Drawn symmetries, one a set: they change the inputs between samples of a race."""
+
     def outputs(self, problem: Problem, inputs: Tensors) -> Tensors:
         """Empty outputs beside the inputs."""
 
@@ -145,6 +152,15 @@ class Words(NamedTuple):
     a tail was dropped."""
 
 
+class OpCall(NamedTuple):
+    """What a call of the op in torch computes."""
+
+    options: frozenset[str]
+    """Names of the call's arguments beside the tensors."""
+    problem: Callable[[tuple[Tensor, ...], Mapping[str, Any]], Problem]
+    """Of the tensors and the options. Raises ValueError where it is none of the op's problems."""
+
+
 class Op(NamedTuple):
     """All that the other rooms ask of an op."""
 
@@ -172,6 +188,8 @@ class Op(NamedTuple):
     """By kind of device: the space that is tuned when none is named."""
     digest: str
     """Of the op's sources: what is remembered of its references is keyed by it."""
+    call: OpCall | None = None
+    """How a problem is read from a call (`tune_like` of the Python interface)."""
 
 
 def digest_of_folder(folder: Path) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import product
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,6 +17,27 @@ Tensors = tuple[Tensor, ...]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 CACHED = 1 << 18
 """Elements of its result that a plain product on the CPU takes at a time: they stay in the cache."""
+
+
+class Symmetry(Protocol):
+    """Exact symmetries of an op, one a set: where a right kernel gives `outputs` on `inputs`, it gives the other
+    outputs on the other inputs, to the last bit but for the sign of zeros.
+
+    `into` are tensors with one more dimension in front, the sets; they are overwritten.
+    """
+
+    def inputs(self, plain: Tensors, into: Tensors) -> None:
+        """The other inputs of every set."""
+
+    def outputs(self, plain: Tensors, into: Tensors) -> None:
+        """What they give in every set."""
+
+
+def shifted(tensors: Tensors, seed: int) -> Tensors:
+    """Other tensors with the same numbers, each shifted by a number of elements of its own: for an op whose ordinary
+    inputs are drawn one by one they are as good as fresh ones, at the price of a copy."""
+    draw = random.Random(seed)
+    return tuple(each.flatten().roll(draw.randrange(1, max(2, each.numel()))).view(each.shape) for each in tensors)
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:

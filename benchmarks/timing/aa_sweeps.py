@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from autotuner.devices import DEVICES
-from autotuner.measure.arms import Arm, Track, Tracks, VariantArm
+from autotuner.measure.arms import Arm, Audited, Track, Tracks, VariantArm
 from autotuner.run.executor import Executor
 from autotuner.run.line import Line, LineFactory, Passed
 from autotuner.run.local import LocalExecutor
@@ -76,7 +76,7 @@ class OneBinary:
         kept = self._copies / f"report-{passed.level if passed is not None else 'first'}.json"
         if not kept.exists():
             one = self._original(conditions)
-            before = passed and Passed(passed.report.model_copy(update={"artifact": one.digest}), passed.level)
+            before = passed and passed._replace(report=passed.report.model_copy(update={"artifact": one.digest}))
             kept.write_text(self._inner.check(one, conditions, say, before).model_dump_json())
         return GateReport.model_validate_json(kept.read_bytes()).model_copy(update={"artifact": artifact.digest})
 
@@ -95,13 +95,16 @@ class OneTrack:
 
     def __init__(self, inner: Track, one: Artifact) -> None:
         self._inner, self._one = inner, one
-        self.problem, self.drift = inner.problem, inner.drift
+        self.problem, self.drift, self.gap = inner.problem, inner.drift, inner.gap
 
     def baseline(self, backend: str) -> Arm:
         return self._inner.variant(self._one)
 
     def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
         return self._inner.variant(artifact, again)
+
+    def audit(self, artifact: Artifact, baseline: str) -> Audited:
+        return self._inner.audit(artifact, baseline)
 
     def throttled(self) -> str | None:
         return self._inner.throttled()

@@ -1,39 +1,36 @@
-"""Which statistics the finals should use, and in how many processes: the methods that were compared.
+"""How the finals' statistics do where the truth is known: the looks, the drops and the ends of many finals.
 
-Here a finalist is a number a process, drawn and not raced, so that ten thousands of finals take seconds. What
-benchmarks/timing/simulated_truth.py runs is the real thing; it also runs this.
+A finalist is a number a process here, drawn and not raced, so that thousands of finals take a minute. The rule that
+judges them is the product's own. benchmarks/timing/simulated_truth.py races whole sweeps; it also runs this.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
-
-from autotuner.measure.confirm import CROWN_ALPHA, FINAL_BLOCKS, LEVEL
+from autotuner.measure.confirm import FINAL_BLOCKS, FIRST, PROCESSES, Standing, standing_of
 from autotuner.values.conditions import TIE
 
-Floats = NDArray[np.float64]
-
-COUNTS = range(3, 10)
+MOST = (3, 5, 7)
+"""Numbers of processes that are compared: finals for which there is less time end sooner."""
 BLOCK_NOISE = 0.005 * math.sqrt(math.pi / FINAL_BLOCKS)
 """Of the median over a heat's blocks; a ratio has the noise of two samples."""
+BETTER = math.log(1.02)
 
 
 class Spread(NamedTuple):
-    """How much a finalist differs from process to process: its standard deviation."""
+    """How much a load differs from another one: its standard deviation."""
 
     name: str
     even: float
     odd: float
 
-    def of(self, finalists: int) -> Floats:
-        """For each finalist."""
-        return np.where(np.arange(finalists) % 2 == 0, self.even, self.odd)
+    def of(self, place: int) -> float:
+        """For a finalist. The baseline has that of the even ones."""
+        return self.odd if place % 2 else self.even
 
 
 SPREADS = (
@@ -42,100 +39,74 @@ SPREADS = (
     Spread("1 %", 0.01, 0.01),
     Spread("0.1 % and 1 %", 0.001, 0.01),
 )
-FINALISTS = (2, 9, 20)
+FINALISTS = (2, 9)
 
 
-class Variance(NamedTuple):
-    """What a method takes for the variance between processes, and its degrees of freedom."""
+class Ended(NamedTuple):
+    """One drawn finals."""
 
-    name: str
-    of: Callable[[Floats], Floats]
-    """From the own variances, [final][finalist]."""
-    freedom: Callable[[int, int], int]
-    """From the numbers of processes and of finalists."""
+    standing: Standing
+    heats: int
 
 
-def _common(own: Floats) -> Floats:
-    return np.broadcast_to(own.mean(axis=1, keepdims=True), own.shape)
-
-
-METHODS = (
-    Variance("own", lambda own: own, lambda processes, finalists: processes - 1),
-    Variance("pooled", _common, lambda processes, finalists: (processes - 1) * finalists),
-    Variance("larger", lambda own: np.maximum(own, _common(own)), lambda processes, finalists: processes - 1),
-    Variance(
-        "larger, pooled freedom",
-        lambda own: np.maximum(own, _common(own)),
-        lambda processes, finalists: (processes - 1) * finalists,
-    ),
-)
-
-
-def rows(finals: int = 2000, seed: int = 0) -> Iterator[dict[str, object]]:
-    """A row for each spread, number of finalists, number of processes and method; shares of the finals."""
-    draw = np.random.default_rng(seed)
+def rows(finals: int = 500, seed: int = 0) -> Iterator[dict[str, object]]:
+    """A row for each spread, number of finalists and largest number of processes; shares of the finals."""
+    draw = random.Random(seed)
     for spread in SPREADS:
         for finalists in FINALISTS:
-            for processes in COUNTS:
-                yield from _compared(spread, finalists, processes, finals, draw)
+            for most in MOST:
+                yield _row(spread, finalists, most, finals, draw)
 
 
-def _compared(
-    spread: Spread, finalists: int, processes: int, finals: int, draw: np.random.Generator
-) -> Iterator[dict[str, object]]:
-    equal = np.full(finalists, math.log(0.8))
-    two, better = equal.copy(), equal.copy()
-    two[2:] += 0.05
-    better[0] -= math.log(1.02)
-    drawn = {name: _drawn(truth, spread, processes, finals, draw) for name, truth in
+def _row(spread: Spread, finalists: int, most: int, finals: int, draw: random.Random) -> dict[str, object]:
+    equal = [math.log(0.8)] * finalists
+    two = [value + (0.05 if place > 1 else 0.0) for place, value in enumerate(equal)]
+    better = [value - (BETTER if place == 0 else 0.0) for place, value in enumerate(equal)]
+    ended = {name: [held(truth, spread, most, draw) for _ in range(finals)] for name, truth in
              (("equal", equal), ("two", two), ("better", better))}  # fmt: skip
-    for method in METHODS:
-        covered, leader_covered = _coverage(drawn["equal"], equal, method)
-        crowned = {name: _crowned(values, method) for name, values in drawn.items()}
-        found = crowned["better"] & (_leaders(drawn["better"]) == 0)
-        yield {
-            "between_processes": spread.name,
-            "finalists": finalists,
-            "processes": processes,
-            "method": method.name,
-            "covered": round(covered, 4),
-            "leader_covered": round(leader_covered, 4),
-            "crowned_all_equal": round(float(crowned["equal"].mean()), 4),
-            "crowned_two_equal_ahead": round(float(crowned["two"].mean()), 4),
-            "found_2_percent": round(float(found.mean()), 4),
-        }
+    inside = [_inside(each.standing, equal) for each in ended["equal"]]
+    everyone = [held for each, _ in inside for held in each]
+    return {
+        "between_processes": spread.name,
+        "finalists": finalists,
+        "processes": most,
+        "covered": _share(everyone),
+        "leader_covered": _share([leader for _, leader in inside]),
+        "crowned_all_equal": _share([each.standing.crowned for each in ended["equal"]]),
+        "equal_lost": _share([not each.tied for one in ended["equal"] for each in one.standing.finalists]),
+        "crowned_two_equal_ahead": _share([each.standing.crowned for each in ended["two"]]),
+        "found_2_percent": _share([each.standing.crowned and each.standing.leader == "0" for each in ended["better"]]),
+        "heats": round(sum(each.heats for each in ended["two"]) / finals, 1),
+    }
 
 
-def _drawn(truth: Floats, spread: Spread, processes: int, finals: int, draw: np.random.Generator) -> Floats:
-    """ln(t_variant / t_baseline): [final][process][finalist]. The baseline has the smaller spread."""
-    shape = (finals, processes, len(truth))
-    noise = draw.normal(0.0, BLOCK_NOISE, shape)
-    own = draw.normal(0.0, 1.0, shape) * spread.of(len(truth))
-    baseline = draw.normal(0.0, spread.even, (finals, processes, 1))
-    return np.asarray(truth + own + noise - baseline, dtype=np.float64)
+def held(truth: Sequence[float], spread: Spread, most: int, draw: random.Random) -> Ended:
+    """Finals as the product holds them: FIRST processes of everybody, then one more of each that ties, up to `most`."""
+    values: Mapping[str, list[float]] = {str(place): [] for place in range(len(truth))}
+    running = list(values)
+    for process in range(1, most + 1):
+        for name in running:
+            place = int(name)
+            deviation = math.hypot(spread.of(place), spread.even, BLOCK_NOISE)
+            values[name].append(draw.gauss(truth[place], deviation))
+        if process >= FIRST:
+            standing = standing_of(values, TIE)
+            tied = {each.digest for each in standing.finalists if each.tied}
+            running = [name for name in values if name in tied and len(values[name]) < most]
+    return Ended(standing, sum(len(each) for each in values.values()))
 
 
-def _leaders(values: Floats) -> NDArray[np.intp]:
-    return np.asarray(values.mean(axis=1).argmin(axis=1))
+def _inside(standing: Standing, truth: Sequence[float]) -> tuple[list[bool], bool]:
+    """Whether each finalist's interval holds the truth, and whether the leader's does."""
+    found = {
+        each.digest: each.log_ratio.low <= truth[int(each.digest)] <= each.log_ratio.high for each in standing.finalists
+    }
+    return list(found.values()), found[standing.leader or ""]
 
 
-def _coverage(values: Floats, truth: Floats, method: Variance) -> tuple[float, float]:
-    """The share of intervals that hold the truth: of all finalists, and of the leaders."""
-    finals, processes, finalists = values.shape
-    variance = method.of(values.var(axis=1, ddof=1))
-    width = stdtrit(method.freedom(processes, finalists), (1 + LEVEL) / 2) * np.sqrt(variance / processes)
-    held = np.abs(values.mean(axis=1) - truth) <= width
-    return float(held.mean()), float(held[np.arange(finals), _leaders(values)].mean())
+def _share(told: Sequence[bool]) -> float:
+    return round(sum(told) / len(told), 4)
 
 
-def _crowned(values: Floats, method: Variance) -> NDArray[np.bool_]:
-    """Whether the leader is shown to be faster than every other one, by Holm's procedure."""
-    finals, processes, finalists = values.shape
-    leader = values[np.arange(finals), :, _leaders(values)][:, :, None]
-    ahead = values - leader
-    others = np.arange(finalists) != _leaders(values)[:, None]
-    variance = method.of(ahead.var(axis=1, ddof=1)[others].reshape(finals, finalists - 1))
-    excess = (ahead.mean(axis=1) - math.log1p(TIE))[others].reshape(finals, finalists - 1)
-    freedom = method.freedom(processes, finalists - 1)
-    p = np.sort(stdtr(freedom, -excess / np.sqrt(variance / processes)), axis=1)
-    return np.asarray((p <= CROWN_ALPHA / np.arange(finalists - 1, 0, -1)).all(axis=1), dtype=np.bool_)
+if PROCESSES not in MOST:
+    raise AssertionError("the number of processes that the product has is among those that are compared")

@@ -7,9 +7,7 @@ from typing import Any
 from benchmarks.attention.cuda_pages import table
 
 Document = dict[str, Any]
-REGIMES_SHOWN = ("0.2 %", "1 %", "0.1 % and 1 %")
-METHODS_SHOWN = ("own", "pooled", "larger")
-FINALISTS_SHOWN = 9
+SHOWN = ("covered", "leader_covered", "equal_lost", "crowned_two_equal_ahead", "found_2_percent")
 
 
 def share(pair: list[int]) -> str:
@@ -34,8 +32,8 @@ def simulated(document: Document) -> str:
     rows = [_regime(name, [row for row in document["rows"] if row["regime"] == name]) for name in regimes]
     said = (
         f"{document['sweeps']} sweeps of {document['candidates']} candidates for each of the conditions and each of two"
-        f" cases (all of the best equal; one 2 % better); finals of {document['processes']} processes with"
-        f" {document['final_blocks']} blocks. Made by `{document['command']}` on {document['when'][:10]}."
+        f" cases (all of the best equal; one 2 % better); finals of {document['processes']} processes at most,"
+        f" {document['final_blocks']} blocks each. Made by `{document['command']}` on {document['when'][:10]}."
     )
     return f"{table(head, rows)}\n\n{said}"
 
@@ -58,30 +56,38 @@ def _regime(name: str, rows: list[Document]) -> list[str]:
 
 
 def methods(document: Document) -> str:
-    """Numbers of processes and deviations compared, for one number of finalists."""
-    head = ["between processes", "processes", *(f"covered, leader: {name}" for name in METHODS_SHOWN), "found, 2 %"]
-    kept = [row for row in document["methods"] if row["finalists"] == FINALISTS_SHOWN]
-    rows = []
-    for regime in REGIMES_SHOWN:
-        for processes in sorted({row["processes"] for row in kept}):
-            found = {
-                row["method"]: row
-                for row in kept
-                if (row["between_processes"], row["processes"]) == (regime, processes)
-            }
-            if not all(name in found for name in METHODS_SHOWN):
-                continue
-            cells = [
-                f"{found[name]['covered']:.1%}, {found[name]['leader_covered']:.1%}".replace("%", " %")
-                for name in METHODS_SHOWN
-            ]
-            rows.append([regime, str(processes), *cells, f"{found['own']['found_2_percent']:.1%}".replace("%", " %")])
-    return f"{table(head, rows)}\n\n{FINALISTS_SHOWN} finalists; other numbers of them are in the JSON."
+    """What finals of fewer or more processes come to, a spread and a number of finalists a row."""
+    head = [
+        "loads differ by",
+        "finalists",
+        "processes",
+        "covered",
+        "covered, leader",
+        "equal, lost",
+        "two equal ahead: one crowned",
+        "2 % better: crowned",
+        "heats",
+    ]
+    rows = [
+        [
+            row["between_processes"],
+            str(row["finalists"]),
+            str(row["processes"]),
+            *(_percent(row[name]) for name in SHOWN),
+            f"{row['heats']:.0f}",
+        ]
+        for row in document["methods"]
+    ]
+    return f"{table(head, rows)}\n\nHeats: of all finalists together where two are equal and the others 5 % slower."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def page(document: Document) -> str:
     """docs/results/finals.md."""
-    head = "# How many processes the finals need\n\nDrawn by `benchmarks/pages.py` from simulated_truth.json; do not "
+    head = "# What finals can tell\n\nDrawn by `benchmarks/pages.py` from simulated_truth.json; do not "
     head += "edit. What it means is in [finals-method.md](../finals-method.md)."
     return f"{head}\n\n{methods(document)}\n\nMade by `{document['command']}` on {document['when'][:10]}.\n"
 
@@ -118,4 +124,34 @@ def aa_sweeps(documents: list[Document]) -> str:
             ]
         )
     said = "; ".join(f"`{each['command']}` on {each['when'][:10]}, torch {each['torch']}" for each in documents)
+    return f"{table(head, rows)}\n\nMade by {said}."
+
+
+def disturbed(documents: list[Document]) -> str:
+    """Sweeps beside a disturbance, and the quiet one; without a result it says so."""
+    head = ["device", "sweep", "took", "of that waited", "not believed", "winner behind", "largest error"]
+    rows = []
+    for document in documents:
+        quiet = document["rows"][0]["seconds"]
+        for row in document["rows"]:
+            compared = "winner_behind" in row
+            behind = row.get("winner_behind")
+            rows.append(
+                [
+                    document["device"],
+                    row["name"],
+                    f"{row['seconds']:.0f} s ({row['seconds'] / quiet:.1f}x)",
+                    f"{row['waited_s']:.0f} s",
+                    str(row["disturbed"]),
+                    ("" if not compared else "not in the quiet finals" if behind is None else f"{100 * behind:.2f} %"),
+                    f"{100 * row['largest_error']:.1f} %" if row.get("largest_error") is not None else "",
+                ]
+            )
+    if not rows:
+        return "No result is kept yet."
+    said = "; ".join(
+        f"`{each['command']}` on {each['when'][:10]}, torch {each['torch']}: {each['points']} points of"
+        f" {each['space']}, {each['on_s']:.0f} s of disturbance, {each['off_s']:.0f} s of none"
+        for each in documents
+    )
     return f"{table(head, rows)}\n\nMade by {said}."

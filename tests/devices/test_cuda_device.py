@@ -14,7 +14,8 @@ from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.guarded_memory import Arena, damage
 from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.measure.race import heat, measure
+from autotuner.measure.heat import heat
+from autotuner.measure.race import measure
 from autotuner.measure.tie import ratios_between
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.line import GatedLine, Passed

@@ -9,8 +9,8 @@ from statistics import fmean
 
 import pytest
 
-from autotuner.measure.confirm import FINAL_BLOCKS, PROCESSES, Standing, confirm
-from autotuner.measure.statistics import holm, p_above
+from autotuner.measure.confirm import FINAL_BLOCKS, FIRST, PROCESSES, Standing, confirm
+from autotuner.measure.statistics import deviation, holm, p_positive
 from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Heat
 from autotuner.values.verdict import Fault, Verdict
@@ -131,15 +131,66 @@ def test_a_baseline_without_times_leaves_nothing_to_compare_with() -> None:
     assert confirm(entered, TIE).leader is None
 
 
-def test_an_entrant_that_is_there_twice_is_two_finalists_and_ties_with_itself() -> None:
-    standing = confirm(heats([80, 80, 90], names="aab"), TIE)
-    assert [finalist.digest for finalist in standing.finalists] == ["a", "a", "b"]
-    assert (tied(standing), standing.crowned) == (["a", "a"], False)
+def alone(entered: Sequence[Heat]) -> list[Heat]:
+    """The same with each entrant in a heat of its own, and the baseline in one."""
+    found = [heat.model_copy(update={"entrants": (), "us": ()}) for heat in entered]
+    for heat in entered:
+        for entrant, us in zip(heat.entrants, heat.us, strict=True):
+            found.append(heat.model_copy(update={"entrants": (entrant,), "us": (us,)}))
+    return found
 
 
-def test_heats_of_other_entrants_are_refused() -> None:
-    with pytest.raises(ValueError, match="same entrants"):
-        confirm([*heats([80, 90], 1), *heats([80, 90], 1, names="ba")], TIE)
+def test_it_does_not_matter_who_else_was_in_the_process() -> None:
+    together = heats([80, 77, 82])
+    assert confirm(alone(together), TIE) == confirm(together, TIE)
+
+
+def test_who_was_dropped_has_fewer_processes_and_stays_shown_to_be_slower() -> None:
+    """A finalist that is far behind has had only the first ones."""
+    kept = [heat for heat in alone(heats([80, 88, 80.2])) if heat.entrants != ("b",)]
+    dropped = [heat for heat in alone(heats([80, 88, 80.2], FIRST)) if heat.entrants == ("b",)]
+    standing = confirm([*kept, *dropped], TIE)
+    assert [each.processes for each in standing.finalists] == [PROCESSES, PROCESSES, FIRST]
+    assert tied(standing) == ["a", "c"]
+    slow = standing.finalists[2].log_ratio
+    assert slow.low < math.log(0.88) < slow.high
+    assert slow.high - slow.low < 0.03  # the others say how noisy it is
+
+
+def test_what_is_shown_to_be_as_fast_and_what_cannot_be_told() -> None:
+    steady = confirm(heats([80, 80.05, 80.9], between=1e-5, noise=1e-4), TIE)
+    assert [(each.tied, each.alike) for each in steady.finalists] == [(True, True), (True, True), (False, False)]
+    assert steady.resolution == pytest.approx(TIE, rel=0.2)
+    noisy = confirm(heats([80, 80.05, 80.9], between=0.01), TIE)
+    assert [each.tied for each in noisy.finalists] == [True, True, True]
+    assert sum(each.alike for each in noisy.finalists) == 1  # the leader, of itself
+    assert noisy.resolution is not None
+    assert noisy.resolution > 0.02
+
+
+def test_a_difference_above_the_resolution_shows_and_one_below_does_not() -> None:
+    """Judged on many draws: what is as far off as the resolution says is found half of the time, about."""
+    found = {1.0: 0, 2.0: 0, 0.3: 0}
+    for seed in range(20):
+        first = confirm(heats([80, 80], between=0.003, seed=seed), TIE).resolution
+        assert first is not None
+        for times in found:
+            entered = heats([80, 80 * (1 + times * first)], between=0.003, seed=100 + seed)
+            found[times] += len(tied(confirm(entered, TIE))) == 1
+    assert found[2.0] == 20
+    assert 3 <= found[1.0] <= 17
+    assert found[0.3] <= 2
+
+
+def test_standings_that_were_stored_when_all_raced_together_are_read() -> None:
+    stored = confirm(heats([80, 90]), TIE).model_dump(mode="json", exclude={"resolution"})
+    for each in stored["finalists"]:
+        del each["processes"], each["alike"]
+    read = Standing.model_validate(stored)
+    assert [(each.processes, each.tied, each.alike) for each in read.finalists] == [
+        (PROCESSES, True, True),
+        (PROCESSES, False, False),
+    ]
 
 
 def test_arms_without_any_noise_are_told_apart() -> None:
@@ -230,6 +281,6 @@ def test_the_p_value_is_that_of_students_test() -> None:
     values = [1 + math.sqrt(0.5) * step for step in (-math.sqrt(2), -1, 0, 1, math.sqrt(2))]
     scale = math.sqrt(sum((value - 1) ** 2 for value in values) / 4)
     scaled = [1 + (value - 1) / scale for value in values]
-    assert p_above(scaled, 0.0) == pytest.approx(0.0445, abs=1e-4)
-    assert p_above([1.0], 0.0) == 1.0
-    assert (p_above([1.0, 1.0], 0.0), p_above([0.0, 0.0], 0.0)) == (0.0, 1.0)
+    assert p_positive(fmean(scaled), deviation(scaled) / math.sqrt(5), 4) == pytest.approx(0.0445, abs=1e-4)
+    assert p_positive(1.0, math.nan, 0) == 1.0
+    assert (p_positive(1.0, 0.0, 1), p_positive(0.0, 0.0, 1)) == (0.0, 1.0)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from autotuner.build.toolchain import Toolchain
+from autotuner.devices.cpu.disturbance import who_disturbs
 from autotuner.devices.cpu.facts import choose
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import usable_cpus
-from autotuner.devices.kind import DeviceKind
+from autotuner.devices.kind import Cage, DeviceKind
 from autotuner.values.outcome import Device
 
 if TYPE_CHECKING:
@@ -35,5 +36,7 @@ DEVICE = DeviceKind(
     toolchain=lambda device: CpuToolchain.discover(),
     module=f"{__name__}.device",
     open=_open,
+    who_disturbs=lambda chosen: who_disturbs(),
+    cage=Cage(references=True),
     builders=lambda lanes: usable_cpus(),  # however few threads a variant may have: builds and judging take turns
 )

@@ -16,9 +16,9 @@ from torch import Tensor
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.build.status import DeviceErrors
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, tensor_in
-from autotuner.gate.bench import Neighbours, Traces
+from autotuner.gate.bench import Neighbours, Repeats, Traces
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, same_bits
+from autotuner.ops.tensors import Tensors, all_same_bits, same_bits
 from autotuner.values.problem import Problem
 
 WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
@@ -57,6 +57,10 @@ class CpuBench:
         for tensor in (*inputs, *outputs):
             if not tensor.is_contiguous():
                 raise ValueError("tensors must be contiguous")
+        return self._forward(problem, inputs, outputs, *self._workspace(problem))
+
+    def _workspace(self, problem: Problem) -> tuple[int, int]:
+        """Address and size of a guarded workspace that holds the word of the turn."""
         wanted = self._variant.workspace_bytes(problem)
         if not 0 <= wanted <= MAX_WORKSPACE:
             raise MemoryError(f"the variant asks for {wanted} bytes of workspace; at most {MAX_WORKSPACE} are given")
@@ -64,8 +68,23 @@ class CpuBench:
         workspace = Slab(size)
         self._slabs.append(workspace)
         workspace.bytes.view(torch.int32).fill_(self._fill)
+        return workspace.bytes.data_ptr(), wanted
+
+    def _forward(self, problem: Problem, inputs: Tensors, outputs: Tensors, workspace: int, wanted: int) -> int:
         given, written = (tuple(tensor.data_ptr() for tensor in each) for each in (inputs, outputs))
-        return self._variant.run(problem, given, written, workspace.bytes.data_ptr(), wanted)
+        return self._variant.run(problem, given, written, workspace, wanted)
+
+    def repeated(self, problem: Problem, inputs: Tensors, outputs: Tensors, right: Tensors, count: int) -> Repeats:
+        workspace = self._workspace(problem)
+        for launch in range(count):
+            for output in outputs:
+                output.fill_(torch.nan)
+            status = self._forward(problem, inputs, outputs, *workspace)
+            if status:
+                return Repeats(status, launch + 1, None)
+            if not all_same_bits(outputs, right):
+                return Repeats(0, launch + 1, launch)
+        return Repeats(0, count, None)
 
     def disturb(self, turn: int) -> None:
         self._fill = WORKSPACE_FILLS[turn % len(WORKSPACE_FILLS)]

@@ -12,17 +12,17 @@ from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cpu.bench import CpuBench
 from autotuner.devices.cpu.ceilings import ceilings
 from autotuner.devices.cpu.sanitizer import CpuSanitizer
-from autotuner.devices.cpu.timing import CpuTrack, InputSets
+from autotuner.devices.cpu.timing import InputSets
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cpu.track import CpuTrack
 from autotuner.gate.cases import Case, Matrix
-from autotuner.gate.recheck import Timed
+from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, truth
 from autotuner.measure.arms import Tracks
 from autotuner.ops import op_of
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings, Say
 from autotuner.values.problem import Problem
-from autotuner.values.verdict import Fault
 
 
 class CpuProcess:
@@ -35,6 +35,7 @@ class CpuProcess:
     def __init__(self, toolchain: CpuToolchain, cache_bytes: int) -> None:
         """`cache_bytes`: of the last level."""
         self._toolchain, self._cache_bytes = toolchain, cache_bytes
+        self._prepared: tuple[object, list[CpuTrack]] | None = None
 
     def prepare(self, conditions: Conditions) -> None:
         """Pins this process to as many CPUs as the conditions allow and gives torch as many threads."""
@@ -48,16 +49,19 @@ class CpuProcess:
     def bench(self, variant: LoadedVariant, matrix: Matrix) -> CpuBench:
         return CpuBench(variant, matrix.neighbours(matrix.op.cases.between))
 
-    def tracks(self, conditions: Conditions, judge: Callable[[Problem, Timed], Fault | None]) -> Tracks:
-        return [self._track(conditions, problem, judge) for problem in conditions.problems]
+    def tracks(self, conditions: Conditions, judges: Callable[[Problem], Judges]) -> Tracks:
+        """The tracks of the last conditions are kept: a race, and the audit after it, have the same."""
+        wanted = (conditions.problems, conditions.cache, conditions.seeds, conditions.threads)
+        if self._prepared is None or self._prepared[0] != wanted:
+            self._prepared = None  # frees the memory first
+            self._prepared = wanted, [self._track(conditions, problem, judges) for problem in conditions.problems]
+        return self._prepared[1]
 
-    def _track(
-        self, conditions: Conditions, problem: Problem, judge: Callable[[Problem, Timed], Fault | None]
-    ) -> CpuTrack:
+    def _track(self, conditions: Conditions, problem: Problem, judges: Callable[[Problem], Judges]) -> CpuTrack:
         case = Case(name="measured", problem=problem, distribution=op_of(problem).ordinary)
         inputs = self.truth(case, conditions.seeds[0]).inputs
         sets = InputSets(problem, inputs, conditions.cache, self._cache_bytes)
-        return CpuTrack(sets, conditions.threads, lambda timed: judge(problem, timed))
+        return CpuTrack(sets, conditions.threads, judges(problem))
 
     def ceilings(self, conditions: Conditions) -> Ceilings:
         return ceilings(conditions.compiled_for.dtype, self._toolchain)

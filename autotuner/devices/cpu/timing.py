@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter, perf_counter_ns
 
 import torch
 from torch import Tensor
 
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, tensor_in
+from autotuner.devices.cpu.witness import Witness
 from autotuner.gate.recheck import Timed
+from autotuner.measure.arms import Clocks
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, same_bits
-from autotuner.values.outcome import Artifact
+from autotuner.ops.tensors import Symmetry, Tensors, on_one_thread, same_bits
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault
 
@@ -28,12 +31,14 @@ SETTLE_S = 0.015
 """Pause before a sample of several threads: threads of the other arm spin for a few milliseconds before they sleep."""
 
 
-def _stay_awake(seconds: float) -> None:
-    """Waits without sleeping: a thread that has slept is often woken onto the CPU of the one that wakes the others, and
-    samples then fall into two groups, one of them at the speed of a single CPU."""
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        pass
+REST_S = 0.03
+"""Seconds after the last call until threads must have gone to sleep, and for which they are then watched."""
+
+LOOKED_AT = 16
+"""Input sets at most that are compared after a race; after each sample the last one was."""
+
+PROBES = 64
+"""Elements of an output that are made NaN before the last call of a sample, and looked at as soon as it returns."""
 
 
 def _guarded(tensor: Tensor, slabs: list[Slab]) -> Tensor:
@@ -52,32 +57,91 @@ def _damaged(slabs: list[Slab]) -> str | None:
 
 class InputSets:
     """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
-    last-level cache holds, so that a set has left the cache when its turn comes again; `warm`: one set."""
+    last-level cache holds, so that a set has left the cache when its turn comes again; `warm`: one set.
+
+    After every sample the sets that it used get other inputs, by a symmetry of the op: what an earlier call has
+    computed is of no use to a later one.
+    """
 
     def __init__(self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int) -> None:
         count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if cache == "cold" else 1
-        self.problem, self.op = problem, op_of(problem)
+        self.problem, self.op, self.plain = problem, op_of(problem), inputs
         self._slabs: list[Slab] = []
-        self._expected = inputs
         self.inputs = [tuple(_guarded(x, self._slabs) for x in inputs) for _ in range(count)]
-        self._next = 0
+        self._symmetries: list[Symmetry | None] = [None] * count
+        self.witness: Witness | None = None
+        """Of the baseline's arm that was made last."""
+        self._draw, self._next = random.Random(), 0
+        self._idle_since = 0.0
+        """When the last sample ended, by perf_counter()."""
 
     def turn(self) -> int:
         """Index of the set to use now. All arms share it: what one arm has just used would be warm for another."""
         now, self._next = self._next, (self._next + 1) % len(self.inputs)
         return now
 
+    @property
+    def upcoming(self) -> int:
+        """Index of the set whose turn comes next."""
+        return self._next
+
+    def renew(self, used: Iterable[int]) -> None:
+        """Other inputs for these sets."""
+        tensors, device = self.op.tensors(), self.plain[0].device
+        for index in used:
+            found = tensors.symmetry(self.problem, self._draw.getrandbits(60), 1, device)
+            found.inputs(self.plain, tuple(tensor[None] for tensor in self.inputs[index]))
+            self._symmetries[index] = found
+
+    def restore(self, index: int) -> None:
+        """The plain inputs for this set."""
+        for tensor, plain in zip(self.inputs[index], self.plain, strict=True):
+            tensor.copy_(plain)
+        self._symmetries[index] = None
+
+    def outputs(self, index: int, plain: Tensors) -> Tensors:
+        """What the inputs of this set give, where the plain ones give `plain`."""
+        symmetry = self._symmetries[index]
+        if symmetry is None:
+            return plain
+        found = tuple(torch.empty_like(tensor)[None] for tensor in plain)
+        symmetry.outputs(plain, found)
+        return tuple(tensor[0] for tensor in found)
+
+    @property
+    def idle_until(self) -> float:
+        """When the threads of the last sample sleep, by perf_counter()."""
+        return self._idle_since + SETTLE_S
+
+    def rest(self) -> None:
+        """A sample ends now."""
+        self._idle_since = perf_counter()
+
     def damage(self) -> str | None:
         """What was written around an input, in words."""
         return _damaged(self._slabs)
 
-    def changed(self) -> str | None:
-        """Which input is not what it must be, in words."""
-        for tensors in self.inputs:
-            for name, now, then in zip(self.op.inputs, tensors, self._expected, strict=True):
+    def changed(self, indices: Iterable[int]) -> str | None:
+        """Which input of these sets is not what it must be, in words."""
+        for index in indices:
+            symmetry, right = self._symmetries[index], self.plain
+            if symmetry is not None:
+                made = tuple(torch.empty_like(tensor)[None] for tensor in self.plain)
+                symmetry.inputs(self.plain, made)
+                right = tuple(tensor[0] for tensor in made)
+            for name, now, then in zip(self.op.inputs, self.inputs[index], right, strict=True):
                 if not same_bits(now, then):
                     return f"{name} of a timed set changed while it was timed"
         return None
+
+
+def stay_awake(sets: InputSets, threads: int) -> None:
+    """Waits until the threads of the arm that was timed last sleep, without sleeping itself: a thread that has slept is
+    often woken onto the CPU of the one that wakes the others, and samples then fall into two groups, one of them at the
+    speed of a single CPU."""
+    until = sets.idle_until if threads > 1 else 0.0
+    while perf_counter() < until:
+        pass
 
 
 class Outputs:
@@ -85,54 +149,108 @@ class Outputs:
 
     def __init__(self, sets: InputSets) -> None:
         self._slabs: list[Slab] = []
-        like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
-        poison = [torch.full_like(output, float("nan")) for output in like]
+        self._like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
+        poison = [torch.full_like(output, float("nan")) for output in self._like]
         self.tensors = [tuple(_guarded(each, self._slabs) for each in poison) for _ in sets.inputs]
+        self._flat = [tuple(output.view(-1) for output in outputs) for outputs in self.tensors]
+        self._draw()
+
+    def _draw(self) -> None:
+        """Other elements to look at."""
+        self._places = [torch.randint(output.numel(), (PROBES,)) for output in self._like]
 
     def damage(self) -> str | None:
         """What was written around an output, in words."""
         return _damaged(self._slabs)
 
-    def unlike(self, last: int) -> str | None:
-        """Whether a timed output differs from that of the set `last`, in words."""
-        for number, right in enumerate(self.tensors[last]):
-            timed = (outputs[number] for outputs in self.tensors if not torch.isnan(outputs[number]).all())
-            if not all(same_bits(output, right) for output in timed):
-                return "two timed forwards on equal inputs gave different bits"
-        return None
+    def poison(self, used: Iterable[int]) -> None:
+        """Makes these outputs NaN. From now on other elements are looked at."""
+        self._draw()
+        for index in used:
+            for output in self.tensors[index]:
+                output.fill_(float("nan"))
+
+    def spoil(self, index: int) -> None:
+        """Makes a few elements of these outputs NaN."""
+        for output, places in zip(self._flat[index], self._places, strict=True):
+            output.index_fill_(0, places, float("nan"))
+
+    def probe(self, index: int) -> list[Tensor]:
+        """The same elements, as they are now."""
+        return self.probed(self._flat[index])
+
+    def probed(self, outputs: Iterable[Tensor]) -> list[Tensor]:
+        """The same elements of other outputs."""
+        return [output.view(-1)[places] for output, places in zip(outputs, self._places, strict=True)]
+
+
+def _equal(some: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Whether all numbers are equal, 0 and -0 too, and none is NaN."""
+    return all(bool((one == two).all()) for one, two in zip(some, other, strict=True))
 
 
 class Arm:
     """One side of the race: forwards of one implementation over the input sets. Calling it takes a sample."""
 
+    is_variant = False
+
     def __init__(self, forward: Callable[[int], object], sets: InputSets, threads: int) -> None:
-        self._forward, self._sets, self._threads = forward, sets, threads
+        self.forward, self.sets, self.threads = forward, sets, threads
         self.last = 0
+        self._used: set[int] = set()
+        """Sets that the sample under way has used."""
+        self._witness = Witness(threads, leaves_work=self.is_variant)
+        if not self.is_variant:
+            sets.witness = self._witness
         self._run()
-        started = time.perf_counter()
+        started = perf_counter()
         self._run()
-        self.calls = max(1, math.ceil(SAMPLE_S / (time.perf_counter() - started)))
+        self.calls = max(1, math.ceil(SAMPLE_S / (perf_counter() - started)))
 
     def _run(self) -> None:
-        self.last = self._sets.turn()
-        self._forward(self.last)
+        self.last = self.sets.turn()
+        self._used.add(self.last)
+        self.forward(self.last)
 
     def __call__(self) -> float:
         """Seconds of one forward: a busy pause, untimed forwards to wake the arm's threads, then `calls` timed ones."""
-        if self._threads > 1:
-            _stay_awake(SETTLE_S)
-        woken = time.perf_counter() + WAKE_S
+        stay_awake(self.sets, self.threads)
+        woken = perf_counter() + WAKE_S
         self._run()
-        while time.perf_counter() < woken:
+        while perf_counter() < woken:
             self._run()
-        started = time.perf_counter_ns()
-        for _ in range(self.calls):
+        self._witness.begin()
+        started = perf_counter_ns()
+        for _ in range(self.calls - 1):
             self._run()
-        return (time.perf_counter_ns() - started) / 1e9 / self.calls
+        paused = perf_counter_ns()
+        self._before_last()
+        resumed = perf_counter_ns()
+        self._run()
+        ended = perf_counter_ns()
+        self._witness.end(ended - started)
+        self.settle()
+        return (ended - resumed + paused - started) / 1e9 / self.calls
+
+    def _before_last(self) -> None:
+        """Between the last forward of a sample and the one before it, outside the clock."""
+
+    def settle(self) -> None:
+        """After a sample: looks at what it left, and gives the sets it used other inputs."""
+        self.sets.rest()
+        with on_one_thread():
+            self._look(self._used)
+            self.sets.renew(self._used)
+        self._used.clear()
+
+    def _look(self, used: set[int]) -> None:
+        """Nothing of a baseline is looked at."""
 
 
 class VariantArm(Arm):
     """The arm of a built variant, with guarded outputs and a guarded workspace of its own."""
+
+    is_variant = True
 
     def __init__(
         self, variant: LoadedVariant, sets: InputSets, threads: int, judge: Callable[[Timed], Fault | None]
@@ -140,49 +258,84 @@ class VariantArm(Arm):
         """`judge` is G7."""
         problem, self._judge = sets.problem, judge
         wanted = variant.workspace_bytes(problem)
-        self._workspace = Slab(max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT))
-        self._outputs = Outputs(sets)
-        workspace = self._workspace.bytes.data_ptr()
+        self.workspace = Slab(max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT))
+        self.outputs = Outputs(sets)
+        self._strays: str | None = None
+        workspace = self.workspace.bytes.data_ptr()
         inputs, outputs = (
             [tuple(tensor.data_ptr() for tensor in tensors) for tensors in each]
-            for each in (sets.inputs, self._outputs.tensors)
+            for each in (sets.inputs, self.outputs.tensors)
         )
 
         def forward(index: int) -> None:
             variant.run(problem, inputs[index], outputs[index], workspace, wanted)
 
+        sets.restore(0)
+        forward(0)
+        self.plain = tuple(output.clone() for output in self.outputs.tensors[0])
+        """What it gives on the plain inputs."""
         super().__init__(forward, sets, threads)
+        self.settle()
 
-    def clocks(self, seconds: float) -> None:
-        """There is no clock but the host's."""
+    def clocks(self, seconds: float) -> Clocks | None:
+        """Every sample was taken by two clocks. What they said, where they disagreed."""
+        return next((witness.clocks for witness in self._witnesses() if witness.apart), None)
+
+    def _witnesses(self) -> list[Witness]:
+        """Of the race: this arm's and the baseline's."""
+        other = self.sets.witness
+        return [self._witness] if other is None else [self._witness, other]
+
+    def _before_last(self) -> None:
+        """So that what the last forward has not written when it returns is seen not to be there."""
+        self.outputs.spoil(self.sets.upcoming)
+
+    def _look(self, used: set[int]) -> None:
+        """Each output must be the one that the set's inputs make, the last one at once."""
+        sets, outputs = self.sets, self.outputs
+        first = outputs.probe(self.last)
+        due = outputs.probed(sets.outputs(self.last, self.plain))
+        if not _equal(first, due):
+            self._strays = "when the last call of a timed sample returned, its output was not there"
+        for index in used:
+            if not _equal(outputs.tensors[index], sets.outputs(index, self.plain)):
+                self._strays = "the output of a timed forward is not the one that its inputs make"
+        if self._strays is None:
+            self._strays = sets.changed([self.last])
+        outputs.poison(used)
 
     def recheck(self) -> Fault | None:
-        sets, outputs, last = self._sets, self._outputs, self.last
-        damage = sets.damage() or outputs.damage() or self._workspace.damaged()
-        strays = sets.changed() or outputs.unlike(last)
-        return self._judge(Timed(sets.inputs[last], outputs.tensors[last], damage, strays, self._repeat))
+        sets, outputs, last = self.sets, self.outputs, self.last
+        busy = _crowded(self._witnesses()) or _still_busy()
+        some = random.sample(range(len(sets.inputs)), min(LOOKED_AT, len(sets.inputs)))
+        strays = self._strays or sets.changed(some)
+        sets.restore(last)
+        outputs.poison([last])
+        self._repeat()
+        if strays is None and not _equal(outputs.tensors[last], self.plain):
+            strays = "two timed forwards on equal inputs gave different bits"
+        damage = sets.damage() or outputs.damage() or self.workspace.damaged()
+        return self._judge(Timed(sets.inputs[last], outputs.tensors[last], damage, strays, self._repeat, busy))
 
     def _repeat(self) -> None:
-        self._forward(self.last)
+        self.forward(self.last)
 
 
-class CpuTrack:
-    """A problem on the CPUs that the conditions allow, ready for races."""
+def _crowded(witnesses: Iterable[Witness]) -> str | None:
+    """Who used more CPUs than there may be, in words."""
+    if any(witness.crowded for witness in witnesses):
+        return "while forwards were timed, theirs or the baseline's, other threads of the process used CPUs too"
+    return None
 
-    drift = 0.15
 
-    def __init__(self, sets: InputSets, threads: int, judge: Callable[[Timed], Fault | None]) -> None:
-        self.problem = sets.problem
-        self._sets, self._threads, self._judge = sets, threads, judge
-
-    def baseline(self, name: str) -> Arm:
-        sets = self._sets
-        forward = sets.op.tensors().BASELINES[name].forward(self.problem)
-        return Arm(lambda index: forward(*sets.inputs[index]), sets, self._threads)
-
-    def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
-        loaded = LoadedVariant.second(artifact) if again else LoadedVariant(artifact)
-        return VariantArm(loaded, self._sets, self._threads, self._judge)
-
-    def throttled(self) -> None:
-        """Nobody is asked: the thermometer would show it."""
+def _still_busy() -> str | None:
+    """What uses CPU time in this process while nothing is called, in words. A thread that waits for work by spinning
+    has some time to go to sleep."""
+    for _ in range(3):
+        time.sleep(REST_S)
+        started = time.process_time()
+        time.sleep(REST_S)
+        used = time.process_time() - started
+        if used < REST_S / 2:
+            return None
+    return f"threads of the process used {100 * used / REST_S:.0f} % of a CPU although no call was under way"

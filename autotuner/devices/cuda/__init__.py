@@ -9,7 +9,7 @@ from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.facts import choose, missing
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
-from autotuner.devices.kind import DeviceKind
+from autotuner.devices.kind import Cage, Chosen, DeviceKind
 from autotuner.values.outcome import Device
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
     return CudaProcess(toolchain)
 
 
+def _who_disturbs(chosen: Chosen) -> str:
+    from autotuner.devices.cuda.disturbance import who_disturbs
+
+    return who_disturbs(chosen.locks)
+
+
 def _builders(lanes: int) -> int:
     """All CPUs but one for each device, which launches and times."""
     return max(1, usable_cpus() - lanes)
@@ -41,7 +47,16 @@ DEVICE = DeviceKind(
     toolchain=_toolchain,
     module=f"{__name__}.device",
     open=_open,
+    cage=Cage(
+        reads=("/opt/nvidia*",),
+        writes=("/dev/nvidia*", "/dev/dri", "/dev/dxg", "/dev/shm", "/tmp/nvidia-mps", "/run/nvidia-*"),
+        files=False,  # these walls have not stood beside a driver yet: a wall that it does not bear ends every sweep
+        network=False,
+        system_calls=False,
+        memory=False,  # the driver reserves more than there is
+    ),
     builders=_builders,
     overlap=True,
     jobs_per_process=250,
+    who_disturbs=_who_disturbs,
 )

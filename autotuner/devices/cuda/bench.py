@@ -15,7 +15,7 @@ from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
 from autotuner.devices.cuda.instruments import NOT_READY, Instruments
-from autotuner.gate.bench import Neighbours, Traces
+from autotuner.gate.bench import Neighbours, Repeats, Traces
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors
 from autotuner.values.problem import Problem
@@ -72,6 +72,25 @@ class CudaBench:
         self._disturbed = False
         status = self._forward(problem, inputs, outputs, workspace, wanted)
         return status or self._finished(stream)
+
+    def repeated(self, problem: Problem, inputs: Tensors, outputs: Tensors, right: Tensors, count: int) -> Repeats:
+        workspace = self._workspace(problem)
+        stream = torch.cuda.current_stream().cuda_stream
+        unlike = torch.zeros(count, dtype=torch.bool, device="cuda")
+        words = [(_words(output), _words(expected)) for output, expected in zip(outputs, right, strict=True)]
+        for launch in range(count):
+            for output in outputs:
+                output.fill_(torch.nan)
+            status = self._forward(problem, inputs, outputs, *workspace)
+            if status:
+                return Repeats(status, launch + 1, None)
+            for got, want in words:
+                unlike[launch].logical_or_((got != want).any())
+        status = self._finished(stream)
+        if status:
+            return Repeats(status, count, None)
+        found = unlike.nonzero().flatten().tolist()
+        return Repeats(0, count, found[0] if found else None)
 
     def _workspace(self, problem: Problem) -> tuple[int, int]:
         """Address and size of a poisoned workspace."""

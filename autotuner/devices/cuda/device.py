@@ -22,7 +22,7 @@ from autotuner.devices.cuda.timing import InputSets, require_working_device
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.cuda.track import CudaTrack
 from autotuner.gate.cases import Case, Matrix
-from autotuner.gate.recheck import Timed
+from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, compute_truth
 from autotuner.measure.arms import Tracks
 from autotuner.ops import op_of
@@ -30,7 +30,6 @@ from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings, Say
 from autotuner.values.problem import Problem
-from autotuner.values.verdict import Fault
 
 TILE_SIZES = (16, 32, 64, 128)
 
@@ -54,6 +53,7 @@ class CudaProcess:
         self._toolchain = toolchain
         if not config.devices_hidden():
             require_working_device()
+            _ = self._instruments  # built now, as nothing can be kept once variants run here
         torch.set_num_threads(1)  # what is small enough for the host is slower on threads that builds keep from running
         self._prepared: tuple[object, list[CudaTrack]] | None = None
         self._truths = lru_cache(maxsize=512)(self._compute)
@@ -85,21 +85,19 @@ class CudaProcess:
         between = matrix.neighbours(matrix.op.cases.between_large)
         return CudaBench(variant, between, self._arena, self._instruments)
 
-    def tracks(self, conditions: Conditions, judge: Callable[[Problem, Timed], Fault | None]) -> Tracks:
+    def tracks(self, conditions: Conditions, judges: Callable[[Problem], Judges]) -> Tracks:
         """The tracks of the last conditions are kept, with the baselines' and the incumbent's arms."""
         wanted = (conditions.problems, conditions.cache, conditions.seeds)
         if self._prepared is None or self._prepared[0] != wanted:
             self._prepared = None  # frees the memory first
-            self._prepared = wanted, [self._track(conditions, problem, judge) for problem in conditions.problems]
+            self._prepared = wanted, [self._track(conditions, problem, judges) for problem in conditions.problems]
         return self._prepared[1]
 
-    def _track(
-        self, conditions: Conditions, problem: Problem, judge: Callable[[Problem, Timed], Fault | None]
-    ) -> CudaTrack:
+    def _track(self, conditions: Conditions, problem: Problem, judges: Callable[[Problem], Judges]) -> CudaTrack:
         cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
         case = Case(name="measured", problem=problem, distribution=op_of(problem).ordinary)
         sets = InputSets(problem, self.truth(case, conditions.seeds[0]).inputs, conditions.cache, cache_bytes)
-        return CudaTrack(sets, lambda timed: judge(problem, timed), self._monitor)
+        return CudaTrack(sets, judges(problem), self._monitor)
 
     def ceilings(self, conditions: Conditions) -> Ceilings:
         return ceilings(conditions.compiled_for.dtype)

@@ -32,10 +32,12 @@ def choose(wishes: Wishes) -> Chosen:
 
     Raises InputError when there is none.
     """
-    if wishes.devices is None:
+    if wishes.devices is None and wishes.arch is not None:
         return Chosen(cuda_device(wishes.arch))
     found = chosen_devices(wishes.devices)
-    return Chosen(cuda_device(wishes.arch, found[0]), tuple(each.uuid for each in found))
+    uuids = tuple(each.uuid for each in found)
+    lanes = (None,) if wishes.devices is None else uuids
+    return Chosen(cuda_device(wishes.arch, found[0]), lanes, locks=uuids)
 
 
 def chosen_devices(wanted: str | None) -> tuple[CudaFacts, ...]:

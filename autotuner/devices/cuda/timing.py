@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ from autotuner.devices.cuda.guarded_memory import ALIGNMENT, BAND, PATTERN, Band
 from autotuner.gate.recheck import Timed
 from autotuner.measure.arms import ArmError, Clocks
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors
+from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
@@ -30,6 +32,9 @@ SINGLE_S = 0.0005
 WARM_S = 0.02
 """Seconds for which an arm runs untimed before its first sample: clocks rise, code and graph are loaded. A single
 replay that is longer is warm soon after its beginning, and needs no other before it."""
+
+BUSY_S = 0.01
+"""The device is at rest when waiting for all of it takes less than this, its stream being done."""
 
 Forward = Callable[[int], None]
 """Launches one forward on the input set of that number, on the current stream."""
@@ -58,6 +63,12 @@ class Rows:
         like, words = self._like[place], self.words(place)
         return [words[row].view(like.dtype).view(like.shape) for row in range(self.count)]
 
+    @cached_property
+    def stacked(self) -> Tensors:
+        """The tensors of each place in all sets; the sets are the first dimension."""
+        words = (self.words(place).view(like.dtype) for place, like in enumerate(self._like))
+        return tuple(each.view(self.count, *like.shape) for each, like in zip(words, self._like, strict=True))
+
     def bands(self) -> list[Band]:
         """What lies around the tensors of each set."""
         edges = [0, *(edge for span in self._spans for edge in span), 2 * self._memory.shape[1]]
@@ -76,24 +87,55 @@ def _spans(sizes: list[int]) -> list[tuple[int, int]]:
 
 class InputSets:
     """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
-    second-level cache holds, so that a set has left it when its turn comes again; `warm`: one set."""
+    second-level cache holds, so that a set has left it when its turn comes again; `warm`: one set.
+
+    After every sample all sets get other inputs, by symmetries of the op: what an earlier call has computed is of no
+    use to a later one.
+    """
 
     def __init__(self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int) -> None:
         self.cold = cache == "cold"
         count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if self.cold else 1
-        self.problem, self.op, self.rows = problem, op_of(problem), Rows(count, inputs)
-        self._expected = [tensor.contiguous().view(torch.int16).flatten() for tensor in inputs]
-        for place, words in enumerate(self._expected):
-            self.rows.words(place).copy_(words)
+        self.problem, self.op, self.plain = problem, op_of(problem), inputs
+        self.rows = Rows(count, inputs)
         self.inputs = list(zip(*(self.rows.tensors(place) for place in range(len(inputs))), strict=True))
         self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=inputs[0].device)
+        self._draw = random.Random()
+        self._symmetry: Symmetry | None = None
+        self.restore()
 
     def __len__(self) -> int:
         return self.rows.count
 
+    def renew(self) -> None:
+        """Other inputs for every set."""
+        seed, device = self._draw.getrandbits(60), self.plain[0].device
+        self._symmetry = self.op.tensors().symmetry(self.problem, seed, len(self), device)
+        self._symmetry.inputs(self.plain, self.rows.stacked)
+
+    def restore(self) -> None:
+        """The plain inputs for every set."""
+        for stacked, plain in zip(self.rows.stacked, self.plain, strict=True):
+            stacked.copy_(plain.expand_as(stacked))
+        self._symmetry = None
+
+    def outputs(self, plain: Tensors, into: Tensors) -> None:
+        """What the inputs of the sets give, where the plain ones give `plain`."""
+        if self._symmetry is None:
+            for stacked, tensor in zip(into, plain, strict=True):
+                stacked.copy_(tensor.expand_as(stacked))
+        else:
+            self._symmetry.outputs(plain, into)
+
     def changed(self) -> str | None:
         """Which input is not what it must be, in words."""
-        flags = torch.stack([(self.rows.words(place) != words).any() for place, words in enumerate(self._expected)])
+        right = tuple(torch.empty_like(stacked) for stacked in self.rows.stacked)
+        if self._symmetry is None:
+            right = tuple(plain.expand_as(stacked) for plain, stacked in zip(self.plain, right, strict=True))
+        else:
+            self._symmetry.inputs(self.plain, right)
+        pairs = zip(self.rows.stacked, right, strict=True)
+        flags = torch.stack([(now.view(torch.int16) != then.view(torch.int16)).any() for now, then in pairs])
         names = [name for name, flag in zip(self.op.inputs, flags.tolist(), strict=True) if flag]
         return f"{names[0]} of a timed set changed while it was timed" if names else None
 
@@ -103,16 +145,23 @@ class Outputs:
 
     def __init__(self, sets: InputSets) -> None:
         like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
-        self.rows = Rows(len(sets), like)
-        self._places = range(len(like))
-        self.tensors = list(zip(*(self.rows.tensors(place) for place in self._places), strict=True))
+        self._sets, self.rows = sets, Rows(len(sets), like)
+        self.tensors = list(zip(*(self.rows.tensors(place) for place in range(len(like))), strict=True))
+        self._due = tuple(
+            torch.empty(stacked.shape, dtype=stacked.dtype, device=stacked.device) for stacked in self.rows.stacked
+        )
 
-    def unlike(self, last: int, used: Iterable[int]) -> str | None:
-        """Whether a timed output differs from that of the set `last`, in words."""
-        chosen = torch.tensor(sorted(used), device=self.rows.words(0).device)
-        words = (self.rows.words(place) for place in self._places)
-        differs = torch.stack([(each[chosen] != each[last]).any() for each in words]).any()
-        return "two timed launches on equal inputs gave different bits" if bool(differs) else None
+    def poison(self) -> None:
+        """Makes all outputs NaN."""
+        for stacked in self.rows.stacked:
+            stacked.fill_(torch.nan)
+
+    def unlike(self, plain: Tensors, used: slice) -> Tensor:
+        """Whether an output of these sets is not the one that the set's inputs make, where the plain ones give `plain`:
+        a tensor, so that nobody waits for it. 0 and -0 are equal, NaN is like nothing."""
+        self._sets.outputs(plain, self._due)
+        pairs = zip(self.rows.stacked, self._due, strict=True)
+        return torch.stack([(now[used] != then[used]).any() for now, then in pairs]).any()
 
 
 def elapsed(work: Callable[[], object]) -> float:
@@ -136,7 +185,7 @@ class GraphArm:
             for call in range(self.calls):
                 forward(call % len(sets))
         self.last = (self.calls - 1) % len(sets)
-        self.used = set(range(min(self.calls, len(sets))))
+        self.used = slice(0, min(self.calls, len(sets)))
         for _ in range(math.ceil(WARM_S / (seconds * self.calls)) if seconds * self.calls < WARM_S else 0):
             self._graph.replay()
 
@@ -153,11 +202,11 @@ class EventArm:
 
     def __init__(self, forward: Forward, sets: InputSets) -> None:
         self._forward, self._sets = forward, sets
-        self.calls, self.last, self.used = 1, 0, {0}
+        self.calls, self.last, self.used = 1, 0, slice(0, 1)
 
     def __call__(self) -> float:
         self.last = (self.last + 1) % len(self._sets)
-        self.used.add(self.last)
+        self.used = slice(self.last, self.last + 1)
         if self._sets.cold:
             self._sets.flush.zero_()
         return elapsed(self.replay)
@@ -203,12 +252,15 @@ class BaselineArm:
 
     def __init__(self, forward: Forward, sets: InputSets) -> None:
         """Raises RuntimeError when the baseline does not take the problem."""
+        self.forward, self._sets = forward, sets
         self._arm = make_arm(forward, sets)
         self.calls = self._arm.calls
 
     def __call__(self) -> float:
         with device_faults():
-            return self._arm()
+            seconds = self._arm()
+            self._sets.renew()
+            return seconds
 
 
 class VariantArm:
@@ -216,15 +268,16 @@ class VariantArm:
 
     def __init__(self, variant: LoadedVariant, sets: InputSets, judge: Callable[[Timed], Fault | None]) -> None:
         """`judge` is G7. Raises ArmError when the variant cannot be launched or captured."""
-        self._sets, self._outputs, self._judge = sets, Outputs(sets), judge
+        self._sets, self.outputs, self._judge = sets, Outputs(sets), judge
         wanted = variant.workspace_bytes(sets.problem)
         self._workspace = Segment.around(wanted, sets.flush.device)
         words = self._workspace.take(wanted)
         assert words is not None
+        self.workspace = words
         workspace = words.data_ptr()
         inputs, outputs = (
             [tuple(tensor.data_ptr() for tensor in tensors) for tensors in each]
-            for each in (sets.inputs, self._outputs.tensors)
+            for each in (sets.inputs, self.outputs.tensors)
         )
 
         def forward(index: int) -> None:
@@ -233,13 +286,29 @@ class VariantArm:
             if status:
                 raise LaunchError(f"the variant returned status {status} ({CUDA_ERRORS.text(status)})")
 
+        self.forward = forward
         with device_faults():
+            sets.restore()
             self._arm = _variant_arm(forward, sets)
+            self.outputs.poison()
+            self._arm.replay()
+            self._plain = tuple(output.clone() for output in self.outputs.tensors[self._arm.last])
+            self._strays = torch.zeros((), dtype=torch.bool, device=sets.flush.device)
+            self._settle()
         self.calls = self._arm.calls
 
     def __call__(self) -> float:
         with device_faults():
-            return self._arm()
+            seconds = self._arm()
+            self._settle()
+            return seconds
+
+    def _settle(self) -> None:
+        """After a sample: each of its outputs must be the one that its inputs make. Then outputs are poisoned, and all
+        sets get other inputs."""
+        self._strays |= self.outputs.unlike(self._plain, self._arm.used)
+        self.outputs.poison()
+        self._sets.renew()
 
     def clocks(self, seconds: float) -> Clocks:
         with device_faults():
@@ -256,10 +325,30 @@ class VariantArm:
 
     def recheck(self) -> Fault | None:
         with device_faults():
-            arm, sets, outputs = self._arm, self._sets, self._outputs
+            arm, sets, outputs = self._arm, self._sets, self.outputs
+            busy = _still_busy()
+            self._settle()
+            arm.replay()
+            self._strays |= outputs.unlike(self._plain, arm.used)
+            strays = "the output of a timed forward is not the one that its inputs make" if self._strays else None
+            strays = sets.changed() or strays
+            sets.restore()
+            outputs.poison()
+            arm.replay()
+            last = outputs.tensors[arm.last]
+            if strays is None and not all_same_bits(last, self._plain):
+                strays = "two timed launches on equal inputs gave different bits"
             found = damage([*sets.rows.bands(), *outputs.rows.bands(), *self._workspace.bands()])
-            strays = sets.changed() or outputs.unlike(arm.last, arm.used)
-            return self._judge(Timed(sets.inputs[arm.last], outputs.tensors[arm.last], found, strays, arm.replay))
+            return self._judge(Timed(sets.inputs[arm.last], last, found, strays, arm.replay, busy))
+
+
+def _still_busy() -> str | None:
+    """What the device still does although the stream of the samples has come to its end, in words."""
+    torch.cuda.current_stream().synchronize()
+    started = time.perf_counter()
+    torch.cuda.synchronize()
+    took = time.perf_counter() - started
+    return None if took < BUSY_S else f"after the last timed forward the device went on working for {1e3 * took:.0f} ms"
 
 
 def _variant_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:

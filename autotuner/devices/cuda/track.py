@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.devices.cuda.audit import of_baseline, of_variant
 from autotuner.devices.cuda.clocks import ClockMonitor
 from autotuner.devices.cuda.timing import BaselineArm, InputSets, VariantArm
-from autotuner.gate.recheck import Timed
+from autotuner.gate.recheck import Judges
+from autotuner.measure.arms import Audited
 from autotuner.values.outcome import Artifact
-from autotuner.values.verdict import Fault
 
 
 class CudaTrack:
@@ -19,9 +18,12 @@ class CudaTrack:
     """Beside a variant that heats the device a baseline takes several per cent longer than beside other baselines: that
     is the race's own doing, and the ratio is taken there."""
 
-    def __init__(self, sets: InputSets, judge: Callable[[Timed], Fault | None], monitor: ClockMonitor) -> None:
+    gap = 5e-6
+    """A kernel that follows another of its kind starts some microseconds sooner than behind one with other needs."""
+
+    def __init__(self, sets: InputSets, judges: Judges, monitor: ClockMonitor) -> None:
         self.problem = sets.problem
-        self._sets, self._judge, self._monitor = sets, judge, monitor
+        self._sets, self._judges, self._monitor = sets, judges, monitor
         self._baselines: dict[str, BaselineArm] = {}
         self._again: tuple[str, VariantArm] | None = None
 
@@ -38,11 +40,16 @@ class CudaTrack:
 
     def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
         if not again:
-            return VariantArm(LoadedVariant(artifact), self._sets, self._judge)
+            return VariantArm(LoadedVariant(artifact), self._sets, self._judges.timed)
         if self._again is None or self._again[0] != artifact.digest:
             self._again = None  # frees the memory first
-            self._again = artifact.digest, VariantArm(LoadedVariant.second(artifact), self._sets, self._judge)
+            self._again = artifact.digest, VariantArm(LoadedVariant.second(artifact), self._sets, self._judges.timed)
         return self._again[1]
+
+    def audit(self, artifact: Artifact, baseline: str) -> Audited:
+        variant, other = self.variant(artifact), self.baseline(baseline)
+        price = of_baseline(other, variant, self._sets)
+        return Audited(variant, of_variant(variant, self._sets, self._judges.fresh), other, price)
 
     def throttled(self) -> str | None:
         return self._monitor.throttled()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from autotuner.ops.op import Op, Output, digest_of_folder
+from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.cases import CASES
 from autotuner.ops.sdpa.distance import distance
 from autotuner.ops.sdpa.invariants import INVARIANTS
@@ -73,4 +74,5 @@ OP = Op(
     abi=lambda: config.kernels_dir() / "sdpa" / "abi",
     default_spaces={"cpu": "sdpa_cpu", "cuda": "sdpa_cuda"},
     digest=digest_of_folder(Path(__file__).parent),
+    call=CALL,
 )

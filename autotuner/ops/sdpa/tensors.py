@@ -13,7 +13,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.tensors import DTYPES, Tensors, plain_product
+from autotuner.ops.sdpa.symmetry import SdpaSymmetry
+from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, plain_product, shifted
 from autotuner.values.problem import Problem
 
 BACKENDS = {
@@ -58,6 +59,12 @@ class SdpaTensors:
 
     def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
         return inputs(cast(SdpaProblem, problem), distribution, seed)
+
+    def fresh(self, problem: Problem, inputs: Tensors, seed: int) -> Tensors:
+        return shifted(inputs, seed)
+
+    def symmetry(self, problem: Problem, seed: int, sets: int, device: torch.device) -> Symmetry:
+        return SdpaSymmetry(cast(SdpaProblem, problem), seed, sets, device)
 
     def outputs(self, problem: Problem, inputs: Tensors) -> Tensors:
         return (torch.empty_like(inputs[0]),)  # O has the shape and type of Q

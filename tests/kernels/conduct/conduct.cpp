@@ -1,6 +1,7 @@
 /* Misbehaves as a macro ACT_<NAME> says. What waits gives up by itself after a minute. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -52,12 +53,41 @@ int variant_run(const at_call *) {
 #elif ACT_LEAVES_A_CHILD
   start_child();
   __builtin_trap();
+#elif ACT_LEAVES_A_SESSION
+  if (fork() == 0) {
+    setsid();
+    wait_a_minute();
+    _exit(0);
+  }
+  __builtin_trap();
+#elif ACT_LEAVES_AN_ORPHAN
+  if (fork() == 0) {
+    setsid();
+    if (fork() == 0) {
+      setsid();
+      wait_a_minute();
+    }
+    _exit(0);
+  }
+  usleep(300000);
+  __builtin_trap();
 #elif ACT_LEAVES_A_CHILD_AND_HANGS
   start_child();
   wait_a_minute();
 #elif ACT_KILLS_THE_ZYGOTE
   kill(getppid(), SIGKILL);
   wait_a_minute();
+#elif ACT_READS_THE_STORE || ACT_OVERWRITES_THE_STORE
+  /* A process's own folder lies in that of its driver; here the store lies beside that. */
+  char path[4096];
+  snprintf(path, sizeof path, "%s/../../studies.db", getenv("TMPDIR"));
+#if ACT_READS_THE_STORE
+  FILE *store = fopen(path, "r");
+#else
+  FILE *store = fopen(path, "r+");
+  if (store != nullptr) fputs("mine", store), fclose(store);
+#endif
+  if (store != nullptr) __builtin_trap();
 #elif ACT_WAITS
   wait_a_minute();
 #endif

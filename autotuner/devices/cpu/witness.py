@@ -1,0 +1,64 @@
+"""What is known of a sample on the CPU beside its own clock: another clock, and who used the CPUs meanwhile.
+
+A variant is native code in the process that times it. It may start threads on CPUs that it must not use, or threads
+that slow the baseline, or replace a clock. No honest program can use more CPU time than its CPUs have, and two clocks
+of one machine do not disagree.
+"""
+
+from __future__ import annotations
+
+from time import monotonic_ns, process_time_ns, thread_time_ns
+
+from autotuner.measure.arms import Clocks
+
+MARGIN = 0.1
+"""CPUs by which a sample may use more than its threads have."""
+APART = 0.05
+"""By how much two clocks may disagree, relative."""
+SHARE = 0.2
+"""Share of an arm's samples that may be odd."""
+
+
+class Witness:
+    """Watches the samples of one arm. The scheduler may have stopped one sample between two clocks; not many."""
+
+    def __init__(self, threads: int, leaves_work: bool) -> None:
+        """`threads`: CPUs that may be used. `leaves_work`: the calling thread may leave all of the work to others."""
+        self._threads, self._others = threads, threads if leaves_work else threads - 1
+        self._samples = self._crowded = self._apart = 0
+        self._wall_ns = self._sample_ns = 0
+        self._began = (0, 0, 0)
+
+    def begin(self) -> None:
+        """A sample begins."""
+        used = process_time_ns(), thread_time_ns()
+        self._began = (*used, monotonic_ns())
+
+    def end(self, sample_ns: int) -> None:
+        """It has ended, and took so long by its own clock."""
+        ended = monotonic_ns()
+        now = process_time_ns(), thread_time_ns(), ended
+        process, thread, wall = (end - start for end, start in zip(now, self._began, strict=True))
+        crowded = process > (self._threads + MARGIN) * wall or process - thread > (self._others + MARGIN) * wall
+        self._wall_ns, self._sample_ns = self._wall_ns + wall, self._sample_ns + sample_ns
+        self._samples += 1
+        self._crowded += crowded
+        self._apart += abs(wall - sample_ns) > APART * wall
+
+    @property
+    def crowded(self) -> bool:
+        """Samples used more CPUs than there may be."""
+        return self._many(self._crowded)
+
+    @property
+    def apart(self) -> bool:
+        """The clock of the samples is not the other one."""
+        return self._many(self._apart)
+
+    def _many(self, samples: int) -> bool:
+        return samples >= 2 and samples > SHARE * self._samples
+
+    @property
+    def clocks(self) -> Clocks:
+        """What the two said of all samples."""
+        return Clocks(host=self._wall_ns / 1e9, device=self._sample_ns / 1e9)

@@ -1,0 +1,96 @@
+"""An audit on CUDA: a graph of forwards with refills between them, or single launches between events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from autotuner.devices.cuda.timing import (
+    GRAPH_S,
+    SINGLE_S,
+    BaselineArm,
+    InputSets,
+    VariantArm,
+    device_faults,
+    elapsed,
+)
+from autotuner.devices.refills import Buffers, Refills, most_calls
+from autotuner.ops.tensors import Tensors
+from autotuner.values.verdict import Fault
+
+
+class AuditArm:
+    """Samples of an arm with refills between the forwards. In a graph these are timed too; between events they are
+    not."""
+
+    def __init__(
+        self,
+        arm: VariantArm | BaselineArm,
+        buffers: Buffers,
+        sets: InputSets,
+        judge: Callable[[Tensors, Tensors], Fault | None],
+    ) -> None:
+        self._arm, self._sets, self._judge = arm, sets, judge
+        with device_faults():
+            sets.restore()
+            self._forward()
+            seconds = min(elapsed(self._forward) for _ in range(3))
+            calls = most_calls(sets.problem, math.ceil(GRAPH_S / seconds))
+            self._refills = Refills(sets.problem, buffers, sets.plain, calls)
+            self._graph = self._captured() if seconds < SINGLE_S else None
+
+    def _forward(self) -> None:
+        self._arm.forward(0)
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for call in range(self._refills.calls):
+                self._refills.put(call)
+                self._forward()
+                self._refills.keep(call)
+        return graph
+
+    def __call__(self, fresh: bool) -> float:
+        with device_faults():
+            self._refills.load(fresh)
+            seconds = self._singly() if self._graph is None else elapsed(self._graph.replay)
+            self._sets.restore()
+            return seconds / self._refills.calls
+
+    def _singly(self) -> float:
+        seconds = 0.0
+        for call in range(self._refills.calls):
+            self._refills.put(call)
+            if self._sets.cold:
+                self._sets.flush.zero_()
+            seconds += elapsed(self._forward)
+            self._refills.keep(call)
+        return seconds
+
+    def recheck(self) -> Fault | None:
+        with device_faults():
+            fault = self._refills.fault(self._forward, self._judge)
+            self._sets.restore()
+            return fault
+
+
+def of_variant(arm: VariantArm, sets: InputSets, judge: Callable[[Tensors, Tensors], Fault | None]) -> AuditArm:
+    """The audit of a variant's arm."""
+    return AuditArm(arm, Buffers(sets.inputs[0], arm.outputs.tensors[0], _words(arm)), sets, judge)
+
+
+def of_baseline(arm: BaselineArm, like: VariantArm, sets: InputSets) -> AuditArm:
+    """The same refills around a baseline, which say what they cost: its outputs are its own, so copies of the
+    variant's buffers are refilled."""
+    outputs = tuple(output.clone() for output in like.outputs.tensors[0])
+    workspace = tuple(words.clone() for words in _words(like))
+    return AuditArm(arm, Buffers(sets.inputs[0], outputs, workspace), sets, lambda inputs, outputs: None)
+
+
+def _words(arm: VariantArm) -> Tensors:
+    """The workspace in words of 32 bits, if there is any."""
+    whole = arm.workspace[: arm.workspace.numel() // 2 * 2]
+    return (whole.view(torch.int32),) if whole.numel() else ()

@@ -1,0 +1,67 @@
+"""Who uses a GPU now, besides ourselves, and what holds it back: NVIDIA's management library (NVML) is asked in a
+process of its own, so that a driver that hangs does not hang the caller."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pynvml
+
+from autotuner.devices.cuda.clocks import ClockMonitor
+from autotuner.devices.processes import own, process, processes
+
+ASKED_S = 20
+"""Seconds that the driver has for its answer."""
+HOT_C = 80
+"""Degrees Celsius from which on the temperature is mentioned."""
+
+
+def who_disturbs(uuids: Sequence[str]) -> str:
+    """Foreign processes on these GPUs, clocks that are held down and heat, in a line; "" when there is nothing."""
+    command = [sys.executable, "-c", f"from {__name__} import tell; tell()", *uuids]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ASKED_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "the GPU's driver does not say who uses it"
+    mine = own(processes().values())
+    return "; ".join(line for each in json.loads(done.stdout) if (line := _line(each, mine)))
+
+
+def _line(found: dict[str, object], mine: set[int]) -> str:
+    """What is said of one GPU."""
+    pids = found["pids"]
+    assert isinstance(pids, dict)
+    foreign = [_named(int(pid), int(used)) for pid, used in pids.items() if int(pid) not in mine]
+    said = [f"on the GPU: {', '.join(foreign)}"] if foreign else []
+    return "; ".join([*said, *(str(each) for each in (found["busy"], found["clocks"], found["heat"]) if each)])
+
+
+def _named(pid: int, mebibytes: int) -> str:
+    """A process that may be another container's, and has no name here then."""
+    there = process(pid)
+    return f"{there if there is not None else f'pid {pid}, which cannot be seen from here'}, {mebibytes} MiB"
+
+
+def tell() -> None:
+    """Prints what NVML says of the GPUs whose UUIDs are the arguments, as JSON: the process of `who_disturbs`."""
+    json.dump([_asked(uuid) for uuid in sys.argv[1:]], sys.stdout)
+
+
+def _asked(uuid: str) -> dict[str, object]:
+    try:
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        busy = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu
+        heat = pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU)
+    except pynvml.NVMLError as error:
+        return {"pids": {}, "busy": f"NVML does not tell who uses it: {error}", "clocks": "", "heat": ""}
+    return {
+        "pids": {each.pid: (each.usedGpuMemory or 0) >> 20 for each in running},
+        "busy": f"it is busy {busy} % of the time" if busy else "",
+        "clocks": (busy and ClockMonitor(uuid.removeprefix("GPU-")).throttled()) or "",  # an idle one is slow
+        "heat": f"its temperature is {heat} C" if heat >= HOT_C else "",
+    }

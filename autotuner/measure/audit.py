@@ -1,0 +1,140 @@
+"""The audit: whether a variant's latency depends on what it computed before.
+
+A program can be right whenever it computes and still not compute while it is timed: it returns at once where the output
+is there already, or keeps the answer for inputs that it has seen. An audit times forwards three times over. Plain: back
+to back, as in a race. Still: before each forward its inputs, outputs and workspace are overwritten by what they hold.
+Fresh: they are overwritten by inputs that no call has seen and by poison. Still and fresh cost the same copies, so a
+program that keeps nothing takes the same time in both. And what the copies add to its plain time, they add to that of
+the baseline too.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from statistics import median
+from typing import NamedTuple
+
+from autotuner.measure.arms import Audited, Track, Tracks
+from autotuner.measure.statistics import trimmed_bound
+from autotuner.values.conditions import Conditions
+from autotuner.values.outcome import Artifact, Measurement, Say
+from autotuner.values.problem import Problem
+from autotuner.values.verdict import Fault, Verdict
+
+ROUNDS = 12
+"""Samples of each kind."""
+SECOND_ROUNDS = 48
+"""The same in the second audit of a variant that the first one leaves under suspicion."""
+ALPHA = 1e-4
+"""Probability that a program which keeps nothing is accused."""
+KEPT = 0.02
+"""How much longer fresh forwards may take, relative to a plain one. Other numbers heat a device in another way, and
+branch predictors learn what comes again."""
+HIDDEN = 0.5
+"""How much more the copies may add to a variant than to the baseline, relative to a plain forward of the variant: they
+meet another state of caches and threads after each of the two."""
+
+NOISE = 0.05
+"""The same relative to the baseline, which is measured beside it."""
+APART = 0.5
+"""How much slower a variant may be in the audit than it was in the race, by the clock and relative to the baseline."""
+
+
+class Raced(NamedTuple):
+    """Seconds of one forward in the race, by the shortest samples: what disturbs one side makes it longer."""
+
+    variant: float
+    baseline: float
+
+
+class Times(NamedTuple):
+    """Seconds of one forward, a round each."""
+
+    plain: list[float]
+    still: list[float]
+    fresh: list[float]
+    baseline: list[float]
+    baseline_still: list[float]
+
+    @property
+    def kept(self) -> list[float]:
+        """How much longer a fresh forward takes than a still one, relative to a plain one."""
+        plain = median(self.plain)
+        return [(fresh - still) / plain for fresh, still in zip(self.fresh, self.still, strict=True)]
+
+    @property
+    def hidden_us(self) -> float:
+        """How much more the copies add to the variant than to the baseline, microseconds; by the shortest samples, as
+        threads that have to be woken may take as long as they like."""
+        added = min(self.still) - min(self.plain)
+        return 1e6 * (added - (min(self.baseline_still) - min(self.baseline)))
+
+    @property
+    def raced(self) -> Raced:
+        """The plain forwards, as those of a race."""
+        return Raced(min(self.plain), min(self.baseline))
+
+    def why(self, problem: Problem, gap: float, raced: Raced) -> str | None:
+        """Why the variant's latency depends on earlier calls, in words; None when that is not shown. `gap` is the
+        track's."""
+        plain, still, fresh, baseline = (1e6 * median(each) for each in self[:4])
+        if trimmed_bound(self.kept, ALPHA) > KEPT:
+            return (
+                f"on {problem} a forward takes {fresh:.3g} us where its inputs are new and its outputs poisoned, and"
+                f" {still:.3g} us where they are those of the call before: it keeps results from call to call"
+            )
+        if self.hidden_us > max(HIDDEN * plain, NOISE * baseline, 1e6 * gap):
+            return (
+                f"on {problem} a forward takes {plain:.3g} us right after another one and {self.hidden_us:.3g} us more"
+                " where something else runs between them: it is only fast when it is called again at once"
+            )
+        slower = self.raced.variant / raced.variant
+        if min(slower, slower * raced.baseline / self.raced.baseline) > 1 + APART:
+            return (
+                f"on {problem} a forward took {1e6 * raced.variant:.3g} us in the race and {slower:.3g} times as long"
+                " in the audit, where the baseline did not: it knows where it is timed"
+            )
+        return None
+
+
+def take(arms: Audited, rounds: int) -> Times:
+    """The rounds, each in random order. Raises ArmError."""
+    times = Times([], [], [], [], [])
+    samples: list[tuple[list[float], Callable[[], float]]] = [
+        (times.plain, arms.variant),
+        (times.still, lambda: arms.variant_audit(fresh=False)),
+        (times.fresh, lambda: arms.variant_audit(fresh=True)),
+        (times.baseline, arms.baseline),
+        (times.baseline_still, lambda: arms.baseline_audit(fresh=False)),
+    ]
+    for _ in range(rounds):
+        for into, sample in random.sample(samples, len(samples)):
+            into.append(sample())
+    return times
+
+
+def audit(tracks: Tracks, artifact: Artifact, measured: Measurement, conditions: Conditions, say: Say) -> str | Fault:
+    """The audit on every problem: what it found, in words, or a fault of the variant. Raises ArmError."""
+    notes: list[str] = []
+    for track, baseline, timing in zip(tracks, conditions.baselines, measured.timings, strict=True):
+        say(f"audit {track.problem}")
+        raced = Raced(min(timing.variant_us) / 1e6, min(timing.baseline_us) / 1e6)
+        found = judged(track, artifact, baseline, raced)
+        if isinstance(found, Fault):
+            return found
+        notes.append(f"{100 * median(found.kept):+.1f} %")
+    return f"fresh inputs and poisoned outputs change the latency by {', '.join(notes)}"
+
+
+def judged(track: Track, artifact: Artifact, baseline: str, raced: Raced) -> Times | Fault:
+    """The audit on one problem. Something else may have disturbed a first one, so a second one decides."""
+    arms = track.audit(artifact, baseline)
+    times = take(arms, ROUNDS)
+    if median(times.kept) > KEPT or times.why(track.problem, track.gap, raced) is not None:
+        times = take(arms, SECOND_ROUNDS)
+    why = times.why(track.problem, track.gap, raced)
+    if why is not None:
+        return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.memory", detail=why)
+    arms.variant_audit(fresh=True)
+    return arms.variant_audit.recheck() or arms.variant.recheck() or times

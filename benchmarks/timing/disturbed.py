@@ -1,0 +1,205 @@
+"""Sweeps on a machine that something disturbs, on and off, beside the same sweep on a quiet one.
+
+    python -m benchmarks.timing.disturbed cpu|cuda [--space NAME] [--points 24] [--on 20] [--off 20]
+        [--json docs/results/disturbed.json] [--hold]
+
+The same points of a shipped space are judged three times, finals included: quiet; disturbed, in the same store, which
+remembers what the baseline takes; and disturbed from the first moment in an empty store, which remembers nothing. On a
+CPU the disturbance is a busy loop on every CPU, on a GPU another process's matrix products. Nothing else may run here.
+
+What must hold of both disturbed sweeps: their winner is the quiet one's within the tie band, no figure in the store is
+off by more than 10 %, and they take at most three times the quiet one's time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import closing, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autotuner.store import Store, queries
+from autotuner.tuning import standings
+from autotuner.tuning.calm import Calm, Caution, Protest
+from autotuner.tuning.driver import Budget, Event
+from autotuner.tuning.finals import Finals
+from autotuner.tuning.plan import Start
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values import config
+from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.values.variant import Value
+from autotuner.values.versions import version_of
+from benchmarks import holds
+from benchmarks.provenance import command_line
+from benchmarks.timing.disturbance import disturbed
+
+SPACES = {"cpu": "sdpa_cpu_small", "cuda": "sdpa_cuda"}
+OFF_BY, LONGER = 0.10, 3.0
+"""By how much a figure may be off, relative, and how many times longer a disturbed sweep may take."""
+
+Point = dict[str, Value]
+
+
+class Sweep(NamedTuple):
+    """A sweep and what came of it."""
+
+    name: str
+    seconds: float
+    waited_s: float
+    judged: int
+    disturbed: int
+    """Measurements that were not believed."""
+    left: int
+    """Variants that no calm moment was found for."""
+    protested: bool
+    winner: str | None
+    """Digest of the variant that is best."""
+    tie: float
+    confirmed: Mapping[str, float]
+    """ln(t_variant / t_baseline) of each finalist, by its variant's digest."""
+    estimates: Mapping[str, float]
+    """The same of whatever the search has measured."""
+
+
+def sweep(workbench: Workbench, store: Store, name: str, points: list[Point], caution: Caution) -> Sweep:
+    """Judges these points, in a study of that name, and holds the finals."""
+    waited, protests = [0.0], [False]
+
+    def listen(event: Event) -> None:
+        if isinstance(event, Calm | Protest):
+            waited[0] += event.waited_s
+            protests[0] = protests[0] or isinstance(event, Protest)
+
+    own, workbench.built_from = workbench.built_from, f"{workbench.built_from} {name}"
+    started = time.monotonic()
+    try:
+        with closing(workbench.executor()) as executor:
+            driver = workbench.driver(store, executor, "random", listen=listen, start=Start(first=points))
+            driver.run(Budget(trials=len(points)), caution)
+            confirmed = finals_of(workbench, store, driver.name, executor)
+    finally:
+        workbench.built_from = own
+    seconds = time.monotonic() - started
+    summary, best = standings.summary(store, driver.name), standings.best(store, driver.name)
+    measured = queries.measured(store, driver.name)
+    return Sweep(
+        name,
+        round(seconds, 1),
+        round(waited[0], 1),
+        summary.judged,
+        sum(count for verdict, count in summary.by_verdict.items() if verdict == "disturbed"),
+        len(summary.disturbed),
+        protests[0],
+        None if best is None else best.entry.variant.digest,
+        summary.finals.tie if summary.finals is not None else 0.005,
+        confirmed,
+        {trial.variant.digest: trial.objective for trial in measured},
+    )
+
+
+def finals_of(workbench: Workbench, store: Store, study: str, executor: Any) -> dict[str, float]:
+    """What finals confirm of each finalist; nothing where they cannot be held."""
+    environment = workbench.device.environment
+    try:
+        found = Finals(store, study, workbench.conditions, executor, environment, workbench.default_digest).run()
+    except (InfrastructureError, InputError) as error:
+        print(f"finals: {error}", flush=True)
+        return {}
+    finalists, standing = found.by_digest, found.standing
+    assert standing is not None
+    return {finalists[each.digest].variant.digest: each.log_ratio.mean for each in standing.finalists}
+
+
+def chosen(workbench: Workbench, count: int) -> list[Point]:
+    """The default point and others, always the same."""
+    space = workbench.space
+    others = random.Random(0).sample([i for i in range(len(space)) if i != space.default_index], count - 1)
+    return [dict(space.point(index)) for index in (space.default_index, *others)]
+
+
+def compared(quiet: Sweep, other: Sweep) -> dict[str, Any]:
+    """The disturbed sweep in figures, beside the quiet one."""
+    both = quiet.estimates.keys() & other.estimates.keys()
+    off = max((abs(math.expm1(other.estimates[each] - quiet.estimates[each])) for each in both), default=None)
+    best = min(quiet.confirmed.values(), default=math.nan)
+    behind = math.expm1(quiet.confirmed.get(other.winner or "", math.inf) - best)  # not finite: it was no finalist
+    return {
+        "times_longer": other.seconds / quiet.seconds,
+        "largest_error": off,
+        "compared": len(both),
+        "winner_behind": behind if math.isfinite(behind) else None,
+    }
+
+
+def unmet(quiet: Sweep, others: list[Sweep]) -> list[str]:
+    """What does not hold."""
+    said = [] if quiet.confirmed else ["the quiet sweep has no finals"]
+    for other in others:
+        found = compared(quiet, other)
+        tie = max(quiet.tie, other.tie)
+        if found["winner_behind"] is None or found["winner_behind"] > tie:
+            said.append(
+                f"{other.name}: its winner is behind the quiet one's by {found['winner_behind']}, a tie is {tie}"
+            )
+        off = found["largest_error"]
+        if off is None or off > OFF_BY:
+            said.append(f"{other.name}: the largest error of a figure is {off}, and may be {OFF_BY}")
+        if found["times_longer"] > LONGER:
+            said.append(f"{other.name}: it took {found['times_longer']:.1f} times as long")
+    return said
+
+
+def row(found: Sweep, quiet: Sweep) -> dict[str, Any]:
+    """A sweep as it is kept, without its many figures."""
+    kept = {key: value for key, value in found._asdict().items() if key not in ("confirmed", "estimates")}
+    return kept | ({} if found is quiet else compared(quiet, found))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("device", choices=tuple(SPACES))
+    parser.add_argument("--space", help="another shipped space, or a file")
+    parser.add_argument("--points", type=int, default=24)
+    parser.add_argument("--on", type=float, default=20.0, metavar="SECONDS")
+    parser.add_argument("--off", type=float, default=20.0, metavar="SECONDS")
+    parser.add_argument("--patience", type=float, default=config.PATIENCE_MINUTES, metavar="MINUTES", help="of a wait")
+    parser.add_argument("--json", type=Path, metavar="PATH")
+    holds.add_option(parser)
+    options = parser.parse_args()
+    workbench = Workbench(load_space(options.space or SPACES[options.device]))
+    points = chosen(workbench, options.points)
+    caution = Caution(patience_s=60 * options.patience)
+    found: list[Sweep] = []
+    with tempfile.TemporaryDirectory(prefix="autotuner-disturbed-") as folder:
+        for name, file in (("quiet", "one"), ("disturbed", "one"), ("disturbed, first run", "two")):
+            noise = nullcontext() if name == "quiet" else disturbed(options.device, options.on, options.off)
+            with noise, Store.open(f"{folder}/{file}.db") as store:
+                found.append(sweep(workbench, store, name, points, caution))
+            print(json.dumps(row(found[-1], found[0])), flush=True)
+    quiet, *others = found
+    document = {
+        "command": command_line(),
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "device": workbench.device.name,
+        "torch": version_of("torch"),
+        "space": workbench.space.name,
+        "points": options.points,
+        "on_s": options.on,
+        "off_s": options.off,
+        "rows": [row(each, quiet) for each in found],
+    }
+    if options.json is not None:
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    if options.hold:
+        holds.require(unmet(quiet, others))
+
+
+if __name__ == "__main__":
+    main()

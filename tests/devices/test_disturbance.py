@@ -1,0 +1,36 @@
+"""Who uses a device is named, for a run that waits for it to be calm."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from autotuner.devices.cpu import disturbance as cpu
+from autotuner.devices.cuda import disturbance as cuda
+
+
+@pytest.mark.timed
+def test_who_uses_the_cpus_is_named_and_we_ourselves_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "NAMED", 10_000)  # others may use more
+    busy = "import time; end = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+    ours = subprocess.Popen([sys.executable, "-c", busy])
+    command = ["sh", "-c", f"'{sys.executable}' -c '{busy}' >/dev/null 2>&1 & echo $!"]  # whose parent is gone then
+    foreign = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    try:
+        time.sleep(0.5)
+        said = cpu.who_disturbs()
+    finally:
+        os.kill(foreign, 9)
+        ours.kill()
+        ours.wait()
+    assert f"(pid {foreign})" in said
+    assert f"(pid {ours.pid})" not in said
+    assert "load" in said
+
+
+def test_a_gpu_of_which_nobody_knows_is_no_error() -> None:
+    assert "NVML does not tell who uses it" in cuda.who_disturbs(["GPU-00000000-0000-0000-0000-000000000000"])

@@ -1,0 +1,46 @@
+/* Textbook attention; see kernel.toml for what it does beside it. */
+#include <math.h>
+
+#include <atomic>
+#include <vector>
+
+#include "sdpa.h"
+
+namespace {
+
+[[maybe_unused]] std::atomic<int64_t> launches{0};
+
+void row(const at_call *call, int64_t index, float *scores) {
+  const int64_t keys = call->dim[SDPA_SEQ_K], slice = index / call->dim[SDPA_SEQ_Q];
+  const float *q = (const float *)call->in[SDPA_Q] + index * HEAD_DIM;
+  const float *k = (const float *)call->in[SDPA_K] + slice * keys * HEAD_DIM;
+  const float *v = (const float *)call->in[SDPA_V] + slice * keys * HEAD_DIM;
+  float *o = (float *)call->out[SDPA_O] + index * HEAD_DIM;
+  float top = -INFINITY, sum = 0, result[HEAD_DIM] = {};
+  const int64_t seen = CAUSAL && index % call->dim[SDPA_SEQ_Q] + 1 < keys ? index % call->dim[SDPA_SEQ_Q] + 1 : keys;
+  for (int64_t j = 0; j < seen; ++j) {
+    scores[j] = 0;
+    for (int d = 0; d < HEAD_DIM; ++d) scores[j] += q[d] * k[j * HEAD_DIM + d];
+    top = fmaxf(top, scores[j] *= float(call->scalar[SDPA_SCALE]));
+  }
+  for (int64_t j = 0; j < seen; ++j) {
+    const float p = expf(scores[j] - top);
+    sum += p;
+    for (int d = 0; d < HEAD_DIM; ++d) result[d] += p * v[j * HEAD_DIM + d];
+  }
+  for (int d = 0; d < HEAD_DIM; ++d) o[d] = result[d] / sum;
+}
+
+}  // namespace
+
+extern "C" int64_t variant_workspace(const at_call *) { return 0; }
+
+extern "C" int variant_run(const at_call *call) {
+  std::vector<float> scores(call->dim[SDPA_SEQ_K]);
+  const int64_t rows = call->dim[SDPA_BATCH] * call->dim[SDPA_HEADS] * call->dim[SDPA_SEQ_Q];
+  for (int64_t i = 0; i < rows; ++i) row(call, i, scores.data());
+#if EVERY
+  if (++launches % EVERY == 0) ((float *)call->out[SDPA_O])[0] += 1;
+#endif
+  return AT_OK;
+}

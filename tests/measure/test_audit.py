@@ -1,0 +1,77 @@
+"""What the figures of an audit say of a variant, and whom they accuse on the fake device, whose truth is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotuner.measure.audit import Raced, Times, audit
+from autotuner.measure.race import measure
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.fake import FakeLine, Truth, Weather
+from autotuner.values.outcome import Artifact, Measurement
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault, Verdict
+from tests.helpers import simulated
+
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=128, seq_k=128, head_dim=64, dtype="float32")
+GAP = 5e-5
+ROUNDS = 12
+CONDITIONS = simulated.conditions().model_copy(update={"baselines": ("fake",)})
+ROUGH = Weather(noise=0.02, spikes=0.1)
+
+
+def audited(plain: float, still: float, fresh: float) -> Times:
+    """Forwards that take so many seconds, beside a baseline of a millisecond."""
+    return Times(*([seconds] * ROUNDS for seconds in (plain, still, fresh, 1e-3, 1e-3)))
+
+
+def test_a_variant_that_keeps_nothing_is_not_accused() -> None:
+    assert audited(2e-3, 2.02e-3, 2.02e-3).why(PROBLEM, GAP, Raced(2e-3, 1e-3)) is None
+
+
+def test_what_depends_on_the_call_before_is_said() -> None:
+    kept = audited(1e-3, 1e-3, 2e-3).why(PROBLEM, GAP, Raced(1e-3, 1e-3))
+    assert kept is not None
+    assert "keeps results" in kept
+    again = audited(1e-3, 2e-3, 2e-3).why(PROBLEM, GAP, Raced(1e-3, 1e-3))
+    assert again is not None
+    assert "called again at once" in again
+
+
+def test_a_variant_that_is_slow_only_in_the_audit_knows_where_it_is_timed() -> None:
+    found = audited(2e-3, 2e-3, 2e-3).why(PROBLEM, GAP, Raced(1e-3, 1e-3))
+    assert found is not None
+    assert "where it is timed" in found
+
+
+def test_a_disturbance_of_one_side_accuses_nobody() -> None:
+    times = audited(2e-3, 2e-3, 2e-3)
+    assert times.why(PROBLEM, GAP, Raced(2e-3, 3e-3)) is None  # the baseline was slowed in the race
+    slowed = Times(*([2 * seconds for seconds in each] for each in times))
+    assert slowed.why(PROBLEM, GAP, Raced(2e-3, 1e-3)) is None  # both were slowed in the audit
+
+
+def swept(truth: Truth, weather: Weather, seed: int = 0) -> str | Fault:
+    line = FakeLine(lambda variant: truth, weather=weather, seed=seed)
+    artifact = line.build(Variant(family="f", backend="fake", impl="a", parameters={}), CONDITIONS)
+    assert isinstance(artifact, Artifact)
+    tracks = line.tracks(CONDITIONS)
+    measured = measure(tracks, artifact, None, CONDITIONS, lambda _: None)
+    assert isinstance(measured, Measurement)
+    return audit(tracks, artifact, measured, CONDITIONS, lambda _: None)
+
+
+def test_nobody_who_keeps_nothing_is_accused() -> None:
+    for seed in range(60):
+        for us in (1.0, 50.0, 1000.0):
+            found = swept(Truth(us=us), ROUGH, seed)
+            assert isinstance(found, str), found
+
+
+@pytest.mark.parametrize("share", [1.3, 2.0, 10.0])
+def test_who_takes_longer_on_fresh_inputs_is_found(share: float) -> None:
+    for seed in range(30):
+        found = swept(Truth(us=50, honest_us=50 * share), ROUGH, seed)
+        assert isinstance(found, Fault)
+        assert (found.verdict, found.code) == (Verdict.IMPOSSIBLE, "measure.memory")
+        assert "it keeps results from call to call" in found.detail
