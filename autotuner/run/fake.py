@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
-from autotuner.measure.arms import Clocks, Tracks
+from autotuner.measure.arms import Audited, Clocks, Tracks
 from autotuner.run.line import Passed
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CheckResult, GateReport
@@ -24,13 +24,23 @@ from autotuner.values.verdict import Fault, Verdict
 
 BUILD_FAULTS = (Verdict.BUILD_FAILED, Verdict.BUILD_TIMEOUT, Verdict.OVER_LIMITS)
 DRIFT = 0.1
-AFTER = {"soak": ("G6.soak",), "finalist": ("G6.soak",), "sanitize": ("G8.memory", "G8.race")}
+AFTER = {
+    "soak": ("G6.soak",),
+    "finalist": ("G6.soak",),
+    "many": ("G6.many",),
+    "memory": ("G8.memory",),
+    "sanitize": ("G8.memory", "G8.race"),
+}
+LAUNCHES = 1000
+"""Of each of these."""
 
 
 class Truth(Model):
     """What is true of one variant."""
 
     us: float = math.inf
+    honest_us: float | None = None
+    """On inputs that it has not seen; None: `us`."""
     fault: Verdict | None = None
     program: str | None = None
     """Variants with the same program are the same binary; None: a program of its own."""
@@ -74,7 +84,9 @@ class FakeLine:
     def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
         say("calibrate fake")
         timings = [BackendTiming(backend="fake", problem=p, median_us=self._baseline_us) for p in conditions.problems]
-        return Calibration(baselines=("fake",) * len(conditions.problems), timings=tuple(timings), references=())
+        return Calibration(
+            baselines=("fake",) * len(conditions.problems), timings=tuple(timings), references=(), drift=DRIFT
+        )
 
     def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
         self.built.append(variant)
@@ -100,7 +112,9 @@ class FakeLine:
     def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         say("fake gate")
         if passed is not None:
-            more = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in AFTER[passed.level])
+            more = tuple(
+                CheckResult(code=code, status="pass", seconds=0.0, launches=LAUNCHES) for code in AFTER[passed.level]
+            )
             return passed.report.extended(more, None)
         needed = required(Subject(conditions.compiled_for, streams=False, bounded=False))
         fault = self._truth(artifact.variant).fault
@@ -119,7 +133,7 @@ class _Device:
     """The weather as time goes by, a sample at a time."""
 
     def __init__(self, weather: Weather, seed: int) -> None:
-        self.weather, self.draw = weather, random.Random(seed)
+        self.weather, self.seed, self.draw = weather, seed, random.Random(seed)
         self._samples, self._throttled_until = self.draw.randrange(1000), 0
         self._void = False
 
@@ -169,10 +183,25 @@ class FakeArm:
         return None
 
 
+class FakeAuditArm:
+    """Samples whose forwards are refilled, at no cost. Both kinds are of one load."""
+
+    def __init__(self, device: _Device, truth: Truth) -> None:
+        self._device, self._still_us = device, device.loaded(truth)
+        self._fresh_us = self._still_us * (truth.honest_us or truth.us) / truth.us
+
+    def __call__(self, fresh: bool) -> float:
+        return self._device.sample(self._fresh_us if fresh else self._still_us)
+
+    def recheck(self) -> None:
+        """Its outputs were right."""
+
+
 class FakeTrack:
     """A problem on the fake device; every variant takes as long on each."""
 
     drift = DRIFT
+    gap = 1e-6
 
     def __init__(
         self, problem: Problem, device: _Device, truth: Callable[[Variant], Truth], baseline_us: float
@@ -185,6 +214,13 @@ class FakeTrack:
 
     def variant(self, artifact: Artifact, again: bool = False) -> FakeArm:
         return FakeArm(self._device, self._truth(artifact.variant))
+
+    def audit(self, artifact: Artifact, baseline: str) -> Audited:
+        # samples of their own: what a race draws does not depend on who was audited
+        variant, device = self._truth(artifact.variant), _Device(self._device.weather, self._device.seed)
+        calm = Truth(us=self._baseline_us)
+        audits = FakeAuditArm(device, variant), FakeAuditArm(device, calm)
+        return Audited(FakeArm(device, variant), audits[0], FakeArm(device, calm), audits[1])
 
     def throttled(self) -> str | None:
         return self._device.throttled()

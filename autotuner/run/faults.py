@@ -10,6 +10,18 @@ MEANINGS = {
     "process.deadline": Meaning(
         "the variant finishes within its deadline", "an endless loop, or a barrier that not every thread reaches"
     ),
+    "process.exception": Meaning(
+        "judging the variant raises nothing in its process, twice in a row",
+        "a variant that uses up memory or open files, or changes Python or torch in its process",
+    ),
+    "process.driver": Meaning(
+        "the driver goes on while the variant is judged",
+        "a variant that sends signals to other processes, or one that takes the machine down",
+    ),
+    "process.server": Meaning(
+        "the process that starts all others goes on while the variant is judged, twice in a row",
+        "a variant that sends signals to other processes",
+    ),
     "process.garbage": Meaning("what the process that runs the variant sends back can be read"),
 }
 

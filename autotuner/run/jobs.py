@@ -13,8 +13,10 @@ from pydantic import Field, PositiveInt
 
 from autotuner.gate import recheck
 from autotuner.measure.arms import ArmError
+from autotuner.measure.audit import audit
 from autotuner.measure.blocks import Throttled
-from autotuner.measure.race import heat, measure
+from autotuner.measure.heat import heat
+from autotuner.measure.race import measure
 from autotuner.measure.thermometer import Drifted
 from autotuner.run.line import Level, Line, Passed
 from autotuner.values.conditions import Conditions
@@ -47,9 +49,13 @@ class JudgeJob(Model):
     built: Built
     conditions: Conditions
     incumbent: Artifact | None = Field(default=None, description="what it races against, besides the baseline")
-    soak: Literal["never", "promoted", "finalist"] = Field(
-        default="promoted", description="G6 before it is promoted; of a finalist in any case, and longer"
+    soak: Literal["never", "promoted", "finalist", "chosen"] = Field(
+        default="promoted",
+        description="G6 before it is promoted; of a finalist in any case, and longer; of the one that is chosen as long"
+        " as some seconds allow, and G8's check of memory where its tool is there",
     )
+    many_s: float = Field(default=10.0, description="seconds of launches, of the one that is chosen")
+    fresh: bool = Field(default=False, description="in a process that has judged nothing before")
     sanitize: bool = Field(default=False, description="G8 too")
 
     @property
@@ -66,7 +72,7 @@ class CalibrationJob(Model):
 
 class RaceJob(Model):
     """Race variants that passed the gate, and the baseline, through some blocks. One that is there twice is loaded
-    twice: the A/A test."""
+    twice: the A/A test. Without any the baseline is timed in a process that has loaded no variant for it."""
 
     artifacts: tuple[Artifact, ...]
     conditions: Conditions
@@ -151,20 +157,28 @@ class _Judging:
         measured = self._measure(report)
         if isinstance(measured, Fault):
             return self._end(measured.verdict, fault=measured)
-        level = self._soak(measured)
-        if level is not None:
-            self._go_on(level)
-        if self._report.passed and self._job.sanitize:
-            self._go_on("sanitize")
+        levels = self._levels(measured)
+        if any(level != "sanitize" for level in levels):
+            fault = self._audit(measured)
+            if fault is not None:
+                return self._end(fault.verdict, fault=fault)
+        for level in levels:
+            if self._report.passed:
+                self._go_on(level)
         if not self._report.passed:
             return self._rejected(self._report)
         return self._end(Verdict.RACED_OUT if measured.censored else Verdict.MEASURED, measurement=measured)
 
-    def _soak(self, measured: Measurement) -> Level | None:
-        """The kind of G6 that is due."""
-        if self._job.soak == "finalist":
-            return "finalist"
-        return "soak" if measured.promoted and self._job.soak == "promoted" else None
+    def _levels(self, measured: Measurement) -> list[Level]:
+        """What is due after the measurement, in this order."""
+        soak, levels = self._job.soak, list[Level]()
+        if soak == "finalist":
+            levels.append("finalist")
+        elif soak == "chosen":
+            levels += ["many", "memory"]
+        elif soak == "promoted" and measured.promoted:
+            levels.append("soak")
+        return [*levels, "sanitize"] if self._job.sanitize else levels
 
     def _measure(self, report: GateReport) -> Measurement | Fault:
         """The measurement; what G7 found after it goes into the report."""
@@ -181,10 +195,30 @@ class _Judging:
             self._report = report.extended((check,), fault)
         return measured
 
+    def _audit(self, measured: Measurement) -> Fault | None:
+        """Before a variant becomes the incumbent, and of every finalist: does it compute while it is timed? A pass
+        goes into the report; a fault drops the times."""
+        job, started = self._job, time.monotonic()
+
+        def audit_it() -> str | Fault:
+            try:
+                tracks = self._line.tracks(job.conditions)
+                return audit(tracks, job.built.artifact, measured, job.conditions, self._say)
+            except ArmError as error:
+                return error.fault
+
+        found = self._timed("audit", audit_it)
+        fault, note = (found, None) if isinstance(found, Fault) else (None, found)
+        status = "fail" if fault else "pass"
+        check = CheckResult(code=recheck.AUDIT, status=status, seconds=time.monotonic() - started, note=note)
+        assert self._report is not None
+        self._report = self._report.extended((check,), fault)
+        return fault
+
     def _go_on(self, level: Level) -> None:
         """One more level after a pass."""
         assert self._report is not None
-        passed, artifact = Passed(self._report, level), self._job.built.artifact
+        passed, artifact = Passed(self._report, level, self._job.many_s), self._job.built.artifact
         self._report = self._timed(level, lambda: self._line.check(artifact, self._job.conditions, self._say, passed))
 
     def _timed(self, stage: str, step: Callable[[], T]) -> T:

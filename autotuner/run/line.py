@@ -6,7 +6,7 @@ What imports torch is imported where it is used: the driver, which makes a facto
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -17,10 +17,10 @@ from autotuner.build.family import Claims, Family
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.build.toolchain import Toolchain
 from autotuner.devices import DEVICES
-from autotuner.gate import checks, gate
+from autotuner.gate import checks, gate, sanitizer
 from autotuner.gate.cases import Case, Matrix, served
 from autotuner.gate.check import Check, Subject
-from autotuner.gate.recheck import Timed, recheck
+from autotuner.gate.recheck import Judges, Timed, judge_fresh, recheck
 from autotuner.gate.sanitizer import sanitized, small_cases
 from autotuner.measure.arms import Tracks
 from autotuner.measure.calibrate import fastest, time_baselines
@@ -38,8 +38,13 @@ if TYPE_CHECKING:
     from autotuner.gate.tolerance import Truth
     from autotuner.ops.tensors import Tensors
 
-Level = Literal["soak", "finalist", "sanitize"]
-"""Levels of the gate after the first five: G6, G6 with as many launches as a finalist gets, G8."""
+Level = Literal["soak", "finalist", "many", "memory", "sanitize"]
+"""Levels of the gate after the first five: G6, G6 with as many launches as a finalist gets, G6 with as many as fit in
+some seconds, G8's check of memory, all of G8."""
+
+
+SANITIZERS: Mapping[str, Sequence[sanitizer.Level]] = {"memory": (sanitizer.MEMORY,), "sanitize": sanitizer.LEVELS}
+"""The checks of G8 that a level has."""
 
 
 class Passed(NamedTuple):
@@ -47,6 +52,8 @@ class Passed(NamedTuple):
 
     report: GateReport
     level: Level
+    seconds: float = 0.0
+    """Of launches, at the level "many"."""
 
 
 class Line(Protocol):
@@ -79,7 +86,15 @@ class LineFactory:
     def __call__(self) -> GatedLine:
         """Raises InfrastructureError when the device does not work."""
         opened = DEVICES[self.device.backend].open(self.toolchain, self.device)
+        _ = self.family.op  # found now: an op of another package may lie where a cage lets nobody look
         return GatedLine(self.family, self.toolchain, opened, self.more)
+
+
+def _soak(passed: Passed) -> Check:
+    """G6 of a level."""
+    if passed.level == "many":
+        return checks.many(passed.seconds)
+    return checks.soak(finalist=passed.level == "finalist")
 
 
 class GatedLine:
@@ -100,7 +115,8 @@ class GatedLine:
         checks = reference_checks(conditions.compiled_for, baselines, device.truth, conditions.seeds[0], say)
         timings: list[BackendTiming] = []
         pinned: list[str] = []
-        for track in self.tracks(conditions):
+        tracks = self.tracks(conditions)
+        for track in tracks:
             say(f"timing the baselines on {track.problem}")
             here = time_baselines(track, baselines, device.calibration_rounds)
             timings += here
@@ -113,6 +129,7 @@ class GatedLine:
             references=checks,
             versions=versions(),
             ceilings=device.ceilings(conditions),
+            drift=max(track.drift for track in tracks),
         )
 
     def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
@@ -120,7 +137,14 @@ class GatedLine:
 
     def tracks(self, conditions: Conditions) -> Tracks:
         self._device.prepare(conditions)
-        return self._device.tracks(conditions, partial(self._recheck, conditions))
+        return self._device.tracks(conditions, partial(self._judges, conditions))
+
+    def _judges(self, conditions: Conditions, problem: Problem) -> Judges:
+        tolerance = self._family.document.gate.tolerance
+        return Judges(
+            partial(self._recheck, conditions, problem),
+            lambda inputs, outputs: judge_fresh(problem, inputs, outputs, tolerance),
+        )
 
     def _recheck(self, conditions: Conditions, problem: Problem, timed: Timed) -> Fault | None:
         """G7."""
@@ -135,8 +159,9 @@ class GatedLine:
     def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
         self._device.prepare(conditions)
         claims = self._family.claims(artifact.variant, conditions.compiled_for)
-        if passed is not None and passed.level == "sanitize":
-            return passed.report.extended(*self._sanitized(artifact, conditions, claims, say))
+        if passed is not None and passed.level in SANITIZERS:
+            levels = SANITIZERS[passed.level]
+            return passed.report.extended(*self._sanitized(artifact, conditions, claims, say, levels))
         subject = self._subject(artifact, conditions, claims)
         try:
             variant = LoadedVariant(artifact)
@@ -149,8 +174,7 @@ class GatedLine:
     def _judged(self, launching: Launching, subject: Subject, passed: Passed | None) -> GateReport:
         if passed is None:
             return gate.run(launching, subject, self._more)
-        soak = checks.soak(finalist=passed.level == "finalist")
-        return passed.report.extended(*gate.in_order(launching, [soak]))
+        return passed.report.extended(*gate.in_order(launching, [_soak(passed)]))
 
     def _subject(self, artifact: Artifact, conditions: Conditions, claims: Claims) -> Subject:
         like = conditions.compiled_for
@@ -176,11 +200,11 @@ class GatedLine:
         return {name: answer for name, answer in found if answer is not None}
 
     def _sanitized(
-        self, artifact: Artifact, conditions: Conditions, claims: Claims, say: Say
+        self, artifact: Artifact, conditions: Conditions, claims: Claims, say: Say, levels: Sequence[sanitizer.Level]
     ) -> tuple[tuple[CheckResult, ...], Fault | None]:
-        """G8."""
+        """Checks of G8."""
         cases = served(small_cases(conditions.compiled_for, artifact), claims)
-        return sanitized(self._device.sanitizer(self._family), artifact, cases, say)
+        return sanitized(self._device.sanitizer(self._family), artifact, cases, say, levels)
 
     def _settled(self, report: GateReport, fault: Fault) -> GateReport:
         """The report on a variant that failed, once the device is idle. One that does not come to rest makes the

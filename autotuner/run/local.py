@@ -11,8 +11,8 @@ it has in hand when it is replaced comes first in the new one, whether or not th
 
 from __future__ import annotations
 
-import multiprocessing
 import pickle
+import shutil
 import signal
 import tempfile
 import time
@@ -25,11 +25,15 @@ from pydantic import Field
 
 from autotuner.gate.checks import EFFECT
 from autotuner.run import process, zygote
+from autotuner.run.cage import CageParts
+from autotuner.run.fork_server import ForkServer
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, RaceJob, Result
 from autotuner.run.messages import Message
 from autotuner.run.process import MakeLine, Role
+from autotuner.run.scratch import Scratch
 from autotuner.run.worker import Submitted, Worker
-from autotuner.values.errors import InfrastructureError
+from autotuner.values import config
+from autotuner.values.errors import DiskFullError, InfrastructureError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Outcome
@@ -38,6 +42,10 @@ from autotuner.values.verdict import Fault, SystemFault, Verdict
 ROUNDS = 4
 """Where builds and judging take turns, so many builds of each builder make up a turn: at its end builders idle for half
 a build on average, which is then an eighth of it."""
+RESTARTS = 5
+"""Fork servers that may be lost with no job's end between them."""
+SPARE_BYTES = 1 << 20
+"""Where a disk has no more than that, it is full."""
 AHEAD = 16
 """But no more than so many variants in all: what is proposed now learns nothing from those still in flight."""
 
@@ -45,11 +53,13 @@ AHEAD = 16
 class Deadlines(Model):
     """Seconds that one step of a job may take before its process is killed."""
 
-    start: float = 60
+    start: float = 120
     build: float = 330
     check: float = Field(default=30, description="one step of the gate: a case or an invariant")
     measure: float = 120
+    audit: float = Field(default=120, description="one problem's audit: its copies take long where much is moved")
     calibrate: float = 300
+    memory: float = 900
     sanitize: float = 900
 
     def of(self, stage: str) -> float:
@@ -74,19 +84,22 @@ class LocalExecutor:
         overlap: bool = False,
         jobs_per_process: int = 1,
         devices: tuple[str | None, ...] = (None,),
+        cage: CageParts | None = None,
     ) -> None:
         """`factory` makes the line in each process and must be picklable. `devices`, one a lane, are values of
-        CUDA_VISIBLE_DEVICES, such as a UUID; None leaves a process what the driver sees.
+        CUDA_VISIBLE_DEVICES, such as a UUID; None leaves a process what the driver sees. `cage`: what the processes
+        that run variants enter.
 
         A device that works no more shows when its process makes the line: `factory` raises InfrastructureError, or
         does not return before the deadline. `wait` raises InfrastructureError then.
         """
         self._builder = Role(factory, devices="", jobs=1)
-        self._judges = [Role(factory, device, jobs_per_process) for device in devices]
+        self._judges = [Role(factory, device, jobs_per_process, cage) for device in devices]
         self._builders, self._overlap = builders, overlap
         self._deadlines = deadlines or Deadlines()
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([process.__name__, *preload, zygote.__name__])
+        self._server = ForkServer([process.__name__, *preload, zygote.__name__])
+        self._restarts = 0
+        """Processes that were lost with the fork server, since a job came to its end."""
         self._waiting: dict[int, Submitted] = {}
         """What no process has been given, by number, in the order in which it is due."""
         self._running: list[Worker] = []
@@ -98,7 +111,7 @@ class LocalExecutor:
         self._building = True
         """Whose turn it is, without overlap."""
         self._next = 0
-        self._logs = tempfile.TemporaryDirectory(prefix="autotuner-logs-")
+        self._scratch = Scratch()
 
     @property
     def width(self) -> int:
@@ -142,7 +155,7 @@ class LocalExecutor:
         for worker in self._ending:
             worker.see_off()
         self._running, self._idle, self._ending = [], {}, []
-        self._logs.cleanup()
+        self._scratch.close()
 
     def _collect(self) -> None:
         """Takes what has come from all processes, so that no lane idles while the driver handles another's result."""
@@ -151,8 +164,11 @@ class LocalExecutor:
             result = self._progress(worker)
             if result is not None:
                 self._done.append((number, result))
-        if any(worker.has_gone for worker in self._ending):
-            self._ending = [worker for worker in self._ending if not worker.has_gone]
+        gone = [worker for worker in self._ending if worker.has_gone]
+        if gone:
+            self._ending = [worker for worker in self._ending if worker not in gone]
+            for worker in gone:
+                worker.clear()
             self._start_waiting()
 
     def _sleep(self, until: float) -> None:
@@ -167,11 +183,20 @@ class LocalExecutor:
     def _start_waiting(self) -> None:
         """Gives what waits to those who may have it now. On no lane a job overtakes another."""
         full = set[int | None]()
-        for job in list(self._waiting.values()):
+        for job in self._due():
             if job.lane not in full and (self._start(job) or self._hand_over(job)):
                 del self._waiting[job.number]
             else:
                 full.add(job.lane)
+
+    def _due(self) -> list[Submitted]:
+        """What may be started now: whatever waits, or, where a job has to be alone, that one when nothing else runs."""
+        alone = [job for job in self._waiting.values() if job.alone]
+        if any(worker.given[0].alone for worker in self._running) or (alone and self._running):
+            return []
+        if alone:
+            self._building = alone[0].lane is None
+        return alone[:1] or list(self._waiting.values())
 
     def _may_start(self, lane: int | None) -> bool:
         if not self._overlap and self._building != (lane is None):
@@ -192,7 +217,7 @@ class LocalExecutor:
         if not self._may_start(job.lane):  # or not any more: a process that was not fit may take its time to go
             return False
         role = self._builder if job.lane is None else self._judges[job.lane]
-        worker = self._idle.pop(job.lane, None) or Worker(self._context, role, job.lane, Path(self._logs.name))
+        worker = self._idle.pop(job.lane, None) or Worker(self._server, role, job.lane, self._scratch.folder())
         worker.give(job)
         self._running.append(worker)
         return True
@@ -200,7 +225,7 @@ class LocalExecutor:
     def _make_way(self, job: Submitted) -> None:
         """Ends the lane's process if the job cannot have it: two on one device would disturb each other."""
         idle = self._idle.get(job.lane)
-        if idle is not None and (job.wants_fresh or not idle.can_go_on):
+        if idle is not None and (job.wants_fresh or not idle.can_take(job)):
             del self._idle[job.lane]
             self._end(idle)
 
@@ -252,14 +277,27 @@ class LocalExecutor:
             return self._died(worker)
         return self._late(worker) if time.monotonic() >= self._deadline(worker) else None
 
-    def _answered(self, worker: Worker, message: Message) -> Result:
+    def _answered(self, worker: Worker, message: Message) -> Result | None:
+        if message.result is None:
+            return self._raised(worker, message)
+        self._restarts = 0
+        self._release(worker, message.spoils)
+        return message.result
+
+    def _raised(self, worker: Worker, message: Message) -> Result | None:
+        """Something was raised in the process. Where a variant was loaded there, it may have come from that, whatever
+        its class: it counts against the variant once it has come again in a fresh process."""
+        job, begun = worker.given[0], worker.stage != "start"
+        if not worker.is_fresh or (job.runs_variants and begun and not job.losses):
+            return self._again(worker)
+        if job.runs_variants and begun:
+            _require_space()
+            detail = message.failure or f"{type(message.error).__name__}: {message.error}"
+            return self._blamed(worker, Verdict.CRASHED, "process.exception", f"{detail} in {worker.step}, twice")
         if message.error is not None:
             self._release(worker, spoiled=True)
             raise message.error
-        if message.result is None:
-            return self._failed(worker, message.failure or "no result came")
-        self._release(worker, message.spoils)
-        return message.result
+        return self._failed(worker, message.failure or "no result came")
 
     def _late(self, worker: Worker) -> Result | None:
         """A step has passed its deadline."""
@@ -271,7 +309,11 @@ class LocalExecutor:
 
     def _died(self, worker: Worker) -> Result | None:
         """The process ended, or closed its pipe, without a result."""
+        if worker.went_with_its_server():
+            return self._lost_with_the_server(worker)
         code = worker.exit_code()
+        if code == -signal.SIGKILL and not worker.given[0].losses:
+            return self._again(worker)  # nobody here has sent it: the system perhaps, for want of memory
         if code is not None and code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
             detail, system = f"signal {-code} ({name}) in {worker.step}", SystemFault(signal=-code, name=name)
@@ -289,13 +331,45 @@ class LocalExecutor:
         What crashes a process that judged others before it, or does not even begin there, is done again in a fresh one:
         it may be their doing.
         """
-        job, begun = worker.job, worker.stage != "start"
+        begun = worker.stage != "start"
         if not worker.is_fresh and (verdict == Verdict.CRASHED or not begun):
-            self._release(worker, spoiled=True, again=True)
-            return None
-        if not begun or not isinstance(job, JudgeJob | RaceJob):
+            return self._again(worker)
+        if not begun or not worker.given[0].runs_variants:
             return self._failed(worker, detail)
+        return self._blamed(worker, verdict, code, detail, system)
+
+    def _lost_with_the_server(self, worker: Worker) -> Result | None:
+        """The fork server has gone, and this process with it. If a variant was loaded in it, that may have done it; it
+        has once it happens again while nothing else runs."""
+        job = worker.given[0]
+        suspect = job.runs_variants and worker.stage != "start"
+        if suspect and job.alone:
+            return self._blamed(
+                worker,
+                Verdict.CRASHED,
+                "process.server",
+                f"the fork server was killed or stopped in {worker.step}, twice",
+            )
+        self._restarts += 1
+        if self._restarts > RESTARTS * max(1, len(self._running)):
+            raise InfrastructureError("the fork server ends again and again; the machine needs a look")
+        return self._again(worker, alone=suspect)
+
+    def _again(self, worker: Worker, alone: bool = False) -> Result | None:
+        """The job is done once more, in a fresh process."""
+        job = worker.given[0]
+        worker.given[0] = job._replace(losses=job.losses + 1, alone=job.alone or alone)
+        self._release(worker, spoiled=True, again=True)
+        return None
+
+    def _blamed(
+        self, worker: Worker, verdict: Verdict, code: str, detail: str, system: SystemFault | None = None
+    ) -> Result:
+        """The ending of a job whose variant cost its process; of a race, one of its variants did."""
+        job = worker.job
+        assert isinstance(job, JudgeJob | RaceJob)
         fault = Fault(verdict=verdict, code=code, detail=detail, case=worker.step, system=system)
+        self._restarts = 0
         ended = fault if isinstance(job, RaceJob) else _killed_by_its_variant(worker, job, fault)
         self._release(worker, spoiled=True)
         return ended
@@ -310,6 +384,13 @@ class LocalExecutor:
         if not isinstance(job, BuildJob | JudgeJob):
             raise InfrastructureError(f"{why}; {tail}" if tail else why)
         return Outcome(variant=job.variant, verdict=Verdict.INFRA_ERROR, fault=fault, stderr_tail=tail)
+
+
+def _require_space() -> None:
+    """Raises DiskFullError where a disk that a process writes to is full. The driver looks for itself."""
+    for folder in (config.cache_dir(), Path(tempfile.gettempdir())):
+        if folder.exists() and shutil.disk_usage(folder).free < SPARE_BYTES:
+            raise DiskFullError(f"no space left in {folder}; free some and run it again")
 
 
 def _killed_by_its_variant(worker: Worker, job: JudgeJob, fault: Fault) -> Outcome:

@@ -9,6 +9,7 @@ import pickle
 import resource
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from functools import cache
@@ -16,7 +17,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.run.jobs import perform
+from autotuner.run import cage, scribe
+from autotuner.run.cage import CageParts
+from autotuner.run.jobs import JudgeJob, RaceJob, perform
 from autotuner.run.line import Line
 from autotuner.run.messages import Message, send
 from autotuner.values.errors import AutotunerError, InfrastructureError, InputError, OracleError
@@ -35,20 +38,24 @@ class Role(NamedTuple):
     """Its CUDA_VISIBLE_DEVICES: "" for none, a UUID for that device, None for those that the driver sees."""
     jobs: int
     """It ends after so many."""
+    cage: CageParts | None = None
+    """What it enters before it runs a variant; None: nothing."""
 
 
-def log_of(logs: Path, number: int) -> Path:
+def log_of(folder: Path, number: int) -> Path:
     """The file in that folder with what is printed during that job."""
-    return logs / f"{number}.log"
+    return folder / f"{number}.log"
 
 
-def serve(jobs: Connection, replies: Connection, key: bytes, logs: Path, role: Role) -> None:
-    """Does the jobs that come, one after another, and sends what happens. The line is made before the first.
+def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role: Role) -> None:
+    """Does the jobs that come, one after another, and sends what happens. The line is made before the first. `folder`
+    is where this process writes what is temporary.
 
     The next job may be there before the driver has read how the last one ended. So the process ends by itself where
     that ending spoils it; the driver, who cannot rely on this, throws away whatever came after.
     """
     _isolate(jobs.fileno(), replies.fileno())
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     if role.devices is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = role.devices
     if role.devices == "":
@@ -58,27 +65,44 @@ def serve(jobs: Connection, replies: Connection, key: bytes, logs: Path, role: R
         send(replies, key, message)
 
     line = cache(role.factory)
+    outside = [role.cage] if role.cage is not None else []
+
+    def enter(sanitizes: bool) -> None:
+        if outside:
+            _enter(outside.pop(), folder, sanitizes)
+
     for _ in range(role.jobs):
         try:
             number, pickled = jobs.recv()
         except EOFError:  # the driver has gone
             break
-        _print_to(log_of(logs, number))
-        ending = _do(number, pickled, line, tell)
+        _print_to(log_of(folder, number))
+        ending = _do(number, pickled, line, enter, tell)
         tell(ending)
         if ending.spoils:
             break
     os._exit(0)  # what a variant left behind (threads, exit handlers) must not run
 
 
-def _do(number: int, pickled: bytes, line: MakeLine, tell: Callable[[Message], None]) -> Message:
+def _enter(parts: CageParts, folder: Path, sanitizes: bool) -> None:
+    """Enters the cage. What is to be outside of it is started first."""
+    if parts.kind.references:
+        scribe.start()
+    cage.enter(parts, folder, sanitizes)
+
+
+def _do(
+    number: int, pickled: bytes, line: MakeLine, enter: Callable[[bool], None], tell: Callable[[Message], None]
+) -> Message:
     """How the job ended. An InfrastructureError is for the driver only when there is no line: nothing can be judged
     then; raised later, it is about this job."""
     for_driver: tuple[type[AutotunerError], ...] = (InputError, OracleError, InfrastructureError)
     try:
-        made = line()
+        made, job = line(), pickle.loads(pickled)
+        if isinstance(job, JudgeJob | RaceJob):
+            enter(getattr(job, "sanitize", False))
         for_driver = (InputError, OracleError)
-        return Message(number, result=perform(pickle.loads(pickled), made, lambda step: tell(Message(number, step))))
+        return Message(number, result=perform(job, made, lambda step: tell(Message(number, step))))
     except for_driver as error:
         return Message(number, error=error)
     except BaseException as error:
@@ -92,9 +116,7 @@ def _isolate(*keep: int) -> None:
     Every other file is closed: one of them keeps the zygote alive, and a variant could write to it.
     """
     os.setsid()
-    with contextlib.suppress(OSError, AttributeError):
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    die_with_parent()
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -105,6 +127,13 @@ def _isolate(*keep: int) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
         os.dup2(nothing, standard)
+
+
+def die_with_parent() -> None:
+    """The system kills this process when its parent ends."""
+    with contextlib.suppress(OSError, AttributeError):
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def _print_to(log: Path) -> None:

@@ -7,23 +7,28 @@ import fcntl
 import os
 import re
 import secrets
+import shutil
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.run.jobs import AnyJob
+from autotuner.run.fork_server import ForkServer, descendants_of, end_adopted, is_well, server_pid
+from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
 from autotuner.run.messages import Inbox, Message
 from autotuner.run.process import Role, log_of, serve
 
 STDERR_TAIL = 2000
 REAP_S = 30.0
 """A killed process may take long to go: one whose kernel hangs on a GPU stays until that is taken down."""
-STAGES = ("build", "check", "measure", "soak", "sanitize", "calibrate")
+NO_STATUS = 255
+"""The exit status of a process whose server said nothing of its end; a process may have it by itself."""
+DYING_S = 2.0
+"""Seconds that a killed server may take to be dead: it has torch to tear down."""
+STAGES = ("build", "check", "measure", "audit", "soak", "finalist", "many", "memory", "sanitize", "calibrate")
 CHECK = re.compile(r"G\d\.\w+")
 """How the gate announces a check; the steps within one say more."""
 
@@ -37,11 +42,20 @@ class Submitted(NamedTuple):
     """Whose device it is for; None for a build."""
     pickled: bytes
     """The job as a process is given it."""
+    losses: int = 0
+    """How often it was lost in a way that need not be its variant's doing; it is tried once more then."""
+    alone: bool = False
+    """Nothing else may run beside it: the fork server was lost while it ran, among others perhaps."""
 
     @property
     def wants_fresh(self) -> bool:
         """Whether it must have a process that does no other."""
-        return bool(getattr(self.job, "fresh", False))
+        return bool(getattr(self.job, "fresh", False)) or self.losses > 0
+
+    @property
+    def runs_variants(self) -> bool:
+        """Whether the code of variants is loaded for it: then nothing that comes from its process is believed."""
+        return isinstance(self.job, JudgeJob | RaceJob)
 
 
 class Worker:
@@ -62,17 +76,20 @@ class Worker:
     gone_by: float
     """Set by `end`: when the process counts as gone even if it is not."""
 
-    def __init__(self, context: ForkServerContext, role: Role, lane: int | None, logs: Path) -> None:
-        job_reader, self._jobs = context.Pipe(duplex=False)
-        self._replies, reply_writer = context.Pipe(duplex=False)
+    def __init__(self, server: ForkServer, role: Role, lane: int | None, folder: Path) -> None:
+        """`folder`: where the process may write. Raises InfrastructureError when no process can be started."""
+        job_reader, self._jobs = server.context.Pipe(duplex=False)
+        self._replies, reply_writer = server.context.Pipe(duplex=False)
         key = secrets.token_bytes(16)
-        self._process = context.Process(target=serve, args=(job_reader, reply_writer, key, logs, role), daemon=True)
-        self._process.start()
+        arguments = (job_reader, reply_writer, key, folder, role)
+        self._process = server.context.Process(target=serve, args=arguments, daemon=True)
+        self._server = server.start(self._process)
         job_reader.close()
         reply_writer.close()
-        self._inbox, self._logs = Inbox(self._replies, key), logs
+        self._inbox, self._folder = Inbox(self._replies, key), folder
         self._role, self.lane, self._ended = role, lane, 0
         self.given = deque()
+        self._has_run_variants = False
 
     @property
     def number(self) -> int:
@@ -96,6 +113,7 @@ class Worker:
     def give(self, job: Submitted) -> None:
         """Gives the process another job. If it is dead, `answer` will say so."""
         self.given.append(job)
+        self._has_run_variants |= job.runs_variants
         if len(self.given) == 1:
             self._begin()
         with contextlib.suppress(OSError):
@@ -103,7 +121,7 @@ class Worker:
 
     def finish(self) -> None:
         """The running job has ended, and the one in hand runs."""
-        log_of(self._logs, self.given.popleft().number).unlink(missing_ok=True)
+        log_of(self._folder, self.given.popleft().number).unlink(missing_ok=True)
         self._ended += 1
         if self.given:
             self._begin()
@@ -159,6 +177,10 @@ class Worker:
         or else, being alive and silent since, any."""
         return bool(self.given) or (self._ended < self._role.jobs and self.is_alive and self._inbox.is_empty)
 
+    def can_take(self, job: Submitted) -> bool:
+        """Whether the idle process may do that job next: one that has run variants writes nothing that others read."""
+        return self.can_go_on and (job.runs_variants or not self._has_run_variants)
+
     def exit_code(self) -> int | None:
         """How the process ended; None if it has not."""
         self._process.join(2)
@@ -167,31 +189,59 @@ class Worker:
     def tail(self) -> str:
         """The end of what was printed during the running job."""
         with contextlib.suppress(OSError):
-            return log_of(self._logs, self.number).read_bytes()[-STDERR_TAIL:].decode(errors="replace").strip()
+            return log_of(self._folder, self.number).read_bytes()[-STDERR_TAIL:].decode(errors="replace").strip()
         return ""
 
     def end(self) -> None:
         """Kills the process with everything in its group and its session; does not wait for it to go."""
         pid = self._process.pid
         assert pid is not None
+        below = descendants_of(pid)
         for kill in (os.killpg, os.kill):  # the group outlives its leader; before setsid there is only the process
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(pid, signal.SIGKILL)
+        _kill(below)
         _kill_session(pid)
+        end_adopted(self._server)
         self.gone_by = time.monotonic() + REAP_S
         self._jobs.close()
         self._replies.close()
-        for job in self.given:
-            log_of(self._logs, job.number).unlink(missing_ok=True)
 
     @property
     def has_gone(self) -> bool:
         """Of a process that was ended: whether it is no more, or takes longer than any should."""
-        return not self.is_alive or time.monotonic() >= self.gone_by
+        return not self.is_alive or time.monotonic() >= self.gone_by or self.has_lost_its_server
+
+    @property
+    def has_lost_its_server(self) -> bool:
+        """Whether the fork server that started it was killed, stopped or replaced: then nothing is known of its end."""
+        return self._server != server_pid() or not is_well(self._server)
+
+    def went_with_its_server(self) -> bool:
+        """Of a process that has gone: whether its server has, too. A server that is killed closes its files some time
+        before it counts as dead: till then the standard library gives its processes a status of their own."""
+        until = time.monotonic() + DYING_S
+        while not self.has_lost_its_server:
+            if self.exit_code() != NO_STATUS or time.monotonic() >= until:
+                return False
+            time.sleep(0.005)
+        return True
+
+    def clear(self) -> None:
+        """Of a process that has gone: ends what it left behind and removes what it wrote."""
+        end_adopted(self._server)
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def see_off(self) -> None:
         """Waits until the ended process has gone."""
-        self._process.join(max(0.0, self.gone_by - time.monotonic()))
+        self._process.join(max(0.0, self.gone_by - time.monotonic()) if is_well(self._server) else 0)
+        self.clear()
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _kill_session(leader: int) -> None:
@@ -201,9 +251,7 @@ def _kill_session(leader: int) -> None:
         members = set(_session(leader)) - killed
         if not members:
             return
-        for pid in members:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        _kill(members)
         killed |= members
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 STORE = "AUTOTUNER_STORE"
 CACHE = "AUTOTUNER_CACHE"
+PATIENCE_MINUTES = 10.0
+"""Minutes that a run waits for a calm machine, or for one that another run times, unless the user says otherwise."""
 
 
 def store_url() -> str:

@@ -62,3 +62,16 @@ def policy(document: Any) -> Any:
     if isinstance(document, dict) and "equals_sdpa" in document:
         return {("equals_baseline" if name == "equals_sdpa" else name): value for name, value in document.items()}
     return document
+
+
+def standing(document: Any) -> Any:
+    """The result of finals in which all finalists raced in the same processes: each of them in all."""
+    if isinstance(document, dict) and any("processes" not in each for each in _finalists(document)):
+        more = ({"processes": document["processes"], "alike": each["tied"]} | each for each in _finalists(document))
+        return {**document, "finalists": list(more)}
+    return document
+
+
+def _finalists(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The finalists that are documents still, not models."""
+    return [each for each in document.get("finalists", ()) if isinstance(each, dict)]

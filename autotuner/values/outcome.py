@@ -16,6 +16,9 @@ from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
+DISTURBED = "measure.disturbed"
+"""Code of the fault of an outcome that was measured although the machine was disturbed."""
+
 Say = Callable[[str], None]
 """Hears the name of each step of a job before it starts, so that a death can be placed."""
 
@@ -179,6 +182,15 @@ class Calibration(Model):
     ceilings: Ceilings | None = Field(
         default=None, description="None: not measured, so no latency is called impossible"
     )
+    drift: float = Field(
+        default=0.15, description="by how much a baseline may differ on a machine that is calm, relative"
+    )
+    disturbed: str | None = Field(
+        default=None, description="why its times are not believed: the machine was disturbed; None: they are"
+    )
+    anew: bool = Field(
+        default=False, description="the user called the machine calm: what baselines took before counts no more"
+    )
 
     @property
     def broken(self) -> tuple[ReferenceCheck, ...]:
@@ -226,6 +238,17 @@ class Outcome(Model):
         if self.verdict.has_latency and self.measurement is not None:
             return self.measurement.objective
         return float("inf")
+
+    def corrected(self, objective: float | None) -> Outcome:
+        """The same with another objective, where one is given and this one has a latency."""
+        if objective is None or self.measurement is None or not self.verdict.has_latency:
+            return self
+        return self.model_copy(update={"measurement": self.measurement.model_copy(update={"objective": objective})})
+
+    def doubted(self, why: str) -> Outcome:
+        """The same of a machine that was disturbed: the times are kept, and are no latency."""
+        fault = Fault(verdict=Verdict.DISTURBED, code=DISTURBED, detail=why)
+        return self.model_copy(update={"verdict": Verdict.DISTURBED, "fault": fault})
 
 
 def study_name(space: str, identity: object) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import GetJsonSchemaHandler, ModelWrapValidatorHandler, model_serializer, model_validator
@@ -16,6 +16,11 @@ from autotuner.values.variant import Value
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 ITEM_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+LONGEST = 2**31 - 1
+"""A size, at most: what a variant's 32-bit index holds."""
+LARGEST_BYTES = 1 << 40
+"""The tensors of a problem together, at most; how much memory is here is asked later."""
 
 Shape = tuple[int, ...]
 """The sizes that `Problem.DIMS` names, in that order."""
@@ -34,6 +39,11 @@ class Problem(Model):
     LENGTHS: ClassVar[tuple[str, ...]] = ()
     """The fields among DIMS that a variant may serve some values of only, or fix at compile time."""
 
+    FORM: ClassVar[str] = ""
+    """How a problem is written in one line, as `str` writes it and `parse` reads it."""
+    NOT_SERVED: ClassVar[Mapping[str, str]] = {}
+    """What callers of such ops have and no problem has: its name, and what is the case instead."""
+
     find: ClassVar[Callable[[str], type[Problem]]]
     """The subclass of an op. ops/ sets it; raises KeyError with the names there are."""
 
@@ -46,6 +56,18 @@ class Problem(Model):
     @abstractmethod
     def bytes(self) -> int:
         """The fewest bytes to move: each input read once, each output written once."""
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, text: str) -> Self:
+        """The problem that is written in the form FORM. Raises ValueError with what was found and expected."""
+
+    @classmethod
+    def refuse_not_served(cls, names: Iterable[str]) -> None:
+        """Raises ValueError for the first name that stands for something no problem has."""
+        for name in names:
+            if name in cls.NOT_SERVED:
+                raise ValueError(f"{name} is not supported: {cls.NOT_SERVED[name]}")
 
     @property
     def scalars(self) -> tuple[float, ...]:
@@ -84,12 +106,23 @@ class Problem(Model):
     def _of_its_op(cls, document: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         """A document becomes the subclass of its op."""
         if cls is not Problem or not isinstance(document, Mapping):
+            if isinstance(document, Mapping):
+                cls.refuse_not_served(document)
             return handler(document)
         try:
             kind = Problem.find(str(document.get("op")))
         except KeyError as error:
             raise refuse(str(error.args[0])) from None
         return kind.model_validate(document, strict=True)  # type: ignore[return-value]
+
+    @model_validator(mode="after")
+    def _of_a_size_that_can_be(self) -> Self:
+        for name, size in zip(self.DIMS, self.shape, strict=True):
+            if size > LONGEST:
+                raise refuse(f"{name} is {size}, expected at most {LONGEST}")
+        if self.bytes > LARGEST_BYTES:
+            raise refuse(f"its tensors have {self.bytes:,} bytes, expected at most {LARGEST_BYTES:,}")
+        return self
 
     @model_serializer(mode="plain")
     def _every_field(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ class Verdict(StrEnum):
     CRASHED = "crashed"
     HUNG = "hung"
     IMPOSSIBLE = "impossible"
+    DISTURBED = "disturbed"
     INFRA_ERROR = "infra_error"
     ORACLE_ERROR = "oracle_error"
 
@@ -38,7 +39,7 @@ class Verdict(StrEnum):
     @property
     def judges(self) -> bool:
         """False when the ending says nothing about the variant."""
-        return self not in (Verdict.INFRA_ERROR, Verdict.ORACLE_ERROR)
+        return self not in (Verdict.DISTURBED, Verdict.INFRA_ERROR, Verdict.ORACLE_ERROR)
 
 
 class SystemFault(Model):

@@ -40,11 +40,17 @@ def lay_out(folder: Path) -> None:
     shutil.copytree(MUTANTS / "common", folder / "common")
 
 
+PATIENCE = ("--patience", "0.5")
+"""Half a minute: a test that waits for a calm machine in vain had better be tried again later."""
+
+
 def autotuner(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs the console script in the folder."""
     script = Path(sys.executable).parent / "autotuner"
     env = {**os.environ, **environment}
-    return subprocess.run([str(script), *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=240)
+    waits = arguments[:1] == ("tune",) and "--patience" not in arguments
+    command = [str(script), *arguments, *(PATIENCE if waits else ())]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240)
 
 
 def one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:

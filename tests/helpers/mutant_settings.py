@@ -7,8 +7,9 @@ import pytest
 from tests.mutants.expectations import Backend, expectations
 
 
-def settings(backend: Backend, table: str, every: int = 1) -> list[object]:
+def settings(backend: Backend, table: str, every: int = 1, together: int | None = None) -> list[object]:
     """All settings of all entries. Of one in `every` entries one is fast; of the others of each entry, one rotates.
+    With `together` so many of all the others do.
 
     benchmarks/gate/mutants.py judges all settings.
     """
@@ -16,6 +17,7 @@ def settings(backend: Backend, table: str, every: int = 1) -> list[object]:
     for index, group in enumerate(expectations(backend, table)):
         fast = (index // every) % len(group) if index % every == 0 else None
         for place, each in enumerate(group):
-            marks = [] if place == fast else [pytest.mark.slow, pytest.mark.rotating(1, each.name)]
+            rotating = pytest.mark.rotating(1, each.name) if together is None else pytest.mark.rotating(together)
+            marks = [] if place == fast else [pytest.mark.slow, rotating]
             found.append(pytest.param(each, id=str(each), marks=marks))
     return found

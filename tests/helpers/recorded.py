@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
 from autotuner.measure.confirm import confirm
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.store import Finalist, Lineup, Store, StudyRecord
+from autotuner.store import Ending, Finalist, Lineup, Proof, Store, StudyRecord
 from autotuner.values.gate_report import CaseErrors, CaseResult, CheckResult, GateReport
 from autotuner.values.outcome import (
     Artifact,
@@ -167,8 +168,14 @@ def heat(micros: Mapping[int, float], process: int = 0, baseline: float = 100.0,
     )
 
 
-def lineup(numbers: Mapping[int, int], estimates: Mapping[int, float], tie: float = 0.005) -> Lineup:
-    """Finalists: trial numbers and the microseconds that the search found, by tile."""
+def lineup(
+    numbers: Mapping[int, int],
+    estimates: Mapping[int, float],
+    tie: float = 0.005,
+    slower_than: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
+) -> Lineup:
+    """Finalists: trial numbers and the microseconds that the search found, by tile. `slower_than`: of some trials those
+    that races of the search have shown to be faster."""
     finalists = tuple(
         Finalist(
             number=number,
@@ -176,6 +183,7 @@ def lineup(numbers: Mapping[int, int], estimates: Mapping[int, float], tie: floa
             digest=artifact(tile).digest,
             searched=artifact(tile).digest,
             estimate=math.log(estimates[tile] / 100.0),
+            slower_than=slower_than.get(number, ()),
         )
         for tile, number in numbers.items()
     )
@@ -183,15 +191,22 @@ def lineup(numbers: Mapping[int, int], estimates: Mapping[int, float], tie: floa
 
 
 def hold_finals(
-    store: Store, micros: Mapping[int, float], numbers: Mapping[int, int], heats: Sequence[Heat] | None = None
+    store: Store,
+    micros: Mapping[int, float],
+    numbers: Mapping[int, int],
+    heats: Sequence[Heat] | None = None,
+    slower_than: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
+    proof: tuple[CheckResult, ...] = (),
 ) -> int:
-    """Records finals of those tiles, which take so many microseconds there; their number."""
-    line = lineup(numbers, dict(micros))
+    """Records finals of those tiles, which take so many microseconds there; their number. `proof`: what was found of
+    the first."""
+    line = lineup(numbers, dict(micros), slower_than=slower_than)
     found = heats or [heat(micros, process) for process in range(5)]
     finals = store.start_finals("scalar-abc", line, {"torch": "2.11"})
     for each in found:
         store.record_heat("scalar-abc", "finals", each, finals_id=finals)
-    store.finish_finals(finals, confirm(found, line.tie, line.objective))
+    proofs = (Proof(number=line.finalists[0].number, digest=line.finalists[0].digest, checks=proof),) if proof else ()
+    store.finish_finals(finals, Ending(**dict(confirm(found, line.tie, line.objective)), proofs=proofs))
     return finals
 
 

@@ -86,7 +86,7 @@ class TestLocalExecutor(Contract):
     def test_a_race_that_costs_its_process_ends_with_a_fault(self, executor: Executor) -> None:
         ends = {
             "dies_in_race": (Verdict.CRASHED, "process.signal"),
-            "raises_in_race": (Verdict.INFRA_ERROR, "process.lost"),
+            "raises_in_race": (Verdict.CRASHED, "process.exception"),
         }
         for impl, (verdict, code) in ends.items():
             executor.submit(race_job("right", impl))

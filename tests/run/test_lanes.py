@@ -118,8 +118,8 @@ def test_by_default_each_job_has_a_process_of_its_own() -> None:
     [
         (judge_job("dies", NAME="the odd one"), Verdict.CRASHED, "process.signal"),
         (judge_job("sleep", MS=9000), Verdict.HUNG, "process.deadline"),
-        (judge_job("babbles"), Verdict.MEASURED, None),
-        (judge_job("raises"), Verdict.INFRA_ERROR, "process.lost"),
+        (judge_job("babbles").model_copy(update={"soak": "never"}), Verdict.MEASURED, None),  # and ends at once
+        (judge_job("raises"), Verdict.CRASHED, "process.exception"),
         (judge_job("tells", AS="corrupting", WHAT="pid"), Verdict.CORRUPTING, "told"),
         (judge_job("tells", AS="nondeterministic", WHAT="pid"), Verdict.NONDETERMINISTIC, "told"),
         (judge_job("tells", AS="launch_failed", WHAT="pid"), Verdict.LAUNCH_FAILED, "told"),

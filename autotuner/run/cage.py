@@ -1,0 +1,133 @@
+"""The cage of a process that runs variants: what the operating system keeps it from, from the first variant on.
+
+It is entered once for a process, before the first library of a variant is loaded, and cannot be left. What the machine
+lacks is left out and named; nothing of it is a reason not to judge. docs/isolation.md says what it is worth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from autotuner.build.build import PARTS
+from autotuner.devices.kind import Cage
+from autotuner.run import landlock, seccomp
+from autotuner.values import config
+
+SYSTEM = (
+    *("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/proc", "/sys", "/etc/alternatives"),
+    *("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/nsswitch.conf"),
+    *("/etc/passwd", "/etc/group"),
+)
+"""What every program reads."""
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+TOOLKIT = ("bin", "lib", "lib64", "libexec", "include", "share", "targets", "nvvm", "compute-sanitizer", "extras")
+"""Of the folder that a compiler is installed in; the folder itself may be anybody's home."""
+MOST_FILES, MOST_PROCESSES = 4096, 1 << 14
+"""Open files of a process; processes and threads of the user."""
+LARGEST_FILE = 1 << 32
+"""Bytes."""
+
+
+class CageParts(NamedTuple):
+    """The walls of a kind of device, and all that its process reads."""
+
+    kind: Cage
+    reads: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, kind: Cage, reads: Iterable[Path] = ()) -> CageParts:
+        """`reads`: what is to be read beside the system, Python and the cache. Found out once, by the driver: it takes
+        longer than to enter the cage."""
+        found = {*_readable(), *reads, *_matching(kind.reads)}
+        return cls(kind, tuple(sorted(path for path in found if path.exists())))
+
+
+def enter(parts: CageParts, folder: Path, sanitizes: bool = False) -> None:
+    """Enters the cage; `folder` is where the process writes. A process that `sanitizes` runs tools that trace, and
+    that reserve more memory than there is.
+
+    Raises OSError where the machine has a wall, by `missing`, and it cannot be put up.
+    """
+    kind = parts.kind
+    seccomp.give_up_privileges()
+    _limit(memory=kind.memory and not sanitizes)
+    scoped = landlock.version() >= landlock.WITH_SCOPES and kind.files and kind.signals
+    if kind.files and landlock.version():
+        landlock.restrict(parts.reads, [folder, *map(Path, DEVICES), *_matching(kind.writes)])
+    if kind.system_calls and seccomp.machine() is not None:
+        signals = kind.signals and not scoped and not sanitizes
+        seccomp.refuse(traces=not sanitizes, network=kind.network, signals=signals)
+
+
+def missing(kind: Cage) -> list[str]:
+    """The walls that this machine or this kind of device lacks, in words: what a variant could do for want of them."""
+    found = []
+    version = landlock.version()
+    if not (kind.files and version):
+        why = "Landlock is not in this kernel" if not version else "left out for this kind of device"
+        found.append(f"files: {why}; a variant can read and write what you can")
+    if not (kind.system_calls and seccomp.machine()):
+        why = "its numbers are not known for this processor" if not seccomp.machine() else "left out for this device"
+        found.append(f"system calls: {why}; a variant can use the network, trace and signal other processes")
+    elif not kind.network:
+        found.append("network: left out for this kind of device")
+    if not kind.memory:
+        found.append("memory: the driver of this kind of device reserves more than there is, so it has no limit")
+    return found
+
+
+def summary(kind: Cage) -> str:
+    """What the cage is made of here, in a few words: for the environment of a session."""
+    version = landlock.version() if kind.files else 0
+    parts = ["limits", *([f"landlock {version}"] if version else [])]
+    return ", ".join([*parts, *(["seccomp"] if kind.system_calls and seccomp.machine() else [])])
+
+
+def _limit(memory: bool) -> None:
+    """Limits of the system: open files, processes, the size of a file, and data."""
+    wanted = {
+        resource.RLIMIT_NOFILE: MOST_FILES,
+        resource.RLIMIT_NPROC: MOST_PROCESSES,
+        resource.RLIMIT_FSIZE: LARGEST_FILE,
+    }
+    if memory:
+        wanted[resource.RLIMIT_DATA] = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for what, most in wanted.items():
+        _, hard = resource.getrlimit(what)
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(what, (least, least))
+
+
+def _readable() -> Iterator[Path]:
+    """Python with its packages, the system's programs and libraries, the shipped kernels, what was built."""
+    yield from map(Path, SYSTEM)
+    roots = [Path(each) for each in {sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()}]
+    yield from roots
+    yield from _modules(roots)
+    yield from (Path(each) for each in os.environ.get("LD_LIBRARY_PATH", "").split(":") if each)
+    yield from (config.kernels_dir(), *config.pip_toolkits())
+    yield from (config.cache_dir().absolute() / part for part in PARTS)
+    for tool in filter(None, (config.cxx(), config.nvcc(), config.compute_sanitizer())):
+        yield from (Path(tool).resolve().parent.parent / part for part in TOOLKIT)
+
+
+def _modules(roots: list[Path]) -> Iterator[Path]:
+    """The packages in other places that this process has imported: this one in a checkout, plugins."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if "." in name or not file or any(Path(file).is_relative_to(root) for root in roots):
+            continue
+        yield Path(file).parent if hasattr(module, "__path__") else Path(file)
+
+
+def _matching(patterns: Iterable[str]) -> Iterator[Path]:
+    for pattern in patterns:
+        yield from Path("/").glob(pattern.removeprefix("/"))

@@ -1,0 +1,132 @@
+"""The fork server as the driver sees it: what starts every process that does jobs.
+
+It may be killed or stopped, by a person, by the system or by a variant. So a start has a deadline, and a server that is
+not well is ended and replaced. It adopts whoever loses its parent among those that it has started, however far they
+moved away (setsid, a double fork): the driver finds them there and ends them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+from autotuner.values.errors import InfrastructureError
+
+START_S = 120.0
+"""A server that has not started a process by then is stopped, or busy beyond hope. The first start imports torch."""
+TRIES = 3
+STOPPED = "TtZXx"
+"""States of a process that does nothing any more: stopped, traced, dead."""
+HAS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
+"""Whether the system lists a process's children; else every process is asked for its parent."""
+MANY = 10_000
+ROUNDS = 20
+"""Looks for adopted processes; each may have started another meanwhile."""
+
+
+class ForkServer:
+    """One for all executors of this process."""
+
+    def __init__(self, preload: list[str], start_s: float = START_S) -> None:
+        """`preload`: modules that it imports before it starts anything."""
+        self.context: ForkServerContext = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(preload)
+        self._start_s = start_s
+
+    def start(self, process: ForkServerProcess) -> int:
+        """Starts a process; the number of the server that did. Raises InfrastructureError when none can."""
+        why = ""
+        for _ in range(TRIES):
+            if not is_well(server_pid()):
+                end(server_pid())
+            late = threading.Timer(self._start_s, lambda: end(server_pid()))
+            late.daemon = True
+            late.start()
+            try:
+                process.start()
+                return server_pid() or 0
+            except (OSError, EOFError) as error:  # it ended before the process was there
+                why = f"{type(error).__name__}: {error}"
+            finally:
+                late.cancel()
+        raise InfrastructureError(f"no process could be started, {TRIES} times ({why}); the machine needs a look")
+
+
+def server_pid() -> int | None:
+    """The number of the fork server; None before the first start. The standard library tells it to nobody else."""
+    found: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    return found
+
+
+def is_well(pid: int | None) -> bool:
+    """Whether that server runs; true before there is one."""
+    return pid is None or (state_of(pid) or "X") not in STOPPED
+
+
+def end(pid: int | None) -> None:
+    """Kills a server, stopped or not; all that it has started ends with it."""
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def state_of(pid: int) -> str | None:
+    """The state of a process, one letter; None when it has gone, "?" where the system does not say."""
+    fields = _fields(pid)
+    if fields is None:
+        return None if Path("/proc/self/stat").exists() else "?"
+    return fields[0]
+
+
+def _fields(pid: int) -> list[str] | None:
+    """Of /proc/PID/stat those after the name, which may hold blanks and brackets."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def children_of(parent: int) -> Iterator[int]:
+    """The processes whose parent that is, as the system lists them; nothing where it does not."""
+    if not HAS_CHILDREN:
+        every = (int(folder.name) for folder in Path("/proc").glob("[0-9]*"))
+        yield from (pid for pid in every if (_fields(pid) or ("", "0"))[1] == str(parent))
+        return
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{parent}/task").iterdir():
+            with contextlib.suppress(OSError):
+                yield from map(int, (task / "children").read_text().split())
+
+
+def descendants_of(ancestor: int) -> list[int]:
+    """Its children, and theirs, as far as none has lost its parent."""
+    found: list[int] = []
+    left = [ancestor]
+    while left and len(found) < MANY:
+        children = list(children_of(left.pop()))
+        found += children
+        left += children
+    return found
+
+
+def end_adopted(server: int | None) -> None:
+    """Kills the server's children that nobody has started as a process of jobs, and theirs in turn."""
+    if server is None:
+        return
+    known = {process.pid for process in multiprocessing.active_children()}
+    for _ in range(ROUNDS):
+        strangers = [pid for pid in children_of(server) if pid not in known and state_of(pid) not in (None, "Z")]
+        if not strangers:
+            return
+        for pid in strangers:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.001)

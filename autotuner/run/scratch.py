@@ -1,0 +1,69 @@
+"""The folders in which processes of jobs may write: one for each process, all in one of the driver's.
+
+The driver holds a lock on its folder. What a killed driver left behind is known by the lock that nobody holds, and is
+removed by the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from pathlib import Path
+
+PREFIX = "autotuner-scratch-"
+LOCK = "lock"
+NEW_S = 60.0
+"""A folder without a lock is left alone for so long: its driver may be about to make one."""
+
+
+class Scratch:
+    """A driver's folder of folders."""
+
+    def __init__(self) -> None:
+        """Makes it in the system's folder for such things, and removes those of drivers that are no more."""
+        remove_abandoned(Path(tempfile.gettempdir()))
+        self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+        self._lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self._next = 0
+
+    def folder(self) -> Path:
+        """A new folder, for one process."""
+        self._next += 1
+        made = self._folder / str(self._next)
+        made.mkdir(mode=0o700)
+        return made
+
+    def close(self) -> None:
+        """Removes all of it. May be called twice."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.close(self._lock)
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Removes the folders there that are ours, and whose driver has gone."""
+    for found in parent.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            about = found.lstat()
+            if stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and _is_abandoned(found, about.st_mtime):
+                shutil.rmtree(found, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path, changed: float) -> bool:
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return time.time() - changed > NEW_S
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)

@@ -1,0 +1,127 @@
+"""Seccomp: a process gives up system calls, for all of its threads and whatever it starts.
+
+What is refused fails with EPERM, as for a user without rights: no variant needs it, and no library that one calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import socket
+import struct
+from typing import NamedTuple
+
+PR_SET_NO_NEW_PRIVS = 38
+CAPABILITIES = 0x20080522
+"""The version of the kernel's lists of rights."""
+KEPT = 1 << 1 | 1 << 2 | 1 << 14
+"""Of root's rights: on files of others, which Landlock guards, and to lock memory, which drivers of devices do."""
+SET_MODE_FILTER = 1
+ALL_THREADS, KEEP_SPECULATION = 1, 1 << 2
+"""Flags. Without the second one older kernels slow down all that the process computes."""
+ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
+LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
+"""Offsets in what the filter sees. Of an argument the lower half counts: process numbers and families are small."""
+X32 = 0x40000000
+
+
+class Machine(NamedTuple):
+    """The numbers of one architecture."""
+
+    audit: int
+    column: int
+    """Its place in the table below."""
+
+
+MACHINES = {"x86_64": Machine(0xC000003E, 0), "aarch64": Machine(0xC00000B7, 1)}
+
+REFUSED = {
+    **{"process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438), "kcmp": (312, 272)},
+    **{"process_madvise": (440, 440), "userfaultfd": (323, 282), "perf_event_open": (298, 241), "bpf": (321, 280)},
+    **{"io_uring_setup": (425, 425), "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219)},
+    **{
+        "mount": (165, 40),
+        "umount2": (166, 39),
+        "pivot_root": (155, 41),
+        "chroot": (161, 51),
+        "move_mount": (429, 429),
+    },
+    **{"open_tree": (428, 428), "fsopen": (430, 430), "mount_setattr": (442, 442), "move_mount": (429, 429)},
+    **{"open_by_handle_at": (304, 265)},
+    **{"setns": (308, 268), "unshare": (272, 97), "init_module": (175, 105), "finit_module": (313, 273)},
+    **{"delete_module": (176, 106), "kexec_load": (246, 104), "kexec_file_load": (320, 294), "reboot": (169, 142)},
+    **{"swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60), "syslog": (103, 116)},
+    **{"settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266)},
+    **{"sethostname": (170, 161), "tkill": (200, 130), "pidfd_send_signal": (424, 424)},
+}
+"""By name: the number on each machine."""
+PTRACE, SOCKET, SECCOMP = (101, 117), (41, 198), (317, 277)
+OWN = {"prlimit64": (302, 261)}
+"""Of the process itself alone (0, or its own number)."""
+SIGNALS = {"kill": (62, 129), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240)}
+"""The same, where nothing else keeps signals within the cage."""
+
+
+def machine() -> Machine | None:
+    """The numbers of this machine; None where they are not known here."""
+    return MACHINES.get(platform.machine())
+
+
+def give_up_privileges() -> None:
+    """Of root's rights this thread keeps those on files and memory alone, and no program that it starts has more rights
+    than it has: sudo and the like do nothing. Raises OSError."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        raise OSError(errno.EPERM, "the kernel has no no_new_privs")
+    header, has = struct.pack("=Ii", CAPABILITIES, 0), ctypes.create_string_buffer(24)
+    if libc.capget(ctypes.c_char_p(header), has) == 0:
+        effective, permitted, *_ = struct.unpack("=6I", has.raw)
+        left = struct.pack("=6I", effective & KEPT, permitted & KEPT, 0, 0, 0, 0)
+        if libc.capset(ctypes.c_char_p(header), ctypes.c_char_p(left)):
+            raise OSError(ctypes.get_errno(), "root's rights could not be given up")
+
+
+def refuse(traces: bool, network: bool, signals: bool) -> None:
+    """From now on the calls of the table fail, and as wished those that trace other processes, that make a socket of a
+    network, and that signal others. Raises OSError."""
+    here = machine()
+    if here is None:
+        raise OSError(errno.ENOSYS, f"no table of system calls for {platform.machine()}")
+    libc = ctypes.CDLL(None, use_errno=True)
+    program = _program(here, traces, network, signals)
+    instructions = ctypes.create_string_buffer(program, len(program))
+    filters = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
+    flags = ctypes.c_uint(ALL_THREADS | KEEP_SPECULATION)
+    number = ctypes.c_long(SECCOMP[here.column])
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.syscall(
+        number, ctypes.c_uint(SET_MODE_FILTER), flags, ctypes.c_char_p(filters)
+    ):
+        code = ctypes.get_errno()
+        raise OSError(code, f"seccomp: {os.strerror(code)}")
+
+
+def _program(here: Machine, traces: bool, network: bool, signals: bool) -> bytes:
+    """The filter: eight bytes an instruction."""
+    column = here.column
+    refused = [numbers[column] for numbers in (*REFUSED.values(), *([PTRACE] if traces else []))]
+    own = [numbers[column] for numbers in (*OWN.values(), *(SIGNALS.values() if signals else ()))]
+    lines = [_line(LOAD, ARCHITECTURE), _line(EQUAL, here.audit, 1, 0), _line(RETURN, KILL), _line(LOAD, NUMBER)]
+    if here.column == 0:
+        lines += [_line(AT_LEAST, X32, 0, 1), _line(RETURN, ERRNO | errno.ENOSYS)]
+    for number in refused:
+        lines += [_line(EQUAL, number, 0, 1), _line(RETURN, ERRNO | errno.EPERM)]
+    if network:
+        lines += [_line(EQUAL, SOCKET[column], 0, 4), _line(LOAD, FIRST_ARGUMENT)]
+        lines += [_line(EQUAL, socket.AF_UNIX, 1, 0), _line(RETURN, ERRNO | errno.EACCES), _line(RETURN, ALLOW)]
+    for number in own:
+        lines += [_line(EQUAL, number, 0, 5), _line(LOAD, FIRST_ARGUMENT), _line(EQUAL, os.getpid(), 2, 0)]
+        lines += [_line(EQUAL, 0, 1, 0), _line(RETURN, ERRNO | errno.EPERM), _line(RETURN, ALLOW)]
+    return b"".join([*lines, _line(RETURN, ALLOW)])
+
+
+def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    """One instruction; a jump skips that many."""
+    return struct.pack("=HBBI", code, if_true, if_false, value)

@@ -1,0 +1,276 @@
+"""What the cage keeps a variant from. The attempts are made in the process that runs variants, once a variant was
+loaded there, by what a variant has too: the system calls."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import resource
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.build.build import require_cache
+from autotuner.build.family import Family
+from autotuner.devices import DEVICES
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.kind import Cage
+from autotuner.run import cage, landlock, seccomp
+from autotuner.run.cage import CageParts
+from autotuner.run.line import Passed
+from autotuner.run.local import LocalExecutor
+from autotuner.values import config
+from autotuner.values.conditions import Conditions
+from autotuner.values.gate_report import GateReport
+from autotuner.values.outcome import Artifact, Say
+from autotuner.values.verdict import Fault, Verdict
+from tests.conformance.executors import PlayBackend, judge_job, outcome
+from tests.helpers import preload
+from tests.helpers.conduct_driver import CONDITIONS, conduct
+from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
+
+pytestmark = [
+    pytest.mark.timed,
+    pytest.mark.skipif(not landlock.version() or seccomp.machine() is None, reason="this kernel has no such cage"),
+]
+
+
+class Adversary(PlayBackend):
+    """Tries what IMPL says on TARGET; its fault tells what came of it."""
+
+    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
+        target = str(artifact.variant.parameters["TARGET"])
+        try:
+            said = ATTEMPTS[artifact.variant.impl](target)
+        except OSError as error:
+            said = errno.errorcode[error.errno or 0]
+        fault = Fault(verdict=Verdict.INCORRECT, code="told", detail=str(said))
+        return GateReport(artifact=artifact.digest, required=(), checks=(), fault=fault)
+
+
+def adversary() -> Adversary:
+    return Adversary()
+
+
+def system_call(name: str, *arguments: int) -> int:
+    """The result of a system call by its number. Raises OSError."""
+    here = seccomp.machine()
+    assert here is not None
+    tables = {**seccomp.REFUSED, "ptrace": seccomp.PTRACE}
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = int(libc.syscall(tables[name][here.column], *map(ctypes.c_long, arguments)))
+    if found < 0:
+        raise OSError(ctypes.get_errno(), name)
+    return found
+
+
+def connect(target: str) -> str:
+    with socket.socket(socket.AF_INET) as opened:
+        opened.connect(("127.0.0.1", int(target)))
+    return "connected"
+
+
+def limits(_: str) -> str:
+    names = ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_FSIZE", "RLIMIT_DATA")
+    return json.dumps([resource.getrlimit(getattr(resource, name))[1] for name in names])
+
+
+def in_a_child(attempt: Callable[[], object]) -> str:
+    """What comes of it in a child of the process."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            attempt()
+            os.write(writer, b"done")
+        except OSError as error:
+            os.write(writer, errno.errorcode[error.errno or 0].encode())
+        os._exit(0)
+    return os.read(reader, 100).decode()
+
+
+ATTEMPTS: dict[str, Callable[[str], object]] = {
+    "reads": lambda target: Path(target).read_bytes()[:4],
+    "lists": lambda target: sorted(each.name for each in Path(target).iterdir()),
+    "writes": lambda target: Path(target).write_bytes(b"mine"),
+    "appends": lambda target: os.open(target, os.O_WRONLY | os.O_APPEND),
+    "truncates": lambda target: os.truncate(target, 0),
+    "removes": lambda target: Path(target).unlink(),
+    "renames": lambda target: Path(target).rename(f"{target}.gone"),
+    "links": lambda target: Path(f"{target}.link").hardlink_to(target),
+    "writes_in_a_child": lambda target: in_a_child(lambda: Path(target).write_bytes(b"mine")),
+    "writes_scratch": lambda _: (Path(os.environ["TMPDIR"]) / "mine").write_bytes(b"mine"),
+    "connects": connect,
+    "listens": lambda _: socket.socket(socket.AF_INET6),
+    "signals": lambda target: os.kill(int(target), 0 if target == "1" else signal.SIGCONT),
+    "signals_its_parent": lambda _: os.kill(os.getppid(), signal.SIGKILL),
+    "signals_all": lambda _: os.kill(-1, signal.SIGCONT),
+    "traces": lambda target: system_call("ptrace", 16, int(target), 0, 0),
+    "reads_memory": lambda target: os.open(f"/proc/{target}/mem", os.O_RDONLY),
+    "reads_environment": lambda target: Path(f"/proc/{target}/environ").read_bytes(),
+    "reads_by_number": lambda target: system_call("process_vm_readv", int(target), 0, 0, 0, 0, 0),
+    "sets_the_clock": lambda _: system_call("clock_settime", 0, 0),
+    "mounts": lambda _: system_call("mount", 0, 0, 0, 0, 0),
+    "queues": lambda _: system_call("io_uring_setup", 1, 0),
+    "limits_others": lambda target: resource.prlimit(int(target), resource.RLIMIT_CORE, (0, 0)),
+    "limits": limits,
+    "signals_its_child": lambda _: in_a_child(lambda: os.kill(os.getpid(), 0)),
+    "computes": lambda _: sum(range(10)),
+}
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[LocalExecutor]:
+    require_cache()
+    with closing(
+        LocalExecutor(adversary, preload.CPU, overlap=True, jobs_per_process=100, cage=CageParts.of(Cage()))
+    ) as made:
+        yield made
+
+
+def tried(executor: LocalExecutor, what: str, target: object = "") -> str:
+    executor.submit(judge_job(what, TARGET=str(target)))
+    ended = outcome(executor.wait(60))
+    assert ended.fault is not None
+    assert ended.fault.code == "told", ended.fault
+    return ended.fault.detail
+
+
+STORE = ("reads", "writes", "appends", "truncates", "removes", "renames", "links", "writes_in_a_child")
+
+
+def test_the_store_cannot_be_read_or_written(executor: LocalExecutor, tmp_path: Path) -> None:
+    store = tmp_path / "studies.db"
+    store.write_bytes(b"seeds")
+    for what in STORE:
+        assert tried(executor, what, store) in ("EACCES", "EXDEV", "EPERM"), what
+        assert store.read_bytes() == b"seeds"
+        assert [each.name for each in tmp_path.iterdir()] == ["studies.db"]
+
+
+def test_the_cache_can_be_read_and_not_written(executor: LocalExecutor) -> None:
+    built = config.cache_dir() / "builds" / "a_build"
+    built.write_bytes(b"code")
+    assert tried(executor, "reads", built) == "b'code'"
+    for what in ("writes", "appends", "removes"):
+        assert tried(executor, what, built) == "EACCES"
+    assert built.read_bytes() == b"code"
+    built.unlink()
+
+
+def test_its_own_folder_can_be_written(executor: LocalExecutor) -> None:
+    assert tried(executor, "writes_scratch") == "4"
+
+
+def test_there_is_no_network(executor: LocalExecutor) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert tried(executor, "connects", server.getsockname()[1]) == "EACCES"
+    assert tried(executor, "listens") == "EACCES"
+
+
+OTHERS = ("traces", "reads_memory", "reads_environment", "reads_by_number", "limits_others", "signals")
+
+
+def test_the_driver_cannot_be_touched(executor: LocalExecutor) -> None:
+    for what in OTHERS:
+        assert tried(executor, what, os.getpid()) in ("EPERM", "EACCES"), what
+
+
+def test_nobody_else_can_be_touched(executor: LocalExecutor) -> None:
+    for what in ("signals_its_parent", "sets_the_clock", "mounts", "queues"):
+        assert tried(executor, what) in ("EPERM", "EACCES"), what
+
+
+def test_without_the_scopes_of_landlock_signals_are_kept_in_as_well() -> None:
+    kind = Cage(files=False)
+    with closing(LocalExecutor(adversary, preload.CPU, cage=CageParts.of(kind))) as executor:
+        assert tried(executor, "signals", os.getpid()) == "EPERM"
+        assert tried(executor, "signals_its_parent") == "EPERM"
+        assert tried(executor, "signals_all") == "EPERM"
+
+
+def test_there_are_limits(executor: LocalExecutor) -> None:
+    files, processes, size, data = json.loads(tried(executor, "limits"))
+    assert 0 < files <= cage.MOST_FILES
+    assert 0 < processes <= cage.MOST_PROCESSES
+    assert 0 < size <= cage.LARGEST_FILE
+    assert 0 < data <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_wall_that_is_switched_off_is_not_there(tmp_path: Path) -> None:
+    kind = Cage(files=False, network=False, memory=False)
+    (tmp_path / "file").write_bytes(b"there")
+    with (
+        closing(LocalExecutor(adversary, preload.CPU, cage=CageParts.of(kind))) as executor,
+        socket.create_server(("127.0.0.1", 0)) as server,
+    ):
+        assert tried(executor, "reads", tmp_path / "file") == "b'ther'"
+        assert tried(executor, "connects", server.getsockname()[1]) == "connected"
+        assert tried(executor, "traces", os.getpid()) == "EPERM"
+
+
+def test_what_a_kind_of_device_names_can_be_used(tmp_path: Path) -> None:
+    for name in ("read", "node0", "node1"):
+        (tmp_path / name).write_bytes(b"there")
+    kind = Cage(reads=(f"{tmp_path}/read",), writes=(f"{tmp_path}/node*",))
+    with closing(LocalExecutor(adversary, preload.CPU, cage=CageParts.of(kind))) as executor:
+        assert tried(executor, "reads", tmp_path / "read") == "b'ther'"
+        assert tried(executor, "writes", tmp_path / "read") == "EACCES"
+        assert tried(executor, "writes", tmp_path / "node1") == "4"
+
+
+@pytest.mark.parametrize("caged", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("act", ["reads_the_store", "overwrites_the_store"])
+def test_a_mutant_that_tries_gets_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    toolchain: CpuToolchain,
+    kernel_root: Path,
+    act: str,
+    caged: bool,
+) -> None:
+    """It crashes where it could open the store, and else writes no output. Without the cage it can."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    store = tmp_path / "studies.db"
+    store.write_bytes(b"seeds")
+    family = Family.load(kernel_root / "conduct")
+    parts = CageParts.of(DEVICES["cpu"].cage, family.include_dirs) if caged else None
+    with closing(LocalExecutor(cpu_line(toolchain, family), preload.CPU, cage=parts)) as executor:
+        fault = judged(executor, conduct(act), CONDITIONS).fault
+    assert fault is not None
+    assert fault.code == ("G1.unwritten" if caged else "process.signal"), fault
+    assert (store.read_bytes() == b"seeds") == (caged or act == "reads_the_store")
+
+
+@pytest.mark.alone
+def test_it_costs_below_ten_milliseconds(tmp_path: Path) -> None:
+    """The median of some processes, each of which enters it once."""
+    took, parts = [], CageParts.of(Cage())
+    for _ in range(11):
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            started = time.perf_counter()
+            cage.enter(parts, tmp_path)
+            os.write(writer, f"{time.perf_counter() - started}\n".encode())
+            os._exit(0)
+        os.wait()
+        took.append(float(os.read(reader, 100)))
+    assert sorted(took)[5] < 0.010, took
+
+
+def test_what_is_lacking_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cage.missing(Cage()) == []
+    assert "landlock" in cage.summary(Cage())
+    monkeypatch.setattr(landlock, "version", lambda: 0)
+    monkeypatch.setattr(seccomp, "machine", lambda: None)
+    assert [each.split(":")[0] for each in cage.missing(Cage())] == ["files", "system calls"]
+    assert cage.summary(Cage()) == "limits"
+    assert any(each.startswith("memory") for kind in DEVICES.values() for each in cage.missing(kind.cage))
