@@ -9,11 +9,13 @@ from __future__ import annotations
 from autotuner.store import queries
 from autotuner.store.lease import Lease
 from autotuner.store.records import (
+    Ending,
     Finalist,
     FinalsRecord,
     JudgedTrial,
     Lineup,
     MeasuredTrial,
+    Proof,
     SessionRecord,
     Spread,
     StudyProgress,
@@ -23,12 +25,14 @@ from autotuner.store.records import (
 from autotuner.store.store import Store
 
 __all__ = [
+    "Ending",
     "Finalist",
     "FinalsRecord",
     "JudgedTrial",
     "Lease",
     "Lineup",
     "MeasuredTrial",
+    "Proof",
     "SessionRecord",
     "Spread",
     "Store",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
 import sqlite3
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,15 +16,18 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, InvalidRequestError, NoSuchModuleError, OperationalError
 from sqlalchemy.orm import Session
 
 from autotuner.store import migrations
 from autotuner.values.errors import AutotunerError, DiskFullError, StoreError
+from autotuner.values.files import text_of, why
 
 BUSY_SECONDS = 60.0
 PRAGMAS = ("synchronous = NORMAL", "foreign_keys = ON")
 _SPARE_BYTES = 1 << 20
+_CHECKED_BYTES = 64 << 20
+"""A store up to this size is looked through whenever it is opened; a larger one when something is to be written."""
 
 
 class TunedConnection(sqlite3.Connection):
@@ -65,10 +70,13 @@ def _is(error: sqlite3.Error, *names: str) -> bool:
 def parse(url_or_path: str) -> URL:
     """A SQLAlchemy URL; what is no URL is the path of a SQLite file. Raises StoreError for another kind of database."""
     if "://" not in url_or_path:
-        return URL.create("sqlite", database=str(Path(url_or_path).expanduser().absolute()))
+        try:
+            return URL.create("sqlite", database=text_of(Path(url_or_path).expanduser().absolute()))
+        except (OSError, RuntimeError) as error:
+            raise StoreError(f"{url_or_path}: {why(error)}; give another path for the store") from None
     try:
         url = make_url(url_or_path)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise StoreError("the store's URL cannot be read: give a file's path, or postgresql://...") from None
     if url.get_backend_name() not in ("sqlite", "postgresql"):
         raise StoreError(f"the store cannot be a {url.get_backend_name()} database: use SQLite (a path) or PostgreSQL")
@@ -96,6 +104,7 @@ class Database:
         self._writer = self._engine.execution_options(autotuner_write=True)
         try:
             with self.errors():
+                self._check_whole(create)
                 self._check_schema(create)
         except BaseException:
             self.close()
@@ -113,13 +122,13 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """One transaction that sees one state of the database."""
-        with self.errors(), Session(self._engine, expire_on_commit=False) as session, session.begin():
+        with self._records(), Session(self._engine, expire_on_commit=False) as session, session.begin():
             yield session
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """One transaction that holds the write lock from its start, so that what it reads stays true until it ends."""
-        with self.errors(), Session(self._writer, expire_on_commit=False) as session, session.begin():
+        with self._records(), Session(self._writer, expire_on_commit=False) as session, session.begin():
             yield session
 
     @contextmanager
@@ -127,6 +136,16 @@ class Database:
         """As `writing`, without a session: that takes longer to make than a plain statement takes."""
         with self.errors(), self._writer.begin() as connection:
             yield connection
+
+    @contextmanager
+    def _records(self) -> Iterator[None]:
+        """As `errors`; and what a row raises that does not hold what was written becomes StoreError, too."""
+        try:
+            with self.errors():
+                yield
+        except (ValueError, TypeError, OverflowError, InvalidRequestError) as error:
+            first = next(iter(str(error).splitlines()), type(error).__name__)
+            raise StoreError(f"{self.label} holds a record that cannot be read ({first}): restore a copy") from error
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -182,7 +201,8 @@ class Database:
     @staticmethod
     def _check_file(path: Path, create: bool) -> None:
         if str(path).startswith("file:"):
-            return
+            path = Path(str(path).removeprefix("file:"))
+        _require_regular(path)
         if path.is_dir():
             raise StoreError(f"{path} is a folder: give the path of a file in it, such as {path / 'studies.db'}")
         if not path.parent.is_dir():
@@ -201,12 +221,28 @@ class Database:
         if not self.is_sqlite:
             try:
                 return create_engine(self.url, pool_pre_ping=True)
+            except (ArgumentError, TypeError, ValueError) as error:
+                raise StoreError(f"{self.label}: the URL cannot be used ({error}): mend it") from None
             except (ImportError, NoSuchModuleError) as error:
                 raise StoreError(f"{self.label}: no driver for it ({error}): pip install 'psycopg[binary]'") from None
         # isolation_level None: the driver begins nothing by itself, we do, below.
-        engine = create_engine(self.url, connect_args=arguments | {"isolation_level": None})
+        try:
+            engine = create_engine(self.url, connect_args=arguments | {"isolation_level": None})
+        except (ArgumentError, TypeError, ValueError) as error:
+            raise StoreError(f"the store's URL cannot be used ({error}): give a file's path") from None
         event.listen(engine, "begin", _begin)
         return engine
+
+    def _check_whole(self, create: bool) -> None:
+        """Raises StoreError where SQLite's own structures are damaged: much of such a file may still be read, and what
+        is written to it is lost."""
+        if not self.is_sqlite or (not create and _size_of(self.label) > _CHECKED_BYTES):
+            return
+        with self._engine.begin() as connection:
+            found = connection.execute(text("PRAGMA quick_check(1)")).scalar()
+        if found != "ok":
+            first = " ".join(str(found).split())
+            raise StoreError(f"{self.label} is damaged ({first}): restore a copy, or try `sqlite3 FILE .recover`")
 
     def _check_schema(self, create: bool) -> None:
         """Brings the schema up to date. Raises StoreError where it is not one that this version knows."""
@@ -228,6 +264,26 @@ class Database:
             )
         with self._writer.begin() as connection:
             migrations.upgrade(connection)
+
+
+def _size_of(label: str) -> int:
+    with contextlib.suppress(OSError):
+        return Path(label.removeprefix("file:")).stat().st_size
+    return 0
+
+
+def _require_regular(path: Path) -> None:
+    """Refuses a device, a pipe or the like in the place of the store or of what SQLite puts beside it."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        beside = Path(f"{path}{suffix}")
+        try:
+            mode = beside.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, RuntimeError) as error:
+            raise StoreError(f"{path}: {why(error)}; give another path for the store") from None
+        if not stat.S_ISREG(mode) and not (stat.S_ISDIR(mode) and not suffix):
+            raise StoreError(f"{beside} is no regular file: give another path for the store")
 
 
 def _begin(connection: Connection) -> None:

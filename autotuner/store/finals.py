@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from autotuner.measure.confirm import Standing
-from autotuner.store.records import FinalsRecord, Lineup
+from autotuner.store.records import Ending, FinalsRecord, Lineup
 from autotuner.store.tables import FinalsRow, HeatRow, TrialRow
 from autotuner.values.outcome import Heat
 
@@ -42,7 +41,7 @@ def _record(session: Session, row: FinalsRow, study: str) -> FinalsRecord:
         host=row.host,
         environment=json.loads(row.environment),
         heats=heats,
-        standing=None if row.standing is None else Standing.model_validate_json(row.standing),
+        standing=None if row.standing is None else Ending.model_validate_json(row.standing),
         revoked=_revoked(session, row.study_id, lineup),
     )
 

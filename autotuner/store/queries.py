@@ -37,16 +37,18 @@ def progress(store: Store, study: str) -> StudyProgress:
 
 
 def every_progress(store: Store) -> tuple[StudyProgress, ...]:
-    """How far every study of the store is, the most recently active first."""
+    """How far every study of the store is whose op is here, the most recently active first."""
     with store.database.reading() as session:
-        found = [_progress(session, row) for row in session.scalars(select(StudyRow))]
+        known = [row for row in session.scalars(select(StudyRow)) if rows.missing_op(row) is None]
+        found = [_progress(session, row) for row in known]
     return tuple(sorted(found, key=lambda each: each.last_activity, reverse=True))
 
 
 def records(store: Store) -> tuple[StudyRecord, ...]:
-    """Every study of the store as it was made, the oldest first."""
+    """Every study of the store whose op is here, as it was made, the oldest first."""
     with store.database.reading() as session:
-        return tuple(rows.study_record(row) for row in session.scalars(select(StudyRow).order_by(StudyRow.id)))
+        found = session.scalars(select(StudyRow).order_by(StudyRow.id))
+        return tuple(rows.study_record(row) for row in found if rows.missing_op(row) is None)
 
 
 def study(store: Store, name: str) -> StudyRecord:
@@ -79,6 +81,12 @@ def measured(
         if fully:
             query = query.where(TrialRow.verdict == Verdict.MEASURED.value, TrialRow.censored.is_(False))
         return tuple(_measured(row) for row in session.scalars(query.limit(limit)))
+
+
+def disturbed(store: Store, study: str) -> tuple[int, ...]:
+    """Of the variants that were measured on a disturbed machine alone, the last trial of each. Raises StoreError."""
+    with store.database.reading() as session:
+        return _disturbed(session, study_id(session, store, study))
 
 
 def judged_since(store: Store, study: str, moment: datetime) -> int:
@@ -123,6 +131,15 @@ def trial(store: Store, study: str, number: int) -> TrialRecord:
             count = session.scalar(select(func.count()).where(TrialRow.study_id == study_row.id))
             raise StoreError(f"{study} has no recorded trial {number}: give the number of one of its {count}")
         return _record(session, study_row, row)
+
+
+def revoked(store: Store, study: str) -> tuple[int, ...]:
+    """Numbers of the trials that were revoked. Raises StoreError."""
+    with store.database.reading() as session:
+        query = select(TrialRow.number).where(
+            TrialRow.study_id == study_id(session, store, study), TrialRow.revoked_at.is_not(None)
+        )
+        return tuple(session.scalars(query.order_by(TrialRow.number)))
 
 
 def judged(store: Store, study: str) -> tuple[JudgedTrial, ...]:
@@ -221,8 +238,19 @@ def _progress(session: Session, row: StudyRow) -> StudyProgress:
         by_verdict=_by_verdict(session, row.id),
         by_fault=_by_fault(session, row.id),
         revoked=session.scalar(revoked) or 0,
+        disturbed=_disturbed(session, row.id),
         spread=_spread(session, row.id),
     )
+
+
+def _disturbed(session: Session, owner: int) -> tuple[int, ...]:
+    judged = select(TrialRow.variant_digest).where(TrialRow.study_id == owner, TrialRow.judged)
+    query = select(func.max(TrialRow.number)).where(
+        TrialRow.study_id == owner,
+        TrialRow.verdict == Verdict.DISTURBED.value,
+        TrialRow.variant_digest.not_in(judged),
+    )
+    return tuple(sorted(session.scalars(query.group_by(TrialRow.variant_digest))))
 
 
 def _by_verdict(session: Session, owner: int) -> dict[Verdict, int]:

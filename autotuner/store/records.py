@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from autotuner.measure.confirm import Standing
+from autotuner.values.gate_report import CheckResult
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Device, Heat, Outcome
 from autotuner.values.problem import Problem
@@ -74,6 +75,23 @@ class Finalist(Model):
     digest: str = Field(description="of the artifact that raced in the finals")
     searched: str = Field(description="of the artifact that the search measured; another one was built differently")
     estimate: float = Field(description="the search estimate of ln(t_variant / t_baseline), biased in its favour")
+    slower_than: tuple[int, ...] = Field(
+        default=(), description="numbers of the other finalists that races of the search have shown to be faster"
+    )
+
+
+class Proof(Model):
+    """What was found of a finalist that was chosen, beyond the gate of every finalist."""
+
+    number: int = Field(description="Optuna's trial number")
+    digest: str = Field(description="of its artifact")
+    checks: tuple[CheckResult, ...] = Field(description="G6.many, and G8.memory or why it could not run")
+
+
+class Ending(Standing):
+    """How finals ended."""
+
+    proofs: tuple[Proof, ...] = ()
 
 
 class Lineup(Model):
@@ -100,7 +118,7 @@ class FinalsRecord(Lineup):
     host: str
     environment: dict[str, str]
     heats: tuple[Heat, ...] = Field(description="one a process, with the raw times")
-    standing: Standing | None = Field(description="their result; None while they are not over")
+    standing: Ending | None = Field(description="their result; None while they are not over")
     revoked: tuple[int, ...] = Field(description="numbers of finalists that were revoked since")
 
     @property
@@ -159,6 +177,9 @@ class StudyProgress(Model):
     by_verdict: dict[Verdict, int] = Field(description="recorded trials, revoked ones left out")
     by_fault: dict[str, int] = Field(description="rejected trials by the code of the first failure")
     revoked: int
+    disturbed: tuple[int, ...] = Field(
+        default=(), description="trials of variants that were measured on a disturbed machine alone: they do not count"
+    )
     spread: Spread | None
 
     @property

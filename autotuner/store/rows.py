@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 import autotuner.ops  # noqa: F401  # stored problems become those of their op
 from autotuner.store.records import SessionRecord, StudyRecord
 from autotuner.store.tables import SessionRow, StudyRow, TrialRow
+from autotuner.values.errors import StoreError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Device, Measurement, Outcome, Timing
 from autotuner.values.problem import Problem
@@ -55,7 +56,7 @@ def check(outcome: Outcome) -> None:
     """Raises ValueError where an outcome breaks the rule that only what passed the gate has a latency."""
     measurement, verdict = outcome.measurement, outcome.verdict
     if not verdict.has_latency:
-        if measurement is not None:
+        if measurement is not None and verdict != Verdict.DISTURBED:
             raise ValueError(f"an outcome {verdict} carries a latency")
         return
     if measurement is None or not measurement.timings or not math.isfinite(measurement.objective):
@@ -110,8 +111,21 @@ def study_record(row: StudyRow) -> StudyRecord:
 
 
 def problems_of(row: StudyRow) -> tuple[Problem, ...]:
-    """The study's problems."""
+    """The study's problems. Raises StoreError where their op is not here, as that of a package that was removed."""
+    missing = missing_op(row)
+    if missing is not None:
+        raise StoreError(f"study {row.name} is of the op {missing!r}, which is not here; install its package")
     return _PROBLEMS.validate_json(row.problems)
+
+
+def missing_op(row: StudyRow) -> str | None:
+    """The op of the study's problems where it is not here."""
+    for op in {str(each.get("op")) for each in json.loads(row.problems)}:
+        try:
+            Problem.find(op)
+        except KeyError:
+            return op
+    return None
 
 
 def session_record(row: SessionRow, study: str) -> SessionRecord:
@@ -142,7 +156,7 @@ def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, 
         "extension_name": artifact.name if artifact else None,
         "original": outcome.original,
         "verdict": outcome.verdict.value,
-        "objective": measurement.objective if measurement else None,
+        "objective": measurement.objective if measurement and outcome.verdict.has_latency else None,
         "censored": measurement is not None and (measurement.censored or outcome.verdict == Verdict.RACED_OUT),
         "fault_code": fault.code if fault else None,
         "fault_case": fault.case if fault else None,
@@ -152,6 +166,14 @@ def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, 
         "recorded_at": now,
     }
     return values if measurement is None else {**values, **Figures.of(measurement).model_dump()}
+
+
+def doubt(row: TrialRow, outcome: Outcome) -> None:
+    """Turns a trial with a latency into one that a disturbed machine has none of."""
+    assert outcome.fault is not None
+    row.judged, row.objective = outcome.verdict.judges, None
+    row.verdict, row.fault_code, row.fault_detail = outcome.verdict.value, outcome.fault.code, outcome.fault.detail
+    row.outcome = outcome.model_dump_json()
 
 
 def blocks(trial_id: int, outcome: Outcome) -> Iterator[dict[str, float | None]]:

@@ -149,6 +149,13 @@ class Store:
             session.flush()
             return row.id
 
+    def died(self, study: str) -> bool:
+        """Whether the last driver of the study ended without saying so: it was killed."""
+        with self.database.reading() as session:
+            query = select(SessionRow.finished_at).join(StudyRow, SessionRow.study_id == StudyRow.id)
+            last = session.execute(query.where(StudyRow.name == study).order_by(SessionRow.id.desc()).limit(1)).first()
+            return last is not None and last[0] is None
+
     def finish_session(self, session_id: int) -> None:
         """Records that the session ended in good order. Raises StoreError: no such session."""
         with self.database.writing() as session:
@@ -255,6 +262,15 @@ class Store:
             owner = study_id(session, self, study)
             query = select(TrialRow).where(TrialRow.study_id == owner).order_by(TrialRow.number)
             return {row.number: rows.standing_outcome(row) for row in session.scalars(query)}
+
+    def doubt(self, study: str, outcomes: Mapping[int, Outcome]) -> None:
+        """Takes the latency of trials back that turn out to have been measured on a disturbed machine: each is kept as
+        this outcome, and its variant may be judged again. Raises StoreError: no such study."""
+        with self.database.writing() as session:
+            owner = study_id(session, self, study)
+            query = select(TrialRow).where(TrialRow.study_id == owner, TrialRow.number.in_(outcomes))
+            for row in session.scalars(query):
+                rows.doubt(row, outcomes[row.number])
 
     def revoke(self, study: str, number: int, reason: str) -> tuple[int, ...]:
         """Takes a trial's latency back, with those of every trial that shares its program; the numbers taken back.

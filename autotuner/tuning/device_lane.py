@@ -12,7 +12,8 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.store import Store
 from autotuner.values.conditions import Conditions
-from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement
+from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome
+from autotuner.values.verdict import Fault, Verdict
 
 AHEAD = 2
 """Variants at most that are on a device or next in its queue. More would be judged by knowledge that is too old."""
@@ -20,6 +21,11 @@ AA_EVERY = 20
 """Variants judged on a lane between two A/A races there."""
 AA_BLOCKS = 40
 """Blocks of an A/A race."""
+LOOK_BLOCKS = 9
+"""Blocks of a look at what the baselines take."""
+WARMED = 0.5
+"""In units of the drift: how far the usual time beside variants, which warm the device, may lie above the undisturbed
+one. What is beyond is not the variants' doing."""
 
 
 class DeviceLane:
@@ -36,14 +42,25 @@ class DeviceLane:
         self.since_aa = 0
         """Variants handed to it since the last A/A race."""
         self._conditions: Conditions
+        self._calibration: Calibration
+        self._most_us: list[float] = []
+        """Microseconds that the usual time of the baseline is at most, one a problem."""
         self._baseline_us: list[list[float]] = []
         """Microseconds of the baseline on each problem, at calibration and in every race since; sorted, as a median is
         taken of it for every variant."""
 
-    def calibrated(self, conditions: Conditions, calibration: Calibration) -> None:
-        """Starts with these conditions and what the baseline took at calibration."""
-        self._conditions = conditions
+    def calibrated(self, conditions: Conditions, calibration: Calibration, calm_us: Sequence[float]) -> None:
+        """Starts with these conditions and what the baseline took at calibration. `calm_us`: what it takes undisturbed,
+        one a problem."""
+        self._conditions, self._calibration = conditions, calibration
         self._baseline_us = [[us] for us in calibration.baseline_us]
+        warm = 1 + WARMED * calibration.drift
+        self._most_us = [max(us, warm * calm) for us, calm in zip(calibration.baseline_us, calm_us, strict=True)]
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether it was calibrated on a disturbed machine."""
+        return self._calibration.disturbed is not None
 
     def note_baseline(self, measurement: Measurement | None) -> None:
         """Takes in what the baseline took beside a variant."""
@@ -55,10 +72,20 @@ class DeviceLane:
         """The conditions with the tie band and the thermometer as they are by now.
 
         The baseline beside variants is not what it is alone: they heat the device, or lower its clocks. So the median
-        over the session is what a race is compared with.
+        over the session is what a race is compared with, but no more than variants alone can make of it: a long
+        disturbance that begins slowly must not become what is usual. Where the calibration itself was disturbed there
+        is no thermometer: what is measured is marked.
         """
-        baseline_us = tuple(median(problem) for problem in self._baseline_us)
-        return self._conditions.model_copy(update={"tie": tie, "baseline_us": baseline_us})
+        if self.is_disturbed:
+            return self._conditions.model_copy(update={"tie": tie})
+        usual = tuple(min(median(us), most) for us, most in zip(self._baseline_us, self._most_us, strict=True))
+        return self._conditions.model_copy(update={"tie": tie, "baseline_us": usual})
+
+    def marked(self, outcome: Outcome) -> Outcome:
+        """The outcome as it is recorded: a latency that was found on a disturbed machine is none."""
+        why, found = self._calibration.disturbed, outcome.verdict
+        doubtful = why is not None and found.has_latency and found != Verdict.DEDUPLICATED
+        return outcome.doubted(why or "") if doubtful else outcome
 
 
 class DeviceLanes:
@@ -77,6 +104,8 @@ class DeviceLanes:
         self._store, self._executor, self._study, self._conditions = store, executor, study, conditions
         self._environments = environments
         self._lanes = [DeviceLane(number) for number in range(executor.lanes)]
+        self._pinned: tuple[str, ...] = ()
+        """The baselines that the last calibration chose."""
         self._aa: list[float] = []
         """What each A/A race of the run came to."""
         self.tie = band([])
@@ -95,18 +124,30 @@ class DeviceLanes:
         """Whether an A/A race is under way."""
         return any(lane.racing is not None for lane in self._lanes)
 
-    def begin(self, beat: Beat) -> Calibration:
-        """Calibrates every lane, side by side, and starts its session; the first lane's calibration. All lanes race
-        against the baselines that the first one chose. Raises OracleError or InfrastructureError."""
+    def calibrate(self, beat: Beat) -> list[Calibration]:
+        """Calibrates every lane, side by side. All race against the baselines that the first one chose. Raises
+        OracleError or InfrastructureError."""
         jobs = [(CalibrationJob(conditions=self._conditions), lane.number) for lane in self._lanes]
         found = [sound_calibration(result) for result in ask_all(self._executor, jobs, beat)]
-        baselines = found[0].baselines
-        for lane, own in zip(self._lanes, found, strict=True):
-            calibration = own.model_copy(update={"baselines": baselines})
-            update = {"baselines": baselines, "ceilings": calibration.ceilings, "tie": self.tie}
-            lane.calibrated(self._conditions.model_copy(update=update), calibration)
+        self._pinned = found[0].baselines
+        return [each.model_copy(update={"baselines": self._pinned}) for each in found]
+
+    def begin(self, found: Sequence[Calibration], calm_us: Sequence[float]) -> None:
+        """Starts the session of every lane with its calibration. `calm_us`: what the baselines take undisturbed."""
+        for lane, calibration in zip(self._lanes, found, strict=True):
+            update = {"baselines": calibration.baselines, "ceilings": calibration.ceilings, "tie": self.tie}
+            lane.calibrated(self._conditions.model_copy(update=update), calibration, calm_us)
             lane.session = self._store.start_session(self._study, calibration, self._environments[lane.number])
-        return found[0]
+
+    def look(self, beat: Beat) -> list[Sequence[float]] | str:
+        """What the pinned baselines take now on every lane, microseconds, one a problem; or why that cannot be told."""
+        conditions = self._conditions.model_copy(update={"baselines": self._pinned})
+        job = RaceJob(artifacts=(), conditions=conditions, blocks=LOOK_BLOCKS)
+        found = ask_all(self._executor, [(job, lane.number) for lane in self._lanes], beat)
+        faults = [result.detail for result in found if isinstance(result, Fault)]
+        if faults:
+            return faults[0]
+        return [[median(us) for us in result.baseline_us] for result in found if isinstance(result, Heat)]
 
     def finish(self) -> None:
         """Ends the sessions in good order."""
@@ -125,7 +166,7 @@ class DeviceLanes:
     def judge(self, lane: DeviceLane, built: Built, best: Artifact | None) -> int:
         """Submits the judging of a variant, and before it the A/A race of the best one when it is due; the number of
         the judging job."""
-        if best is not None and lane.since_aa >= AA_EVERY and lane.racing is None:
+        if best is not None and lane.since_aa >= AA_EVERY and lane.racing is None and not lane.is_disturbed:
             race = RaceJob(artifacts=(best, best), conditions=lane.conditions_with(self.tie), blocks=AA_BLOCKS)
             lane.since_aa, lane.racing = 0, self._executor.submit(race, lane.number)
         job = JudgeJob(built=built, conditions=lane.conditions_with(self.tie), incumbent=best)

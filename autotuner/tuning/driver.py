@@ -9,35 +9,41 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from statistics import median
 
 from optuna.trial import Trial
 from pydantic import Field
 
 from autotuner.run.ask import Heartbeat, next_answer
 from autotuner.run.executor import Executor
+from autotuner.run.jobs import Result
 from autotuner.store import Store
+from autotuner.store.undisturbed import fastest_baselines
+from autotuner.tuning.calm import Calm, CalmWatch, Caution, Protest, Waiting
 from autotuner.tuning.device_lane import DeviceLanes
-from autotuner.tuning.flights import Flights, Landed
+from autotuner.tuning.flights import Flights, Landed, deadly
 from autotuner.tuning.optuna_study import OptunaStudy
 from autotuner.tuning.outcomes import Outcomes
 from autotuner.tuning.plan import Plan
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Outcome
-from autotuner.values.verdict import Verdict
+from autotuner.values.verdict import Fault, Verdict
 
-DRIFTED = "measure.drift"
-"""The code of the fault of a measurement that the thermometer refused."""
-DRIFTS = 3
-"""Such faults in a row after which the machine is not what it was at calibration, and is calibrated anew."""
+PROTEST_S = 60.0
+"""Seconds between two looks whether the machine is calm again, while a run works under protest."""
 CONVERGED_AFTER = 10
 """Proposals in a row, each promising less than a tie, after which a search has converged."""
+HINDSIGHT = "the baseline beside it took longer than it does on a calm machine, as a later calibration has shown"
+"""Why a result of an earlier session is set aside."""
 
 
 class Budget(Model):
     """When a run ends."""
 
     trials: int = Field(description="judged variants of the study, those of earlier runs included")
-    seconds: float = Field(default=float("inf"), description="of this run; what is in flight then is judged")
+    seconds: float = Field(
+        default=float("inf"), description="of this run, its calibration included; what is in flight then is judged"
+    )
     until_converged: bool = Field(default=False, description="also when the search has converged")
 
 
@@ -72,7 +78,7 @@ class Judged(Model):
     best: float | None = Field(description="the best objective so far")
 
 
-Event = Started | Judged | TieFound | Converged
+Event = Started | Judged | TieFound | Converged | Waiting | Calm | Protest
 Listener = Callable[[Event], None]
 
 
@@ -84,13 +90,15 @@ class Driver:
         self.name = plan.record.name
         """Of the study."""
 
-    def run(self, budget: Budget) -> None:
+    def run(self, budget: Budget, caution: Caution | None = None) -> None:
         """Raises InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then."""
         with self._store.lease() as lease, self._store.errors():
-            run = _Run(self._store, self._executor, self._plan, self._listen, Heartbeat(lease.beat))
-            run.begin()
+            until = time.monotonic() + budget.seconds
+            beat = Heartbeat(lease.beat)
+            run = _Run(self._store, self._executor, self._plan, caution or Caution(), self._listen, beat)
+            run.begin(budget)
             try:
-                run.loop(budget)
+                run.loop(budget, until)
             finally:
                 run.finish()
 
@@ -98,58 +106,117 @@ class Driver:
 class _Run:
     """One run of a driver, while it holds the lease."""
 
-    def __init__(self, store: Store, executor: Executor, plan: Plan, listen: Listener, beat: Heartbeat) -> None:
+    def __init__(
+        self, store: Store, executor: Executor, plan: Plan, caution: Caution, listen: Listener, beat: Heartbeat
+    ) -> None:
         self._store, self._executor, self._listen, self._beat = store, executor, listen, beat
         self._name, self._points = plan.record.name, len(plan.space)
         self._outcomes = Outcomes()
         self._study = OptunaStudy(store, plan, self._outcomes)
         self._conditions = plan.conditions.model_copy(update={"seeds": self._study.seeds})
         for number, outcome in store.judged_numbers(self._name).items():
-            self._outcomes.add(number, outcome)
+            self._outcomes.add(number, outcome.corrected(self._study.corrections.get(number)))
+        self._study.leave_out(self._outcomes.disturbed)  # Optuna may have been told values
         environments = [*plan.environments, *([plan.device.environment] * executor.lanes)]
         self._lanes = DeviceLanes(store, executor, self._name, self._conditions, environments)
+        remembered = fastest_baselines(store, plan.record, environments[0])
+        self._calm = CalmWatch(self._lanes, remembered, caution, plan.who_disturbs, listen, beat)
         self._flights = Flights(executor, self._lanes, self._outcomes)
-        self._drifts = 0
-        """Measurements in a row that the thermometer refused."""
+        self._doubtful = False
+        """Whether the machine has to be looked at before anything else is measured."""
+        self._look_at = 0.0
+        """When it is looked at next under protest, on the monotonic clock."""
         self._unpromising = 0
         """Proposals in a row that promised less than a tie."""
 
-    def begin(self) -> None:
+    def begin(self, budget: Budget) -> None:
+        """As `_begin`, for the first time. Where nothing is left to judge no calm machine is waited for."""
+        if not self._has_room(budget):
+            self._calm.patience_s = 0.0
+        self._begin()
+
+    def _begin(self) -> None:
         """Calibrates the devices and starts their sessions."""
-        calibration = self._lanes.begin(self._beat)
-        self._drifts = 0
+        found = self._calm.calibrated()
+        if self._calm.protest is None:
+            self._doubt_earlier(found[0])
+        self._lanes.begin(found, self._calm.calm_us)
+        self._look_at = time.monotonic() + PROTEST_S
         judged, lanes = self._outcomes.judged, len(self._lanes)
-        self._listen(Started(study=self._name, judged=judged, calibration=calibration, lanes=lanes))
+        self._listen(Started(study=self._name, judged=judged, calibration=found[0], lanes=lanes))
+
+    def _doubt_earlier(self, calibration: Calibration) -> None:
+        """Sets aside what was measured beside a baseline that took longer than it does in any race on a calm machine,
+        as is known by now: a first calibration has nothing to be compared with."""
+        # a calibration may differ by the drift from the best one, and a race from its calibration
+        most = [(1 + calibration.drift) ** 2 * us for us in self._calm.calm_us]
+
+        def doubtful(outcome: Outcome) -> bool:
+            timings = outcome.measurement.timings if outcome.measurement is not None else ()
+            return any(median(timing.baseline_us) > us for timing, us in zip(timings, most, strict=False))
+
+        found = self._outcomes.doubt(doubtful, HINDSIGHT)
+        if found:
+            self._store.doubt(self._name, found)
+            self._study.leave_out(found)
 
     def finish(self) -> None:
         """Ends the sessions in good order."""
         self._lanes.finish()
 
-    def loop(self, budget: Budget) -> None:
-        """Judges variants until the budget is spent and nothing is in flight."""
-        until = time.monotonic() + budget.seconds
-        self._study.settle()
+    def loop(self, budget: Budget, until: float) -> None:
+        """Judges variants until the budget is spent, at `until` on the monotonic clock, and nothing is in flight.
+        Waiting for a calm machine comes on top."""
+        for trial, variant in self._study.settle():
+            assert variant is not None  # its parameters are whole
+            self._record(Landed(trial, deadly(variant), self._lanes.first))
+        self._race_again()
         while True:
-            drifted = self._drifts >= DRIFTS
-            if not drifted:  # else the jobs under way come to their end first
+            has_time = time.monotonic() < until + self._calm.waited_s
+            if not self._doubtful:  # else the jobs under way come to their end first
                 for duplicate in self._flights.feed():
                     self._record(duplicate)
-                while self._has_room(budget) and time.monotonic() < until:
+                while has_time and self._has_room(budget):
                     self._propose()
+                    has_time = time.monotonic() < until + self._calm.waited_s
             if self._flights.are_under_way or self._lanes.is_racing:
                 self._wait()
-            elif drifted:
-                self.finish()
-                self.begin()
-            elif not len(self._flights):
+            elif self._doubtful:
+                self._look()
+            elif not len(self._flights) and not (has_time and self._is_calm_at_last()):
                 return
+
+    def _look(self) -> None:
+        """Goes on once the machine is calm; calibrates anew where it was not at calibration, or will not be soon."""
+        protests = self._calm.protest is not None
+        if self._calm.looks_calm() if protests else not self._calm.settled():
+            self.finish()
+            self._begin()
+        self._doubtful, self._look_at = False, time.monotonic() + PROTEST_S
+        self._race_again()
+
+    def _is_calm_at_last(self) -> bool:
+        """At the end of a run under protest: whether the machine is calm, so that what was set aside can be raced."""
+        if self._calm.protest is None or not self._outcomes.set_aside:
+            return False
+        self._look()
+        return self._calm.protest is None
+
+    def _race_again(self) -> None:
+        """Enqueues what was measured on a disturbed machine alone, if it is calm now."""
+        if self._calm.protest is None:
+            self._study.race_again(self._outcomes.set_aside)
 
     def _has_room(self, budget: Budget) -> bool:
         """Whether one more variant may be in flight, should all the others be judged."""
         if budget.until_converged and self._unpromising >= CONVERGED_AFTER:
             return False
+        if len(self._flights) and self._study.wants_nothing_beside:
+            return False
         flying, most = len(self._flights), min(budget.trials, self._outcomes.judgeable(self._points))
-        return flying < self._executor.width and self._outcomes.judged + flying < most
+        # a calm machine takes up again what was set aside, and judges it; under protest each is measured once
+        settled = self._outcomes.judged + (len(self._outcomes.set_aside) if self._calm.protest is not None else 0)
+        return flying < self._executor.width and settled + flying < most
 
     def _propose(self) -> None:
         """Starts a trial. A variant that was judged under another number is told at once; no other driver can have
@@ -182,10 +249,21 @@ class _Run:
         if lane is not None:
             if self._lanes.raced(lane, result):
                 self._listen(TieFound(tie=self._lanes.tie))
+            self._doubt(result)
             return
         landed = self._flights.take(number, result)
         if landed is not None:
             self._record(landed)
+            self._doubt(landed.outcome)
+
+    def _doubt(self, result: Result) -> None:
+        """Has the machine looked at after a race that it disturbed, and from time to time under protest."""
+        if self._calm.protest is not None:
+            self._doubtful = time.monotonic() >= self._look_at
+        elif isinstance(result, Outcome | Fault) and result.verdict == Verdict.DISTURBED:
+            self._doubtful = True
+            if isinstance(result, Outcome):
+                self._outcomes.refuse(result.variant)
 
     def _record(self, landed: Landed) -> None:
         """Records an outcome, then tells it."""
@@ -198,7 +276,3 @@ class _Run:
         self._study.tell(trial, outcome)
         judged, best = self._outcomes.judged, self._outcomes.best
         self._listen(Judged(number=trial.number, outcome=outcome, judged=judged, best=best))
-        if outcome.fault is not None and outcome.fault.code == DRIFTED:
-            self._drifts += 1
-        elif outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and self._drifts < DRIFTS:
-            self._drifts = 0

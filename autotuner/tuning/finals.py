@@ -1,39 +1,34 @@
 """The finals: the best of a search race again, in fresh processes on fresh inputs, against the winner's curse.
 
-The best of many measured variants was picked because it looked fast. Here the candidates are judged once more by the
-gate, with secret seeds that the search has not seen and a longer soak, and race in processes that have judged nothing
-before. measure/confirm.py turns the heats into confirmed ratios and a tie set.
+The best of many measured variants was picked because it looked fast. Here each of the candidates races against the
+baseline once more, in processes that load no other variant, until it is shown to be slower than the leader or has had
+its share. Who stays in the running is judged by the gate again, with secret seeds that the search has not seen. Who is
+chosen in the end goes through the longest soak. measure/confirm.py has the statistics, final_rounds.py the rounds.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean
-from typing import NamedTuple
 
-from autotuner.measure.confirm import FINAL_BLOCKS, PROCESSES, confirm
 from autotuner.measure.tie import tie_band
 from autotuner.run.ask import Beat, Heartbeat, ask, ask_all, sound_calibration
 from autotuner.run.executor import Executor
-from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
-from autotuner.store import Finalist, FinalsRecord, Lineup, Store, queries
-from autotuner.tuning import standings
+from autotuner.run.jobs import BuildJob, Built, CalibrationJob
+from autotuner.store import FinalsRecord, Lineup, Store, queries
+from autotuner.store.undisturbed import fastest_baselines
+from autotuner.tuning import finals_plan, standings
+from autotuner.tuning.final_heats import calm_baselines
+from autotuner.tuning.final_rounds import Entrant, FinalRounds, Hall, lineup_of
+from autotuner.tuning.finals_plan import FINALS_S, PROVING, Number, contenders
 from autotuner.tuning.workbench import fresh_seeds
+from autotuner.values import config
 from autotuner.values.conditions import Conditions
-from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.values.errors import InputError
 from autotuner.values.model import Model
-from autotuner.values.outcome import Artifact, Heat, Measurement, Outcome
-from autotuner.values.verdict import Fault, Verdict
+from autotuner.values.outcome import Outcome
 
-TOP = 8
-"""Best trials by the search's estimate that are always finalists."""
-MOST = 32
-"""Trials whose interval overlaps that of the best, at most, that are finalists beside these."""
-TRIES = 3
-"""Tries of a heat or a judgement, where a disturbed machine spoils them."""
-
-Number = int
-"""Of a trial."""
+Outcomes = Mapping[Number, Outcome]
 
 
 class Step(Model):
@@ -43,46 +38,6 @@ class Step(Model):
 
 
 Listener = Callable[[Step], None]
-
-
-def contenders(outcomes: Mapping[Number, Outcome], default: str) -> tuple[Number, ...]:
-    """The trials that deserve the finals, by the search's estimate: the best eight, all whose interval overlaps that
-    of the best, and the space's default configuration (`default` is its variant's digest); the best first.
-
-    What was raced out is no rival of the best, but may be among the eight. Of equal programs there is only one.
-    """
-    right = {
-        number: outcome
-        for number, outcome in outcomes.items()
-        if outcome.measurement is not None and outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT)
-    }
-    ranked = sorted(right, key=lambda number: (right[number].objective, number))
-    if not ranked:
-        return ()
-    best = next((number for number in ranked if right[number].verdict == Verdict.MEASURED), ranked[0])
-    limit = _ends(right[best])[1]
-    overlapping = [n for n in ranked if right[n].verdict == Verdict.MEASURED and _ends(right[n])[0] <= limit]
-    chosen = set(ranked[:TOP]) | set(overlapping[:MOST])
-    chosen |= {number for number, outcome in right.items() if outcome.variant.digest == default}
-    return tuple(number for number in ranked if number in chosen)
-
-
-def _ends(outcome: Outcome) -> tuple[float, float]:
-    """Low and high of the objective, whichever of its two kinds it is."""
-    assert outcome.measurement is not None
-    intervals = [timing.log_ratio for timing in outcome.measurement.timings]
-    worst = max(intervals, key=lambda each: each.median)
-    if worst.median == outcome.objective:  # the largest, or there is one problem only
-        return worst.low, worst.high
-    return fmean(each.low for each in intervals), fmean(each.high for each in intervals)
-
-
-class _Entrant(NamedTuple):
-    """A finalist that was built here."""
-
-    number: Number
-    searched: Outcome
-    built: Built
 
 
 class Finals:
@@ -97,28 +52,34 @@ class Finals:
         environment: Mapping[str, str],
         default: str,
         listen: Listener = lambda _: None,
+        seconds: float = FINALS_S,
+        patience_s: float = 60 * config.PATIENCE_MINUTES,
     ) -> None:
-        """`conditions`: the study's, whose seeds are not used. `default`: digest of the space's default variant."""
+        """`conditions`: the study's, whose seeds are not used. `default`: digest of the space's default variant.
+        `seconds`: what the finals may take on a calm machine; two finalists have two processes in any case.
+        `patience_s`: how long they wait for one."""
         self._store, self._study, self._conditions = store, study, conditions
         self._executor, self._environment, self._default = executor, environment, default
-        self._listen = listen
-        self._considered: tuple[Number, ...] = ()
+        self._listen, self._seconds, self._patience_s = listen, seconds, patience_s
 
     def run(self) -> FinalsRecord:
         """Raises InputError when there is nothing to confirm, OracleError or InfrastructureError when it cannot be."""
+        until = time.monotonic() + self._seconds
         with self._store.lease() as lease:
             beat = Heartbeat(lease.beat)
             outcomes = self._store.judged_numbers(self._study)
             numbers = contenders(outcomes, self._default)
             if not numbers:
                 raise InputError(f"{self._study} has no right variant yet; run `autotuner tune` first")
-            self._conditions = self._calibrated(beat)
-            self._considered = numbers
-            entrants = self._built({number: outcomes[number] for number in numbers}, beat)
-            entrants = self._passed(entrants, beat)
+            conditions = self._calibrated(beat)
+            entrants = self._built(self._invited(numbers, outcomes, until), outcomes, beat)
             if not entrants:
-                raise InputError(f"no finalist of {self._study} passed the gate here; `autotuner status` says why")
-            self._race(entrants, beat)
+                raise InputError(f"no finalist of {self._study} can be built here; `autotuner gate` says why")
+            lineup = self._lineup(entrants, numbers, outcomes, conditions)
+            finals_id = self._store.start_finals(self._study, lineup, self._environment)
+            where = (self._store, self._study, self._executor, conditions, self._say, beat)
+            hall = Hall(*where, until, self._seconds, self._patience_s)
+            FinalRounds(hall, finals_id, lineup, entrants).run()
         found = standings.finals(self._store, self._study)
         assert found is not None  # it was just recorded
         return found
@@ -126,116 +87,57 @@ class Finals:
     def _say(self, text: str) -> None:
         self._listen(Step(text=text))
 
-    def _fresh(self) -> Conditions:
-        return self._conditions.model_copy(update={"seeds": fresh_seeds()})
-
     def _calibrated(self, beat: Beat) -> Conditions:
-        found = sound_calibration(ask(self._executor, CalibrationJob(conditions=self._fresh()), beat))
-        # no thermometer: what disturbs one process widens the interval, and no two are judged alone
-        return self._conditions.model_copy(update={"baselines": found.baselines, "ceilings": found.ceilings})
+        """The study's conditions with the baselines, and what these take on a calm machine: now, or when such a device
+        was calibrated before, whichever is less."""
+        self._say("calibrating")
+        fresh = self._conditions.model_copy(update={"seeds": fresh_seeds()})
+        found = sound_calibration(ask(self._executor, CalibrationJob(conditions=fresh), beat))
+        study = queries.study(self._store, self._study)
+        calm_us = calm_baselines(found, fastest_baselines(self._store, study, self._environment))
+        update = {"baselines": found.baselines, "ceilings": found.ceilings, "baseline_us": calm_us}
+        return self._conditions.model_copy(update=update)
 
-    # Who races --------------------------------------------------------------------------------------------------
+    def _invited(self, numbers: Sequence[Number], outcomes: Outcomes, until: float) -> tuple[Number, ...]:
+        """As many of those who deserve it as there is time for."""
+        costs = {number: finals_plan.costs(outcomes[number]) for number in numbers}
+        ranked = finals_plan.by_merit(numbers, outcomes)
+        found = finals_plan.as_many_as_fit(ranked, costs, until - time.monotonic() - PROVING * self._seconds)
+        of = "" if len(found) == len(numbers) else f" of {len(numbers)} that deserve it, as many as there is time for"
+        self._say(f"{len(found)} finalists{of}: building them")
+        return found
 
-    def _built(self, finalists: Mapping[Number, Outcome], beat: Beat) -> list[_Entrant]:
+    def _built(self, numbers: Sequence[Number], outcomes: Outcomes, beat: Beat) -> list[Entrant]:
         """Those that can be built here; what the search built lies in the cache."""
-        self._say(f"{len(finalists)} finalists: building them")
-        jobs = [(BuildJob(variant=outcome.variant, conditions=self._conditions), 0) for outcome in finalists.values()]
-        entrants: list[_Entrant] = []
-        for (number, outcome), result in zip(finalists.items(), ask_all(self._executor, jobs, beat), strict=True):
+        jobs = [(BuildJob(variant=outcomes[number].variant, conditions=self._conditions), 0) for number in numbers]
+        entrants: list[Entrant] = []
+        for number, result in zip(numbers, ask_all(self._executor, jobs, beat), strict=True):
             if isinstance(result, Built):
-                entrants.append(_Entrant(number, outcome, result))
+                entrants.append(Entrant(number, outcomes[number], result))
             else:
                 self._say(f"trial {number} cannot be built here and is left out")
         return entrants
 
-    def _passed(self, entrants: Sequence[_Entrant], beat: Beat) -> list[_Entrant]:
-        """Those that pass the gate on fresh seeds, with a longer soak. What fails is revoked."""
-        self._say("judging them on fresh inputs")
-        conditions = self._fresh()
-        passed: list[_Entrant] = []
-        for entrant in entrants:
-            outcome = self._judged(entrant, conditions, beat)
-            if outcome.verdict.has_latency:
-                passed.append(entrant)
-            else:
-                assert outcome.fault is not None  # whatever has no latency has one
-                self._fails(entrant, outcome.fault)
-        return passed
-
-    def _judged(self, entrant: _Entrant, conditions: Conditions, beat: Beat) -> Outcome:
-        for tried in range(TRIES):
-            outcome = ask(self._executor, JudgeJob(built=entrant.built, conditions=conditions, soak="finalist"), beat)
-            if not isinstance(outcome, Outcome):
-                raise InfrastructureError(f"a finalist's job gave no outcome: {outcome}")
-            if outcome.verdict.judges or tried == TRIES - 1:
-                return outcome
-        raise AssertionError("there is a last try")
-
-    def _fails(self, entrant: _Entrant, fault: Fault) -> None:
-        """A finalist is out. If it is the very binary of the search, and the fault is its own, its trial is revoked."""
-        said = f"trial {entrant.number}: {fault.code}, {fault.detail}"
-        assert entrant.searched.artifact is not None  # it was measured
-        same = entrant.built.artifact.digest == entrant.searched.artifact.digest
-        if same and fault.verdict.judges:
-            self._store.revoke(self._study, entrant.number, f"in the finals: {fault.code}, {fault.detail}")
-            self._say(f"{said}; revoked")
-        else:
-            self._say(f"{said}; left out")
-
-    # The heats --------------------------------------------------------------------------------------------------
-
-    def _race(self, entrants: Sequence[_Entrant], beat: Beat) -> None:
+    def _lineup(
+        self, entrants: Sequence[Entrant], considered: tuple[Number, ...], outcomes: Outcomes, conditions: Conditions
+    ) -> Lineup:
         aa = queries.aa_heats(self._store, self._study)
-        lineup = Lineup(
-            finalists=tuple(_finalist(entrant) for entrant in entrants),
-            baselines=self._conditions.baselines,
-            tie=tie_band(aa, self._conditions.objective),
+        return Lineup(
+            finalists=lineup_of(entrants, finals_plan.slower_than(outcomes)),
+            baselines=conditions.baselines,
+            tie=tie_band(aa, conditions.objective),
             aa_races=len(aa),
-            objective=self._conditions.objective,
-            considered=self._considered,
+            objective=conditions.objective,
+            considered=considered,
         )
-        number = self._store.start_finals(self._study, lineup, self._environment)
-        artifacts = tuple(entrant.built.artifact for entrant in entrants)
-        heats: list[Heat] = []
-        for process in range(PROCESSES):
-            self._say(
-                f"process {process + 1} of {PROCESSES}: "
-                f"{len(artifacts)} finalists and the baseline, {FINAL_BLOCKS} blocks"
-            )
-            heats.append(self._heat(artifacts, beat))
-            self._store.record_heat(self._study, "finals", heats[-1], finals_id=number)
-        faults = {place: fault for heat in heats for place, fault in heat.faults.items()}
-        for place, fault in faults.items():
-            self._fails(entrants[place], fault)
-        self._store.finish_finals(number, confirm(heats, lineup.tie, lineup.objective))
-
-    def _heat(self, artifacts: tuple[Artifact, ...], beat: Beat) -> Heat:
-        """One heat, in a process of its own."""
-        result: object = None
-        for _ in range(TRIES):
-            job = RaceJob(artifacts=artifacts, conditions=self._fresh(), blocks=FINAL_BLOCKS, fresh=True)
-            result = ask(self._executor, job, beat)
-            if isinstance(result, Heat):
-                return result
-        why = result.detail if isinstance(result, Fault) else result
-        raise InfrastructureError(f"the finals cannot be raced: {why}")
-
-
-def _finalist(entrant: _Entrant) -> Finalist:
-    measured, searched = entrant.searched.measurement, entrant.searched.artifact
-    assert isinstance(measured, Measurement)  # contenders have both
-    assert searched is not None
-    return Finalist(
-        number=entrant.number,
-        variant=entrant.searched.variant,
-        digest=entrant.built.artifact.digest,
-        searched=searched.digest,
-        estimate=measured.objective,
-    )
 
 
 def due(store: Store, study: str, default: str) -> bool:
-    """Whether finals would have others in them than the last ones had, or there were none."""
+    """Whether finals would have others in them than the last ones had, or there were none, or the variant to use has
+    not been through the longest soak."""
     numbers = contenders(store.judged_numbers(study), default)
     last = standings.finals(store, study)
-    return bool(numbers) and (last is None or not set(numbers) <= set(last.considered))
+    if last is None or not set(numbers) <= set(last.considered):
+        return bool(numbers)
+    best = standings.best(store, study)
+    return bool(numbers) and (best is None or best.proof is None)

@@ -19,7 +19,7 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
-from autotuner.values.verdict import Verdict
+from autotuner.values.verdict import Fault, Verdict
 
 
 class Flight(NamedTuple):
@@ -96,7 +96,14 @@ class Flights:
         if not isinstance(result, Outcome):
             raise InfrastructureError(f"a variant's job gave no outcome: {result}")
         lane.note_baseline(result.measurement)
-        return Landed(flight.trial, result, lane)
+        return Landed(flight.trial, lane.marked(result), lane)
+
+
+def deadly(variant: Variant) -> Outcome:
+    """The outcome of a variant that has killed its drivers."""
+    detail = "three drivers were killed while it was judged, in the last one nothing else was in flight"
+    fault = Fault(verdict=Verdict.CRASHED, code="process.driver", detail=detail)
+    return Outcome(variant=variant, verdict=Verdict.CRASHED, fault=fault)
 
 
 def _duplicate(built: Built, original: Outcome) -> Outcome:

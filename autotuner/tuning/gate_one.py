@@ -169,14 +169,17 @@ def _by_trial(number: int, store: str, study: str | None) -> Subject:
     with closing(Store.open(store, create=False)) as opened:
         name = queries.resolve_study(opened, study)
         record = queries.trial(opened, name, number)
-        workbench = Workbench(SpaceFile.model_validate_json(queries.study(opened, name).space_document))
+        workbench = Workbench(SpaceFile.stored(queries.study(opened, name).space_document))
     return _made(workbench, record.outcome.variant.point)
 
 
 def _by_parameters(text: str, space: str | None) -> Subject:
     """A point of the space; what is not given is as in its default point."""
     workbench = Workbench(load_space(space or default_space()))
-    given = dict(word.split("=", 1) for word in text.split() if "=" in word)
+    odd = next((word for word in text.split() if "=" not in word), None)
+    if odd is not None:
+        raise InputError(f"{odd}: expected NAME=VALUE, as in BLOCK_M=64")
+    given = dict(word.split("=", 1) for word in text.split())
     unknown = sorted(set(given) - set(workbench.space.values))
     if unknown:
         raise InputError(

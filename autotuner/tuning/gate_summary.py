@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from autotuner.values.gate_report import GateReport
+from autotuner.gate.checks import MANY
+from autotuner.gate.sanitizer import MEMORY
+from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
+
+NOT_CHOSEN = "not run: it is run on the variant to use, after the finals"
+RULE_OF_THREE = 3.0
+"""In n launches an error of the rate 3 / n shows with probability 1 - exp(-3), 95 %."""
 
 
 class GateSummary(Model):
@@ -23,6 +31,15 @@ class GateSummary(Model):
         default=None, description="median over the cases of the largest error, over that of the op's peer"
     )
     looser: tuple[str, ...] = Field(default=(), description="where kernel.toml loosens the gate, with the reason")
+    many_launches: int = Field(
+        default=0, description="launches on the tuned problems, as many as fit in some seconds, that gave equal bits"
+    )
+    many_seconds: float = Field(default=0.0, description="seconds that they took")
+    could_miss: float | None = Field(
+        default=None,
+        description="the least rate of wrong launches that so many show with probability 95 %; null: there were none",
+    )
+    memory: str = Field(default=NOT_CHOSEN, description="whether a memory sanitizer was run, or why not")
 
     @classmethod
     def of(cls, report: GateReport) -> GateSummary:
@@ -37,4 +54,17 @@ class GateSummary(Model):
             worst_ratio=max(ratios, default=None),
             peer_ratio=statistics.median(beside_peer) if beside_peer else None,
             looser=report.policy.looser,
+            **_proven({check.code: check for check in report.checks}),
         )
+
+
+def _proven(checks: Mapping[str, CheckResult]) -> dict[str, Any]:
+    """What only the variant to use has been through."""
+    many, memory = checks.get(MANY), checks.get(MEMORY.code)
+    found: dict[str, Any] = {}
+    if many is not None and many.status == "pass" and many.launches:
+        found |= {"many_launches": many.launches, "many_seconds": many.seconds}
+        found["could_miss"] = RULE_OF_THREE / many.launches
+    if memory is not None:
+        found["memory"] = {"pass": "passed", "fail": "failed"}.get(memory.status, f"not run: {memory.note}")
+    return found

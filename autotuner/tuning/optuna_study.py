@@ -7,6 +7,7 @@ return. Trials that were asked for and not judged are judged on return under the
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from autotuner.search.point_sampler import PointSampler, distributions
 from autotuner.search.samplers import SAMPLERS
 from autotuner.store import Store
+from autotuner.tuning import standings
 from autotuner.tuning.outcomes import Outcomes
 from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InfrastructureError
@@ -29,6 +31,12 @@ GATE = "gate"
 """The constraint of a trial: 0 where the variant has a latency, 1 where it was rejected."""
 SEEDS = "autotuner:seeds"
 """The attribute of a study that holds the seeds of its inputs."""
+DEATHS = "autotuner:deaths"
+"""The attribute of a trial that counts the drivers that were killed while it was under way."""
+ALONE = "autotuner:alone"
+"""The attribute of a trial that was judged with nothing else in flight."""
+SUSPECTED, BLAMED = 2, 3
+"""Such deaths after which a trial is judged alone, and after which, if that was so, it counts as what killed them."""
 BROKEN = 12
 """Trials in a row that could not be judged, after which the machinery counts as broken."""
 
@@ -39,6 +47,7 @@ class Told(StrEnum):
     VALUE = "COMPLETE with the objective, constraint 0"
     REJECT = "COMPLETE with +inf, constraint 1"
     FAIL = "FAIL, enqueued again at most 3 times"
+    LATER = "FAIL, enqueued again when the machine is calm"
     NOTHING = "the sweep does not start"
 
 
@@ -47,6 +56,7 @@ OPTUNA_STATE: dict[Verdict, Told] = {
     Verdict.MEASURED: Told.VALUE,
     Verdict.DEDUPLICATED: Told.VALUE,
     Verdict.RACED_OUT: Told.VALUE,
+    Verdict.DISTURBED: Told.LATER,
     Verdict.INFRA_ERROR: Told.FAIL,
     Verdict.ORACLE_ERROR: Told.NOTHING,
 }
@@ -72,6 +82,11 @@ class OptunaStudy:
         self._lost_in_a_row = 0
         self._sampler: PointSampler = SAMPLERS[plan.sampler](plan.space, plan.seed)
         store.ensure_study(plan.record)
+        self.corrections = standings.corrections(store, plan.record.name)
+        """Objectives that count instead of what was told, by the trial's number."""
+        self._sampler.correct(self.corrections)
+        self._died = store.died(plan.record.name)
+        """Whether an earlier driver was killed. One that was stopped in good order says nothing of its trials."""
         optuna.logging.set_verbosity(optuna.logging.WARNING)  # what happens is told to the driver's listener
         self._study = optuna.create_study(
             storage=store.optuna_storage(), study_name=plan.record.name, sampler=self._sampler, load_if_exists=True
@@ -85,6 +100,7 @@ class OptunaStudy:
             self._study.set_user_attr(SEEDS, list(plan.conditions.seeds))
         self._left: list[Trial] = []
         """Trials that an earlier driver left without an outcome."""
+        self._is_alone = False
 
     @property
     def seeds(self) -> tuple[int, int, int, int]:
@@ -94,8 +110,20 @@ class OptunaStudy:
 
     def propose(self) -> Proposal:
         """The next trial; those that an earlier driver left come first."""
+        self._is_alone = self._next_is_suspected
         trial = self._left.pop(0) if self._left else self._study.ask()
+        if self._is_alone:
+            trial.set_user_attr(ALONE, True)
         return Proposal(trial, self._variant_of(trial))
+
+    @property
+    def wants_nothing_beside(self) -> bool:
+        """Whether the last proposal, or the next one, is to be judged with nothing else in flight."""
+        return self._is_alone or self._next_is_suspected
+
+    @property
+    def _next_is_suspected(self) -> bool:
+        return bool(self._left) and self._left[0].user_attrs.get(DEATHS, 0) >= SUSPECTED
 
     def promise(self) -> float | None:
         """The improvement that the last proposal was expected to be; None of an enqueued point, or asked twice."""
@@ -109,6 +137,9 @@ class OptunaStudy:
             self._lose(trial, outcome)
             return
         self._lost_in_a_row = 0
+        if told == Told.LATER:
+            self.fail(trial)
+            return
         with warnings.catch_warnings():  # on a second try after a kill the constraint may be there already
             warnings.simplefilter("ignore")
             trial.set_constraint(GATE, 0.0 if told == Told.VALUE else 1.0)
@@ -118,12 +149,26 @@ class OptunaStudy:
         """Ends a trial that has no outcome of its own."""
         self._study.tell(trial, state=TrialState.FAIL)
 
-    def settle(self) -> None:
-        """Settles the trials that an earlier driver left running.
+    def race_again(self, variants: Iterable[Variant]) -> None:
+        """Enqueues the points of variants, but for those that are enqueued or left already."""
+        waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+        there = [trial.system_attrs.get("fixed_params") for trial in waiting] + [trial.params for trial in self._left]
+        for variant in variants:
+            if variant.point not in there:
+                self._study.enqueue_trial(variant.point)
+
+    def leave_out(self, numbers: Iterable[int]) -> None:
+        """Has the sampler leave out the values of these trials. Optuna's tables keep what was told."""
+        self._sampler.left_out = frozenset({*self._sampler.left_out, *numbers})
+
+    def settle(self) -> list[Proposal]:
+        """Settles the trials that an earlier driver left running; those that have killed their drivers.
 
         What has an outcome is told. A trial whose parameters are not whole was killed while Optuna was noting them
-        down; nothing was done for it, and it fails. The others are proposed again.
+        down; nothing was done for it, and it fails. The others are proposed again, but for those that were under way in
+        three drivers that were killed, and alone in the last one.
         """
+        blamed = []
         for frozen in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             trial = _reopen(self._study, frozen)
             outcome = self._outcomes.of_trial(frozen.number)
@@ -131,8 +176,20 @@ class OptunaStudy:
                 self.tell(trial, outcome)
             elif self._space.index_of(frozen.params) is None:
                 self.fail(trial)
+            elif self._has_killed(trial):
+                blamed.append(Proposal(trial, self._variant_of(trial)))
             else:
                 self._left.append(trial)
+        return blamed
+
+    def _has_killed(self, trial: Trial) -> bool:
+        """Counts one more driver that was killed, if it was; whether the trial must have done it."""
+        known = trial.user_attrs
+        if not self._died:
+            return False
+        deaths = known.get(DEATHS, 0) + 1
+        trial.set_user_attr(DEATHS, deaths)
+        return bool(deaths >= BLAMED and known.get(ALONE))
 
     def _lose(self, trial: Trial, outcome: Outcome) -> None:
         """Fails the trial; its point is enqueued again, as the sampler does not come back to it.

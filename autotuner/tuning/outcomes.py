@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from autotuner.tuning.promotion import takes_over
 from autotuner.values.outcome import Outcome
@@ -17,11 +18,19 @@ class Outcomes:
     """The outcomes of a study, kept in memory by the one driver that adds to them."""
 
     def __init__(self) -> None:
+        self._refused: Counter[str] = Counter()
+        """Races of each variant that this run's thermometer refused, by its digest."""
+        self._begin()
+
+    def _begin(self) -> None:
+        """With none."""
         self._by_number: dict[int, Outcome] = {}
         self._judged: dict[str, Outcome] = {}
         """By the variant's digest; those that were lost are not among them."""
         self._losses: Counter[str] = Counter()
         """Trials of each variant that ended without a judgement, by its digest."""
+        self._set_aside: dict[str, Variant] = {}
+        """What was measured on a disturbed machine alone, by digest; the first to end first."""
         self._programs: dict[str, Outcome] = {}
         """The first measured outcome of each program, by its hash."""
         self.best: float | None = None
@@ -35,14 +44,28 @@ class Outcomes:
         digest = outcome.variant.digest
         if outcome.verdict.judges:
             self._judged[digest] = outcome
-        else:
+            self._set_aside.pop(digest, None)
+        elif outcome.verdict != Verdict.DISTURBED:
             self._losses[digest] += 1
+        elif digest not in self._judged:
+            self._set_aside[digest] = outcome.variant
         if outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and outcome.artifact is not None:
             self._programs.setdefault(outcome.artifact.program_hash, outcome)
         if outcome.verdict == Verdict.MEASURED:
             self.best = min(outcome.objective, self.best if self.best is not None else outcome.objective)
             if takes_over(outcome, self.incumbent):
                 self.incumbent = outcome
+
+    def doubt(self, doubtful: Callable[[Outcome], bool], why: str) -> dict[int, Outcome]:
+        """Takes the latency of doubtful outcomes back, with all that was concluded from it; what they are now, by
+        number."""
+        known = self._by_number
+        found = {n: each.doubted(why) for n, each in known.items() if each.verdict.has_latency and doubtful(each)}
+        if found:
+            self._begin()
+            for number in sorted(known):
+                self.add(number, found.get(number, known[number]))
+        return found
 
     @property
     def judged(self) -> int:
@@ -64,6 +87,23 @@ class Outcomes:
     def is_tried_again(self, variant: Variant) -> bool:
         """Whether a variant that was lost is worth another try."""
         return self._losses[variant.digest] <= RETRIES
+
+    @property
+    def disturbed(self) -> list[int]:
+        """Numbers of the trials that were measured on a disturbed machine."""
+        return [number for number, outcome in self._by_number.items() if outcome.verdict == Verdict.DISTURBED]
+
+    @property
+    def set_aside(self) -> list[Variant]:
+        """Variants that were measured on a disturbed machine alone: they are raced again when it is calm."""
+        return list(self._set_aside.values())
+
+    def refuse(self, variant: Variant) -> None:
+        """Notes that the thermometer refused a race of the variant. One that disturbs the machine by itself is given up
+        after some tries, until the next run."""
+        self._refused[variant.digest] += 1
+        if self._refused[variant.digest] > RETRIES and self._set_aside.pop(variant.digest, None) is not None:
+            self._losses[variant.digest] = RETRIES + 1
 
     def judgeable(self, points: int) -> int:
         """Of that many points those that can be judged: all but those that were lost in every try."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from autotuner.spaces.space import Space
@@ -40,6 +40,8 @@ class Plan(NamedTuple):
     start: Start = Start()
     environments: Sequence[Mapping[str, str]] = ()
     """What the numbers of each device lane depend on; of lanes beyond these it is the device's own environment."""
+    who_disturbs: Callable[[], str] = str
+    """Who disturbs the devices now, in words; "" where nobody can be seen."""
 
     @property
     def record(self) -> StudyRecord:

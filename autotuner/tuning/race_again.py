@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import AbstractContextManager, closing, nullcontext
 
 from autotuner.measure.blocks import combined
 from autotuner.measure.statistics import median_interval
@@ -41,9 +42,16 @@ class Race(Model):
         return self.against if self.ratio.low > 1 + self.tie else None
 
 
-def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) -> Race:
+def race_best(
+    store: Store,
+    wanted: str | None,
+    itself: bool,
+    blocks: int = 60,
+    held: Callable[[Workbench], AbstractContextManager[None]] = lambda _: nullcontext(),
+) -> Race:
     """Times the best variant of a study again, in `blocks` blocks: against a second load of the same library (the A/A
-    test), or against its baseline, which frees the search estimate of its bias towards lucky measurements.
+    test), or against its baseline, which frees the search estimate of its bias towards lucky measurements. `held` holds
+    the devices meanwhile.
 
     Raises StoreError, and InputError when nothing was measured yet or the variant cannot be built any more.
     """
@@ -51,11 +59,11 @@ def race_best(store: Store, wanted: str | None, itself: bool, blocks: int = 60) 
     found = standings.best(store, name)
     if found is None:
         raise InputError(f"{name} has no variant measured to the end yet; run `autotuner tune` first")
-    workbench = Workbench(SpaceFile.model_validate_json(queries.study(store, name).space_document))
+    workbench = Workbench(SpaceFile.stored(queries.study(store, name).space_document))
     conditions = workbench.conditions.model_copy(update={"baselines": found.record.session.calibration.baselines})
     variant, artifact = found.outcome.variant, found.outcome.artifact
     assert artifact is not None  # what was measured was built
-    with closing(workbench.executor()) as executor:
+    with held(workbench), closing(workbench.executor()) as executor:
         built = ask(executor, BuildJob(variant=variant, conditions=conditions))
         if isinstance(built, Built) and built.artifact.digest == artifact.digest:
             artifacts = (built.artifact,) * (2 if itself else 1)

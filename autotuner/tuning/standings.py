@@ -12,10 +12,21 @@ from datetime import datetime
 
 from pydantic import Field
 
-from autotuner.measure.confirm import Confirmed, Standing, confirm
-from autotuner.store import FinalsRecord, MeasuredTrial, Store, StudyProgress, TrialRecord, queries
+from autotuner.measure.confirm import Confirmed
+from autotuner.store import (
+    Ending,
+    FinalsRecord,
+    MeasuredTrial,
+    Proof,
+    Store,
+    StudyProgress,
+    TrialRecord,
+    queries,
+)
+from autotuner.tuning.choice import alike, choice, rivals, standing
+from autotuner.values.gate_report import GateReport
 from autotuner.values.model import Model
-from autotuner.values.outcome import Heat, Interval, MeanInterval, Outcome
+from autotuner.values.outcome import Interval, MeanInterval, Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 
@@ -29,9 +40,15 @@ class FinalsSummary(Model):
     processes: int
     blocks: int = Field(description="of one process")
     tie: float
+    resolution: float | None = Field(
+        default=None, description="the smallest difference that these finals could show, relative"
+    )
     leader: int | None = Field(description="number of the fastest finalist; None when none is left")
     speedup: MeanInterval | None = Field(description="the leader's t_baseline / t_variant")
     tied: tuple[int, ...] = Field(description="numbers of the finalists that tie for the lead, the leader among them")
+    alike: tuple[int, ...] = Field(
+        default=(), description="those of them that are shown to differ from the leader by no more than the tie band"
+    )
     crowned: bool = Field(
         description="the leader is faster than the other finalists and the baseline, beyond the tie band"
     )
@@ -60,6 +77,9 @@ class Entry(Model):
         default=None, description="the search estimate over the confirmed speedup, less 1: how much too good it was"
     )
     tied: bool = Field(default=False, description="ties for the lead with other finalists")
+    beaten: bool = Field(
+        default=False, description="would tie, but a race of the search has shown one that ties to be faster"
+    )
     crowned: bool = Field(
         default=False, description="faster than the other finalists and the baseline, beyond the tie band"
     )
@@ -72,11 +92,18 @@ class Best(Model):
     record: TrialRecord
     finals: FinalsSummary | None = Field(default=None, description="the finals that chose it")
     raced: str | None = Field(default=None, description="digest of its artifact that raced in them")
+    proof: Proof | None = Field(default=None, description="what they found of it once it was chosen")
 
     @property
     def confirmed(self) -> MeanInterval | None:
         """Its t_baseline / t_variant in the finals."""
         return self.entry.confirmed
+
+    @property
+    def gate(self) -> GateReport | None:
+        """What the gate found, in the search and once it was chosen."""
+        report = self.outcome.gate
+        return report if report is None or self.proof is None else report.extended(self.proof.checks, report.fault)
 
     @property
     def tied(self) -> tuple[int, ...]:
@@ -98,8 +125,9 @@ class StudySummary(StudyProgress):
     """A study at a glance."""
 
     best_number: int | None = Field(description="trial number of the best; None when nothing is fully measured")
-    best_speedup: float | None = Field(description="the search estimate; `finals` has what was confirmed")
-    best_us: float | None = Field(description="its median, microseconds")
+    best_speedup: float | None = Field(description="confirmed by the finals, where it is; else the search estimate")
+    best_confirmed: bool = Field(default=False, description="whether `best_speedup` is confirmed")
+    best_us: float | None = Field(description="its median in the search, microseconds")
     finals: FinalsSummary | None = Field(default=None, description="the last that came to an end")
 
 
@@ -136,7 +164,41 @@ def best(store: Store, study: str) -> Best | None:
     confirmed = None if found is None else found.of(trial)
     if found is None or confirmed is None:
         return Best(entry=entry, record=record)
-    return Best(entry=entry, record=record, finals=found.summary(store), raced=confirmed.digest)
+    proof = next((each for each in found.proofs if each.digest == confirmed.digest), None)
+    return Best(entry=entry, record=record, finals=found.summary(store), raced=confirmed.digest, proof=proof)
+
+
+def confirmed(store: Store, study: str, number: int) -> MeanInterval | None:
+    """A trial's t_baseline / t_variant in the last finals; None where it was not in them. Raises StoreError."""
+    found = _result(store, study)
+    if found is None:
+        return None
+    trials = queries.measured(store, study, artifacts=found.searched)
+    trial = next((each for each in trials if each.number == number), None)
+    one = None if trial is None else found.of(trial)
+    return None if one is None else speedup_of(one.log_ratio)
+
+
+def proven(store: Store, record: TrialRecord) -> Outcome:
+    """A trial's outcome whose gate has what the last finals found of it, if it was chosen there. Raises StoreError."""
+    found, outcome = _result(store, record.study), record.outcome
+    proofs = () if found is None else found.proofs
+    proof = next((each for each in proofs if each.number == record.number), None)
+    if proof is None or outcome.gate is None:
+        return outcome
+    return outcome.model_copy(update={"gate": outcome.gate.extended(proof.checks, outcome.gate.fault)})
+
+
+def corrections(store: Store, study: str) -> dict[int, float]:
+    """Objectives that stand in the place of the search's estimates, by trial: those that finals confirmed; +inf where
+    the trial was revoked. Raises StoreError."""
+    corrected = dict.fromkeys(queries.revoked(store, study), math.inf)
+    found = _result(store, study)
+    for trial in queries.measured(store, study, artifacts=found.searched) if found is not None else ():
+        one = found.of(trial) if found is not None else None
+        if one is not None:
+            corrected[trial.number] = one.log_ratio.mean
+    return corrected
 
 
 def summary(store: Store, study: str) -> StudySummary:
@@ -158,53 +220,39 @@ def finals(store: Store, study: str) -> FinalsRecord | None:
     return None if record is None else record.model_copy(update={"standing": standing(record)})
 
 
-# Deciding ---------------------------------------------------------------------------------------------------------
-
-
-def preference(number: int, outcome: Outcome) -> tuple[float, int, int, int]:
-    """Sorts trials that tie: the smallest is preferred.
-
-    Accuracy first, as the largest error in tolerances over all cases of the gate, in tenths; then registers and shared
-    memory, of which a small need leaves room for other work beside it, or on the CPU the stack; then the number.
-    """
-    cases = [case for check in (outcome.gate.checks if outcome.gate else ()) for case in check.cases]
-    worst = max((case.errors.worst_ratio for case in cases), default=math.inf)
-    resources = outcome.artifact.resources if outcome.artifact else {}
-    memory = resources.get("shared_bytes", resources.get("stack_bytes", 0))
-    return round(worst, 1), resources.get("registers", 0), memory, number
-
-
-def standing(record: FinalsRecord) -> Standing | None:
-    """The standing of finals, drawn anew from the heats of those that are left: who ties with whom depends on all of
-    them. None while the finals are not over."""
-    if record.standing is None or not record.revoked:
-        return record.standing
-    gone = {finalist.digest for finalist in record.finalists if finalist.number in record.revoked}
-    return confirm([_heat_without(heat, gone) for heat in record.heats], record.tie, record.objective)
-
-
-def _heat_without(heat: Heat, gone: set[str]) -> Heat:
-    kept = [place for place, digest in enumerate(heat.entrants) if digest not in gone]
-    return heat.model_copy(
-        update={
-            "entrants": tuple(heat.entrants[place] for place in kept),
-            "us": tuple(heat.us[place] for place in kept),
-            "faults": {new: heat.faults[old] for new, old in enumerate(kept) if old in heat.faults},
-        }
-    )
+# Of the last finals ---------------------------------------------------------------------------------------------------
 
 
 class _Result:
     """What finals that came to an end say of the study's trials."""
 
-    def __init__(self, record: FinalsRecord, standing: Standing) -> None:
-        self.record, self.standing = record, standing
+    def __init__(self, record: FinalsRecord, standing: Ending) -> None:
+        self.record, self.standing, self.proofs = record, standing, standing.proofs
         finalists = record.by_digest
         self._by_searched = {finalists[each.digest].searched: each for each in standing.finalists}
-        self.leader = None if standing.leader is None else finalists[standing.leader].number
-        tied = [finalists[each.digest].number for each in standing.finalists if each.tied]
-        self.tied = tuple(sorted(tied))
+        found = rivals(record.finalists, standing)
+        numbers = [finalists[each.digest].number for each in found]
+        self.leader = numbers[0] if numbers else None
+        self._leading = frozenset(each.digest for each in found)
+        self.tied = tuple(sorted(numbers))
         """Numbers of the finalists that tie for the lead, the leader among them."""
+        self.alike = tuple(sorted(finalists[each.digest].number for each in alike(found, standing)))
+        """Numbers of those that are known to be as fast as the leader."""
+        self._fastest = found[0] if found else None
+
+    def ties(self, one: Confirmed) -> bool:
+        """Whether it may be the fastest by all that is known."""
+        return one.digest in self._leading
+
+    def lost(self, one: Confirmed) -> bool:
+        """Whether the finals do not tell it from the leader, but a race of the search does."""
+        return one.tied and not self.ties(one)
+
+    @property
+    def crowned(self) -> bool:
+        """Whether the leader is the winner."""
+        leads = self._fastest is not None and self._fastest.digest == self.standing.leader
+        return self.standing.crowned and leads
 
     @property
     def searched(self) -> tuple[str, ...]:
@@ -219,7 +267,7 @@ class _Result:
         """All of it in short."""
         record, standing = self.record, self.standing
         assert record.finished_at is not None
-        speedups = [speedup_of(each.log_ratio) for each in standing.finalists if each.digest == standing.leader]
+        leader = self._fastest
         return FinalsSummary(
             id=record.id,
             finished_at=record.finished_at,
@@ -227,10 +275,12 @@ class _Result:
             processes=standing.processes,
             blocks=record.blocks,
             tie=standing.tie,
+            resolution=standing.resolution,
             leader=self.leader,
-            speedup=speedups[0] if speedups else None,
+            speedup=None if leader is None else speedup_of(leader.log_ratio),
             tied=self.tied,
-            crowned=standing.crowned,
+            alike=self.alike,
+            crowned=self.crowned,
             judged_since=queries.judged_since(store, record.study, record.started_at),
         )
 
@@ -254,24 +304,21 @@ def _confirmed_entries(trials: Sequence[MeasuredTrial], found: _Result) -> tuple
 
     def place(pair: tuple[Confirmed, MeasuredTrial]) -> tuple[bool, float, int]:
         confirmed, trial = pair
-        return not confirmed.tied, confirmed.log_ratio.mean, trial.number
+        return not found.ties(confirmed), confirmed.log_ratio.mean, trial.number
 
     pairs = [(confirmed, trial) for trial in trials if (confirmed := found.of(trial)) is not None]
     return tuple(
-        _entry(1 if confirmed.tied else rank, trial, found)
+        _entry(1 if found.ties(confirmed) else rank, trial, found)
         for rank, (confirmed, trial) in enumerate(sorted(pairs, key=place), start=1)
     )
 
 
 def _best(store: Store, study: str, found: _Result | None) -> MeasuredTrial | None:
     if found is not None:
-        trials = [
-            each for each in queries.measured(store, study, artifacts=found.searched) if each.number in found.tied
-        ]
-        if trials:
-            return min(
-                trials, key=lambda each: preference(each.number, queries.trial(store, study, each.number).outcome)
-            )
+        trials = {each.number: each for each in queries.measured(store, study, artifacts=found.searched)}
+        number = choice(found.record.finalists, found.standing, lambda each: queries.trial(store, study, each).outcome)
+        if number in trials:
+            return trials[number]
     # Duplicates share their original's figures; the original has the proof, so it is the one.
     return next(iter(queries.measured(store, study, 1, fully=True)), None)
 
@@ -291,18 +338,22 @@ def _entry(rank: int, trial: MeasuredTrial, found: _Result | None = None) -> Ent
         censored=trial.censored,
         confirmed=speedup,
         difference=None if speedup is None else interval.median / speedup.mean - 1,
-        tied=found is not None and confirmed is not None and confirmed.tied and len(found.tied) > 1,
-        crowned=found is not None and found.standing.crowned and found.leader == trial.number,
+        tied=found is not None and trial.number in found.tied and len(found.tied) > 1,
+        beaten=found is not None and confirmed is not None and found.lost(confirmed),
+        crowned=found is not None and found.crowned and found.leader == trial.number,
     )
 
 
 def _summary(store: Store, progress: StudyProgress) -> StudySummary:
     found = _result(store, progress.name)
     top = _best(store, progress.name, found)
+    confirmed = None if found is None or top is None else found.of(top)
+    objective = top.objective if top is not None else math.nan
     return StudySummary(
         **dict(progress),
         best_number=None if top is None else top.number,
-        best_speedup=None if top is None else math.exp(-top.objective),
+        best_speedup=None if top is None else math.exp(-(confirmed.log_ratio.mean if confirmed else objective)),
+        best_confirmed=confirmed is not None,
         best_us=None if top is None else top.median_us,
         finals=None if found is None else found.summary(store),
     )

@@ -6,24 +6,30 @@ longer than all else they import.
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotuner.build.build import build
-from autotuner.build.build_inputs import built_from
+from autotuner.build.build import build, require_cache
+from autotuner.build.build_inputs import built_from, files_of
 from autotuner.build.family import Family, find_limits
 from autotuner.build.toolchain import Toolchain
 from autotuner.devices import DEVICES, Chosen, DeviceKind, Wishes
 from autotuner.devices.environment import usable_cpus
 from autotuner.ops import OPS
+from autotuner.run import cage
+from autotuner.run.cage import CageParts
 from autotuner.run.executor import Executor
 from autotuner.run.line import LineFactory
 from autotuner.run.local import LocalExecutor
 from autotuner.spaces.space import Space, SpaceFile
+from autotuner.spaces.space_file import problem_documents, problems_in
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, SpaceError
@@ -34,7 +40,9 @@ from autotuner.values.versions import version_of
 
 if TYPE_CHECKING:
     from autotuner.store import Store
+    from autotuner.tuning.calm import Waiting
     from autotuner.tuning.driver import Driver, Listener
+    from autotuner.tuning.finals import Finals, Step
     from autotuner.tuning.plan import Start
 
 PROGRAM = ("autotuner.cli.app", "autotuner.tuning.workbench", "autotuner.tuning.driver")
@@ -57,19 +65,30 @@ def find_space_file(name: str) -> Path:
     raise SpaceError(f"no space {name!r}: give a .toml file or one of {known}")
 
 
-def default_space() -> str:
-    """The space to tune on this machine: of the first op that has one for the best kind of device that can be used."""
+def default_space(op: str | None = None) -> str:
+    """The space to tune on this machine: of that op, or of the first one that has a space for the best kind of device
+    that can be used."""
     kinds = sorted(DEVICES.values(), key=lambda kind: -kind.preference)
+    ops = [each for each in OPS.values() if op in (None, each.name)]
     for kind in kinds:
-        spaces = [op.default_spaces[kind.name] for op in OPS.values() if kind.name in op.default_spaces]
+        spaces = [each.default_spaces[kind.name] for each in ops if kind.name in each.default_spaces]
         if spaces and kind.missing() is None:
             return spaces[0]
     raise InputError("nothing can be tuned here: no op has a space for a device of this machine")
 
 
-def load_space(name: str, threads: int | None = None) -> SpaceFile:
-    """The space file of that name or path; `threads` replaces what it allows. Raises SpaceError."""
-    file = SpaceFile.load(find_space_file(name), find_limits)
+def load_space(
+    name: str, threads: int | None = None, problems: Sequence[str] = (), problems_file: Path | None = None
+) -> SpaceFile:
+    """The space file of that name or path. `threads` replaces what it allows, and its problems are replaced by
+    `problems`, in the form in which the op writes them, and those of `problems_file`. Raises SpaceError or InputError.
+    """
+    path = find_space_file(name)
+    file = SpaceFile.load(path, find_limits)
+    documents = problem_documents(problems, file.problems[0].op)
+    documents += problems_in(problems_file) if problems_file is not None else []
+    if documents:
+        file = SpaceFile.load(path, find_limits, documents)
     require_choices(file, Wishes(threads=threads))
     return file if threads is None else file.model_copy(update={"threads": threads})
 
@@ -99,7 +118,35 @@ def choose_device(file: SpaceFile, arch: str | None = None, devices: str | None 
     """
     require_choices(file, Wishes(arch=arch, devices=devices))
     threads = file.threads if isinstance(file.threads, int) else None
-    return kind_of(file).choose(Wishes(threads, arch, devices))
+    kind = kind_of(file)
+    chosen = kind.choose(Wishes(threads, arch, devices))
+    around = {**chosen.device.environment, "cage": cage.summary(kind.cage)}
+    return chosen._replace(device=chosen.device.model_copy(update={"environment": around}))
+
+
+def admit_every_implementation(space: Space, family: Family | None = None) -> None:
+    """Refuses a space whose parameters are not those that its sources read, or whose problems they do not serve, before
+    anything is built. Raises SpaceError or KernelError."""
+    family = family or Family.find(space.file.family, near=Path(space.file.path).resolve().parent)
+    column = space.parameters.index("IMPL")
+    for value in sorted(set(space.rows[:, column].tolist())):
+        variant = variant_at(space, int((space.rows[:, column] == value).argmax()))
+        family.admit(variant, space.file.problems[0])
+        _refuse_fixed_lengths(space.file, family, variant.impl)
+
+
+def _refuse_fixed_lengths(file: SpaceFile, family: Family, impl: str) -> None:
+    """A variant that is compiled for one pair of lengths cannot serve problems of several."""
+    parameter = family.implementation(file.backend, impl).fixed_lengths
+    several = len({tuple(problem.lengths.values()) for problem in file.problems}) > 1
+    if parameter and several and 1 in file.parameters[parameter].values:
+        where = f"{file.path}: parameters.{parameter}"
+        raise SpaceError(f"{where}: 1 compiles the lengths in, but the problems have several; leave it out")
+
+
+def variant_at(space: Space, index: int) -> Variant:
+    """The variant at a point of the space."""
+    return Variant.of(space.file.family, space.file.backend, space.point(index))
 
 
 class Workbench:
@@ -113,35 +160,20 @@ class Workbench:
         """
         self.chosen = choose_device(file, arch, devices)
         self.device = self.chosen.device
+        _require_memory(file)
         self.space = Space.enumerate(file, self.device.facts)
         self.family = Family.find(file.family, near=Path(file.path).resolve().parent)
         self.toolchain = toolchain_for(self.device)
-        self._admit_every_implementation()
+        admit_every_implementation(self.space, self.family)
         self.built_from = digest_of([built_from(self.family, file.backend, self.toolchain), version_of("torch")])
         threads = int(self.device.facts.get("THREADS_ALLOWED", 1))
         self.conditions = Conditions(
             problems=file.problems, cache=file.cache, objective=file.objective, threads=threads, seeds=fresh_seeds()
         )
 
-    def _admit_every_implementation(self) -> None:
-        """Refuses a space whose parameters are not those that its sources read, before anything is built."""
-        column = self.space.parameters.index("IMPL")
-        for value in sorted(set(self.space.rows[:, column].tolist())):
-            index = int((self.space.rows[:, column] == value).argmax())
-            self.family.admit(self.variant(index), self.space.file.problems[0])
-            self._refuse_fixed_lengths(self.variant(index).impl)
-
-    def _refuse_fixed_lengths(self, impl: str) -> None:
-        """A variant that is compiled for one pair of lengths cannot serve problems of several."""
-        parameter = self.family.implementation(self.space.file.backend, impl).fixed_lengths
-        several = len({tuple(problem.lengths.values()) for problem in self.space.file.problems}) > 1
-        if parameter and several and 1 in self.space.file.parameters[parameter].values:
-            where = f"{self.space.file.path}: parameters.{parameter}"
-            raise SpaceError(f"{where}: 1 compiles the lengths in, but the problems have several; leave it out")
-
     def variant(self, index: int) -> Variant:
         """The variant at a point of the space."""
-        return Variant.of(self.space.file.family, self.space.file.backend, self.space.point(index))
+        return variant_at(self.space, index)
 
     @property
     def default_digest(self) -> str:
@@ -149,7 +181,8 @@ class Workbench:
         return self.variant(self.space.default_index).digest
 
     def build_all(self, points: Sequence[int]) -> list[Artifact | Fault]:
-        """The variants at these points, built side by side on all CPUs."""
+        """The variants at these points, built side by side on all CPUs. Raises InputError when nothing can be kept."""
+        require_cache()
 
         def one(point: int) -> Artifact | Fault:
             return build(self.family, self.variant(point), self.conditions.compiled_for, self.toolchain)
@@ -174,7 +207,15 @@ class Workbench:
         given = start or Start()
         valid = given._replace(first=[point for point in given.first if self.space.index_of(point) is not None])
         where = (self.space, self.device, self.conditions)
-        plan = Plan(*where, sampler, seed, self.built_from, start=valid, environments=self.chosen.environments)
+        plan = Plan(
+            *where,
+            sampler,
+            seed,
+            self.built_from,
+            start=valid,
+            environments=self.chosen.environments,
+            who_disturbs=partial(DEVICES[self.device.backend].who_disturbs, self.chosen),
+        )
         return Driver(store, executor, plan, listen)
 
     def start(self, store: Store, sampler: str, like: str | None = None, cold: bool = False) -> Start:
@@ -194,9 +235,43 @@ class Workbench:
         record = study_record(self.space, self.device, self.conditions, built_from=self.built_from)
         return start(store, record, self.space, like)
 
+    def held(self, patience_s: float, listen: Callable[[Waiting], None]) -> AbstractContextManager[None]:
+        """Holds the devices against other autotuners of this machine, whoever's they are, while the block runs; waits
+        for them as long as patience lasts.
+
+        Raises InputError naming who has them.
+        """
+        from autotuner.tuning.device_lock import held
+
+        return held(self.chosen.locks, self.device.name, patience_s, listen)
+
+    def finals(
+        self,
+        store: Store,
+        study: str,
+        executor: Executor,
+        listen: Callable[[Step], None],
+        seconds: float,
+        patience_s: float,
+    ) -> Finals:
+        """The finals of a study of this space, which may take so long and wait so long for a calm machine."""
+        from autotuner.tuning.finals import Finals
+
+        where = (store, study, self.conditions, executor, self.device.environment, self.default_digest)
+        return Finals(*where, listen, seconds, patience_s)
+
     def executor(self) -> LocalExecutor:
         """Processes on this machine that judge variants for this space."""
         return executor_for(self.chosen, self.toolchain, self.family)
+
+
+def _require_memory(file: SpaceFile) -> None:
+    """Raises SpaceError for a problem whose tensors alone fill the machine: inputs and references are drawn in it."""
+    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for index, problem in enumerate(file.problems):
+        if problem.bytes > here // 2:
+            wanted = f"{problem.bytes / 2**30:,.0f} GiB of tensors, this machine has {here / 2**30:,.0f} GiB of memory"
+            raise SpaceError(f"{file.path}: problems[{index}]: {wanted}; choose smaller sizes")
 
 
 def toolchain_for(device: Device) -> Toolchain:
@@ -211,7 +286,8 @@ def builders_beside(device: Device, lanes: int) -> int:
 
 
 def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family) -> LocalExecutor:
-    """Processes on this machine: a lane for each chosen device."""
+    """Processes on this machine: a lane for each chosen device. Raises InputError when nothing can be kept."""
+    require_cache()
     kind = DEVICES[chosen.device.backend]
     program = tuple(name for name in PROGRAM if name in sys.modules)
     return LocalExecutor(
@@ -221,7 +297,17 @@ def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family) -> LocalE
         overlap=kind.overlap,
         jobs_per_process=kind.jobs_per_process,
         devices=chosen.lanes,
+        cage=CageParts.of(kind.cage, reads=(family.folder, *family.include_dirs, *_sources(family, kind.name))),
     )
+
+
+def _sources(family: Family, device: str) -> list[Path]:
+    """Every file of the family's sources for that kind of device, also those that lie beside its folder: the sanitizers
+    compile a variant again."""
+    implementations = family.document.devices.get(device, {}).values()
+    names = [name for each in implementations for name in (each.source, each.host) if name is not None]
+    there = [path for name in names if (path := family.folder / name).is_file()]
+    return list(files_of(there, tuple(family.include_dirs)))
 
 
 def require_same_device(then: Device, now: Device) -> None:

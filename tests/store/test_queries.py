@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,16 @@ def test_studies_are_named_by_prefix_or_last_activity(store: Store) -> None:
 def test_a_store_without_studies_says_so(path: Path) -> None:
     with Store.open(str(path)) as store, pytest.raises(StoreError, match="no studies yet"):
         queries.resolve_study(store)
+
+
+def test_a_study_of_an_op_that_is_not_here_is_left_alone(store: Store, path: Path) -> None:
+    """The package of an op may be removed; the studies of others go on."""
+    store.ensure_study(study_record("of-another"))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(
+            """UPDATE at_study SET problems = replace(problems, '"sdpa"', '"gone"') WHERE name = 'of-another'"""
+        )
+    assert [each.name for each in queries.records(store)] == ["scalar-abc"]
+    assert [each.name for each in queries.every_progress(store)] == ["scalar-abc"]
+    with pytest.raises(StoreError, match="of-another is of the op 'gone', which is not here; install its package"):
+        queries.study(store, "of-another")

@@ -17,20 +17,17 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from autotuner.measure.confirm import confirm
 from autotuner.store import Store, database, migrations, queries
 from autotuner.store.tables import Base
 from autotuner.tuning import standings
 from autotuner.values.errors import DiskFullError, StoreError
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Measurement, Outcome, Stop
-from autotuner.values.verdict import Fault, Verdict
+from autotuner.values.verdict import Verdict
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,
-    heat,
     hold_finals,
-    lineup,
     measured,
     measurement,
     raced,
@@ -105,6 +102,38 @@ def test_a_fault_of_ours_is_recorded_but_the_variant_is_not_judged(store: Store,
     assert standings.summary(store, "scalar-abc").judged == 1
 
 
+def test_what_was_measured_on_a_disturbed_machine_has_no_latency(store: Store, session: int, path: Path) -> None:
+    """Its raw times are kept, it is in no list, and its variant may be judged again."""
+    disturbed = measured(16, 10.0).doubted("make (pid 7)")
+    store.record("scalar-abc", session, 0, disturbed)
+    store.record("scalar-abc", session, 1, measured(32, 80.0))
+    assert queries.trial(store, "scalar-abc", 0).outcome == disturbed
+    with sqlite3.connect(path) as raw:
+        columns, tables = "objective, fault_code, count(*)", "at_trial JOIN at_block ON trial_id = id"
+        kept = raw.execute(f"SELECT {columns} FROM {tables} WHERE number = 0")
+        assert kept.fetchall() == [(None, "measure.disturbed", 3)]
+    raw.close()
+    assert [each.number for each in queries.measured(store, "scalar-abc")] == [1]
+    assert queries.disturbed(store, "scalar-abc") == (0,)
+    store.record("scalar-abc", session, 2, measured(16, 90.0))
+    assert [each.number for each in queries.measured(store, "scalar-abc")] == [1, 2]
+    assert queries.disturbed(store, "scalar-abc") == ()
+
+
+def test_a_latency_is_taken_back_when_the_machine_turns_out_to_have_been_disturbed(
+    store: Store, session: int, path: Path
+) -> None:
+    record_all(store, session, [measured(16, 10.0), measured(32, 80.0)])
+    store.doubt("scalar-abc", {0: measured(16, 10.0).doubted("the baseline took longer")})
+    assert [each.number for each in queries.measured(store, "scalar-abc")] == [1]
+    assert standings.summary(store, "scalar-abc").disturbed == (0,)
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert best.entry.number == 1
+    store.record("scalar-abc", session, 2, measured(16, 70.0))
+    assert standings.summary(store, "scalar-abc").judged == 2
+
+
 def test_blocks_are_kept_raw(store: Store, session: int, path: Path) -> None:
     store.record("scalar-abc", session, 0, measured(16, 80.0))
     store.record("scalar-abc", session, 1, deduplicated(32, measured(16, 80.0)))
@@ -126,94 +155,7 @@ def test_the_incumbent_of_each_block_is_kept_raw(store: Store, session: int, pat
     assert store.judged_numbers("scalar-abc")[1].measurement == found
 
 
-# Finals and heats -----------------------------------------------------------------------------------------------
-
-MICROS = {16: 50.0, 32: 60.0}
-
-
-def test_finals_are_read_back_whole(store: Store, session: int) -> None:
-    record_all(store, session, [measured(16, 48.0), measured(32, 59.0)])
-    line = lineup({16: 0, 32: 1}, {16: 48.0, 32: 59.0})
-    heats = tuple(heat(MICROS, process) for process in range(3))
-    number = store.start_finals("scalar-abc", line, {"torch": "2.12"}, session_id=session)
-    for each in heats:
-        store.record_heat("scalar-abc", "finals", each, finals_id=number)
-    standing = confirm(heats, line.tie, line.objective)
-    store.finish_finals(number, standing)
-    found = standings.finals(store, "scalar-abc")
-    assert found is not None
-    assert (found.id, found.study, found.session, found.environment) == (
-        number,
-        "scalar-abc",
-        session,
-        {"torch": "2.12"},
-    )
-    assert (found.heats, found.standing, found.finalists, found.tie) == (heats, standing, line.finalists, line.tie)
-    assert found.finished_at is not None
-    assert found.finished_at >= found.started_at
-    assert (found.blocks, found.revoked) == (40, ())
-
-
-def test_a_kill_during_finals_leaves_the_heats_that_were_run(store: Store, path: Path) -> None:
-    code = f"""
-import os
-from autotuner.store import Store
-from tests.helpers.recorded import heat, lineup
-store = Store.open({str(path)!r})
-number = store.start_finals("scalar-abc", lineup({{16: 0, 32: 1}}, {MICROS}), {{}})
-for process in range(2):
-    store.record_heat("scalar-abc", "finals", heat({MICROS}, process), finals_id=number)
-os.kill(os.getpid(), 9)
-"""
-    assert (
-        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent.parent, timeout=60).returncode
-        == -9
-    )
-    assert standings.finals(store, "scalar-abc") is None
-    (killed,) = queries.all_finals(store, "scalar-abc")
-    assert killed.heats == (heat(MICROS, 0), heat(MICROS, 1))
-    assert (killed.finished_at, killed.standing) == (None, None)
-
-
-def test_a_failed_entrant_and_missing_times_survive(store: Store) -> None:
-    fault = Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail="4 bytes past the end of O")
-    failed = heat(MICROS).model_copy(update={"us": (heat(MICROS).us[0], ()), "faults": {1: fault}, "discarded": 3})
-    store.record_heat("scalar-abc", "aa", failed)
-    assert queries.aa_heats(store, "scalar-abc") == (failed,)
-
-
-def test_the_races_of_a_session_are_told_apart(store: Store, session: int) -> None:
-    later = store.start_session("scalar-abc", CALIBRATION, {})
-    store.record_heat("scalar-abc", "aa", heat(MICROS, 0), session_id=session)
-    store.record_heat("scalar-abc", "aa", heat(MICROS, 1), session_id=later)
-    hold_finals(store, MICROS, {16: 0, 32: 1})
-    assert queries.aa_heats(store, "scalar-abc") == (heat(MICROS, 0), heat(MICROS, 1))
-    assert queries.aa_heats(store, "scalar-abc", later) == (heat(MICROS, 1),)
-
-
-def test_a_heat_belongs_to_what_is_there(store: Store, session: int, path: Path) -> None:
-    store.ensure_study(study_record("other"))
-    foreign = store.start_session("other", CALIBRATION, {})
-    line = lineup({16: 0, 32: 1}, MICROS)
-    number = store.start_finals("scalar-abc", line, {})
-    for ask in (
-        lambda: store.record_heat("nowhere", "aa", heat(MICROS)),
-        lambda: store.record_heat("scalar-abc", "aa", heat(MICROS), session_id=foreign),
-        lambda: store.record_heat("other", "finals", heat(MICROS), finals_id=number),
-        lambda: store.start_finals("scalar-abc", line, {}, session_id=foreign),
-        lambda: store.finish_finals(number + 1, confirm([], line.tie)),
-    ):
-        with pytest.raises(StoreError, match="no "):
-            ask()
-    with pytest.raises(ValueError, match="kind finals"):
-        store.record_heat("scalar-abc", "finals", heat(MICROS))
-    with pytest.raises(ValueError, match="kind aa"):
-        store.record_heat("scalar-abc", "aa", heat(MICROS), finals_id=number)
-    store.record_heat("scalar-abc", "aa", heat(MICROS))
-    raw = sqlite3.connect(path)
-    with pytest.raises(sqlite3.IntegrityError, match="kind"):
-        raw.execute("UPDATE at_heat SET kind = 'finals'")
-    raw.close()
+# What is refused -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from autotuner.measure.arms import Tracks
 from autotuner.run.fake import FakeLine
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, Result
@@ -208,33 +207,6 @@ def test_a_machine_that_loses_everything_ends_the_sweep(store: Store, width: int
 
 
 @at_any_width
-def test_three_drifts_in_a_row_calibrate_again(store: Store, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thermometer that refuses every measurement means that the machine has changed, not the variants: those that
-    are built wait for the new calibration."""
-    calibrated = [0]
-
-    class Drifts(FakeLine):
-        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
-            calibrated[0] += 1
-            return super().calibrate(conditions, say)
-
-        def tracks(self, conditions: Conditions) -> Tracks:
-            tracks = super().tracks(conditions)
-            for track in tracks if calibrated[0] < 2 else ():
-                monkeypatch.setattr(track, "_baseline_us", 200.0)  # SDPA is slow
-            return tracks
-
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-
-    sweep = driver(store, Drifts(simulated.truth), width=width)
-    sweep.run(Budget(trials=5))
-    assert calibrated[0] == 2
-    summary = standings.summary(store, sweep.name)
-    assert summary.judged == 5
-    assert summary.by_verdict[Verdict.INFRA_ERROR] in ((3,) if width == 1 else (3, 4))  # one more was on the device
-
-
-@at_any_width
 def test_a_point_that_is_lost_every_time_is_given_up(store: Store, width: int) -> None:
     """Four tries, then the sweep ends without it: the rest of the space is judged all the same."""
 
@@ -250,3 +222,62 @@ def test_a_point_that_is_lost_every_time_is_given_up(store: Store, width: int) -
     summary = standings.summary(store, sweep.name)
     assert summary.judged == len(SMALL) - 1
     assert summary.by_verdict[Verdict.INFRA_ERROR] == 4
+
+
+class Deadly(InlineExecutor):
+    """Its driver is killed whenever a variant with those STAGES is judged; notes what was in flight then."""
+
+    def __init__(self, blocks: tuple[int, ...], width: int = WIDE) -> None:
+        super().__init__(simulated.backend(), width)
+        self._blocks = blocks
+        self.beside: list[int] = []
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        job = self._waiting[0][1] if self._waiting else None
+        if isinstance(job, JudgeJob) and job.variant.parameters["STAGES"] in self._blocks:
+            self.beside.append(len(self._waiting))
+            raise Killed
+        return super().wait(timeout)
+
+
+def test_a_variant_that_kills_three_drivers_the_last_time_alone_has_crashed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Store, "finish_session", lambda *_: None)  # a killed driver says nothing
+    plan = Plan(SMALL, simulated.DEVICE, simulated.conditions(), "exhaustive")
+    executors = []
+    for _ in range(40):
+        executors.append(Deadly((2,)))
+        try:
+            Driver(store, executors[-1], plan).run(Budget(trials=10**6))
+            break
+        except Killed:
+            continue
+    summary = standings.summary(store, plan.record.name)
+    deadly = sum(point["STAGES"] == 2 for point in map(SMALL.point, range(len(SMALL))))
+    assert summary.judged == len(SMALL)
+    assert summary.by_fault["process.driver"] == deadly
+    assert summary.by_verdict[Verdict.CRASHED] == deadly, "no other variant is blamed"
+    assert max(each.beside[-1] for each in executors if each.beside) > 1
+    assert executors[-2].beside == [1]
+
+
+def test_a_driver_that_is_stopped_in_good_order_blames_nobody(store: Store) -> None:
+    plan = Plan(SMALL, simulated.DEVICE, simulated.conditions(), "exhaustive")
+    for _ in range(5):
+        with pytest.raises(Killed):  # as by Ctrl-C
+            Driver(store, Deadly((1, 2, 3)), plan).run(Budget(trials=3))
+    Driver(store, InlineExecutor(simulated.backend()), plan).run(Budget(trials=3))
+    assert standings.summary(store, plan.record.name).by_fault == {}
+
+
+def test_calibration_counts_towards_the_minutes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(FakeLine):
+        def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
+            now = time.monotonic()
+            monkeypatch.setattr(time, "monotonic", lambda: now + 100)
+            return super().calibrate(conditions, say)
+
+    sweep = driver(store, Slow(simulated.truth))
+    sweep.run(Budget(trials=5, seconds=50))
+    assert standings.summary(store, sweep.name).judged == 0

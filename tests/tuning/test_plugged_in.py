@@ -27,7 +27,8 @@ def run(folder: Path, *arguments: str) -> str:
 
 
 def sweep(folder: Path, space: str, trials: int) -> None:
-    run(folder, "tune", str(KERNELS / f"{space}.toml"), "--trials", str(trials), "--minutes", "3", "--out", "best.json")
+    limits = ("--trials", str(trials), "--minutes", "3", "--finals-minutes", "0.1")
+    run(folder, "tune", str(KERNELS / f"{space}.toml"), *limits, "--out", "best.json")
 
 
 def test_another_op_is_tuned_from_its_search_space_to_its_export(tmp_path: Path) -> None:

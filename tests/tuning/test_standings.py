@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 
 from autotuner.store import Store, queries
 from autotuner.tuning import standings
-from autotuner.values.outcome import Measurement, Outcome
+from autotuner.values.outcome import Heat, Measurement, Outcome
 from autotuner.values.verdict import Verdict
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,
+    heat,
     hold_finals,
     lineup,
     measured,
@@ -144,7 +146,8 @@ def test_a_clear_winner_is_crowned(store: Store, session: int) -> None:
     store.record("scalar-abc", session, 9, measured(256, 30.0))
     summary = standings.summary(store, "scalar-abc")
     assert summary.best_number == 1
-    assert summary.best_speedup == pytest.approx(100 / 49)
+    assert best.confirmed is not None
+    assert (summary.best_speedup, summary.best_confirmed) == (best.confirmed.mean, True)
     assert summary.finals == best.finals.model_copy(update={"judged_since": 1})
 
 
@@ -184,6 +187,75 @@ def test_of_ties_the_more_accurate_then_the_smaller_is_best(
     best = standings.best(store, "scalar-abc")
     assert best is not None
     assert (best.entry.number, best.tied, best.crowned) == (preferred, (0, 1), False)
+
+
+# What is known beside the finals -----------------------------------------------------------------------------------
+
+
+def noisy(micros: dict[int, float], processes: int = 5) -> list[Heat]:
+    """Heats of a machine so disturbed that they tell nothing apart: each entrant is off by tens of per cent."""
+    found = []
+    for process in range(processes):
+        draw = random.Random(process)
+        lifted = {tile: us * math.exp(draw.gauss(0.0, 0.4)) for tile, us in micros.items()}
+        found.append(heat(lifted, process))
+    return found
+
+
+def test_what_was_raced_out_does_not_win_a_tie_against_what_beat_it(store: Store, session: int) -> None:
+    """However accurate it is."""
+    fast, slow = with_error(measured(16, 40.0), 0.3), with_error(raced_out(32, 57.0), 0.1)
+    record_all(store, session, [fast, slow])
+    micros = {16: 50.0, 32: 50.0}
+    hold_finals(store, micros, {16: 0, 32: 1}, [heat(micros, each) for each in range(5)], slower_than={1: (0,)})
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert (best.entry.number, best.tied, best.crowned) == (0, (0,), False)
+    entries = standings.leaderboard(store, "scalar-abc")
+    assert [(e.rank, e.number, e.tied, e.beaten) for e in entries] == [(1, 0, False, False), (2, 1, False, True)]
+    store.revoke("scalar-abc", 0, "it was wrong")  # what it won counts no more
+    again = standings.best(store, "scalar-abc")
+    assert again is not None
+    assert again.entry.number == 1
+
+
+def test_finals_that_tell_nothing_apart_prefer_the_faster_not_the_more_accurate(store: Store, session: int) -> None:
+    errors = {16: 0.3, 32: 0.2, 64: 0.1}
+    record_all(store, session, [with_error(measured(tile, 40.0), error) for tile, error in errors.items()])
+    heats = noisy({16: 40.0, 32: 60.0, 64: 82.0})
+    hold_finals(store, {16: 40.0, 32: 60.0, 64: 82.0}, {16: 0, 32: 1, 64: 2}, heats)
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert best.finals is not None
+    assert len(best.tied) == 3
+    entries = standings.leaderboard(store, "scalar-abc")
+    fastest = max(entries, key=lambda each: each.confirmed.mean if each.confirmed else 0.0)
+    assert best.entry.number == best.finals.leader == fastest.number
+    assert best.finals.alike == (fastest.number,)
+    assert best.finals.resolution is not None
+    assert best.finals.resolution > 0.3
+
+
+def test_what_the_finals_show_counts_more_than_one_race(store: Store, session: int) -> None:
+    record_all(store, session, [measured(16, 40.0), raced_out(32, 57.0)])
+    micros = {16: 60.0, 32: 50.0}
+    hold_finals(store, micros, {16: 0, 32: 1}, [heat(micros, each) for each in range(5)], slower_than={1: (0,)})
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert (best.entry.number, best.crowned) == (1, True)
+
+
+def test_what_was_confirmed_or_revoked_stands_in_the_place_of_the_estimate(store: Store, session: int) -> None:
+    recorded(store, session)
+    assert standings.corrections(store, "scalar-abc") == {}
+    hold_finals(store, {16: 52.0, 32: 50.0}, {16: 0, 32: 1})
+    store.revoke("scalar-abc", 2, "it was wrong")
+    found = standings.corrections(store, "scalar-abc")
+    assert found == pytest.approx({0: math.log(0.52), 1: math.log(0.5), 2: math.inf}, abs=0.005)
+    assert standings.confirmed(store, "scalar-abc", 3) is None
+    one = standings.confirmed(store, "scalar-abc", 1)
+    assert one is not None
+    assert math.log(one.mean) == pytest.approx(-found[1])
 
 
 def test_a_revoked_finalist_leaves_the_standing(store: Store, session: int) -> None:

@@ -15,7 +15,8 @@ import pytest
 from rich.console import Console
 
 from autotuner.report.progress import Progress, costs
-from autotuner.tuning.driver import Judged, Started
+from autotuner.tuning.calm import Calm, Protest, Waiting
+from autotuner.tuning.driver import Event, Judged, Started
 from autotuner.tuning.time_left import TimeLeft
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
@@ -217,6 +218,9 @@ class Heard:
         self._shown = Progress(console, simulated.space(), simulated.DEVICE, simulated.conditions(), trials, seconds)
         self.start()
 
+    def hear(self, event: Event) -> None:
+        self._shown.hear(event)
+
     def start(self) -> None:
         calibration = CALIBRATION.model_copy(update={"baselines": ("fake",)})
         self._shown.hear(Started(study="s", judged=self._judged, calibration=calibration))
@@ -277,14 +281,27 @@ def test_what_a_variant_cost_is_split(outcome: Outcome, promoted: bool) -> None:
     assert costs(outcome.model_copy(update={"seconds": {}}))[:2] == (0, 0.0)
 
 
-def test_a_busy_machine_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_calm_machine_is_told_and_does_not_count_as_work(monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = Heard(monkeypatch, trials=40)
-    assert "busy" not in sweep.said
-    sweep.judge(3, seconds=2.0, verdict=Verdict.INFRA_ERROR)
-    assert "something else" not in sweep.said
-    sweep.start()
-    assert sweep.said.count("something else keeps this machine busy") == 1
-    assert "stop what else runs here" in sweep.said
+    sweep.judge(10, seconds=2.0)
+    assert "wait" not in sweep.said
+    for _ in range(3):
+        sweep.hear(Waiting(detail="make (pid 7) 98%", since_s=sweep.now))
+        sweep.now += 100
+    assert sweep.said.count("waiting for a calm machine: make (pid 7) 98%; since") == 3
+    sweep.hear(Calm(waited_s=300))
+    sweep.judge(10, seconds=2.0)
+    assert sweep.left.startswith("about 40 s")
+    assert "waited 300 s" in sweep.said
+
+
+def test_protest_says_what_becomes_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = Heard(monkeypatch, trials=40)
+    sweep.hear(Protest(detail="make (pid 7) 98%", waited_s=600))
+    assert "marked as disturbed and does not count" in sweep.said
+    sweep.judge(1, seconds=2.0, verdict=Verdict.DISTURBED)
+    assert "disturbed G2.T1" in sweep.said
+    assert "rejected: disturbed" not in sweep.said
 
 
 def test_what_the_machine_did_wrong_is_told_and_what_the_variant_did_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,217 @@
+"""Whether the machine is calm: what the baselines take now, against the best that they took undisturbed.
+
+A calibration slower than that by more than the noise is not believed. The run waits, looks again after growing pauses,
+and calibrates anew when the machine is calm. Once its patience has ended it works under protest: what it measures then
+is marked as disturbed and raced again later.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from pydantic import Field
+
+from autotuner.run.ask import BEAT_S, Beat
+from autotuner.values import config
+from autotuner.values.model import Model
+from autotuner.values.outcome import Calibration
+from autotuner.values.problem import Problem
+
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+"""Seconds between two looks. Between these a pause is a quarter of the time waited so far: a calm that begins right
+after a look costs a quarter more waiting at most."""
+
+Us = Sequence[float]
+"""Microseconds of the pinned baseline, one a problem."""
+
+
+class Caution(Model):
+    """How a run meets a disturbed machine."""
+
+    patience_s: float = Field(
+        default=60 * config.PATIENCE_MINUTES, ge=0, description="of one wait, before it works under protest"
+    )
+    believes: bool = Field(
+        default=False, description="takes the machine as calm when it starts, whatever baselines took in earlier runs"
+    )
+
+
+class Waiting(Model):
+    """The run waits for a calm machine, or for a device that another run has."""
+
+    detail: str
+    since_s: float = Field(description="how long already, seconds")
+
+
+class Calm(Model):
+    """The machine is calm again, and the run goes on."""
+
+    waited_s: float = Field(description="of waiting that no other event has told of")
+
+
+class Protest(Model):
+    """Patience has ended: the run goes on, and marks what it measures as disturbed."""
+
+    detail: str
+    waited_s: float = Field(description="of waiting that no other event has told of")
+
+
+class Lanes(Protocol):
+    """The devices, as far as calm is concerned."""
+
+    def calibrate(self, beat: Beat) -> list[Calibration]:
+        """A calibration of each device. Raises OracleError or InfrastructureError."""
+
+    def look(self, beat: Beat) -> list[Us] | str:
+        """What the pinned baselines take now on each device; or why nobody can tell."""
+
+
+def pause_s(waited_s: float) -> float:
+    """Seconds until the next look."""
+    return min(LONGEST_PAUSE_S, max(SHORTEST_PAUSE_S, waited_s / 4))
+
+
+def pause(seconds: float, beat: Beat) -> None:
+    """Sleeps, and beats meanwhile."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, BEAT_S))
+        beat()
+
+
+class CalmWatch:
+    """Believes a calibration, or waits for a better one."""
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        remembered: Mapping[Problem, float],
+        caution: Caution,
+        who: Callable[[], str],
+        listen: Callable[[Waiting | Calm | Protest], None],
+        beat: Beat,
+    ) -> None:
+        """`remembered`: microseconds of the fastest baseline on each problem while nobody disturbed. `who` says who
+        disturbs now, in words; "" where nobody can be seen."""
+        self._lanes, self._best_us, self.patience_s = lanes, dict(remembered), caution.patience_s
+        self._who, self._listen, self._beat = who, listen, beat
+        self._believes = caution.believes
+        self._problems: Sequence[Problem] = ()
+        self._drift = 0.0
+        """Of the last calibration, relative."""
+        self._since: float | None = None
+        """When the machine was first found disturbed, on the monotonic clock; None while it is calm."""
+        self.protest: str | None = None
+        """Why results are marked as disturbed; None while they are not."""
+        self._told_s = 0.0
+        """Of `waited_s`, what was told by an event."""
+        self.waited_s = 0.0
+        """Waited in all, new calibrations not included."""
+
+    @property
+    def calm_us(self) -> Us:
+        """Microseconds of the fastest baseline on each problem while nobody disturbed."""
+        return tuple(self._best_us.get(problem, math.inf) for problem in self._problems)
+
+    def calibrated(self) -> list[Calibration]:
+        """A calibration of each device that can be believed or, once patience has ended, one that says why it cannot.
+
+        Raises OracleError or InfrastructureError.
+        """
+        found = self._calibrate()
+        if self._believes:  # once: from here on the run knows what its baselines take
+            self._believes, self._best_us = False, {}
+            return self._believed([each.model_copy(update={"anew": True}) for each in found])
+        while (why := self._slower([each.baseline_us for each in found])) is not None:
+            why = self._wait_out(why)
+            if why is not None:
+                return [each.model_copy(update={"disturbed": why, "ceilings": None}) for each in found]
+            found = self._calibrate()
+        return self._believed(found)
+
+    def settled(self) -> bool:
+        """Waits until the machine is calm. False where a new calibration is needed: patience has ended, or baselines
+        are far faster than at calibration, so that it was disturbed itself."""
+        taken = self._lanes.look(self._beat)
+        why = self._slower(taken)
+        if why is not None and self._wait_out(why) is not None:
+            return False
+        self._over()
+        return why is not None or not self._faster(taken)
+
+    def looks_calm(self) -> bool:
+        """Whether one look finds the machine calm; nothing is waited for."""
+        return self._slower(self._lanes.look(self._beat)) is None
+
+    # Believing --------------------------------------------------------------------------------------------------
+
+    def _calibrate(self) -> list[Calibration]:
+        found = self._lanes.calibrate(self._beat)
+        self._drift = found[0].drift
+        self._problems = tuple(dict.fromkeys(timing.problem for timing in found[0].timings))
+        return found
+
+    def _believed(self, found: list[Calibration]) -> list[Calibration]:
+        self._over()
+        for each in found:
+            for problem, us in zip(self._problems, each.baseline_us, strict=True):
+                self._best_us[problem] = min(us, self._best_us.get(problem, us))
+        return found
+
+    def _slower(self, taken: Sequence[Us] | str) -> str | None:
+        """Why the machine is disturbed, by what the baselines took on each device; None when it is calm."""
+        if isinstance(taken, str):
+            return taken
+        for each in taken:
+            for problem, us, best in zip(self._problems, each, self.calm_us, strict=True):
+                if us > (1 + self._drift) * best:
+                    return f"{problem}: the baseline takes {us:.1f} us, and {best:.1f} us undisturbed"
+        return None
+
+    def _faster(self, taken: Sequence[Us] | str) -> bool:
+        """Whether a baseline is so fast now that the best times known were no undisturbed ones; they are lowered then.
+        A look may be a little faster than a calibration, where baselines run beside each other."""
+        warm, faster = 1 + self._drift / 2, False
+        for each in () if isinstance(taken, str) else taken:
+            for problem, us, best in zip(self._problems, each, self.calm_us, strict=True):
+                if us * warm < best:
+                    self._best_us[problem], faster = us * warm, True
+        return faster
+
+    # Waiting ----------------------------------------------------------------------------------------------------
+
+    def _wait_out(self, why: str) -> str | None:
+        """Waits until a look finds the machine calm; None then, or why it is not when patience has ended."""
+        entered, found, already = time.monotonic(), why, self.protest is not None
+        if self._since is None:
+            self._since = entered
+        while self.protest is None:
+            waited = time.monotonic() - self._since
+            said = "; ".join(filter(None, [found, self._who()]))
+            if waited >= self.patience_s:
+                self.protest = said
+                break
+            self._listen(Waiting(detail=said, since_s=waited))
+            pause(min(pause_s(waited), self.patience_s - waited), self._beat)
+            now = self._slower(self._lanes.look(self._beat))
+            if now is None:
+                break
+            found = now
+        self.waited_s += time.monotonic() - entered
+        if self.protest is not None and not already:
+            self._listen(Protest(detail=self.protest, waited_s=self._untold_s()))
+        return self.protest
+
+    def _over(self) -> None:
+        """The machine is calm."""
+        if self._since is not None:
+            self._listen(Calm(waited_s=self._untold_s()))
+        self._since = self.protest = None
+
+    def _untold_s(self) -> float:
+        """Seconds of waiting that no event has told of; this one does."""
+        untold, self._told_s = self.waited_s - self._told_s, self.waited_s
+        return untold

@@ -1,0 +1,119 @@
+"""Heats of the finals: each a fresh process with one finalist and the baseline, under a thermometer.
+
+The baseline is timed in processes of its own, too, in which no variant was ever loaded. It says whether the machine is
+calm, and whether it is a finalist that makes the baseline beside it slow or fast.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from statistics import median
+
+from autotuner.measure.confirm import FINAL_BLOCKS
+from autotuner.run.ask import Beat, ask
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import RaceJob
+from autotuner.tuning.calm import pause, pause_s
+from autotuner.values.conditions import Conditions
+from autotuner.values.errors import InfrastructureError
+from autotuner.values.outcome import Artifact, Calibration, Heat
+from autotuner.values.problem import Problem
+from autotuner.values.verdict import Fault, Verdict
+
+DRIFT, WITNESS = "measure.drift", "measure.witness"
+STRIKES = 3
+"""Times that the baseline is off beside a finalist, and not off by itself right after, until that is its own doing."""
+TRIES = 5
+"""Tries of a process that is lost for reasons that are nobody's, or beside which the device throttles."""
+
+
+def calm_baselines(calibration: Calibration, before: Mapping[Problem, float]) -> tuple[float, ...]:
+    """Microseconds of the pinned baselines on a calm machine, one a problem: now, or `before` where that is less."""
+    problems = dict.fromkeys(timing.problem for timing in calibration.timings)
+    pairs = zip(problems, calibration.baseline_us, strict=True)
+    return tuple(min(us, before.get(problem, us)) for problem, us in pairs)
+
+
+class FinalHeats:
+    """Runs heats, and waits while the machine is disturbed."""
+
+    def __init__(
+        self, executor: Executor, conditions: Conditions, say: Callable[[str], None], beat: Beat, patience_s: float
+    ) -> None:
+        """`conditions`: with what the baselines take on a calm machine. `patience_s`: how long is waited for one, in
+        all."""
+        self._executor, self._conditions, self._say, self._beat = executor, conditions, say, beat
+        self._patience_s = patience_s
+        self.waited_s = 0.0
+        """For a calm machine, in all."""
+
+    def draw(self, seeds: tuple[int, int, int, int]) -> None:
+        """The inputs of the next heats are drawn from these seeds."""
+        self._conditions = self._conditions.model_copy(update={"seeds": seeds})
+
+    def witness(self) -> Heat:
+        """The baseline alone, on a machine that is calm, or is waited for until it is.
+
+        Raises InfrastructureError when it stays disturbed.
+        """
+        return self._calm()[0]
+
+    def of(self, artifact: Artifact) -> tuple[Heat | None, Fault | None]:
+        """A finalist's heat; or its fault, with the heat in which it showed if there is one.
+
+        Raises InfrastructureError when the machine stays disturbed, or processes are lost again and again.
+        """
+        strikes, detail = 0, ""
+        while strikes < STRIKES:
+            started = time.monotonic()
+            result = self._race(artifact)
+            if isinstance(result, Heat):
+                return result, result.faults.get(0)
+            if result.code != DRIFT:
+                return None, result
+            lost_s = time.monotonic() - started
+            witness, calm_at_once = self._calm()
+            if calm_at_once:
+                strikes, detail = strikes + 1, f"{result.detail}, and {_words(witness)} by itself right after"
+            else:
+                self.waited_s += lost_s
+        return None, Fault(verdict=Verdict.IMPOSSIBLE, code=WITNESS, detail=f"{detail}; {STRIKES} times")
+
+    def _calm(self) -> tuple[Heat, bool]:
+        """The baseline alone on a calm machine, and whether it was calm at the first look."""
+        before_s, at_once = self.waited_s, True
+        while not isinstance(found := self._race(), Heat):
+            if found.code != DRIFT:
+                raise InfrastructureError(f"the baseline cannot be timed: {found.detail}")
+            if at_once:
+                self._say(f"{found.detail}; waiting for a calm machine, which comes on top of the time")
+            at_once = False
+            if self.waited_s >= self._patience_s:
+                raise InfrastructureError(
+                    f"{found.detail}, after a wait of {self.waited_s:.0f} s: nobody is crowned; stop what else runs"
+                )
+            seconds = pause_s(self.waited_s - before_s)
+            pause(seconds, self._beat)
+            self.waited_s += seconds
+        if not at_once:
+            self._say(f"the machine is calm again; waited {self.waited_s:.0f} s so far")
+        return found, at_once
+
+    def _race(self, *artifacts: Artifact) -> Heat | Fault:
+        """A heat; or a fault: that the machine is disturbed, or one of the finalist's own."""
+        why: object = None
+        for _ in range(TRIES):
+            job = RaceJob(artifacts=artifacts, conditions=self._conditions, blocks=FINAL_BLOCKS, fresh=True)
+            result = ask(self._executor, job, self._beat)
+            if isinstance(result, Heat):
+                return result
+            if isinstance(result, Fault) and (result.code == DRIFT or result.verdict.judges):
+                return result
+            why = result.detail if isinstance(result, Fault) else result
+        raise InfrastructureError(f"the finals cannot be raced: {why}")
+
+
+def _words(witness: Heat) -> str:
+    """What the baseline took alone."""
+    return ", ".join(f"{median(problem):.1f} us" for problem in witness.baseline_us)

@@ -1,0 +1,257 @@
+"""The rounds of the finals: a process for each finalist in the running, a look at who is left, and so on; then the gate
+on the one that is chosen.
+
+Whoever fails is out, and what it beat is in the running again.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from autotuner.gate import checks, sanitizer
+from autotuner.measure.confirm import FIRST, PROCESSES, Standing, confirm
+from autotuner.run.ask import Beat, ask
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import Built, JudgeJob
+from autotuner.store import Ending, Finalist, Lineup, Proof, Store
+from autotuner.tuning import finals_plan
+from autotuner.tuning.choice import choice
+from autotuner.tuning.final_heats import TRIES, FinalHeats
+from autotuner.tuning.finals_plan import MANY, PROVING, Number
+from autotuner.tuning.workbench import fresh_seeds
+from autotuner.values.conditions import Conditions
+from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.values.outcome import Heat, Measurement, Outcome
+from autotuner.values.verdict import Fault
+
+GATE_BLOCKS = 2
+"""Timed blocks where a finalist is judged: G7 needs some. The heats say how fast it is."""
+PROVEN = (checks.MANY, sanitizer.MEMORY.code)
+"""The checks of the one that is chosen, beside those of every finalist."""
+
+
+class Entrant:
+    """A finalist that was built here, and what became of it so far."""
+
+    def __init__(self, number: Number, searched: Outcome, built: Built) -> None:
+        self.number, self.searched, self.built = number, searched, built
+        self.digest = built.artifact.digest
+        self.heat_s = finals_plan.costs(searched).heat
+        """Seconds of its last heat; before the first, as expected."""
+        self.heats = 0
+        self.is_judged, self.is_out = False, False
+
+    def finalist(self, slower_than: frozenset[Number]) -> Finalist:
+        """As the store keeps it."""
+        measured, searched = self.searched.measurement, self.searched.artifact
+        assert isinstance(measured, Measurement)  # contenders have both
+        assert searched is not None
+        return Finalist(
+            number=self.number,
+            variant=self.searched.variant,
+            digest=self.digest,
+            searched=searched.digest,
+            estimate=measured.objective,
+            slower_than=tuple(sorted(slower_than)),
+        )
+
+
+class Hall(NamedTuple):
+    """Where the rounds are run, and what they need there."""
+
+    store: Store
+    study: str
+    executor: Executor
+    conditions: Conditions
+    """With the pinned baselines."""
+    say: Callable[[str], None]
+    beat: Beat
+    until: float
+    """When the finals should be over on a calm machine, on the monotonic clock."""
+    seconds: float
+    """That they may take in all."""
+    patience_s: float
+    """Seconds that they wait for a calm machine, on top of that."""
+
+    @property
+    def proving_s(self) -> float:
+        """Seconds of these that are kept for the gate on the one that is chosen."""
+        return PROVING * self.seconds
+
+
+class FinalRounds:
+    """One finals, from the first heat to the end."""
+
+    def __init__(self, hall: Hall, finals_id: int, lineup: Lineup, entrants: Sequence[Entrant]) -> None:
+        self._hall, self._id, self._lineup = hall, finals_id, lineup
+        self._entrants = {entrant.digest: entrant for entrant in entrants}
+        self._heats: list[Heat] = []
+        self._runner = FinalHeats(hall.executor, hall.conditions, hall.say, hall.beat, hall.patience_s)
+        self._witness_s = finals_plan.START_S
+
+    def run(self) -> None:
+        """Records heats as they are run, and the end. Raises InputError when no finalist is left, and
+        InfrastructureError when the machine does not let the finals come to an end."""
+        proof: Proof | None = None
+        while proof is None:
+            self._race()
+            chosen = self._chosen()
+            if chosen is None:
+                raise InputError(f"no finalist of {self._hall.study} passed here; `autotuner status` says why")
+            proof = self._proof(chosen)
+        self._hall.store.finish_finals(self._id, Ending(**dict(self._standing()), proofs=(proof,)))
+
+    # Rounds -----------------------------------------------------------------------------------------------------
+
+    def _race(self) -> None:
+        """Rounds until nobody in the running has a process left, or there is no time for another."""
+        while running := self._running():
+            if self._is_late(running):
+                self._hall.say("no time for another process")
+                return
+            self._round(running)
+            self._judge_tied()
+
+    def _alive(self) -> list[Entrant]:
+        return [entrant for entrant in self._entrants.values() if not entrant.is_out]
+
+    def _running(self) -> list[Entrant]:
+        """Those whose turn it is: who has had fewer than the first processes, else who may still lead."""
+        new = [entrant for entrant in self._alive() if entrant.heats < FIRST]
+        return new or [entrant for entrant in self._tied() if entrant.heats < PROCESSES]
+
+    def _tied(self) -> list[Entrant]:
+        """Who is not shown to be slower than the leader; the fastest first."""
+        finalists = sorted(self._standing().finalists, key=lambda each: each.log_ratio.mean)
+        return [self._entrants[each.digest] for each in finalists if each.tied]
+
+    def _standing(self) -> Standing:
+        here = {entrant.digest for entrant in self._alive()}
+        heats = [heat for heat in self._heats if here.issuperset(heat.entrants)]
+        return confirm(heats, self._lineup.tie, self._lineup.objective)
+
+    def _is_late(self, running: Sequence[Entrant]) -> bool:
+        """Whether all have had the first processes, and another of each of these would end too late."""
+        if any(entrant.heats < FIRST for entrant in running):
+            return False
+        return self._left_s() < self._round_s(running) + self._hall.proving_s
+
+    def _left_s(self) -> float:
+        """Seconds that are left; what was waited for a calm machine comes on top."""
+        return self._hall.until + self._runner.waited_s - time.monotonic()
+
+    def _round_s(self, running: Sequence[Entrant]) -> float:
+        return self._witness_s + math.fsum(entrant.heat_s for entrant in running)
+
+    def _round(self, running: Sequence[Entrant]) -> None:
+        """One more process of each, in random order, after one of the baseline alone. All have the same inputs."""
+        number = min(entrant.heats for entrant in running) + 1
+        count = f"{len(running)} finalists" if len(running) > 1 else f"trial {running[0].number}"
+        expected = (PROCESSES - number + 1) * self._round_s(running) + self._hall.proving_s
+        left = max(0.0, min(expected, self._left_s()))
+        self._hall.say(
+            f"process {number} of {PROCESSES}: {count}, each alone beside the baseline; about {left:.0f} s left"
+        )
+        self._runner.draw(fresh_seeds())
+        started = time.monotonic()
+        self._record(self._runner.witness())
+        self._witness_s = time.monotonic() - started
+        for entrant in random.sample(running, len(running)):
+            self._heat(entrant)
+
+    def _heat(self, entrant: Entrant) -> None:
+        started, waited_s = time.monotonic(), self._runner.waited_s
+        heat, fault = self._runner.of(entrant.built.artifact)
+        entrant.heat_s = time.monotonic() - started - (self._runner.waited_s - waited_s)
+        entrant.heats += 1
+        if heat is not None:
+            self._record(heat)
+        if fault is not None:
+            self._fails(entrant, fault)
+
+    def _record(self, heat: Heat) -> None:
+        self._heats.append(heat)
+        self._hall.store.record_heat(self._hall.study, "finals", heat, finals_id=self._id)
+
+    # The gate ---------------------------------------------------------------------------------------------------
+
+    def _judge_tied(self) -> None:
+        """Those who stay in the running after the first processes pass the gate on fresh seeds, with a longer soak."""
+        while not any(entrant.heats < FIRST for entrant in self._alive()):
+            waiting = [entrant for entrant in self._tied() if not entrant.is_judged]
+            if not waiting or self._left_s() < self._hall.proving_s:
+                return
+            waiting[0].is_judged = True
+            self._hall.say(f"judging trial {waiting[0].number} on fresh inputs")
+            self._passes(waiting[0], "finalist")
+
+    def _chosen(self) -> Entrant | None:
+        """Who is to be used, by what the finals and the search know."""
+        outcomes = {entrant.number: entrant.searched for entrant in self._entrants.values()}
+        number = choice(self._lineup.finalists, self._standing(), outcomes.__getitem__)
+        return next((entrant for entrant in self._alive() if entrant.number == number), None)
+
+    def _proof(self, chosen: Entrant) -> Proof | None:
+        """What was found of the one that is chosen; None when it failed and is out."""
+        self._hall.say(
+            f"judging trial {chosen.number}, the one to use, through as many launches as fit in some seconds"
+        )
+        outcome = self._passes(chosen, "chosen")
+        if outcome is None:
+            return None
+        assert outcome.gate is not None  # it passed
+        found = tuple(check for check in outcome.gate.checks if check.code in PROVEN)
+        return Proof(number=chosen.number, digest=chosen.digest, checks=found)
+
+    def _passes(self, entrant: Entrant, soak: finals_plan.Soak) -> Outcome | None:
+        """The outcome of one that passes the gate on fresh seeds; None of one that does not, and is out."""
+        blocks = {"min_blocks": GATE_BLOCKS, "max_blocks": GATE_BLOCKS, "seeds": fresh_seeds()}
+        conditions = self._hall.conditions.model_copy(update=blocks)
+        job = JudgeJob(
+            built=entrant.built,
+            conditions=conditions,
+            soak=soak,
+            many_s=MANY * self._hall.seconds,
+            fresh=soak == "chosen",
+        )
+        outcome = self._judged(job)
+        if outcome.verdict.has_latency:
+            return outcome
+        assert outcome.fault is not None  # whatever has no latency has one
+        self._fails(entrant, outcome.fault)
+        return None
+
+    def _judged(self, job: JudgeJob) -> Outcome:
+        """Raises InfrastructureError when the machine does not let it be judged."""
+        why = ""
+        for _ in range(TRIES):
+            outcome = ask(self._hall.executor, job, self._hall.beat)
+            if not isinstance(outcome, Outcome):
+                raise InfrastructureError(f"a finalist's job gave no outcome: {outcome}")
+            if outcome.verdict.judges:
+                return outcome
+            why = outcome.fault.detail if outcome.fault is not None else outcome.verdict.value
+            self._runner.witness()  # waits for a calm machine
+        raise InfrastructureError(f"a finalist cannot be judged: {why}")
+
+    def _fails(self, entrant: Entrant, fault: Fault) -> None:
+        """A finalist is out. If it is the very binary of the search, and the fault is its own, its trial is revoked."""
+        entrant.is_out = True
+        said = f"trial {entrant.number}: {fault.code}, {fault.detail}"
+        assert entrant.searched.artifact is not None  # it was measured
+        if entrant.digest == entrant.searched.artifact.digest and fault.verdict.judges:
+            reason = f"in the finals: {fault.code}, {fault.detail}"
+            self._hall.store.revoke(self._hall.study, entrant.number, reason)
+            self._hall.say(f"{said}; revoked")
+        else:
+            self._hall.say(f"{said}; left out")
+
+
+def lineup_of(entrants: Sequence[Entrant], known: Mapping[Number, frozenset[Number]]) -> tuple[Finalist, ...]:
+    """The finalists as the store keeps them. `known`: of each trial those that a race has shown to be faster."""
+    here = {entrant.number for entrant in entrants}
+    return tuple(entrant.finalist(known[entrant.number] & here) for entrant in entrants)

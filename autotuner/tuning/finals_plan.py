@@ -1,0 +1,149 @@
+"""Who is in the finals: those who deserve it by what the search found, and of these as many as there is time for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Literal, NamedTuple
+
+from autotuner.measure.confirm import FINAL_BLOCKS, FIRST, PROCESSES
+from autotuner.values.outcome import Outcome, Stop
+from autotuner.values.verdict import Verdict
+
+FINALS_S = 120.0
+"""Seconds that finals may take on a calm machine, unless the user says otherwise: calibration, gate, heats, proof."""
+PROVING = 0.25
+"""The share of these that is kept for the gate on the one that is chosen, 0..1."""
+MANY = 1 / 12
+"""The share of these in which it is launched as often as fits, 0..1: ten seconds, unless the user says otherwise."""
+TOP = 8
+"""Best trials by the search's estimate that are always worth a place."""
+MOST = 32
+"""Trials whose interval overlaps that of the best, at most, that are worth a place beside these."""
+STAYING = 3
+"""Finalists that usually stay in the running after the first look."""
+LEAST = 2
+"""Finalists that there is always time for."""
+START_S = 1.0
+"""Seconds until a fresh process has its first inputs, about."""
+LONGER_SOAK = 4.0
+"""How much longer the soak of a finalist is than that of a promoted variant."""
+MOST_SCALED = 4.0
+"""A race of few blocks is mostly loading: a heat is taken to be no more than so many times as long."""
+
+Number = int
+"""Of a trial."""
+Soak = Literal["finalist", "chosen"]
+"""How long a finalist is soaked: because it stays in the running, or because it is the one to use."""
+
+
+def contenders(outcomes: Mapping[Number, Outcome], default: str) -> tuple[Number, ...]:
+    """The trials that deserve the finals, by the search's estimate: the best eight, all whose interval overlaps that
+    of the best, what beat any of these in a race, and the space's default configuration (`default` is its variant's
+    digest); the best first.
+
+    What was raced out is no rival of the best, but may be among the eight. Of equal programs there is only one.
+    """
+    right = _right(outcomes)
+    ranked = sorted(right, key=lambda number: (right[number].objective, number))
+    if not ranked:
+        return ()
+    best = next((number for number in ranked if right[number].verdict == Verdict.MEASURED), ranked[0])
+    limit = _ends(right[best])[1]
+    overlapping = [n for n in ranked if right[n].verdict == Verdict.MEASURED and _ends(right[n])[0] <= limit]
+    chosen = set(ranked[:TOP]) | set(overlapping[:MOST])
+    chosen |= {faster for number, others in slower_than(outcomes).items() if number in chosen for faster in others}
+    chosen |= {number for number, outcome in right.items() if outcome.variant.digest == default}
+    return tuple(number for number in ranked if number in chosen)
+
+
+def slower_than(outcomes: Mapping[Number, Outcome]) -> dict[Number, frozenset[Number]]:
+    """For each trial those that a race of the search has shown to be faster: it raced against them and was raced out,
+    or they against it and were promoted. What beat these has beaten it too. Only trials that stand count."""
+    right = _right(outcomes)
+    numbers = {outcome.artifact.digest: number for number, outcome in right.items() if outcome.artifact is not None}
+    direct: dict[Number, set[Number]] = {number: set() for number in right}
+    for number, outcome in right.items():
+        raced = outcome.measurement
+        other = numbers.get(raced.incumbent) if raced is not None and raced.incumbent is not None else None
+        if other is None or other == number:
+            continue
+        if outcome.verdict == Verdict.RACED_OUT:
+            direct[number].add(other)
+        elif raced is not None and raced.stopped == Stop.PROMOTED:
+            direct[other].add(number)
+    return {number: frozenset(_reached(direct, number)) for number in right}
+
+
+def _right(outcomes: Mapping[Number, Outcome]) -> dict[Number, Outcome]:
+    """Those that were measured under their own number and stand."""
+    return {
+        number: outcome
+        for number, outcome in outcomes.items()
+        if outcome.measurement is not None and outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT)
+    }
+
+
+def _reached(direct: Mapping[Number, set[Number]], start: Number) -> set[Number]:
+    found, left = set[Number](), [start]
+    while left:
+        fresh = direct[left.pop()] - found
+        found |= fresh
+        left += fresh
+    return found - {start}
+
+
+def _ends(outcome: Outcome) -> tuple[float, float]:
+    """Low and high of the objective, whichever of its two kinds it is."""
+    assert outcome.measurement is not None
+    intervals = [timing.log_ratio for timing in outcome.measurement.timings]
+    worst = max(intervals, key=lambda each: each.median)
+    if worst.median == outcome.objective:  # the largest, or there is one problem only
+        return worst.low, worst.high
+    return fmean(each.low for each in intervals), fmean(each.high for each in intervals)
+
+
+# Time -------------------------------------------------------------------------------------------------------------
+
+
+class Costs(NamedTuple):
+    """Seconds that a finalist costs, about."""
+
+    heat: float
+    judging: float
+
+
+def costs(outcome: Outcome) -> Costs:
+    """By what its race and its gate took in the search."""
+    took, blocks = outcome.seconds, _blocks(outcome)
+    heat = START_S + took.get("measure", 0.0) * min(FINAL_BLOCKS / blocks, MOST_SCALED)
+    check = took.get("check", 0.0)
+    return Costs(heat, START_S + check + LONGER_SOAK * took.get("soak", check))
+
+
+def _blocks(outcome: Outcome) -> int:
+    assert outcome.measurement is not None
+    return len(outcome.measurement.timings[0].variant_us)
+
+
+def as_many_as_fit(numbers: Sequence[Number], each: Mapping[Number, Costs], seconds: float) -> tuple[Number, ...]:
+    """The first of `numbers`, the most deserving ones, for whom there is time; LEAST of them in any case."""
+    count = len(numbers)
+    while count > LEAST and needed_s([each[number] for number in numbers[:count]]) > seconds:
+        count -= 1
+    return tuple(numbers[:count])
+
+
+def needed_s(all_of_them: Sequence[Costs]) -> float:
+    """Seconds of finals with these finalists, when as many stay in the running as usually do."""
+    staying = sorted(all_of_them, reverse=True)[:STAYING]
+    rest = math.fsum((PROCESSES - FIRST) * one.heat + one.judging for one in staying)
+    return FIRST * math.fsum(one.heat for one in all_of_them) + rest
+
+
+def by_merit(numbers: Sequence[Number], outcomes: Mapping[Number, Outcome]) -> tuple[Number, ...]:
+    """In the order in which they get a place: what no other of them has beaten in a race of the search comes first;
+    the order of `numbers` among those."""
+    known = slower_than(outcomes)
+    return tuple(sorted(numbers, key=lambda number: bool(known[number] & set(numbers))))

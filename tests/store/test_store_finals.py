@@ -1,0 +1,149 @@
+"""Finals and heats in the store: read back whole, also those of earlier versions and those that were cut off."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotuner.measure.confirm import confirm
+from autotuner.store import Ending, Proof, Store, queries
+from autotuner.tuning import standings
+from autotuner.values.errors import StoreError
+from autotuner.values.gate_report import CheckResult
+from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.recorded import (
+    CALIBRATION,
+    heat,
+    hold_finals,
+    lineup,
+    measured,
+    record_all,
+    study_record,
+)
+
+FIRST_SCHEMA = Path(__file__).parent.parent / "stores" / "v0001.sql"
+"""A store as the first release with tables of its own wrote it."""
+
+MICROS = {16: 50.0, 32: 60.0}
+
+
+def test_finals_are_read_back_whole(store: Store, session: int) -> None:
+    record_all(store, session, [measured(16, 48.0), measured(32, 59.0)])
+    line = lineup({16: 0, 32: 1}, {16: 48.0, 32: 59.0})
+    heats = tuple(heat(MICROS, process) for process in range(3))
+    number = store.start_finals("scalar-abc", line, {"torch": "2.12"}, session_id=session)
+    for each in heats:
+        store.record_heat("scalar-abc", "finals", each, finals_id=number)
+    check = CheckResult(code="G6.many", status="pass", seconds=10.0, launches=31_000)
+    proof = Proof(number=0, digest=line.finalists[0].digest, checks=(check,))
+    standing = Ending(**dict(confirm(heats, line.tie, line.objective)), proofs=(proof,))
+    store.finish_finals(number, standing)
+    found = standings.finals(store, "scalar-abc")
+    assert found is not None
+    assert (found.id, found.study, found.session, found.environment) == (
+        number,
+        "scalar-abc",
+        session,
+        {"torch": "2.12"},
+    )
+    assert (found.heats, found.standing, found.finalists, found.tie) == (heats, standing, line.finalists, line.tie)
+    assert found.finished_at is not None
+    assert found.finished_at >= found.started_at
+    assert (found.blocks, found.revoked) == (40, ())
+
+
+def test_finals_of_earlier_versions_are_read(store: Store, session: int, path: Path) -> None:
+    """Their finalists raced together, and a standing did not say how well it was known."""
+    record_all(store, session, [measured(16, 48.0), measured(32, 59.0), measured(64, 61.0)])
+    number = hold_finals(store, {16: 50.0, 32: 60.0, 64: 70.0}, {16: 0, 32: 1, 64: 2})
+    found = standings.finals(store, "scalar-abc")
+    assert found is not None
+    assert found.standing is not None
+    standing = found.standing.model_dump(mode="json", exclude={"resolution", "proofs"})
+    for each in standing["finalists"]:
+        del each["processes"], each["alike"]
+    with sqlite3.connect(path) as raw:
+        line = json.loads(raw.execute("SELECT document FROM at_finals").fetchone()[0])
+        for each in line["finalists"]:
+            del each["slower_than"]
+        raw.execute("UPDATE at_finals SET document = ?, standing = ?", (json.dumps(line), json.dumps(standing)))
+    before, found = found, standings.finals(store, "scalar-abc")
+    assert found is not None
+    assert (found.id, found.standing) == (
+        number,
+        before.standing and before.standing.model_copy(update={"resolution": None}),
+    )
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert (best.entry.number, best.crowned, best.proof) == (0, True, None)
+    store.revoke("scalar-abc", 0, "a race was found")
+    again = standings.best(store, "scalar-abc")
+    assert again is not None
+    assert (again.entry.number, again.crowned) == (1, True)
+
+
+def test_a_kill_during_finals_leaves_the_heats_that_were_run(store: Store, path: Path) -> None:
+    code = f"""
+import os
+from autotuner.store import Store
+from tests.helpers.recorded import heat, lineup
+store = Store.open({str(path)!r})
+number = store.start_finals("scalar-abc", lineup({{16: 0, 32: 1}}, {MICROS}), {{}})
+for process in range(2):
+    store.record_heat("scalar-abc", "finals", heat({MICROS}, process), finals_id=number)
+os.kill(os.getpid(), 9)
+"""
+    assert (
+        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent.parent, timeout=60).returncode
+        == -9
+    )
+    assert standings.finals(store, "scalar-abc") is None
+    (killed,) = queries.all_finals(store, "scalar-abc")
+    assert killed.heats == (heat(MICROS, 0), heat(MICROS, 1))
+    assert (killed.finished_at, killed.standing) == (None, None)
+
+
+def test_a_failed_entrant_and_missing_times_survive(store: Store) -> None:
+    fault = Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail="4 bytes past the end of O")
+    failed = heat(MICROS).model_copy(update={"us": (heat(MICROS).us[0], ()), "faults": {1: fault}, "discarded": 3})
+    store.record_heat("scalar-abc", "aa", failed)
+    assert queries.aa_heats(store, "scalar-abc") == (failed,)
+
+
+def test_the_races_of_a_session_are_told_apart(store: Store, session: int) -> None:
+    later = store.start_session("scalar-abc", CALIBRATION, {})
+    store.record_heat("scalar-abc", "aa", heat(MICROS, 0), session_id=session)
+    store.record_heat("scalar-abc", "aa", heat(MICROS, 1), session_id=later)
+    hold_finals(store, MICROS, {16: 0, 32: 1})
+    assert queries.aa_heats(store, "scalar-abc") == (heat(MICROS, 0), heat(MICROS, 1))
+    assert queries.aa_heats(store, "scalar-abc", later) == (heat(MICROS, 1),)
+
+
+def test_a_heat_belongs_to_what_is_there(store: Store, session: int, path: Path) -> None:
+    store.ensure_study(study_record("other"))
+    foreign = store.start_session("other", CALIBRATION, {})
+    line = lineup({16: 0, 32: 1}, MICROS)
+    number = store.start_finals("scalar-abc", line, {})
+    for ask in (
+        lambda: store.record_heat("nowhere", "aa", heat(MICROS)),
+        lambda: store.record_heat("scalar-abc", "aa", heat(MICROS), session_id=foreign),
+        lambda: store.record_heat("other", "finals", heat(MICROS), finals_id=number),
+        lambda: store.start_finals("scalar-abc", line, {}, session_id=foreign),
+        lambda: store.finish_finals(number + 1, confirm([], line.tie)),
+    ):
+        with pytest.raises(StoreError, match="no "):
+            ask()
+    with pytest.raises(ValueError, match="kind finals"):
+        store.record_heat("scalar-abc", "finals", heat(MICROS))
+    with pytest.raises(ValueError, match="kind aa"):
+        store.record_heat("scalar-abc", "aa", heat(MICROS), finals_id=number)
+    store.record_heat("scalar-abc", "aa", heat(MICROS))
+    raw = sqlite3.connect(path)
+    with pytest.raises(sqlite3.IntegrityError, match="kind"):
+        raw.execute("UPDATE at_heat SET kind = 'finals'")
+    raw.close()
