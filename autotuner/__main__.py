@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
+
 
 def main() -> None:
     """Runs the command line."""
+    _fill_standard_files()
     from autotuner.cli.app import run
 
     run()
+
+
+def _fill_standard_files() -> None:
+    """Opens what was closed of standard input, output and error: else the next file that is opened, a store perhaps,
+    has that number, and what is printed goes into it."""
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(opened, True)
+    os.close(opened)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that is no text is shown all the same
 
 
 if __name__ == "__main__":

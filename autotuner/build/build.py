@@ -29,7 +29,8 @@ from autotuner.build.family import Family
 from autotuner.build.ninja_file import ninja_text
 from autotuner.build.toolchain import Program, Toolchain
 from autotuner.values import config
-from autotuner.values.errors import DiskFullError, ToolchainError
+from autotuner.values.errors import DiskFullError, InputError, ToolchainError
+from autotuner.values.files import FULL, text_of, why
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant, digest_of
@@ -37,6 +38,12 @@ from autotuner.values.verdict import Fault, Verdict
 
 BUILD_DEADLINE_S = 300.0
 ABANDONED_S = 24 * 3600.0
+PARTS = ("builds", "objects", "references")
+"""Of the cache: what is made there, and kept."""
+BUILDING = ".building-"
+"""What the name of a build's private folder begins with."""
+KILLED = re.compile(r"Killed signal terminated program|died due to signal 9")
+"""What g++ and nvcc print when a part of them was killed."""
 ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
 """What the line of a compiler's or linker's first error contains."""
 
@@ -58,6 +65,23 @@ def _cache() -> Path:
     return config.cache_dir().absolute()
 
 
+def require_cache() -> None:
+    """Makes the folders of the cache. Raises InputError, before any work, where nothing can be kept there."""
+    folder = _cache()
+    try:
+        text_of(folder)
+        for part in PARTS:
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        if error.errno in FULL:
+            raise DiskFullError(
+                f"no space left for {folder}; free some or set {config.CACHE} to another folder"
+            ) from None
+        raise InputError(f"the cache {folder}: {why(error)}; set {config.CACHE} to another folder") from None
+
+
 def cached_builds(digest: str) -> list[Path]:
     """The folders of the builds in the cache whose digest begins so; at least two digits."""
     return sorted((_cache() / "builds" / digest[:2]).glob(f"{digest}*"))
@@ -69,6 +93,8 @@ def built(final: Path) -> Artifact | None:
         artifact = Artifact.model_validate_json((final / "artifact.json").read_bytes())
         extension = final / f"{artifact.name}.abi3.so"
         if hashlib.sha256(extension.read_bytes()).hexdigest() == artifact.library_sha256:
+            with contextlib.suppress(OSError):
+                os.utime(final)  # used now: what is pruned is what was used longest ago
             return artifact.model_copy(update={"path": str(extension), "build_seconds": 0.0})
     except (OSError, ValidationError):
         pass
@@ -105,14 +131,14 @@ def private_directory(final: Path | None = None) -> Iterator[Path]:
         if final is not None:
             final.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(building)
-        private = Path(tempfile.mkdtemp(prefix=".building-", dir=building))
+        private = Path(tempfile.mkdtemp(prefix=BUILDING, dir=building))
         started = True
         try:
             yield private
         finally:
             shutil.rmtree(private, ignore_errors=True)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in FULL:
             raise DiskFullError(
                 f"no space left for builds in {config.cache_dir()}; free some or set {config.CACHE} to another folder"
             ) from None
@@ -124,8 +150,8 @@ def private_directory(final: Path | None = None) -> Iterator[Path]:
 
 
 def _remove_abandoned(building: Path) -> None:
-    """Removes what builds that were killed left behind, once it is older than any build can be."""
-    for left in building.iterdir():
+    """Removes what builds that were killed left behind, and nothing else, once it is older than any build can be."""
+    for left in building.glob(f"{BUILDING}*"):
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > ABANDONED_S:
                 shutil.rmtree(left, ignore_errors=True)
@@ -158,8 +184,7 @@ def _shared_object(toolchain: Toolchain, source: Path, include_dirs: tuple[Path,
             raise ToolchainError(f"{toolchain.compiler} took longer than {BUILD_DEADLINE_S:.0f} s for {source}")
         if done.returncode:
             _require_space(done.stdout)
-            why = " ".join(first_error(done.stdout).split())
-            raise ToolchainError(f"{toolchain.compiler} cannot compile {source}: {why}")
+            raise ToolchainError(f"{toolchain.compiler} cannot compile {source}: {_reason(done)}")
         folder.mkdir(parents=True, exist_ok=True)
         final = folder / f"{hashlib.sha256(made.read_bytes()).hexdigest()}.o"
         made.replace(final)
@@ -190,7 +215,10 @@ def run(command: list[str], deadline_s: float) -> subprocess.CompletedProcess[st
 
 def _run_ninja(private: Path) -> str | Fault:
     """What the compilers printed, or why they failed."""
-    done = run([sys.executable, "-m", "ninja", "-C", str(private), "-j", "1"], BUILD_DEADLINE_S)
+    command = [sys.executable, "-m", "ninja", "-C", str(private), "-j", "1"]
+    done = run(command, BUILD_DEADLINE_S)
+    if done is not None and done.returncode and KILLED.search(done.stdout):
+        done = run(command, BUILD_DEADLINE_S)  # by the system perhaps, for want of memory: that is no verdict
     if done is None:
         return Fault(
             verdict=Verdict.BUILD_TIMEOUT,
@@ -201,6 +229,13 @@ def _run_ninja(private: Path) -> str | Fault:
         return done.stdout
     _require_space(done.stdout)
     return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=first_error(done.stdout))
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    """Why a compiler failed, in one line."""
+    said = " ".join(first_error(done.stdout).split())
+    ended = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+    return said or f"it printed nothing and ended with {ended}"
 
 
 def _require_space(output: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,27 +117,32 @@ def built_from(family: Family, device: str, toolchain: Toolchain) -> str:
     return digest_of([sorted(digests.items()), said, policy, toolchain.model_dump(mode="json"), ABI_VERSION])
 
 
-def source_digests(sources: list[Path], include_dirs: tuple[Path, ...]) -> dict[str, str]:
-    """SHA-256 of each source and of every header of ours that it includes, however deep; system headers belong to the
-    compiler's version."""
-    digests: dict[str, str] = {}
-    seen: set[Path] = set()
+def files_of(sources: Iterable[Path], include_dirs: tuple[Path, ...]) -> dict[Path, bytes]:
+    """The sources and every header of ours that they include, however deep, with their text; system headers are not
+    among them."""
+    found: dict[Path, bytes] = {}
     waiting = list(sources)
     while waiting:
         path = waiting.pop().resolve()
-        if path in seen:
+        if path in found:
             continue
-        seen.add(path)
-        text = path.read_bytes()
-        key = f"{path.parent.name}/{path.name}"
-        while key in digests:  # another file of that name, in another folder of that name
-            key += "+"
-        digests[key] = hashlib.sha256(text).hexdigest()
-        for included in INCLUDE.findall(text):
+        found[path] = path.read_bytes()
+        for included in INCLUDE.findall(found[path]):
             for folder in (path.parent, *include_dirs):
                 if (folder / os.fsdecode(included)).is_file():
                     waiting.append(folder / os.fsdecode(included))
                     break
+    return found
+
+
+def source_digests(sources: list[Path], include_dirs: tuple[Path, ...]) -> dict[str, str]:
+    """SHA-256 of each file of the sources; system headers belong to the compiler's version."""
+    digests: dict[str, str] = {}
+    for path, text in files_of(sources, include_dirs).items():
+        key = f"{path.parent.name}/{path.name}"
+        while key in digests:  # another file of that name, in another folder of that name
+            key += "+"
+        digests[key] = hashlib.sha256(text).hexdigest()
     return digests
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from autotuner.build.family_limits import limits_of, limits_path, split
+from autotuner.build.family_limits import limits_of, limits_path, read_toml, split
 from autotuner.ops import OPS, Op
 from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.spaces.limits import Limits, LimitTable
@@ -21,12 +20,15 @@ from autotuner.values.errors import KernelError
 from autotuner.values.gate_policy import GatePolicy
 from autotuner.values.model import Model
 from autotuner.values.problem import Dtype, Problem
-from autotuner.values.validation import UNKNOWN, explanation, refuse, suggestion
+from autotuner.values.validation import UNKNOWN, explanation, refuse, show, suggestion
 from autotuner.values.variant import Value, Variant
 
 DEBUG_FLAGS = ("-G", "--device-debug", "-O0")
 LAUNCHER = "launch.cpp"
 """The file in an op's ABI folder that launches a variant of one kernel."""
+
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+"""A file in the family's folder itself, whose name can stand in an #include."""
 
 REACH = 512
 """How far from a case's lengths others are looked for that the variant serves."""
@@ -154,14 +156,8 @@ class Family(Model):
         """Reads folder/kernel.toml. Raises KernelError naming the file and the key."""
         path = folder / "kernel.toml"
         try:
-            content, tables = split(tomllib.loads(path.read_text("utf-8")), path)
+            content, tables = split(read_toml(path), path)
             document = FamilyDocument.model_validate(content)
-        except OSError as error:
-            raise KernelError(
-                f"{path}: cannot be read ({error.strerror}); a kernel family needs a kernel.toml"
-            ) from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise KernelError(f"{path}: not TOML: {error}") from None
         except ValidationError as error:
             raise KernelError(f"{path}: {_explained(error)}") from None
         family = cls(folder=folder.resolve(), document=document, limit_tables=tables)
@@ -209,6 +205,8 @@ class Family(Model):
     def _check(self, where: str, implementation: Implementation) -> None:
         """Raises KernelError for what would otherwise show only when a variant is built."""
         for key, name in (("source", implementation.source), ("host", implementation.host)):
+            if name is not None and not FILE_NAME.fullmatch(name):
+                raise KernelError(f"{where}.{key}: {show(name)} is no file name; a source lies in the family's folder")
             if name is not None and not (self.folder / name).is_file():
                 raise KernelError(f"{where}.{key}: there is no {name} in {self.folder}")
         self._check_served(where, implementation)

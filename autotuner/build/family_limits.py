@@ -7,7 +7,6 @@ What stands in limits.toml is no part of a study's identity: it changes no progr
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.spaces.fields import EXPECTED, NAME
 from autotuner.spaces.limits import Limits, LimitTable
 from autotuner.values.errors import KernelError
+from autotuner.values.files import read_regular, why
+from autotuner.values.toml_text import LARGEST_BYTES, TomlError, parse_toml
 from autotuner.values.validation import explanation, suggestion
 
 Document = dict[str, Any]
@@ -40,7 +41,7 @@ def split(document: Document, path: Path) -> tuple[Document, Tables]:
         return rest, tables
     if tables:
         raise KernelError(f"{path}: {min(tables)}: limits stand in {beside} too; keep them in one of the two")
-    other, tables = _taken(_read(beside), beside)
+    other, tables = _taken(read_toml(beside), beside)
     _refuse_what_is_no_limit(other, rest, beside)
     return rest, tables
 
@@ -50,11 +51,16 @@ def limits_path(folder: Path) -> Path:
     return folder / BESIDE if (folder / BESIDE).is_file() else folder / "kernel.toml"
 
 
-def _read(path: Path) -> Document:
+def read_toml(path: Path) -> Document:
+    """The content of a file of a kernel family. Raises KernelError, one line."""
     try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise KernelError(f"{path}: not TOML: {error}") from None
+        return parse_toml(read_regular(path, LARGEST_BYTES).decode())
+    except OSError as error:
+        raise KernelError(f"{path}: cannot be read ({why(error)}); a kernel family needs a kernel.toml") from None
+    except UnicodeDecodeError as error:
+        raise KernelError(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except TomlError as error:
+        raise KernelError(f"{path}: {error}") from None
 
 
 def _refuse_what_is_no_limit(left: Document, kernel: Document, path: Path) -> None:

@@ -3,20 +3,24 @@ raise."""
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import os
 import signal
 import sys
 import tempfile
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from autotuner import __version__
-from autotuner.cli import ask, export, gate, space, tune
+from autotuner.cli import ask, cache, export, gate, space, tune
 from autotuner.cli.output import err
 from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.files import FULL, why
+from autotuner.values.versions import version_of
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What ends a command: Ctrl-C, a person or a service, a terminal that is closed."""
 
 app = typer.Typer(
     name="autotuner",
@@ -29,6 +33,10 @@ space_app = typer.Typer(help="Search spaces.", no_args_is_help=True)
 app.add_typer(space_app, name="space")
 space_app.command("list")(space.space_list)
 space_app.command("show")(space.space_show)
+cache_app = typer.Typer(help="The cache of builds and references.", no_args_is_help=True)
+app.add_typer(cache_app, name="cache")
+cache_app.command("show")(cache.cache_show)
+cache_app.command("prune")(cache.cache_prune)
 for command in (
     space.doctor,
     tune.tune,
@@ -52,34 +60,82 @@ def version(
 ) -> None:
     """Common options."""
     if show:
-        typer.echo(f"autotuner {__version__}")
+        typer.echo(f"autotuner {version_of('autotuner')}")
         raise typer.Exit
+
+
+REFUSED = cast(type[Exception], typer.BadParameter.__mro__[2])
+"""What a wrong command line raises; each version of Typer has the class elsewhere."""
+INTERRUPTED = 130
+STOPPED = "stopped; nothing is lost: the same command goes on where this one was"
 
 
 def run() -> None:
     """Runs a command; errors become one line, exit code 2 for what the user can mend, 3 for what is ours."""
-    signal.signal(signal.SIGTERM, _stop)
+    for number in STOPPING:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup does with SIGHUP
+            signal.signal(number, _stop)
     try:
-        app()
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+        if code == INTERRUPTED:  # Typer has caught it
+            raise KeyboardInterrupt
+        sys.exit(code)
+    except REFUSED as error:
+        _refuse(error)
     except InputError as error:
         _fail(str(error), 2)
     except AutotunerError as error:
         _fail(str(error), 3)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        _fail(f"no space left on the disk ({error.filename or tempfile.gettempdir()}); free some and run it again", 2)
-    except KeyboardInterrupt:
-        _fail("stopped; nothing is lost: the same command goes on where this one was", 130)
     except BrokenPipeError:  # the reader of our output, `head` for one, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _mute()
         sys.exit(141)
+    except OSError as error:
+        _fail(_in_words(error), 2)
+    except KeyboardInterrupt:
+        _fail(STOPPED, INTERRUPTED)
+
+
+def _refuse(error: Any) -> NoReturn:
+    """A command line that is wrong, in one line; without a command, the help."""
+    where = error.ctx.command_path if getattr(error, "ctx", None) is not None else "autotuner"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        sys.exit(2)
+    _fail(f"{error.format_message().rstrip('.')}; `{where} --help` says what there is", 2)
+
+
+def _in_words(error: OSError) -> str:
+    """A failed system call that no room below has put into words: of our own output, of a disk, or of a file."""
+    try:
+        sys.stdout.flush()
+        os.write(sys.stdout.fileno(), b"")  # where a first flush has thrown away what cannot be written
+    except OSError as written:
+        _mute()
+        return f"standard output cannot be written ({why(written)}); give it another place"
+    if error.errno in FULL:
+        return f"no space left on the disk ({error.filename or tempfile.gettempdir()}); free some and run it again"
+    return f"{error.filename or 'a file'}: {why(error)}; mend that or give another path"
+
+
+def _mute() -> None:
+    """Nothing more is printed: what is left in the buffer would fail again when the program ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
+    """The first signal ends the command in good order; the next one ends it at once, with the same line."""
+    for number in STOPPING:
+        signal.signal(number, _stop_now)
     raise KeyboardInterrupt
 
 
-def _fail(message: str, code: int) -> None:
-    err.print(f"autotuner: {' '.join(message.split())}", style="red" if err.is_terminal else None, markup=False)
+def _stop_now(_signal: int, _frame: FrameType | None) -> None:
+    os.write(sys.stderr.fileno(), f"autotuner: {STOPPED}\n".encode())
+    os._exit(INTERRUPTED)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    with contextlib.suppress(OSError):  # standard error may be as full as standard output
+        err.print(f"autotuner: {' '.join(message.split())}", style="red" if err.is_terminal else None)
     sys.exit(code)

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from autotuner.cli.options import JsonOption, StoreOption, StudyName, check_writable, open_store
+from autotuner.cli.options import MOST, JsonOption, StoreOption, StudyName, open_store
 from autotuner.cli.output import json_of, out, print_json, print_lines
 from autotuner.values.errors import InputError
+from autotuner.values.files import regular_target, write_atomically
 
 
 def status(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -27,14 +28,14 @@ def status(study: StudyName = None, store: StoreOption = None, as_json: JsonOpti
     if as_json:
         print_json([json_of(summary) for summary in found])
     elif not found:
-        out.print("No study yet: run `autotuner tune`.", markup=False)
+        out.print("No study yet: run `autotuner tune`.")
     for summary in () if as_json else found:
         out.print(study_tables.status_text(summary))
 
 
 def leaderboard(
     study: StudyName = None,
-    limit: Annotated[int, typer.Option(min=1, help="how many lines")] = 10,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="how many lines")] = 10,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,10 +47,13 @@ def leaderboard(
     with closing(open_store(store)) as opened:
         name = queries.resolve_study(opened, study)
         entries, of = standings.leaderboard(opened, name, limit), queries.study(opened, name)
+        disturbed = queries.disturbed(opened, name)
     if as_json:
         print_json([json_of(entry) for entry in entries])
     else:
         out.print(study_tables.leaderboard_table(entries, of.problems[0]))
+        if disturbed:
+            out.print(study_tables.disturbed_line(disturbed))
 
 
 def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -66,12 +70,12 @@ def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption
     if as_json:
         print_json(json_of(found))
         return
-    out.print(f"{name}, trial {found.entry.number}", markup=False)
+    out.print(f"{name}, trial {found.entry.number}")
     print_lines(best_words(found))
 
 
 def show(
-    number: Annotated[int, typer.Argument(metavar="TRIAL", help="a trial's number")],
+    number: Annotated[int, typer.Argument(metavar="TRIAL", min=0, max=MOST, help="a trial's number")],
     study: StudyName = None,
     report: Annotated[bool, typer.Option("--report", help="the gate's report as JSON")] = False,
     store: StoreOption = None,
@@ -79,24 +83,27 @@ def show(
 ) -> None:
     """One trial: what it achieved, or why it was rejected, in words."""
     from autotuner.ops import op_of
-    from autotuner.report.trial_words import outcome_words
+    from autotuner.report.trial_words import confirmed_words, outcome_words
     from autotuner.store import queries
+    from autotuner.tuning import standings
     from autotuner.tuning.trial_report import trial_report
 
     with closing(open_store(store)) as opened:
         record = queries.trial(opened, queries.resolve_study(opened, study), number)
         of = queries.study(opened, record.study)
+        confirmed, outcome = standings.confirmed(opened, record.study, number), standings.proven(opened, record)
     if report:
         device = of.device.model_copy(update={"environment": record.session.environment})
-        print_json(json_of(trial_report(record.outcome, of.problems, device, record.session.calibration)))
+        print_json(json_of(trial_report(outcome, of.problems, device, record.session.calibration)))
         return
     if as_json:
-        print_json(json_of(record))
+        print_json({**json_of(record), "confirmed": None if confirmed is None else json_of(confirmed)})
         return
-    out.print(f"{record.study}, trial {record.number}, {record.recorded_at:%Y-%m-%d %H:%M:%S} UTC", markup=False)
+    out.print(f"{record.study}, trial {record.number}, {record.recorded_at:%Y-%m-%d %H:%M:%S} UTC")
     if record.revoked_at is not None:
-        out.print(f"REVOKED: {record.revoked_reason}", markup=False)
-    print_lines(outcome_words(record.outcome, op_of(of.problems[0])))
+        out.print(f"REVOKED: {record.revoked_reason}")
+    print_lines([confirmed_words(confirmed)] if confirmed is not None else [])
+    print_lines(outcome_words(outcome, op_of(of.problems[0])))
 
 
 def explain_study(
@@ -111,11 +118,11 @@ def explain_study(
     from autotuner.store import queries
 
     if figure is not None:
-        check_writable(figure, "--figure")
+        regular_target(figure, "--figure")
     with closing(open_store(store)) as opened:
         found = study_beliefs(opened, queries.resolve_study(opened, study))
     if figure is not None:
-        beliefs_figure.draw(found, figure)
+        write_atomically(figure, beliefs_figure.drawn(found, figure))
     if as_json:
         print_json(json_of(found))
         return

@@ -11,6 +11,7 @@ import typer
 from autotuner.cli.options import JsonOption, StoreOption, StudyName, open_store
 from autotuner.cli.output import out, say_where_the_gate_is_looser
 from autotuner.values.errors import InputError
+from autotuner.values.files import regular_target, write_atomically
 
 
 def export(
@@ -23,22 +24,24 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Writes the best configuration of a study, with its proof."""
-    from autotuner.export.best import FORMATS, write_atomically
+    from autotuner.export.best import FORMATS
     from autotuner.store import queries
     from autotuner.tuning import standings
 
     if kind not in FORMATS:
         raise InputError(f"no format {kind!r}; there are {', '.join(FORMATS)}")
+    target = output or Path(FORMATS[kind].filename)
+    if not as_json and str(target) != "-":
+        regular_target(target, "--out")
     with closing(open_store(store)) as opened:
         name = queries.resolve_study(opened, study)
         found = standings.best(opened, name)
         if found is None:
             raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
         text = FORMATS[kind].render(found, queries.study(opened, name))
-    target = output or Path(FORMATS[kind].filename)
     if as_json or str(target) == "-":
         typer.echo(text)
         return
     write_atomically(target, text)
-    out.print(f"{name}, trial {found.entry.number}: written to {target}", markup=False)
+    out.print(f"{name}, trial {found.entry.number}: written to {target}")
     say_where_the_gate_is_looser(found)

@@ -1,15 +1,13 @@
-"""The options and arguments that several commands share, and the checks of what they were given."""
+"""The options and arguments that several commands share, and how a store is opened."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotuner.values import config
-from autotuner.values.errors import InputError
 
 if TYPE_CHECKING:
     from autotuner.store import Store
@@ -18,10 +16,25 @@ SpaceName = Annotated[str, typer.Argument(help="a space file, or the name of one
 AnySpaceName = Annotated[str | None, typer.Argument(help="a space file or name; this machine's default if left out")]
 StudyName = Annotated[str | None, typer.Argument(help="a study, by name or unique prefix; the latest when left out")]
 StoreOption = Annotated[str | None, typer.Option("--store", help=f"path or URL of the study store [${config.STORE}]")]
-ThreadsOption = Annotated[int | None, typer.Option(min=1, help="threads both sides may use, instead of the file's")]
+MOST = 2**31 - 1
+"""Of any number that is given: what every database keeps."""
+ThreadsOption = Annotated[
+    int | None, typer.Option(min=1, max=MOST, help="threads both sides may use, instead of the file's")
+]
 ArchOption = Annotated[
     str | None, typer.Option("--arch", help="GPU architecture, such as sm_89, instead of that of the GPU here")
 ]
+ProblemOption = Annotated[
+    list[str] | None,
+    typer.Option("--problem", help="a problem as the tables write it, instead of the space's own; can be repeated"),
+]
+ProblemsOption = Annotated[
+    Path | None, typer.Option("--problems", help="the same, from the tables `problems` of a TOML file")
+]
+PatienceOption = Annotated[
+    float, typer.Option(min=0, help="minutes to wait for a calm machine, or one that another run times, at a time")
+]
+SeedOption = Annotated[int, typer.Option(min=0, max=MOST, help="seed of what is drawn")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 
 
@@ -30,10 +43,3 @@ def open_store(store: str | None) -> Store:
     from autotuner.store import Store
 
     return Store.open(store or config.store_url(), create=False)
-
-
-def check_writable(path: Path, option: str = "--out") -> None:
-    """Refuses, before any work, a file that could not be written after it. Raises InputError."""
-    folder = path.resolve().parent
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise InputError(f"{path}: its folder {folder} does not exist or cannot be written; choose another {option}")

@@ -5,24 +5,48 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
+from rich.segment import Segment
+
+from autotuner.values.toml_text import is_control
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, JsonValue
 
+    from autotuner.tuning.calm import Waiting
     from autotuner.tuning.standings import Best
 
-out = Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 180)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+class PlainConsole(Console):
+    """Prints text as it is: brackets are no markup, and what a terminal would obey is shown as an escape. What is
+    printed may come from a kernel's author, a compiler or a damaged store."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, soft_wrap=True, **options)
+
+    def render(self, renderable: Any, options: Any = None) -> Any:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(shown(segment.text), segment.style)
+
+
+def shown(text: str) -> str:
+    """The text with every control character as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(f"\\x{ord(each):02x}" if each == "\r" or is_control(each) else each for each in text)
+
+
+out = PlainConsole(width=None if sys.stdout.isatty() else 180)
+err = PlainConsole(stderr=True)
 
 
 def print_lines(lines: Sequence[str]) -> None:
     """Prints lines as they are, whatever brackets they have."""
     for line in lines:
-        out.print(line, markup=False)
+        out.print(line)
 
 
 def print_json(document: JsonValue) -> None:
@@ -36,8 +60,13 @@ def json_of(model: BaseModel) -> dict[str, JsonValue]:
     return document
 
 
+def say_waiting(event: Waiting) -> None:
+    """Prints what a command waits for before it has anything to show."""
+    err.print(f"waiting: {event.detail}; since {event.since_s:.0f} s", markup=False)
+
+
 def say_where_the_gate_is_looser(best: Best) -> None:
     """Prints what the family's kernel.toml takes away from the proof."""
     gate = best.outcome.gate
     for reason in gate.policy.looser if gate is not None else ():
-        out.print(f"The family's kernel.toml loosens the gate: {reason}", style="yellow", markup=False)
+        out.print(f"The family's kernel.toml loosens the gate: {reason}", style="yellow")

@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from autotuner.cli.options import ArchOption, JsonOption, SpaceName, ThreadsOption
+from autotuner.cli.options import (
+    ArchOption,
+    JsonOption,
+    ProblemOption,
+    ProblemsOption,
+    SeedOption,
+    SpaceName,
+    ThreadsOption,
+)
 from autotuner.cli.output import json_of, out, print_json
 from autotuner.values import config
 
@@ -18,22 +26,30 @@ def space_list(as_json: JsonOption = False) -> None:
 
     files = [SpaceFile.load(path, find_limits) for path in sorted(config.spaces_dir().glob("*.toml"))]
     if as_json:
-        print_json([{"name": file.name, "backend": file.backend, "title": file.title} for file in files])
+        keys = ("name", "backend", "title", "path")
+        print_json([{key: getattr(file, key) for key in keys} for file in files])
         return
     for file in files:
-        out.print(f"{file.name:18} {file.backend:5} {file.title}", markup=False)
+        out.print(f"{file.name:18} {file.backend:5} {file.title}")
+    out.print(f"Their files are in {config.spaces_dir()}.", soft_wrap=True)
 
 
 def space_show(
-    space: SpaceName, threads: ThreadsOption = None, arch: ArchOption = None, as_json: JsonOption = False
+    space: SpaceName,
+    problem: ProblemOption = None,
+    problems: ProblemsOption = None,
+    threads: ThreadsOption = None,
+    arch: ArchOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Parameters of a space, its raw and valid points on this machine, and what each constraint removes."""
     from autotuner.report import space_tables
     from autotuner.spaces.space import Space
     from autotuner.tuning import workbench
 
-    file = workbench.load_space(space, threads)
+    file = workbench.load_space(space, threads, problem or (), problems)
     points = Space.enumerate(file, workbench.choose_device(file, arch).device.facts)
+    workbench.admit_every_implementation(points)
     if as_json:
         print_json(space_tables.space_document(points))
     else:
@@ -44,11 +60,12 @@ def doctor(
     space: Annotated[str, typer.Option("--space", help="a space file, or the name of one that is shipped")],
     arch: ArchOption = None,
     threads: ThreadsOption = None,
-    seed: Annotated[int, typer.Option(help="seed of the points that are tried")] = 0,
+    seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Finds dead knobs: parameters or values of a space that never change the program. Builds, but runs nothing."""
     from autotuner.report import space_tables
+    from autotuner.run import cage
     from autotuner.spaces.dead_parameters import diagnose
     from autotuner.tuning import workbench
 
@@ -58,5 +75,7 @@ def doctor(
         print_json([json_of(knob) for knob in knobs])
     else:
         out.print(space_tables.doctor_table(knobs))
+        for line in space_tables.cage_lines(cage.missing(workbench.kind_of(here.space.file).cage)):
+            out.print(line)
     if any(knob.state in ("dead", "same values") for knob in knobs):
         raise typer.Exit(1)

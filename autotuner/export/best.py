@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import math
-import os
-import secrets
 import statistics
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import ConfigDict, Field
@@ -19,7 +14,7 @@ from pydantic import ConfigDict, Field
 from autotuner.store.records import StudyRecord
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.tuning.standings import Best
-from autotuner.values.errors import DiskFullError, InputError
+from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Interval, Timing
 from autotuner.values.problem import Problem
@@ -170,7 +165,7 @@ class BestConfiguration(Model):
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[1, 2] = 2
     generator: str = Field(description="program and version that wrote this")
     study: str
     trial: int = Field(description="trial number in the study")
@@ -201,7 +196,7 @@ class Format(NamedTuple):
 def configuration(best: Best, study: StudyRecord) -> BestConfiguration:
     """The document about a study's best trial. Raises InputError where the trial does not carry its proof."""
     outcome = best.outcome
-    artifact, gate, measurement = outcome.artifact, outcome.gate, outcome.measurement
+    artifact, gate, measurement = outcome.artifact, best.gate, outcome.measurement
     if artifact is None or gate is None or not gate.passed or measurement is None or best.record.revoked_at is not None:
         raise InputError(
             f"trial {best.record.number} of {study.name} is no measured pass of the gate: export a standing one"
@@ -249,48 +244,6 @@ def render(best: Best, study: StudyRecord, format_name: str = "json") -> str:
     if format_name not in FORMATS:
         raise InputError(f"there is no export format {format_name!r}: choose one of {', '.join(sorted(FORMATS))}")
     return FORMATS[format_name].render(best, study)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes a text file whole or not at all: a reader sees the old file or the new one.
-
-    Raises DiskFullError when there is no space, InputError when the file cannot be written there.
-    """
-    target = path.expanduser().resolve()
-    if not target.parent.is_dir():
-        raise InputError(f"{target.parent} is not a folder: create it, or give another path")
-    if target.is_dir():
-        raise InputError(f"{target} is a folder: give the path of a file")
-    # In the same folder, because a rename is atomic only within a file system.
-    private = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        _write_through(private, text)
-        private.replace(target)
-        _sync_folder(target.parent)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError(f"{target}: the disk is full: free space and export again") from None
-        raise InputError(f"{target} cannot be written ({error.strerror}): give another path") from None
-    finally:
-        with contextlib.suppress(OSError):
-            private.unlink(missing_ok=True)
-
-
-def _write_through(path: Path, text: str) -> None:
-    with open(path, "x", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the rename itself last. A system that cannot open folders has no such step."""
-    with contextlib.suppress(PermissionError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _version() -> str:

@@ -33,6 +33,16 @@ class Neighbours(NamedTuple):
     """For the variant itself; None when it serves one pair of lengths alone."""
 
 
+class Repeats(NamedTuple):
+    """Launches on one input, one after another."""
+
+    status: int
+    """The variant's or the device's; others than 0 end them."""
+    launches: int
+    unlike: int | None
+    """Which of them, from 0, was the first with other bits than it should have; None when there was none."""
+
+
 ZEROS = 14
 """The turn of `Bench.disturb` after which the workspace, and shared memory on CUDA, hold zeros."""
 
@@ -54,6 +64,10 @@ class Bench(Protocol):
 
     def disturb(self, turn: int) -> None:
         """Changes what precedes the next launch: its predecessor, the workspace's contents, where threads may run."""
+
+    def repeated(self, problem: Problem, inputs: Tensors, outputs: Tensors, right: Tensors, count: int) -> Repeats:
+        """`count` launches on placed tensors. Outputs are poisoned before each launch, and compared bit by bit with
+        `right` after it, on the device; the host may wait for the last one only. Raises as `launch` does."""
 
     def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
         """Compares placed tensors with what they were before, and the guard bands; lets go of all placed tensors."""

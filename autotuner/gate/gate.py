@@ -34,6 +34,7 @@ def checks_of(op: Op) -> tuple[Check, ...]:
         streams.STREAM,
         streams.CAPTURE,
         checks.MATRIX,
+        invariants.SYMMETRY,
     )
 
 

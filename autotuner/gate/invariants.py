@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,28 @@ def alike(launching: Launching, case: Case, launches: int) -> None:
         launching.require_same(case, launching.launch(case, inputs), first, detail)
 
 
+def alike_for(launching: Launching, case: Case, seconds: float, batch_s: float, most: int) -> int:
+    """Launches on one input for so many seconds give the same bits; how many there were.
+
+    They come in batches of about `batch_s`, `most` at most. Before each batch the surroundings are disturbed.
+    """
+    inputs = launching.inputs(case)
+    right = launching.launch(case, inputs)
+    until = time.monotonic() + seconds
+    count, done, turn = 1, 1, 0
+    while time.monotonic() < until:
+        turn += 1
+        launching.say(f"{launching.check.code} launch {done + 1}")
+        launching.bench.disturb(turn)
+        started = time.monotonic()
+        launching.repeat(case, inputs, right, count, done)
+        took = time.monotonic() - started
+        done += count
+        count = min(most, 2 * count if took < batch_s / 2 else max(1, round(count * batch_s / took)))
+    launching.bench.disturb(0)  # the CPUs are as they were
+    return done
+
+
 def _repeat(launching: Launching) -> None:
     """The same input gives the same bits whatever ran before, the workspace holds, or threads run on."""
     repeated = launching.matrix.case(launching.op.cases.repeated, label="invariant ")
@@ -58,6 +81,20 @@ def _require(launching: Launching, case: Case, relation: Relation, plain: Tensor
     worst = float((got.double() - want.double()).abs().max())
     if not worst <= relation.within:
         raise Failed(f"{relation.detail}; up to {worst:.3g} apart", case)
+
+
+def _symmetry(launching: Launching) -> None:
+    """The outputs follow the inputs through a symmetry of the op: races change their inputs so."""
+    case = invariant_case(launching)
+    inputs = launching.inputs(case)
+    plain = launching.launch(case, inputs)
+    symmetry = launching.tensors.symmetry(case.problem, launching.seed(1), 1, inputs[0].device)
+    moved, due = (tuple(x.new_empty((1, *x.shape)) for x in tensors) for tensors in (inputs, plain))
+    symmetry.inputs(inputs, moved)
+    symmetry.outputs(plain, due)
+    got = launching.launch(case, tuple(x[0] for x in moved))
+    detail = "a symmetry of the inputs (a permutation, a change of signs) does not give the same one of the output"
+    launching.require_same(case, tuple(x + 0 for x in got), tuple(x[0] + 0 for x in due), detail)  # -0 is 0
 
 
 def _offset(launching: Launching) -> None:
@@ -113,6 +150,12 @@ REPEAT = Check(
     _repeat,
     RACE,
     Verdict.NONDETERMINISTIC,
+)
+SYMMETRY = Check(
+    "G3.symmetry",
+    "the output follows the exact symmetries of the op, by which a race changes its inputs",
+    _symmetry,
+    "arithmetic that is not the same for a number and its negative, or that depends on a slice's place",
 )
 OFFSET = Check(
     "G3.offset",

@@ -80,14 +80,31 @@ class Launching:
         outputs = tuple(bench.place(output, shift) for output in self.outputs(case, inputs))
         self.require_ok(self.in_time(case, lambda: bench.launch(case.problem, placed, outputs)), case)
         found = tuple(output.clone() for output in outputs)
-        traces = bench.traces(inputs, placed)
+        self._require_no_traces(case, inputs, placed)
+        return found
+
+    def repeat(self, case: Case, inputs: Tensors, right: Tensors, count: int, before: int) -> None:
+        """`count` launches that must each give the bits `right`, after `before` others; fails as `launch` does."""
+        bench = self.bench
+        placed = tuple(bench.place(tensor) for tensor in inputs)
+        outputs = tuple(bench.place(output) for output in self.outputs(case, inputs))
+        found = self.in_time(case, lambda: bench.repeated(case.problem, placed, outputs, right, count))
+        self.launches += found.launches - 1
+        self.require_ok(found.status, case)
+        if found.unlike is not None:
+            number = before + found.unlike + 1
+            raise Failed(f"launch {number} on {case.problem} differs from the first on the same input", case)
+        self._require_no_traces(case, inputs, placed)
+
+    def _require_no_traces(self, case: Case, inputs: Tensors, placed: Tensors) -> None:
+        """Fails on changed inputs or broken guards; lets go of the placed tensors."""
+        traces = self.bench.traces(inputs, placed)
         for name, changed in zip(self.op.inputs, traces.changed, strict=True):
             if changed:
                 detail = f"{name} is not what it was before the launch"
                 raise Failed(detail, case, "G1.inputs", Verdict.CORRUPTING)
         if traces.damage is not None:
             raise Failed(traces.damage, case, "G1.guard", Verdict.CORRUPTING)
-        return found
 
     def in_time(self, case: Case, launch: Callable[[], T]) -> T:
         """What the launch gives; fails when it does not end or wants more memory than there is."""

@@ -12,7 +12,7 @@ from autotuner.values.verdict import Meaning
 def meanings(op: Op) -> dict[str, Meaning]:
     """By code, of every check on a variant of the op and of every fault that one may end with."""
     found = dict(LAUNCH_FAULTS)
-    for check in (*checks_of(op), checks.soak()):
+    for check in (*checks_of(op), checks.soak(), checks.many(0.0)):
         found |= {check.code: Meaning(check.asserts, check.cause), **check.faults}
     limits = {"G0.limits": Meaning("registers, shared memory and block size fit the device")}
     return {

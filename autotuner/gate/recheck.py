@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from autotuner.ops.tensors import Tensors
 
 CODE = "G7.recheck"
+AUDIT = "G7.audit"
 MEANINGS = {
     CODE: Meaning("the timed buffers are as a right variant leaves them"),
     "G7.guard": Meaning(
@@ -29,7 +30,18 @@ MEANINGS = {
         "the output of the last timed launch is still right",
         "right on the first launches and wrong later: kept state, a race, or a cached result",
     ),
-    "G7.strays": Meaning("all the timed launches, on equal inputs, gave the same bits", RACE),
+    "G7.strays": Meaning(
+        "every timed sample left the outputs that its inputs make, in the order of the calls",
+        f"a result kept from an earlier call, work that goes on after the call, or {RACE}",
+    ),
+    AUDIT: Meaning(
+        "the latency does not depend on earlier calls, and with fresh inputs each time every output is right",
+        "a result kept from an earlier call",
+    ),
+    "G7.rest": Meaning(
+        "nothing goes on beside or after the timed calls",
+        "a thread or a kernel that works on, on CPUs that are not the variant's, or slows what is timed next",
+    ),
 }
 
 
@@ -46,6 +58,31 @@ class Timed(NamedTuple):
     """Which other timed buffer is not what it must be, in words: an input that changed, an output unlike the last."""
     again: Callable[[], None]
     """Runs the timed forward once more, untimed, on the same buffers."""
+    busy: str | None = None
+    """What goes on although all calls have returned, in words."""
+
+
+class Judges(NamedTuple):
+    """What a track asks when it has timed a variant."""
+
+    timed: Callable[[Timed], Fault | None]
+    """G7, of what a race left behind."""
+    fresh: Callable[[Tensors, Tensors], Fault | None]
+    """Whether these outputs are right for these inputs, which are like the ordinary ones."""
+
+
+def judge_fresh(problem: Problem, inputs: Tensors, outputs: Tensors, tolerance: Tolerance) -> Fault | None:
+    """A fault when the outputs are not those of the inputs, which an audit made."""
+    from autotuner.gate.cases import Case
+    from autotuner.gate.tolerance import judge, truth_of
+
+    right = truth_of(Case(name="audited", problem=problem, distribution=op_of(problem).ordinary), inputs)
+    for output, expected in zip(outputs, right.outputs, strict=True):
+        errors = judge(output, expected, tolerance)
+        if errors.failed_rule is not None:
+            detail = f"with fresh inputs before every forward an output breaks {errors.failed_rule}"
+            return Fault(verdict=Verdict.INCORRECT, code=AUDIT, detail=detail)
+    return None
 
 
 def recheck(problem: Problem, timed: Timed, expected: Truth, fresh: Truth, tolerance: Tolerance) -> Fault | None:
@@ -58,6 +95,8 @@ def recheck(problem: Problem, timed: Timed, expected: Truth, fresh: Truth, toler
     for name, before, after in zip(op_of(problem).inputs, expected.inputs, timed.inputs, strict=True):
         if not same_bits(before, after):
             return Fault(verdict=Verdict.CORRUPTING, code="G7.inputs", detail=f"{name} changed while it was timed")
+    if timed.busy is not None:
+        return Fault(verdict=Verdict.IMPOSSIBLE, code="G7.rest", detail=timed.busy)
     fault = _output_fault(timed, expected, tolerance, "an output of the timed run")
     if fault is not None:
         return fault

@@ -6,12 +6,13 @@ its check is unavailable.
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from autotuner.build.build import private_directory, run
+from autotuner.build.build import run
 from autotuner.build.status import DeviceErrors
 from autotuner.gate import sanitizer_report
 from autotuner.gate.check import Unavailable
@@ -90,19 +91,25 @@ def small_cases(like: Problem, artifact: Artifact) -> tuple[Problem, ...]:
 
 
 def sanitized(
-    tool: SanitizerTool, artifact: Artifact, cases: Sequence[Problem], say: Say, deadline_s: float = DEADLINE_S
+    tool: SanitizerTool,
+    artifact: Artifact,
+    cases: Sequence[Problem],
+    say: Say,
+    levels: Sequence[Level] = LEVELS,
+    deadline_s: float = DEADLINE_S,
 ) -> tuple[tuple[CheckResult, ...], Fault | None]:
-    """G8.memory and G8.race, in this order; the first failure stops. `cases` are what the artifact is compiled for.
+    """The `levels` in their order; the first failure stops. `cases` are what the artifact is compiled for.
 
     `say` hears of each build and of each process, which takes up to `deadline_s`.
     """
     checks: list[CheckResult] = []
-    for level in LEVELS:
+    for level in levels:
         say(level.code)
         started = time.monotonic()
         fault, note = None, None
         try:
-            with private_directory() as folder:
+            with tempfile.TemporaryDirectory(prefix="autotuner-sanitizer-") as name:
+                folder = Path(name)
                 command = tool.command(level, artifact, cases, folder)
                 say(f"{level.code} run")
                 fault = _judged(tool, level, _ending(command, folder, deadline_s), cases)

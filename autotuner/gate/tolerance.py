@@ -14,6 +14,7 @@ order has, such as those of a base-2 softmax; floor1 covers rows that see one ke
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import warnings
@@ -132,10 +133,15 @@ def compute_truth(case: Case, seed: int, device: str = "cpu") -> Truth:
 
     Raises ValueError when the case is degenerate.
     """
+    tensors = op_of(case.problem).tensors()
+    drawn = tensors.inputs(case.problem, case.distribution, seed)
+    return truth_of(case, tuple(tensor.to(device) for tensor in drawn))
+
+
+def truth_of(case: Case, inputs: Tensors) -> Truth:
+    """The truth of inputs that were drawn elsewhere. Raises ValueError when the case is degenerate."""
     op = op_of(case.problem)
-    tensors = op.tensors()
-    inputs = tuple(tensor.to(device) for tensor in tensors.inputs(case.problem, case.distribution, seed))
-    exact = tensors.reference(case.problem, inputs)
+    exact = op.tensors().reference(case.problem, inputs)
     if any(not torch.isfinite(each).all() or not each.abs().max() > 0 for each in exact):
         raise ValueError(f"case {case.name}: the reference is not finite or all zero")
     emulated, peers = _emulated(case, inputs, exact), _peer_errors(case, inputs, exact)
@@ -172,11 +178,28 @@ def truth(case: Case, seed: int) -> Truth:
     path = config.cache_dir() / "references" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.pt"
     try:
         inputs, outputs = torch.load(path, weights_only=True, mmap=True)
+        with contextlib.suppress(OSError):  # a cache that can be read alone serves all the same
+            os.utime(path)  # used now: what is pruned is what was used longest ago
         return Truth(inputs, tuple(Expected(*each) for each in outputs))
     except (OSError, RuntimeError, EOFError, TypeError, ValueError):
+        if _elsewhere is not None and (ask := _elsewhere)(case, seed):
+            draw_up_elsewhere(None)  # where it cannot be read all the same, it is computed here
+            try:
+                return truth(case, seed)
+            finally:
+                draw_up_elsewhere(ask)
         found = compute_truth(case, seed)
         _save(found, path)
         return found
+
+
+_elsewhere: Callable[[Case, int], bool] | None = None
+
+
+def draw_up_elsewhere(ask: Callable[[Case, int], bool] | None) -> None:
+    """From now on `truth` has what is not in the cache drawn up there by another process, which says whether it did."""
+    global _elsewhere
+    _elsewhere = ask
 
 
 def _save(found: Truth, path: Path) -> None:
@@ -188,7 +211,8 @@ def _save(found: Truth, path: Path) -> None:
         torch.save((found.inputs, tuple(tuple(each) for each in found.outputs)), private)
         private.replace(path)
     except (OSError, RuntimeError):
-        private.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            private.unlink(missing_ok=True)
 
 
 class Bounds(NamedTuple):

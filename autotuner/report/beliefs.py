@@ -17,6 +17,7 @@ from autotuner.report.rejects import RejectedWhere, rejected_where
 from autotuner.report.surrogate_beliefs import Beliefs, surrogate_beliefs
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, StudyRecord, queries
+from autotuner.tuning import standings
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 
@@ -43,13 +44,16 @@ class StudyBeliefs(Model):
 
 
 def study_beliefs(store: Store, study: str) -> StudyBeliefs:
-    """What the study of that name has shown, by all its trials that stand; a revoked one is a reject.
+    """What the study of that name has shown, by all its trials that stand; a revoked one is a reject. What the last
+    finals confirmed of a trial counts instead of its search estimate.
 
     Raises StoreError: no such study. Raises InputError when its space cannot be made again by this version.
     """
     of = queries.study(store, study)
     space = _space(of)
-    trials = JudgedPoints(space, [trial.outcome for trial in queries.judged(store, study)])
+    corrections = standings.corrections(store, study)
+    judged = queries.judged(store, study)
+    trials = JudgedPoints(space, [each.outcome.corrected(corrections.get(each.number)) for each in judged])
     tie = tie_band(queries.aa_heats(store, study), space.file.objective)
     regions, elsewhere = rejected_where(space, trials.points, trials.codes)
     measured = int(trials.measured.sum())
@@ -70,7 +74,7 @@ def study_beliefs(store: Store, study: str) -> StudyBeliefs:
 
 
 def _space(of: StudyRecord) -> Space:
-    space = Space.enumerate(SpaceFile.model_validate_json(of.space_document), of.device.facts)
+    space = Space.enumerate(SpaceFile.stored(of.space_document), of.device.facts)
     if space.digest != of.space_digest:
         raise InputError(f"{of.name}: this version finds other valid points in its space: use the one that ran it")
     return space

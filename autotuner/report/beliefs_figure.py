@@ -6,6 +6,7 @@ Needs the extra "figures"; nothing else here does.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,8 @@ LABELLED = 80
 """Cells, at most, of a map that has figures in them."""
 
 
-def draw(found: StudyBeliefs, path: Path) -> None:
-    """Writes an SVG file; the same beliefs give the same file.
+def drawn(found: StudyBeliefs, path: Path) -> bytes:
+    """The content of an SVG file of that name; the same beliefs give the same content.
 
     Raises InputError when the file's name does not end in .svg, there are no beliefs to draw or matplotlib is missing.
     """
@@ -54,7 +55,9 @@ def draw(found: StudyBeliefs, path: Path) -> None:
             heat.set_axis_off()
         else:
             _heat(heat, beliefs.map)
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        content = BytesIO()
+        figure.savefig(content, format="svg", metadata={"Date": None})
+    return content.getvalue()
 
 
 def _bars(axes: Axes, beliefs: Beliefs) -> None:

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from autotuner.ops import op_of
 from autotuner.spaces.space import Space
+from autotuner.tuning.calm import Calm, Protest, Waiting
 from autotuner.tuning.driver import Converged, Event, Judged, Started
 from autotuner.tuning.plan import Start
 from autotuner.tuning.time_left import TimeLeft
@@ -24,9 +25,9 @@ from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome
 from autotuner.values.verdict import Verdict
 
-DISTURBED = (
-    "the baseline is not what it was: something else keeps this machine busy. Calibrated again; stop what else runs"
-    " here, or go on with this sweep later"
+PROTEST = (
+    "what is measured from here on is marked as disturbed and does not count; it is raced again when the machine is"
+    " calm, in this run or by the same command later"
 )
 
 
@@ -50,6 +51,9 @@ class Progress:
         self._seconds, self._until = seconds, math.inf
         self._time_left: TimeLeft | None = None
         self._judged, self._best = 0, math.inf
+        self._waits = ""
+        """Why and since when the run waits; "" while it does not."""
+        self._waited_s = 0.0
         self._best_number: int | None = None
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
@@ -81,6 +85,8 @@ class Progress:
             self._started(event)
         elif isinstance(event, Judged):
             self._heard(event)
+        elif isinstance(event, Waiting | Calm | Protest):
+            self._heard_of_calm(event)
         elif isinstance(event, Converged):
             promise, tie = f"{100 * event.promise:.2g} %", f"{100 * event.tie:.2g} %"
             self._say(f"converged: what is left promises {promise}, and {tie} is a tie (--until-converged stops here)")
@@ -88,11 +94,11 @@ class Progress:
 
     def _started(self, event: Started) -> None:
         if self._time_left is None:  # else the devices were calibrated anew
-            now, beside = time.monotonic(), builders_beside(self._device, event.lanes)
+            now, beside = self._now(), builders_beside(self._device, event.lanes)
             self._time_left = TimeLeft(self._trials, now, event.judged, event.lanes, beside)
             self._until = now + self._seconds
         else:
-            self._say(DISTURBED)
+            self._say("calibrated anew")
         self._judged = event.judged
         self._say(f"study {event.study}: {event.judged} judged already" if event.judged else f"study {event.study}")
         for problem, name in zip(self._protocol.problems, event.calibration.baselines, strict=True):
@@ -100,12 +106,31 @@ class Progress:
             listed = ", ".join(f"{t.backend} {t.median_us:.1f} us" for t in times)
             self._say(f"baseline {problem}: {self._baseline} {name} ({listed})")
 
+    def _heard_of_calm(self, event: Waiting | Calm | Protest) -> None:
+        """On a terminal the wait is in the live line; elsewhere each look is a line."""
+        if isinstance(event, Waiting):
+            self._waits = f"waiting for a calm machine: {event.detail}; since {event.since_s:.0f} s"
+            if self._live is None:
+                self._say(self._waits)
+            return
+        self._waits = ""
+        self._waited_s += event.waited_s
+        after = f"after {event.waited_s:.0f} s of waiting" if event.waited_s >= 1 else "now"
+        if isinstance(event, Calm):
+            self._say(f"the machine is calm {after}")
+        else:
+            self._say(f"the machine is disturbed still, {after}: {event.detail}; {PROTEST}")
+
+    def _now(self) -> float:
+        """A clock that stands still while the run waits for a calm machine."""
+        return time.monotonic() - self._waited_s
+
     def _heard(self, event: Judged) -> None:
         outcome = event.outcome
         if event.judged > self._judged and self._time_left is not None:
             self._judged = event.judged
-            self._time_left.judged(time.monotonic(), *costs(outcome))
-        if not outcome.verdict.has_latency:
+            self._time_left.judged(self._now(), *costs(outcome))
+        if not outcome.verdict.has_latency and outcome.verdict != Verdict.DISTURBED:
             self._rejected[outcome.verdict] += 1
         if event.best is not None and event.best < self._best:
             self._best, self._best_number = event.best, event.number
@@ -126,7 +151,8 @@ class Progress:
 
     def _refresh(self) -> None:
         if self._live is not None:
-            self._live.update(Group(self._bar(), Text(self._summary())), refresh=True)
+            lines = [self._waits] if self._waits else []
+            self._live.update(Group(*map(Text, lines), self._bar(), Text(self._summary())), refresh=True)
 
     def _bar(self) -> ProgressBar:
         return ProgressBar(total=self._trials, completed=self._judged, width=60)
@@ -138,11 +164,12 @@ class Progress:
             else "nothing measured yet"
         )
         rejected = ", ".join(f"{count} {cause}" for cause, count in self._rejected.most_common()) or "none"
-        return f"{self._judged}/{self._trials} judged; {best}; rejected: {rejected}; time left {self._left()}"
+        waited = f"; waited {self._waited_s:.0f} s for a calm machine" if self._waited_s >= 1 else ""
+        return f"{self._judged}/{self._trials} judged; {best}; rejected: {rejected}; time left {self._left()}{waited}"
 
     def _left(self) -> str:
         """Time left, by what was judged so far and by the budget."""
-        now = time.monotonic()
+        now = self._now()
         seconds = min(
             self._time_left.left_s(now) if self._time_left is not None else math.inf, max(0.0, self._until - now)
         )
@@ -165,6 +192,6 @@ def _line(outcome: Outcome, baseline: str) -> str:
         micros = statistics.median(outcome.measurement.timings[0].variant_us)
         return f"{outcome.measurement.speedup:.3f}x {baseline}, {micros:.1f} us{note}  {outcome.variant}"
     why = f" {outcome.fault.code}" if outcome.fault else ""
-    if outcome.fault is not None and outcome.verdict == Verdict.INFRA_ERROR:  # not the variant's: a person can help
+    if outcome.fault is not None and not outcome.verdict.judges:  # not the variant's: a person can help
         why += f" ({outcome.fault.detail.partition(chr(10))[0]})"
     return f"{outcome.verdict}{why}  {outcome.variant}"

@@ -72,6 +72,13 @@ def space_table(space: Space) -> RenderableType:
     return Group(Text(head), *tables, Text(counts))
 
 
+def cage_lines(missing: Sequence[str]) -> list[str]:
+    """What the cage around variants lacks here (docs/isolation.md)."""
+    if not missing:
+        return ["The cage around variants is whole on this machine."]
+    return [f"The cage around variants lacks a wall here: {each}." for each in missing]
+
+
 def doctor_table(knobs: Sequence[Knob]) -> RenderableType:
     """Each knob of a space: whether it reaches the program."""
     table = new_table("IMPL", "parameter", "knob", "found")

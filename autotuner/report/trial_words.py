@@ -10,9 +10,9 @@ from autotuner.ops import Op, op_of
 from autotuner.report.likely_cause import likely_cause, place_of
 from autotuner.report.meanings import meanings
 from autotuner.tuning.gate_summary import GateSummary
-from autotuner.tuning.standings import Best
+from autotuner.tuning.standings import Best, FinalsSummary
 from autotuner.values.gate_report import CaseErrors, CaseResult, error_in_tolerances
-from autotuner.values.outcome import Artifact, Measurement, Outcome, Stop, Timing
+from autotuner.values.outcome import Artifact, MeanInterval, Measurement, Outcome, Stop, Timing
 from autotuner.values.verdict import Verdict
 
 _SHAPE = re.compile(r"\b(\d+(?:x\d+)*)(?: (\w+))?$")
@@ -53,12 +53,36 @@ def best_words(best: Best) -> list[str]:
     if best.crowned:
         lines.append("Crowned: faster than every other finalist and the baseline, by more than a tie.")
     elif others:
-        lines.append(f"Tied with trial {', '.join(others)}: of these it is the preferred one. Nobody is crowned.")
+        lines.append(f"Tied with trial {', '.join(others)}: {_why(best, finals)}. Nobody is crowned.")
     else:
         lines.append("It leads, but not shown to be faster than the baseline by more than a tie. Nobody is crowned.")
+    if best.proof is not None and best.gate is not None:
+        lines.append(proof_words(GateSummary.of(best.gate)))
     first, *rest = outcome_words(best.outcome, _op(best))
     biased = f"Search estimate, biased: {first}; {entry.difference:+z.1%} off what was confirmed."
     return [*lines, biased, *rest]
+
+
+def _why(best: Best, finals: FinalsSummary) -> str:
+    """Why it is the one to use."""
+    if len(finals.alike) > 1:
+        return "of those that are as fast as the fastest it is the preferred one"
+    least = "" if finals.resolution is None else f" below a difference of about {finals.resolution:.1%}"
+    return f"the finals cannot tell them apart{least}, and it is the fastest"
+
+
+def confirmed_words(speedup: MeanInterval) -> str:
+    """What the last finals confirmed of a trial."""
+    ends = _ends(speedup.low, speedup.high, speedup.level)
+    return f"Confirmed by the last finals: {speedup.mean:.3f} times as fast as the baseline ({ends})."
+
+
+def proof_words(summary: GateSummary) -> str:
+    """How often the one to use was launched, what could still be missed, and whether its memory was checked."""
+    line = f"Launched {summary.many_launches:,} times on the tuned problems, all with the same bits"
+    if summary.could_miss is not None:
+        line += f": an error in fewer than one of {1 / summary.could_miss:,.0f} launches could still be missed"
+    return f"{line}. Memory check: {summary.memory}."
 
 
 def _op(best: Best) -> Op:
@@ -139,7 +163,9 @@ def _gate_line(summary: GateSummary) -> str:
 def _rejected(outcome: Outcome, op: Op) -> list[str]:
     fault = outcome.fault or (outcome.gate.fault if outcome.gate is not None else None)
     lines = [f"{outcome.verdict}" if fault is None else f"{outcome.verdict}: {fault.code}"]
-    if not outcome.verdict.judges:
+    if outcome.verdict == Verdict.DISTURBED:
+        lines.append("This says nothing about the variant: it is raced again when the machine is calm.")
+    elif not outcome.verdict.judges:
         lines.append("This says nothing about the variant: the machinery around it failed, and it is tried again.")
     lines.append(f"Variant: {outcome.variant}")
     if fault is not None:
@@ -149,6 +175,7 @@ def _rejected(outcome: Outcome, op: Op) -> list[str]:
         if fault.case is not None:
             lines.append(f"Case: {_case_in_words(fault.case, outcome.artifact, op)}")
         lines.append(f"Found: {fault.detail}")
+        lines += _not_believed(outcome)
         found = _failing_case(outcome, fault.case)
         if found is not None:
             lines += _errors_in_words(found.errors, op)
@@ -156,6 +183,12 @@ def _rejected(outcome: Outcome, op: Op) -> list[str]:
         if cause:
             lines.append(f"Likely cause: {cause}.")
     return lines + _stderr(outcome.stderr_tail)
+
+
+def _not_believed(outcome: Outcome) -> list[str]:
+    """The figures of a disturbed race, which count for nothing."""
+    found = outcome.measurement
+    return [] if found is None else ["Not believed:", *(f"  {_timing_line(timing)}" for timing in found.timings)]
 
 
 def _case_in_words(case: str, artifact: Artifact | None, op: Op) -> str:

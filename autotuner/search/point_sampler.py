@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from bisect import bisect
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -38,7 +38,10 @@ class Seen:
         """When each COMPLETE trial ended, and its number; sorted."""
         self._ended = np.empty(0, dtype=np.int64)
         """The numbers in `_ends`."""
+        self._left_out = set[int]()
         self.indices, self.objectives = self._index, self._objective
+        self.corrected: Mapping[int, float] = {}
+        """Objectives that count instead of what Optuna was told, by the trial's number."""
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -52,17 +55,26 @@ class Seen:
         positions = np.cumsum(self._listed, dtype=np.int64) - 1
         return positions[self._ended[self._listed[self._ended]]]
 
-    def read(self, trials: Sequence[FrozenTrial], besides: int) -> None:
-        """Takes in what has changed: `trials` are all of the study, by number; `besides` is left out."""
+    def read(self, trials: Sequence[FrozenTrial], besides: int, left_out: Collection[int] = ()) -> None:
+        """Takes in what has changed: `trials` are all of the study, by number; `besides` is left out. The values of
+        those that are `left_out` are none."""
         known = len(self._index)
         self._index = np.append(self._index, np.full(len(trials) - known, -1))
         self._objective = np.append(self._objective, np.full(len(trials) - known, np.nan))
         look_at, self._unended = [*self._unended, *range(known, len(trials))], []
         for number in look_at:
             self._note(trials[number])
+        self._leave_out(left_out)
         self._listed = self._index >= 0
         self._listed[besides] = False
         self.indices, self.objectives = self._index[self._listed], self._objective[self._listed]
+
+    def _leave_out(self, numbers: Collection[int]) -> None:
+        self._objective[list(numbers)] = np.nan
+        if not self._left_out.issuperset(numbers):
+            self._left_out.update(numbers)
+            self._ends = [end for end in self._ends if end[1] not in self._left_out]
+            self._ended = np.array([number for _, number in self._ends], dtype=np.int64)
 
     def _note(self, trial: FrozenTrial) -> None:
         number = trial.number
@@ -72,7 +84,7 @@ class Seen:
             index = self._space.index_of(trial.system_attrs.get("fixed_params", trial.params))
             self._index[number] = -1 if index is None else index
         if trial.state == TrialState.COMPLETE:
-            self._objective[number] = trial.value
+            self._objective[number] = self.corrected.get(number, trial.value)
             end = trial.datetime_complete or datetime.min, number
             place = bisect(self._ends, end)
             self._ends.insert(place, end)
@@ -89,9 +101,19 @@ class PointSampler(BaseSampler):
     promise: float | None = None
     """The expected improvement of the last proposal, in units of the objective; None of a sampler without beliefs."""
 
+    left_out: Collection[int] = ()
+    """Numbers of trials whose values do not count, although Optuna has them."""
+
     def __init__(self, space: Space, seed: int) -> None:
         self._space, self._seed = space, seed
         self._seen = Seen(space)
+
+    def correct(self, objectives: Mapping[int, float]) -> None:
+        """These objectives, by the trial's number, count instead of those that Optuna was told; +inf is a reject.
+
+        To be called before the first proposal.
+        """
+        self._seen.corrected = objectives
 
     @abc.abstractmethod
     def propose(self, study: Study, trial: FrozenTrial, seen: Seen, asked: NDArray[np.bool_]) -> int:
@@ -116,7 +138,7 @@ class PointSampler(BaseSampler):
         if "fixed_params" in trial.system_attrs:  # enqueued: the point is known already
             return dict(trial.system_attrs["fixed_params"])
         seen = self._seen
-        seen.read(study.get_trials(deepcopy=False), besides=trial.number)
+        seen.read(study.get_trials(deepcopy=False), trial.number, self.left_out)
         asked = np.zeros(len(self._space), dtype=bool)
         asked[seen.indices] = True
         if asked.all():

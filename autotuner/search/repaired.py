@@ -7,7 +7,7 @@ study itself but a view of it: the points that were judged, as places in the lis
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,8 @@ class View:
         self._known = 0
         self._rejects: list[int] = []
         self._worst = -math.inf
+        self.corrected: Mapping[int, float] = {}
+        """Objectives that are shown instead of the study's, by the trial's number."""
 
     def study(self, sampler: BaseSampler) -> Study:
         """The view as Optuna has studies."""
@@ -79,8 +81,9 @@ class View:
         for key, value in attributes.items():
             self._storage.set_study_system_attr(self._key, key, value)
 
-    def read(self, trials: Sequence[FrozenTrial]) -> None:
-        """Takes in what has changed: `trials` are all of the study that is viewed, by number."""
+    def read(self, trials: Sequence[FrozenTrial], left_out: Collection[int] = ()) -> None:
+        """Takes in what has changed: `trials` are all of the study that is viewed, by number. Those that are
+        `left_out` have failed."""
         worst = self._worst
         look_at, self._unended = [*self._unended, *range(self._known, len(trials))], []
         for number in look_at:
@@ -88,6 +91,9 @@ class View:
                 self._storage.create_new_trial(self._key)
             self._take(trials[number])
         self._known = len(trials)
+        for number in left_out:
+            own = self.trial(number)
+            own.state, own.values = TrialState.FAIL, None
         if self._worst > worst:
             for number in self._rejects:
                 self.trial(number).value = self._worst
@@ -103,7 +109,9 @@ class View:
         if not trial.state.is_finished():
             self._unended.append(number)
         elif trial.state == TrialState.COMPLETE and index is not None and trial.value is not None:
-            self._storage.set_trial_state_values(number, TrialState.COMPLETE, [self._shown(number, trial.value)])
+            self._storage.set_trial_state_values(
+                number, TrialState.COMPLETE, [self._shown(number, self.corrected.get(number, trial.value))]
+            )
         else:
             self._storage.set_trial_state_values(number, TrialState.FAIL)
 
@@ -180,9 +188,10 @@ class RepairedSampler(PointSampler):
         """The view, as it is by now."""
         if self._view is None:
             self._view = View(self._space, self._axes)
+            self._view.corrected = self._seen.corrected
             self._stored = self._kept(study._storage.get_study_system_attrs(study._study_id))
             self._view.note(self._stored)
-        self._view.read(study.get_trials(deepcopy=False))
+        self._view.read(study.get_trials(deepcopy=False), self.left_out)
         return self._view
 
     def _row(self, places: Mapping[str, int], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -131,8 +131,9 @@ class Expression:
             raise ExpressionError(_describe_fault(result.fault, used, shape), self.text)
         return np.array(np.broadcast_to(result.data, shape))
 
-    def _result(self, columns: Mapping[str, Array]) -> _Result:
-        return _Evaluation(self.text, columns, self._amounts).visit(self._tree)
+    def _result(self, columns: Mapping[str, Array], known: dict[str, _Result] | None = None) -> _Result:
+        """`known`: the amounts that were evaluated already; each is evaluated once, however often it is named."""
+        return _Evaluation(self.text, columns, self._amounts, {} if known is None else known).visit(self._tree)
 
     def holds(
         self, values: Mapping[str, Array], indices: Mapping[str, Array], facts: Sequence[Mapping[str, Any]]
@@ -214,7 +215,7 @@ class _Check:
 
     def work_out(self, node: ast.expr) -> None:
         """Refuses `2 ** 9999`, `1 // 0` or `"a" < 3` where it is written, not where it is used."""
-        fault = _Evaluation(self.text, {}, {}).visit(node).fault
+        fault = _Evaluation(self.text, {}, {}, {}).visit(node).fault
         if fault is not None and fault.any():
             raise self.refuse(_FAULTS[int(fault)], node)
 
@@ -309,17 +310,22 @@ class _Result:
 class _Evaluation:
     """Evaluates a checked tree over columns. Faults travel with the results, so that and/or can drop unreached ones."""
 
-    def __init__(self, text: str, columns: Mapping[str, Array], amounts: Mapping[str, Expression]) -> None:
+    def __init__(
+        self, text: str, columns: Mapping[str, Array], amounts: Mapping[str, Expression], known: dict[str, _Result]
+    ) -> None:
         self.text = text
         self.columns = columns
         self.amounts = amounts
+        self.known = known
 
     def visit(self, node: ast.expr) -> _Result:
         match node:
             case ast.Constant(value=value):
                 return _Result(np.asarray(value))
             case ast.Name(id=name) if name in self.amounts:
-                return self.amounts[name]._result(self.columns)
+                if name not in self.known:
+                    self.known[name] = self.amounts[name]._result(self.columns, self.known)
+                return self.known[name]
             case ast.Name(id=name):
                 if name not in self.columns:
                     raise ExpressionError(f"{name} has no value", self.text, node.col_offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, Any
@@ -32,7 +33,7 @@ def as_tuple(value: object) -> object:
 def _parameter_value(value: object) -> Value:
     if isinstance(value, int) and not isinstance(value, bool):
         if not -(2**63) <= value < 2**63:
-            raise refuse(f"found {value}, expected an integer of 64 bits")
+            raise refuse("found a larger number, expected an integer of 64 bits")
         return value
     if not isinstance(value, str):
         remedy = " (write 0 or 1)" if isinstance(value, bool) else ""
@@ -76,8 +77,8 @@ class Parameter(Model):
             raise refuse(f"found {len(values) or 'no'} values, expected 1 to {2**15 - 1}")
         if len({type(value) for value in values}) > 1:
             raise refuse("found both integers and strings, expected one kind")
-        twice = next((value for index, value in enumerate(values) if value in values[:index]), None)
-        if twice is not None:
+        if len(set(values)) < len(values):
+            twice = next(value for value, count in Counter(values).items() if count > 1)
             raise refuse(f"found {twice!r} twice, expected distinct values")
         return values
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from autotuner.values import config
 from autotuner.values.errors import SpaceError
+from autotuner.values.files import read_regular, text_of, why
+from autotuner.values.toml_text import LARGEST_BYTES, TomlError, parse_toml
 
 Document = dict[str, Any]
 
@@ -18,9 +19,10 @@ _OURS = ("limit_of", "place")
 def read_document(path: Path) -> Document:
     """The TOML of a file. Raises SpaceError, one line."""
     try:
-        return parse_document(path.read_bytes().decode(), path)
+        text_of(path.absolute())
+        return parse_document(read_regular(path, LARGEST_BYTES).decode(), path)
     except OSError as error:
-        raise SpaceError(f"{path}: cannot be read: {error.strerror}") from None
+        raise SpaceError(f"{path}: cannot be read: {why(error)}") from None
     except UnicodeDecodeError as error:
         raise SpaceError(f"{path}: not UTF-8 text (byte {error.start})") from None
 
@@ -28,10 +30,9 @@ def read_document(path: Path) -> Document:
 def parse_document(text: str, path: str | Path) -> Document:
     """The TOML in a text; `path` names it in messages. Raises SpaceError, one line."""
     try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        last = f" (line {len(text.splitlines())})" if "line" not in str(error) else ""
-        raise SpaceError(f"{path}: not TOML: {error}{last}") from None
+        document = parse_toml(text)
+    except TomlError as error:
+        raise SpaceError(f"{path}: {error}") from None
     if "path" in document:
         raise SpaceError(f"{path}: path: unknown key")
     constraints = document.get("constraints")

@@ -27,11 +27,14 @@ from autotuner.spaces.fields import (
 from autotuner.spaces.limits import KINDS, FindLimits, merged
 from autotuner.spaces.space_document import Document, complete, parse_document, read_document
 from autotuner.values import first_documents
-from autotuner.values.errors import KernelError, SpaceError
+from autotuner.values.errors import InputError, KernelError, SpaceError
 from autotuner.values.model import Model
 from autotuner.values.problem import Problem
 from autotuner.values.validation import explanation, refuse, show, suggestion
 from autotuner.values.variant import Value
+
+MOST = {"problems": 256, "parameters": 128, "constraints": 512, "amounts": 64, "derived": 64, EXPECTED: 64}
+"""Entries of each table or list, at most, those of the family among them."""
 
 HIDDEN = ("path", "op", "limit_of", "place")
 """Fields that are no keys of a file, or not to be suggested."""
@@ -54,6 +57,37 @@ def _of_an_op(document: Document) -> Document:
     return {**document, "problems": named}
 
 
+def problem_documents(texts: Iterable[str], op: str = first_documents.OP) -> list[Document]:
+    """Problems as a file would have them, from the form in which the op writes them. Raises InputError."""
+    kind, found = OPS[op].problem, []
+    for text in texts:
+        try:
+            found.append(kind.parse(text).model_dump())
+        except ValidationError as error:
+            raise InputError(f"problem {show(text)}: {explanation(error, kind)}") from None
+        except ValueError as error:
+            raise InputError(f"problem: {error}") from None
+    return found
+
+
+def problems_in(path: Path) -> list[Document]:
+    """The tables [[problems]] of a file that may have nothing else. Raises SpaceError."""
+    document = read_document(path)
+    problems = document.get("problems")
+    if not isinstance(problems, list) or not problems:
+        raise SpaceError(f"{path}: problems: missing; expected tables [[problems]] as in a space file")
+    return problems
+
+
+def _bounded(document: Document) -> Document:
+    """The document. Raises a refusal where a table or a list has more entries than a search can do anything with."""
+    for key, most in MOST.items():
+        entries = document.get(key)
+        if isinstance(entries, dict | list) and len(entries) > most:
+            raise refuse(f"found {len(entries)} entries, expected at most {most}", key)
+    return document
+
+
 def _explained(error: ValidationError, document: Document) -> str:
     """What is wrong with the document, in one line; of its problems the keys are known that their op has."""
     problems = document.get("problems")
@@ -70,8 +104,8 @@ class SpaceFile(Model):
     path: str = Field(default="space.toml", description="where it was read; not a key of the file")
     like: str | None = Field(default=None, description="the space file that it takes over what it does not say from")
     title: str
-    family: str
-    backend: str = Field(pattern="^[a-z][a-z0-9_]*$")
+    family: str = Field(pattern="^[A-Za-z][A-Za-z0-9_]{0,63}$")
+    backend: str = Field(pattern="^[a-z][a-z0-9_]{0,63}$")
     threads: Annotated[int | Literal["all"], PlainValidator(_threads)] = "all"
     cache: Literal["cold", "warm"] = "cold"
     objective: Literal["mean", "max"] = "mean"
@@ -84,17 +118,32 @@ class SpaceFile(Model):
     default: dict[str, ParameterValue] = Field(description="a parameter that is not named takes its first value")
 
     @classmethod
-    def load(cls, path: str | Path, limits: FindLimits | None = None) -> SpaceFile:
+    def load(
+        cls, path: str | Path, limits: FindLimits | None = None, problems: list[Document] | None = None
+    ) -> SpaceFile:
         """Read and check a file and add what `limits` finds for its family; None where the file says all there is.
+        `problems` replace those of the file.
 
         Raises SpaceError, one line with the file, the key, what was found and expected; and what `limits` raises.
         """
-        return cls._of(read_document(Path(path)), path, limits)
+        written = read_document(Path(path))
+        if problems is not None:
+            written = {**written, "problems": problems, "title": f"{Path(path).stem} for problems of the caller"}
+        return cls._of(written, path, limits)
 
     @classmethod
     def parse(cls, text: str, path: str | Path = "space.toml", limits: FindLimits | None = None) -> SpaceFile:
         """Check the text of a space file, as `load` does; `path` names it in messages."""
         return cls._of(parse_document(text, path), path, limits)
+
+    @classmethod
+    def stored(cls, document: str) -> SpaceFile:
+        """The space of a study, from its record in a store. Raises SpaceError where that cannot be read."""
+        try:
+            return cls.model_validate_json(document)
+        except (ValueError, PydanticCustomError, RecursionError) as error:
+            first = next(iter(str(error).splitlines()), type(error).__name__)
+            raise SpaceError(f"the record of the study's space cannot be read ({first}): restore the store") from None
 
     @classmethod
     def _of(cls, written: Document, path: str | Path, find: FindLimits | None) -> SpaceFile:
@@ -115,7 +164,8 @@ class SpaceFile(Model):
     ) -> SpaceFile:
         where = f"{path} (like {own['like']})" if "like" in own else f"{path}"
         try:
-            file = cls.model_validate({**_of_an_op(add(own)), "path": str(path)}, strict=True)
+            document = add(_bounded(own))
+            file = cls.model_validate({**_of_an_op(_bounded(document)), "path": str(path)}, strict=True)
             file._check_strings(f"{kind}.{name}" for kind in KINDS for name in own.get(kind, ()))
         except ValidationError as error:
             raise SpaceError(f"{where}: {_explained(error, own)}") from None

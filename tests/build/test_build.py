@@ -389,6 +389,26 @@ def test_a_compiler_that_cannot_do_the_binding_is_told(
     assert gone(tmp_path)
 
 
+def test_a_compiler_that_dies_in_silence_is_told(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = 'case "$*" in *binding.cpp*) kill -9 $$;; esac'
+    with pytest.raises(ToolchainError, match=r"binding\.cpp: it printed nothing and ended with signal 9"):
+        set_up(tmp_path, kernel_root, monkeypatch, body).build()
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_compiler_that_is_killed_is_run_once_more(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
+    said = 'echo "g++: fatal error: Killed signal terminated program cc1plus" >&2'
+    count = f'echo >> "{tmp_path}/kills"; [ "$(wc -l < "{tmp_path}/kills")" -gt {kills} ]'
+    body = f'case "$*" in *unit.cpp*) {{ {count}; }} || {{ {said}; exit 1; }};; esac'
+    made = set_up(tmp_path, kernel_root, monkeypatch, body).build()
+    assert isinstance(made, Artifact) == (kills == 1), made
+    assert isinstance(made, Artifact) or made.verdict == Verdict.BUILD_FAILED
+
+
 def test_no_compiler_is_told_in_one_line_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

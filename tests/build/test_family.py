@@ -35,6 +35,8 @@ def test_a_family_loads(tmp_path: Path) -> None:
         ('["float32"]', '["float8"]', r"cpu.fast.dtypes[0]: "),
         ("[64]", '["wide"]', r"cpu.fast.head_dims[0]: "),
         ('source = "fast.cpp"', "", r"cpu.fast.source: "),
+        ('source = "fast.cpp"', 'source = "../fast.cpp"', r"cpu.fast.source: '../fast.cpp' is no file name"),
+        ('source = "fast.cpp"', 'source = "/etc/passwd"', r"cpu.fast.source: '/etc/passwd' is no file name"),
         ('source = "fast.cpp"', 'source = "slow.cpp"', r"cpu.fast.source: there is no slow.cpp"),
         ("parameters", "parameter", r"cpu.fast.parameter: "),
         ('reason = "never"', "", r"cpu.fast.asserts[1].reason: "),
@@ -56,7 +58,7 @@ def test_a_family_without_a_kernel_toml_and_one_that_is_no_text(tmp_path: Path) 
     with pytest.raises(KernelError, match=r"needs a kernel\.toml"):
         Family.load(tmp_path)
     (tmp_path / "kernel.toml").write_bytes(b'family = "\xff"')
-    with pytest.raises(KernelError, match="not TOML"):
+    with pytest.raises(KernelError, match="not UTF-8 text"):
         Family.load(tmp_path)
 
 

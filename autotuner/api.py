@@ -1,0 +1,282 @@
+"""The Python interface: the same sweeps, stores and gate as on the command line, as functions and objects.
+
+    import autotuner
+
+    study = autotuner.tune(problem, trials=60)
+    print(study.best(), study.leaderboard())
+
+What raises here is an `AutotunerError`; an `InputError` is one that the caller can mend. docs/python.md has examples.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autotuner.values import config
+from autotuner.values.errors import InputError
+from autotuner.values.problem import Problem
+
+if TYPE_CHECKING:
+    from pandas import DataFrame  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    from autotuner.report.beliefs import StudyBeliefs
+    from autotuner.store import Store, TrialRecord
+    from autotuner.tuning.gate_one import GateResult
+    from autotuner.tuning.plan import Start
+    from autotuner.tuning.standings import Best, Entry, StudySummary
+
+Event = object
+"""What a sweep tells: an event of tuning/driver.py or tuning/calm.py, or a `Step` of the finals."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study of a store. Each method opens the store for itself, so that nothing stays open between them."""
+
+    store: str
+    """Path or URL."""
+    name: str
+
+    def summary(self) -> StudySummary:
+        """How far it is, and what was rejected for what."""
+        from autotuner.tuning import standings
+
+        with _opened(self.store) as opened:
+            return standings.summary(opened, self.name)
+
+    def best(self) -> Best | None:
+        """The variant to use: of those that tie for the lead in the finals the preferred one, before any finals the
+        fastest of the search. None when nothing was measured to the end."""
+        from autotuner.tuning import standings
+
+        with _opened(self.store) as opened:
+            return standings.best(opened, self.name)
+
+    def leaderboard(self, limit: int = 10) -> tuple[Entry, ...]:
+        """The fastest variants that passed the gate: those that were confirmed first."""
+        from autotuner.tuning import standings
+
+        with _opened(self.store) as opened:
+            return standings.leaderboard(opened, self.name, limit)
+
+    def trial(self, number: int) -> TrialRecord:
+        """One trial with its whole outcome."""
+        from autotuner.store import queries
+
+        with _opened(self.store) as opened:
+            return queries.trial(opened, self.name, number)
+
+    def trials(self) -> list[dict[str, Any]]:
+        """Every judged trial, in the order of their ends: number, verdict, fault, speedup (higher is better),
+        microseconds of the variant and the baseline, build seconds, and each parameter under its own name.
+
+        What has no latency has None there. Parameters that a variant does not have are left out.
+        """
+        from autotuner.store import queries
+
+        with _opened(self.store) as opened:
+            return [_row(each.number, each.outcome) for each in queries.judged(opened, self.name)]
+
+    def dataframe(self) -> DataFrame:
+        """The trials as a pandas DataFrame, a column each. Raises InputError where pandas is not installed."""
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            raise InputError("a dataframe needs pandas: pip install pandas, or use trials()") from None
+        return DataFrame(self.trials())
+
+    def beliefs(self) -> StudyBeliefs:
+        """What the study has shown: what matters, what is dead, what is rejected where, what is left."""
+        from autotuner.report.beliefs import study_beliefs
+
+        with _opened(self.store) as opened:
+            return study_beliefs(opened, self.name)
+
+    def export(self, path: str | Path = "best.json", format: str = "json") -> Path:
+        """Writes the best configuration with its proof. Raises InputError when there is none."""
+        from autotuner.export.best import render
+        from autotuner.store import queries
+        from autotuner.tuning import standings
+        from autotuner.values.files import regular_target, write_atomically
+
+        target = Path(path)
+        regular_target(target, "path")
+        with _opened(self.store) as opened:
+            best = standings.best(opened, self.name)
+            if best is None:
+                raise InputError(f"{self.name} has no variant measured to the end yet")
+            write_atomically(target, render(best, queries.study(opened, self.name), format))
+        return target
+
+
+@dataclass(frozen=True)
+class StudyStore:
+    """A store that is there."""
+
+    url: str
+    """Path or URL."""
+
+    def studies(self) -> tuple[StudySummary, ...]:
+        """Every study at a glance, the most recently active first."""
+        from autotuner.tuning import standings
+
+        with _opened(self.url) as opened:
+            return standings.studies(opened)
+
+    def study(self, name: str | None = None) -> Study:
+        """A study by its name or a prefix that only it has; the last active one for None. Raises StoreError."""
+        from autotuner.store import queries
+
+        with _opened(self.url) as opened:
+            return Study(self.url, queries.resolve_study(opened, name))
+
+
+def open_store(path: str | Path | None = None) -> StudyStore:
+    """The store at a path or URL; $AUTOTUNER_STORE or studies.db for None. Raises StoreError when there is none."""
+    url = str(path) if path is not None else config.store_url()
+    with _opened(url):
+        return StudyStore(url)
+
+
+def tune(
+    problems: str | Problem | Sequence[str | Problem] = (),
+    space: str | Path | None = None,
+    *,
+    trials: int = 60,
+    minutes: float = float("inf"),
+    sampler: str = "evolution",
+    seed: int = 0,
+    threads: int | None = None,
+    devices: str | None = None,
+    store: str | Path | None = None,
+    finals: bool = True,
+    finals_minutes: float = 2.0,
+    patience_minutes: float = config.PATIENCE_MINUTES,
+    callbacks: Sequence[Callable[[Event], None]] = (),
+) -> Study:
+    """Runs a sweep, or goes on with one, and confirms the best in finals.
+
+    `problems` replace those of the space; without a space the default one of this machine is searched. `trials` counts
+    judged variants of the study, those of earlier runs included. Each of `callbacks` hears every event. An exception in
+    one, or Ctrl-C, ends the sweep; nothing is lost, and the same call goes on.
+
+    Raises InputError, SpaceError, StoreError, OracleError or InfrastructureError.
+    """
+    from autotuner.search.samplers import SAMPLERS
+    from autotuner.store import Store
+    from autotuner.tuning import workbench
+    from autotuner.tuning.calm import Caution
+    from autotuner.tuning.driver import Budget
+    from autotuner.tuning.finals import due
+
+    if sampler not in SAMPLERS:
+        raise InputError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
+
+    def tell(event: Event) -> None:
+        for callback in callbacks:
+            callback(event)
+
+    several = problems if isinstance(problems, Sequence) and not isinstance(problems, str) else [problems]
+    ops = {each.op for each in several if isinstance(each, Problem)}
+    wanted = space or workbench.default_space(ops.pop() if ops else None)
+    file = workbench.load_space(str(wanted), threads, [str(each) for each in several])
+    here = workbench.Workbench(file, devices=devices)
+    url, patience_s = str(store) if store is not None else config.store_url(), 60 * patience_minutes
+    with (
+        _main_is_not_imported(),
+        closing(Store.open(url)) as opened,
+        here.held(patience_s, tell),
+        closing(here.executor()) as executor,
+    ):
+        start: Start = here.start(opened, sampler)
+        driver = here.driver(opened, executor, sampler, seed, tell, start)
+        driver.run(Budget(trials=trials, seconds=60 * minutes), Caution(patience_s=patience_s))
+        if finals and due(opened, driver.name, here.default_digest):
+            here.finals(opened, driver.name, executor, tell, 60 * finals_minutes, patience_s).run()
+    return Study(url, driver.name)
+
+
+def tune_like(op: str, *inputs: Any, **options: Any) -> Study:
+    """Tunes for one call of an op as it stands, with these tensors. The op's own options are those of the call; all
+    others go to `tune`. Raises InputError where no kernel here serves such a call."""
+    from autotuner.ops import OPS
+
+    if op not in OPS:
+        raise InputError(f"no op {op!r}; there are {', '.join(OPS)}")
+    call = OPS[op].call
+    if call is None:
+        raise InputError(
+            f"{op} does not say what a call of it computes; name the problem: tune({OPS[op].problem.FORM!r})"
+        )
+    own = {name: options.pop(name) for name in call.options & options.keys()}
+    try:
+        problem = call.problem(inputs, own)
+    except ValueError as error:
+        raise InputError(f"{op}: {error}") from None
+    return tune(problem, **options)
+
+
+def gate(
+    variant: str | Mapping[str, int | str], space: str | Path | None = None, *, sanitize: bool = False
+) -> GateResult:
+    """Puts one variant through the whole gate: its parameters, as a mapping or as on the command line, or a built
+    library's path or id. The result has the outcome and the report. Raises InputError."""
+    from autotuner.tuning import gate_one
+
+    target = variant if isinstance(variant, str) else " ".join(f"{name}={value}" for name, value in variant.items())
+    with _main_is_not_imported():
+        subject = gate_one.subject(target, None if space is None else str(space), config.store_url(), None)
+        return gate_one.judge(subject, sanitize)
+
+
+def _row(number: int, outcome: Any) -> dict[str, Any]:
+    measurement = outcome.measurement if outcome.verdict.has_latency else None
+    row: dict[str, Any] = {
+        "number": number,
+        "verdict": str(outcome.verdict),
+        "fault": None if outcome.fault is None else outcome.fault.code,
+        "detail": None if outcome.fault is None else outcome.fault.detail,
+        "speedup": None if measurement is None else measurement.speedup,
+        "censored": None if measurement is None else measurement.censored,
+        "variant_us": None if measurement is None else _median(measurement, "variant_us"),
+        "baseline_us": None if measurement is None else _median(measurement, "baseline_us"),
+        "seconds": sum(outcome.seconds.values()),
+    }
+    row.update(outcome.variant.point)
+    return row
+
+
+def _median(measurement: Any, side: str) -> float:
+    """Microseconds of one forward; of several problems the geometric mean."""
+    from statistics import geometric_mean, median
+
+    return geometric_mean(median(getattr(timing, side)) for timing in measurement.timings)
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[Store]:
+    from autotuner.store import Store
+
+    with closing(Store.open(url, create=False)) as opened:
+        yield opened
+
+
+@contextmanager
+def _main_is_not_imported() -> Iterator[None]:
+    """Processes that are started in the block do not import the caller's main program. They need nothing of it, and a
+    script without `if __name__ == "__main__"` would start the sweep once more in each of them."""
+    main = sys.modules["__main__"]
+    kept = {name: getattr(main, name) for name in ("__file__", "__spec__") if hasattr(main, name)}
+    main.__spec__ = None
+    if "__file__" in kept:
+        del main.__file__
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            setattr(main, name, value)

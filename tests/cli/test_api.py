@@ -1,0 +1,97 @@
+"""The Python interface, as a script uses it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import autotuner
+from autotuner.ops.sdpa.call import problem_of
+from autotuner.values.errors import InputError, StoreError
+from tests.helpers.command_line import SPACE, lay_out
+
+SCRIPT = """
+import autotuner
+
+print("started")
+heard = []
+study = autotuner.tune(
+    "(1,2,33x70,64) float32", "space.toml", trials=4, finals=False, patience_minutes=0.5, callbacks=[heard.append]
+)
+trials = study.trials()
+assert len(trials) == 4
+assert {trial["MUTANT"] for trial in trials} == {"none", "o_not_rescaled", "k_and_v_swapped", "last_row_unwritten"}
+rejected = [trial for trial in trials if trial["verdict"] == "incorrect"]
+assert len(rejected) == 3
+assert all(trial["speedup"] is None and trial["fault"] for trial in rejected)
+best = study.best()
+assert best.entry.variant.point["MUTANT"] == "none"
+assert study.leaderboard()[0].number == best.entry.number
+assert study.summary().judged == 4
+assert study.trial(best.entry.number).outcome.verdict == "measured"
+assert study.export("mine.json").exists()
+assert study.beliefs()
+assert autotuner.open_store().study(study.name[:8]) == study
+print(len(heard), "events")
+"""
+
+
+@pytest.mark.timed
+def test_a_script_without_a_main_guard_tunes(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    (tmp_path / "space.toml").write_text(SPACE)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("started") == 1
+    assert "events" in done.stdout
+    assert json.loads((tmp_path / "mine.json").read_text())["problems"][0]["problem"]["seq_k"] == 70
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreError):
+        autotuner.open_store(tmp_path / "none.db")
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_what_cannot_be_tuned_is_refused_before_anything_is_done() -> None:
+    with pytest.raises(InputError, match="no sampler 'magic'"):
+        autotuner.tune("(1,2,33,64) float32", sampler="magic")
+    with pytest.raises(InputError, match="no op 'conv'"):
+        autotuner.tune_like("conv")
+    with pytest.raises(AttributeError):
+        autotuner.nothing  # noqa: B018
+
+
+Q, K = torch.zeros(2, 3, 5, 64), torch.zeros(2, 3, 9, 64)
+
+
+def test_a_call_is_a_problem() -> None:
+    assert str(problem_of((Q, K, K), {"is_causal": True})) == "(2,3,5x9,64) float32 causal"
+    assert str(problem_of((Q.half(), Q.half(), Q.half()), {"dropout_p": 0.0})) == "(2,3,5,64) float16 full"
+
+
+@pytest.mark.parametrize(
+    ("tensors", "options", "said"),
+    [
+        ((Q, K), {}, "expected three tensors"),
+        ((Q, K, Q), {}, "do not fit together"),
+        ((Q, K[:, :1], K[:, :1]), {}, "heads_kv is not supported"),
+        ((Q.transpose(1, 2).contiguous().transpose(1, 2), K, K), {}, "strides is not supported"),
+        ((Q, K, K), {"attn_mask": Q}, "attn_mask is not supported"),
+        ((Q, K, K), {"scale": 0.5}, "scale is not supported"),
+        ((Q.int(), K.int(), K.int()), {}, "dtype"),
+    ],
+)
+def test_a_call_that_is_not_served_is_refused_by_name(
+    tensors: tuple[torch.Tensor, ...], options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        problem_of(tensors, options)
+    with pytest.raises(InputError):
+        autotuner.tune_like("sdpa", *tensors, **options)

@@ -1,0 +1,96 @@
+"""My shape from the command line: the op's form for a problem, in `tune`, `space show` and in what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.spaces.space_file import problem_documents
+from autotuner.tuning.workbench import load_space
+from autotuner.values.errors import InputError, SpaceError
+from tests.helpers.command_line import SPACE, autotuner, lay_out
+
+SIZES = st.integers(1, 300)
+PROBLEMS = st.builds(
+    SdpaProblem,
+    batch=SIZES,
+    heads=SIZES,
+    seq_q=SIZES,
+    seq_k=SIZES,
+    head_dim=SIZES,
+    dtype=st.sampled_from(["float32", "bfloat16", "float16"]),
+    causal=st.booleans(),
+)
+
+
+@given(PROBLEMS)
+def test_what_is_printed_can_be_typed(problem: SdpaProblem) -> None:
+    assert SdpaProblem.parse(str(problem)) == problem
+
+
+@pytest.mark.parametrize(
+    ("typed", "printed"),
+    [
+        ("(2,6,197,64) float32 causal", "(2,6,197,64) float32 causal"),
+        (" ( 1, 8 , 1x512, 64 )  bf16, full ", "(1,8,1x512,64) bfloat16 full"),
+        ("(1,8,512,64) half", "(1,8,512,64) float16 full"),
+    ],
+)
+def test_the_form_has_short_words(typed: str, printed: str) -> None:
+    assert str(SdpaProblem.parse(typed)) == printed
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("(2,6,197,64)", "the dtype is missing; expected one of float32"),
+        ("2,6,197,64 float32", "expected (batch,heads,length,head_dim) dtype [full|causal]"),
+        ("(2,6,197,64) flaot32", "did you mean float32?"),
+        ("(2,6,197,64) float32 attn_mask=m", "attn_mask is not supported: the masks are full and causal"),
+        ("(2,32:8,197,64) float32", "heads_kv is not supported"),
+        ("(2,6,197,64) float32 layout=bshd", "layout is not supported"),
+        ("(0,6,197,64) float32", "batch: found 0, expected a number greater than 0"),
+    ],
+)
+def test_what_is_refused_says_why(typed: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        problem_documents([typed])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_asks_for_what_is_not_served_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "space.toml"
+    path.write_text(SPACE.replace('dtype = "float32"', 'dtype = "float32"\nattn_mask = "m"'))
+    with pytest.raises(SpaceError, match=r"problems\[0\]: attn_mask is not supported: the masks are full and causal"):
+        load_space(str(path))
+
+
+def test_problems_come_from_a_file_too(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(SPACE[SPACE.index("[[problems]]") : SPACE.index("[parameters]")])
+    file = load_space("sdpa_cpu", problems=["(1,2,33,64) float32"], problems_file=tmp_path / "mine.toml")
+    assert [str(problem) for problem in file.problems] == ["(1,2,33,64) float32 full", "(1,2,64,64) float32 full"]
+    (tmp_path / "none.toml").write_text("")
+    with pytest.raises(SpaceError, match=r"problems: missing; expected tables \[\[problems\]\]"):
+        load_space("sdpa_cpu", problems_file=tmp_path / "none.toml")
+
+
+def test_space_show_refuses_what_tune_would(tmp_path: Path) -> None:
+    shown = autotuner(tmp_path, "space", "show", "sdpa_cpu", "--problem", "(1,8,512,80) float32")
+    assert shown.returncode == 2
+    assert "no head_dim 80; it has 64, 128" in " ".join(shown.stderr.split())
+
+
+@pytest.mark.timed
+def test_tune_takes_a_problem(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    (tmp_path / "space.toml").write_text(SPACE)
+    command = ("tune", "space.toml", "--problem", "(1,2,33x70,64) float32", "--trials", "1", "--no-finals")
+    done = autotuner(tmp_path, *command)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "best.json").read_text())["problems"][0]["problem"]["seq_k"] == 70
