@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TRIALS ?= 60
-MINUTES ?= 6
+MINUTES ?= 5
 
 .PHONY: tune test lint slow ci proof clean
 

@@ -188,8 +188,8 @@ def gate_drawn() -> dict[Path, str]:
     judged, cost = loaded("mutants_cpu", "mutants_cuda"), loaded("gate_cost_cuda", "gate_cost_cpu")
     why = ROOT / "docs" / "why-the-gate.md"
     text = insert(why.read_text(), "missing_barrier", gate_pages.missing_barrier(*loaded("missing_barrier")))
-    text = insert(text, "gate_cost", gate_pages.gate_cost(cost))
-    text = insert(text, "mutants", gate_pages.mutants(judged))
+    text = insert(text, "gate_cost", gate_pages.cost_brief(cost))
+    text = insert(text, "mutants", gate_pages.mutants_brief(judged))
     oracle, across = loaded("references_cpu", "references_cuda"), loaded("cross_version")[0]
     return {why: text, RESULTS / "gate.md": gate_pages.results_page(judged, across, oracle, cost)}
 
@@ -200,7 +200,10 @@ def trust_drawn() -> dict[Path, str]:
     method, timing = ROOT / "docs" / "finals-method.md", ROOT / "docs" / "timing.md"
     text = insert(method.read_text(), "simulated_truth", trust_pages.simulated(truth))
     itself = insert(timing.read_text(), "aa_sweeps", trust_pages.aa_sweeps(loaded("aa_sweeps_cuda", "aa_sweeps_cpu")))
-    return {method: text, timing: itself, RESULTS / "finals.md": trust_pages.page(truth)}
+    kept = [found for name in ("disturbed", "disturbed_cuda") if (found := if_kept(name)) is not None]
+    busy = ROOT / "docs" / "busy-machine.md"
+    there = insert(busy.read_text(), "disturbed", trust_pages.disturbed(kept))
+    return {method: text, timing: itself, busy: there, RESULTS / "finals.md": trust_pages.page(truth)}
 
 
 def throughput_drawn() -> dict[Path, str]:

@@ -17,11 +17,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from benchmarks.cli import hostile
 from benchmarks.driver import kills
-from benchmarks.gate import emulated, mutants
+from benchmarks.gate import emulated, mutants, op_mutants
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import landscapes, replay, replay_choice, transfer
-from benchmarks.timing import aa_sweeps, simulated_truth
+from benchmarks.timing import aa_sweeps, disturbed, simulated_truth
 
 SPACES = "SPACES"
 ALL = "all"
@@ -55,11 +56,12 @@ def step(program: ModuleType, *arguments: str) -> Step:
 PARTS = {
     "gate": Part(
         "every mutant in every setting is rejected, every right implementation passes under many seeds (CPU)",
-        30,
+        45,
         (
-            step(mutants, kept("mutants_cpu"), "--only", "numeric", "systemic", "--hold"),
+            step(mutants, kept("mutants_cpu"), "--only", "numeric", "systemic", "clock", "--hold"),
             step(mutants, kept("mutants_cpu"), "--only", "right", "--dtype", "bfloat16", "--seeds", "25", "--hold"),
             step(mutants, kept("mutants_cpu"), "--only", "right", "--dtype", "float32", "--seeds", "13", "--hold"),
+            step(op_mutants, kept("mutants_ops"), "--seeds", "5", "--hold"),
         ),
     ),
     "emulator": Part(
@@ -103,10 +105,20 @@ PARTS = {
         20,
         (step(aa_sweeps, "cpu", "--trials", "4", "--json", kept("aa_sweeps_cpu"), "--hold"),),
     ),
+    "disturbed": Part(
+        "a sweep that is disturbed on and off finds what a quiet one finds (CPU; needs a quiet machine)",
+        25,
+        (step(disturbed, "cpu", "--json", kept("disturbed"), "--hold"),),
+    ),
     "kills": Part(
         "a sweep killed twenty times loses nothing and judges nothing twice",
         5,
         (step(kills, "--kills", "20", "--json", kept("kills")),),
+    ),
+    "hostile": Part(
+        "bad files, bad command lines and damaged stores end in one line, 100,000 of them",
+        40,
+        (step(hostile, "--json", kept("hostile")),),
     ),
     "tests": Part(
         "every test of the rotating sample",

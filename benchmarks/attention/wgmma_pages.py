@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Any
 
 from benchmarks.attention.cuda_pages import provenance, table
@@ -25,6 +27,7 @@ def page(document: dict[str, Any]) -> str:
         " that of `CHANGES` in benchmarks/attention/wgmma.py and its softmax; docs/kernels-cuda.md explains both.",
         "## The fastest of each softmax",
         races(document["races"]),
+        mean_speedups(document["races"]),
         "## Where nothing was raced again",
         "As the search would judge them, cold, beside cuDNN.",
         unraced(document),
@@ -70,6 +73,17 @@ def races(found: dict[str, Any]) -> str:
             times = [span(cold["us"]), span(cold["baseline_us"]), f"**{faster(cold)}**"]
             rows.append([figures["problem"].replace(" float16", ""), label, *times, *others])
     return table(head, rows)
+
+
+def mean_speedups(found: dict[str, Any]) -> str:
+    """The geometric mean of the cold speedups over all problems, for each softmax."""
+    logs: dict[str, list[float]] = {}
+    for figures in found.values():
+        for label, each in figures["races"].items():
+            ratio = each["float16 cudnn cold"]["ratio"]["median"]
+            logs.setdefault(label.rpartition("/")[2], []).append(-math.log(ratio))
+    means = ", ".join(f"{math.exp(fmean(logs[how])):.2f}x with {how}" for how in SOFTMAXES)
+    return f"Geometric mean of the cold speedups over the {len(found)} problems: {means}."
 
 
 def timed(figures: dict[str, Any]) -> dict[str, dict[str, Any]]:

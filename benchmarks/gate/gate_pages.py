@@ -66,6 +66,16 @@ def gate_cost(documents: list[dict[str, Any]]) -> str:
     return f"{table(head, rows)}\n\n{said} {' '.join(made_by(document) for document in documents)}"
 
 
+def cost_brief(documents: list[dict[str, Any]]) -> str:
+    """The least and the most that an implementation's gate takes by the median, for each device."""
+    said = []
+    for document in documents:
+        medians = [row["g1_to_g5_ms"]["median"] for row in document["implementations"].values()]
+        least_and_most = f"{min(medians):.0f} to {max(medians):.0f} ms"
+        said.append(f"{least_and_most} a variant on {document['device']} at {document['problem']}")
+    return f"G1 to G5 take, by the median and depending on the implementation, {'; '.join(said)}."
+
+
 def mutants(documents: list[dict[str, Any]]) -> str:
     """How many of each kind were judged, and what became of them."""
     head = ["device", "kind", "judged", "rejected, with an expected code", "below the resolution, by name", "accepted"]
@@ -92,6 +102,35 @@ def _kind(backend: str, kind: str, part: dict[str, Any]) -> list[str]:
     return [backend, names, str(len(wrong)), f"{expected} of {len(wrong) - len(unseen)}", str(len(unseen)), str(missed)]
 
 
+def mutants_brief(documents: list[dict[str, Any]]) -> str:
+    """A line for each device: what became of the wrong kernels, and of the right ones."""
+    head = ["device", "wrong kernels", "rejected, with an expected code", "below the resolution", "accepted"]
+    head += ["right kernels", "rejected"]
+    rows = [_brief(BACKENDS[backend], parts) for document in documents for backend, parts in document.items()]
+    return f"{table(head, rows)}\n\nA setting is an element type, a mask and a head dimension."
+
+
+def _brief(device: str, parts: dict[str, dict[str, Any]]) -> list[str]:
+    right = [part for kind, part in parts.items() if kind.startswith("right")]
+    judged = [(kind, each) for kind, part in parts.items() if not kind.startswith("right") for each in part["rows"]]
+    wrong = [each for _, each in judged if "pass" not in each["expected"]]
+    names = {(kind, each["name"]) for kind, each in judged if "pass" not in each["expected"]}
+    seen = [each for each in wrong if each["expected"]]
+    return [
+        device,
+        f"{len(names)}, in {len(wrong)} settings",
+        f"{sum(each['as_expected'] for each in seen)} of {len(seen)}",
+        str(len(wrong) - len(seen)),
+        str(sum(each["found"] == "pass" for each in seen)),
+        f"{len({name for part in right for name in part['implementations']})}, in {_sum(right, 'judged')} gates",
+        str(_sum(right, "rejected")),
+    ]
+
+
+def _sum(parts: list[dict[str, Any]], key: str) -> int:
+    return sum(part[key] for part in parts)
+
+
 def unseen(documents: list[dict[str, Any]]) -> str:
     """The mutants that no case shows, by element type, with the largest error found in units of its tolerance."""
     found: dict[tuple[str, str], dict[str, float]] = {}
@@ -111,12 +150,13 @@ def unseen(documents: list[dict[str, Any]]) -> str:
 
 
 def systemic(documents: list[dict[str, Any]]) -> str:
-    """Each systemic mutant and the code that rejected it."""
+    """Each mutant of conduct, those that cheat the clock among them, and the code that rejected it."""
     rows = [
         [each["name"], BACKENDS[backend], f"`{CODES.get(each['found'], each['found'])}`", each["verdict"]]
         for document in documents
         for backend, parts in document.items()
-        for each in parts.get("systemic", {}).get("rows", ())
+        for kind in ("systemic", "clock")
+        for each in parts.get(kind, {}).get("rows", ())
     ]
     return table(["mutant", "device", "found", "verdict"], rows)
 

@@ -1,11 +1,9 @@
-"""best.json: it holds the proof, it is strict JSON, and it is written whole or not at all."""
+"""best.json: it holds the proof, it is strict JSON."""
 
 from __future__ import annotations
 
-import errno
 import json
 import math
-import os
 from pathlib import Path
 
 import pytest
@@ -18,12 +16,13 @@ from autotuner.export.best import (
     configuration,
     export_json,
     render,
-    write_atomically,
 )
-from autotuner.store import Store
+from autotuner.ops.sdpa import OP
+from autotuner.report.trial_words import best_words, outcome_words
+from autotuner.store import Store, queries
 from autotuner.tuning import standings
 from autotuner.tuning.standings import Best
-from autotuner.values.errors import DiskFullError, InputError
+from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Outcome
 from tests.helpers.recorded import CALIBRATION, artifact, hold_finals, measured, study_record, variant, with_error
@@ -53,7 +52,7 @@ def best(tmp_path: Path) -> Best:
 
 def test_the_document_holds_the_proof(best: Best) -> None:
     found = BestConfiguration.model_validate_json(export_json(best, study_record()))
-    assert (found.schema_version, found.study, found.trial, found.note) == (1, "scalar-abc", 3, NOTE)
+    assert (found.schema_version, found.study, found.trial, found.note) == (2, "scalar-abc", 3, NOTE)
     assert found.parameters == {"IMPL": "scalar", "BLOCK_M": 16}
     assert found.problems[0].flops == 4 * 8 * 512 * 512 * 64
     assert found.device.name == "A CPU"
@@ -99,6 +98,51 @@ def test_what_the_finals_confirmed_stands_beside_the_estimate(tmp_path: Path) ->
     assert confirmed.artifact_digest == artifact(16).digest == found.identity.artifact_digest
 
 
+def proven(tmp_path: Path, memory: CheckResult) -> BestConfiguration:
+    """The export of a trial that was chosen in finals."""
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        store.ensure_study(study_record())
+        session = store.start_session("scalar-abc", CALIBRATION, {})
+        store.record("scalar-abc", session, 0, measured(16, 48.0))
+        many = CheckResult(code="G6.many", status="pass", seconds=10.1, launches=30_000, note="launches: 30000 on it")
+        hold_finals(store, {16: 50.0}, {16: 0}, proof=(many, memory))
+        best = standings.best(store, "scalar-abc")
+        words = best_words(best) if best is not None else []
+        shown = outcome_words(standings.proven(store, queries.trial(store, "scalar-abc", 0)), OP)
+    assert best is not None
+    assert any("Launched 30,000 times" in line and "one of 10,000 launches" in line for line in words)
+    assert any("G8.memory" in line for line in shown) == (memory.status == "unavailable")
+    return BestConfiguration.model_validate_json(export_json(best, study_record()))
+
+
+def test_it_says_how_rare_an_error_could_be_and_that_memory_was_checked(tmp_path: Path) -> None:
+    found = proven(tmp_path, CheckResult(code="G8.memory", status="pass", seconds=3.0)).gate
+    assert (found.many_launches, found.many_seconds, found.memory) == (30_000, 10.1, "passed")
+    assert found.could_miss == pytest.approx(1e-4)  # (1 - 1e-4)^30000 is 5 %
+    assert found.passed[-2:] == ("G6.many", "G8.memory")
+
+
+def test_it_says_why_memory_was_not_checked(tmp_path: Path) -> None:
+    check = CheckResult(code="G8.memory", status="unavailable", seconds=0.1, note="no compute-sanitizer: not installed")
+    found = proven(tmp_path, check).gate
+    assert found.memory == "not run: no compute-sanitizer: not installed"
+    assert "G8.memory" in found.unavailable
+
+
+def test_without_finals_it_says_that_nothing_of_the_kind_was_done(best: Best) -> None:
+    found = BestConfiguration.model_validate_json(export_json(best, study_record())).gate
+    assert (found.many_launches, found.could_miss) == (0, None)
+    assert found.memory.startswith("not run")
+
+
+def test_documents_of_the_first_schema_are_read(best: Best) -> None:
+    document = json.loads(export_json(best, study_record()))
+    document["schema_version"] = 1
+    for name in ("many_launches", "many_seconds", "could_miss", "memory"):
+        del document["gate"][name]
+    assert BestConfiguration.model_validate(document).gate.could_miss is None
+
+
 @pytest.mark.parametrize(("error", "ratio"), [(0.0, 0.0), (0.5, None)])
 def test_a_tolerance_of_zero_is_no_division(tmp_path: Path, error: float, ratio: float | None) -> None:
     text = export_json(best_of(tmp_path, with_errors(measured(16, 50.0), error, 0.0)), study_record())
@@ -132,40 +176,3 @@ def test_formats_are_chosen_by_name(best: Best) -> None:
     assert json.loads(render(best, study_record(), "json"))["trial"] == 3
     with pytest.raises(InputError, match="choose one of json"):
         render(best, study_record(), "yaml")
-
-
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
-    target = tmp_path / "best.json"
-    write_atomically(target, "one")
-    write_atomically(target, "zwei \N{SNOWMAN}")
-    assert target.read_text(encoding="utf-8") == "zwei \N{SNOWMAN}"
-    assert [each.name for each in tmp_path.iterdir()] == ["best.json"]
-    plain = tmp_path / "plain"
-    plain.write_text("")
-    assert target.stat().st_mode == plain.stat().st_mode
-
-
-@pytest.mark.parametrize(
-    ("code", "error"), [(errno.ENOSPC, DiskFullError), (errno.EDQUOT, DiskFullError), (errno.EACCES, InputError)]
-)
-def test_a_failed_write_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, error: type[Exception]
-) -> None:
-    target = tmp_path / "best.json"
-    write_atomically(target, "old")
-
-    def fail(_handle: int) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(error, match=r"best\.json"):
-        write_atomically(target, "new")
-    assert target.read_text() == "old"
-    assert [each.name for each in tmp_path.iterdir()] == ["best.json"]
-
-
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is not a folder"):
-        write_atomically(tmp_path / "missing" / "best.json", "x")
-    with pytest.raises(InputError, match="is a folder"):
-        write_atomically(tmp_path, "x")

@@ -1,11 +1,13 @@
 """The gate against mutants and right implementations on the CPU, through the real compiler and real processes.
 
 tests/mutants/expected.toml says what the gate must say of each. One dtype and mask of every second systemic mutant,
-sixth numeric mutant and fifth right implementation is judged in the fast tests, others of each in the slow ones.
+sixth numeric mutant and fifth right implementation is judged in the fast tests, others of each in the slow ones; of
+those that cheat the clock three, and a sample of the others.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +57,22 @@ def test_a_numeric_mutant_is_rejected_for_the_right_reason(
 @pytest.mark.parametrize("expectation", settings("cpu", "systemic", every=2))
 def test_a_systemic_mutant_costs_its_own_trial_only(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
     outcome = expectation.judge(judges["hung" if expectation.codes == ("hung",) else "systemic"])
+    assert expectation.met_by(outcome), outcome.fault
+
+
+@pytest.mark.parametrize("expectation", settings("cpu", "clock", every=7, together=3))
+def test_a_mutant_that_cheats_the_clock_is_rejected(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
+    outcome = expectation.judge(judges["clock"])
+    assert expectation.met_by(outcome), outcome.fault
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(2)
+@pytest.mark.parametrize("expectation", [group[0] for group in expectations("cpu", "right")], ids=str)
+def test_a_right_implementation_is_not_accused_of_cheating(
+    judges: dict[str, LocalExecutor], expectation: Expectation
+) -> None:
+    outcome = expectation._replace(audited=True).judge(judges["right"])
     assert expectation.met_by(outcome), outcome.fault
 
 
@@ -119,6 +137,16 @@ def test_the_lists_are_long_enough(backend: Backend) -> None:
     assert len(found["numeric"]) > 40
     assert len(found["systemic"]) > 12
     assert len(found["right"]) >= 8
+
+
+@pytest.mark.parametrize(("backend", "source"), [("cpu", "clock.cpp"), ("cuda", "clock.cu")])
+def test_every_way_to_cheat_the_clock_is_judged_or_said_to_be_unproven(backend: Backend, source: str) -> None:
+    judged = {entry["name"] for entry in entries(backend, "clock")} - {"none"}
+    unproven = {entry["name"] for entry in entries(backend, "unproven") if entry["why"]}
+    written = set(re.findall(r"MUTANT_([A-Z0-9_]+)", (MUTANTS / "clock" / source).read_text())) - {"MEMO", "ROW"}
+    assert written - {"NAME_"} == {name.upper() for name in judged | unproven}
+    assert len(judged) >= 19
+    assert not judged & unproven
 
 
 def test_every_numeric_mutant_is_judged_on_cuda_too_or_said_to_be_unseen() -> None:

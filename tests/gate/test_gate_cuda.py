@@ -80,6 +80,12 @@ def test_a_systemic_mutant_costs_its_own_trial_only(judges: dict[str, LocalExecu
     assert expectation.met_by(outcome), outcome.fault
 
 
+@pytest.mark.parametrize("expectation", settings("cuda", "clock"))
+def test_a_mutant_that_cheats_the_clock_is_rejected(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
+    outcome = expectation.judge(judges["clock"])
+    assert expectation.met_by(outcome), outcome.fault
+
+
 def test_a_right_variant_is_judged_as_usual_after_all_that(judges: dict[str, LocalExecutor]) -> None:
     right = next(group[0] for group in expectations("cuda", "systemic") if group[0].name == "none")
     outcome = right.judge(judges["systemic"])

@@ -14,7 +14,7 @@ from torch import Tensor
 from autotuner.build.family import Claims
 from autotuner.build.loaded_variant import Identity
 from autotuner.build.status import DeviceErrors
-from autotuner.gate.bench import Traces
+from autotuner.gate.bench import Repeats, Traces
 from autotuner.gate.cases import Matrix
 from autotuner.gate.gate import in_order
 from autotuner.gate.invariants import of_op
@@ -55,6 +55,9 @@ class TensorBench:
 
     def disturb(self, turn: int) -> None:
         pass
+
+    def repeated(self, problem: Problem, inputs: Tensors, outputs: Tensors, right: Tensors, count: int) -> Repeats:
+        raise AssertionError("no check of an invariant repeats launches")
 
     def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
         return Traces((False,) * len(before), None)

@@ -72,7 +72,7 @@ def sanitize(
     variant = Variant(family=kernel.document.family, backend=backend, impl=impl, parameters=parameters)
     artifact = build(kernel, variant, like, toolchain)
     assert isinstance(artifact, Artifact), artifact
-    return sanitized(tool_of(kernel, toolchain), artifact, cases, lambda _: None, deadline_s)
+    return sanitized(tool_of(kernel, toolchain), artifact, cases, lambda _: None, deadline_s=deadline_s)
 
 
 def tool_of(family: Family, toolchain: Toolchain) -> SanitizerTool:

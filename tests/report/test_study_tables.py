@@ -55,6 +55,16 @@ def test_before_finals_there_are_search_estimates_only(study: Store) -> None:
     assert "~1.111x" in line_of(text, "BLOCK_M=8")
 
 
+def test_what_was_measured_on_a_disturbed_machine_is_told_apart(study: Store, session: int) -> None:
+    study.record("scalar-abc", session, 4, measured(128, 20.0).doubted("make (pid 7)"))
+    assert "BLOCK_M=128" not in leaderboard(study)
+    status = shown(study_tables.status_text(standings.summary(study, "scalar-abc")))
+    assert "1: trial 4; `autotuner tune` races them again when the machine is calm" in line_of(status, "  disturbed")
+    assert "trial 0" in line_of(status, "  best")
+    told = shown(study_tables.disturbed_line(tuple(range(20))))
+    assert "so not ranked: trial 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...;" in told
+
+
 def test_ties_are_shown_as_ties_and_nobody_is_crowned(study: Store) -> None:
     hold_finals(study, {16: 51.0, 32: 50.0, 64: 50.0}, {16: 0, 32: 1, 64: 2})
     text = leaderboard(study)
@@ -102,10 +112,11 @@ def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
     rows = rows_of(text)
     assert "1.000x" in rows[3]
     assert "SDPA (flash)" in rows[3]
-    assert ["leads" in row or "tied, 0." in row for row in rows] == [True, True, False, False, False]
+    assert ["leads" in row or "as fast, 0." in row for row in rows] == [True, True, False, False, False]
     assert "% slower" in rows[2]
     assert "10." in rows[2]
     assert "Nobody is crowned." in text
+    assert "Two of the finalists that differ by less than about 0." in text
     assert "Tie band: 0.50%, the least there is, and 3 A/A races asked for no more." in text
     status = line_of(shown(study_tables.status_text(standings.summary(study, "scalar-abc"))), "finals")
     assert status.endswith("nobody is crowned")
@@ -157,6 +168,27 @@ def test_one_process_bounds_nothing(study: Store) -> None:
     assert text.count("too few processes") == 2
     assert "Nobody is crowned." in text
     assert "too few processes" in leaderboard(study)
+
+
+def test_status_quotes_what_was_confirmed_once_there_is_something(study: Store) -> None:
+    def best_line() -> str:
+        return line_of(shown(study_tables.status_text(standings.summary(study, "scalar-abc"))), "  best  ")
+
+    assert "2.083x SDPA by the search (48.0 us), not confirmed" in best_line()
+    hold_finals(study, {16: 45.0, 32: 50.0}, {16: 0, 32: 1})
+    assert "2.22" in best_line()
+    assert best_line().rstrip().endswith("x SDPA confirmed")
+
+
+def test_what_lost_a_race_of_the_search_is_said_to_have(study: Store) -> None:
+    heats = [heat({16: 50.0, 32: 50.0}, process) for process in range(5)]
+    hold_finals(study, {16: 50.0, 32: 50.0}, {16: 0, 32: 1}, heats, slower_than={1: (0,)})
+    text = shown(study_tables.finals_table(finals_of(study), PROBLEM))
+    assert "search" in line_of(text, "BLOCK_M=32")
+    said = "What the finals do not tell from the first has lost to it in races of the search. Nobody is crowned."
+    assert said in text
+    assert said in leaderboard(study)
+    assert "1=" not in leaderboard(study)
 
 
 def test_finals_that_were_killed_say_so(study: Store) -> None:

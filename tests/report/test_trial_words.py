@@ -190,6 +190,15 @@ def test_a_fault_of_ours_is_not_blamed_on_the_variant() -> None:
     assert "says nothing about the variant" in text
 
 
+def test_times_of_a_disturbed_machine_are_told_as_not_believed() -> None:
+    lines = outcome_words(measured(16, 50.0).doubted("the baseline takes 240.0 us; make (pid 7) 98%"))
+    assert lines[0] == "disturbed: measure.disturbed"
+    assert "raced again when the machine is calm" in lines[1]
+    assert "Found: the baseline takes 240.0 us; make (pid 7) 98%" in lines
+    figures = lines[lines.index("Not believed:") + 1]
+    assert "50.00 us a forward against 100.00 us of flash" in figures
+
+
 def test_an_achievement_is_told_with_its_interval_and_its_gate() -> None:
     text = "\n".join(outcome_words(measured(16, 50.0)))
     assert "2.000 times as fast" in text
@@ -230,7 +239,7 @@ def test_every_reason_to_stop_has_words_of_its_own() -> None:
     ("micros", "words"),
     [
         ({16: 50.0, 32: 55.0}, "Crowned: faster than every other finalist and the baseline"),
-        ({16: 50.0, 32: 50.0}, "Tied with trial 1: of these it is the preferred one. Nobody is crowned."),
+        ({16: 50.0, 32: 50.0}, "Tied with trial 1: of those that are as fast as the fastest it is the preferred"),
         ({16: 100.0, 32: 120.0}, "not shown to be faster than the baseline by more than a tie. Nobody is crowned."),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
 from pydantic import PositiveInt
 
@@ -28,6 +28,14 @@ class RowSumProblem(Problem):
     rows: PositiveInt
     columns: PositiveInt
     dtype: Dtype
+
+    FORM: ClassVar[str] = "(rows,columns) dtype"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        sizes, _, dtype = text.partition(")")
+        rows, columns = sizes.strip("( ").split(",")
+        return cls.model_validate({"rows": int(rows), "columns": int(columns), "dtype": dtype.strip()})
 
     DIMS: ClassVar[tuple[str, ...]] = ("rows", "columns")
     LENGTHS: ClassVar[tuple[str, ...]] = ("rows", "columns")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from autotuner.ops.op import Baseline
-from autotuner.ops.tensors import DTYPES, Tensors
+from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, shifted
 from autotuner.values.problem import Problem
 
 ORDERS = 8
@@ -18,6 +18,25 @@ ORDERS = 8
 
 def _sum(x: Tensor) -> Tensors:
     return (x.sum(-1),)
+
+
+class RowSumSymmetry:
+    """The rows of every set are permuted alike, and each set has a sign."""
+
+    def __init__(self, problem: Problem, seed: int, sets: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self._rows = torch.randperm(problem.shape[0], generator=generator)
+        self._signs = 2.0 * torch.randint(2, (sets,), generator=generator) - 1.0
+
+    def inputs(self, plain: Tensors, into: Tensors) -> None:
+        self._move(plain[0], into[0])
+
+    def outputs(self, plain: Tensors, into: Tensors) -> None:
+        self._move(plain[0], into[0])
+
+    def _move(self, plain: Tensor, into: Tensor) -> None:
+        signs = self._signs.view(-1, *(1 for _ in plain.shape))
+        torch.mul(plain[self._rows], signs.to(plain.dtype), out=into)
 
 
 class RowSumTensors:
@@ -30,6 +49,12 @@ class RowSumTensors:
     def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
         drawn = torch.randn(problem.shape, generator=torch.Generator().manual_seed(seed))
         return ((drawn * (1e4 if distribution == "huge" else 1)).to(DTYPES[problem.dtype]),)
+
+    def fresh(self, problem: Problem, inputs: Tensors, seed: int) -> Tensors:
+        return shifted(inputs, seed)
+
+    def symmetry(self, problem: Problem, seed: int, sets: int, device: torch.device) -> Symmetry:
+        return RowSumSymmetry(problem, seed, sets)
 
     def outputs(self, problem: Problem, inputs: Tensors) -> Tensors:
         return (torch.empty_like(inputs[0][:, 0]),)

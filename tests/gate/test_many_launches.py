@@ -1,0 +1,96 @@
+"""G6.many: what is wrong once in thousands of launches passes the search and is found in the variant to use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.run.jobs import BuildJob, Built, JudgeJob
+from autotuner.run.line import GatedLine, Passed
+from autotuner.run.local import LocalExecutor
+from autotuner.values.conditions import Conditions
+from autotuner.values.outcome import Outcome
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
+from tests.helpers import preload
+from tests.helpers.families import PROBLEM
+from tests.helpers.lines import cpu_line
+
+pytestmark = pytest.mark.timed
+
+CONDITIONS = Conditions(
+    problems=(PROBLEM,), cache="warm", seeds=(1, 2, 3, 4), baselines=("flash",), min_blocks=2, max_blocks=2
+)
+
+
+@pytest.fixture(scope="module")
+def judge(toolchain: CpuToolchain, kernel_root: Path) -> Iterator[LocalExecutor]:
+    with closing(LocalExecutor(cpu_line(toolchain, Family.load(kernel_root / "rare")), preload=preload.CPU)) as made:
+        yield made
+
+
+def done(judge: LocalExecutor, job: BuildJob | JudgeJob) -> object:
+    judge.submit(job)
+    found = judge.wait(300)
+    assert found is not None
+    return found[1]
+
+
+def built(judge: LocalExecutor, every: int) -> Built:
+    variant = Variant(family="rare", backend="cpu", impl="counts", parameters={"EVERY": every})
+    made = done(judge, BuildJob(variant=variant, conditions=CONDITIONS))
+    assert isinstance(made, Built), made
+    return made
+
+
+def judged(judge: LocalExecutor, job: JudgeJob) -> Outcome:
+    outcome = done(judge, job)
+    assert isinstance(outcome, Outcome), outcome
+    return outcome
+
+
+@pytest.fixture
+def here(toolchain: CpuToolchain, kernel_root: Path) -> Iterator[GatedLine]:
+    """A line in this very process, whose CPUs are given back."""
+    cpus, threads = os.sched_getaffinity(0), torch.get_num_threads()
+    yield cpu_line(toolchain, Family.load(kernel_root / "rare"))()
+    os.sched_setaffinity(0, cpus)
+    torch.set_num_threads(threads)
+
+
+def test_what_is_wrong_once_in_5000_launches_passes_the_search(judge: LocalExecutor) -> None:
+    searched = judged(judge, JudgeJob(built=built(judge, 5000), conditions=CONDITIONS, soak="never"))
+    assert searched.verdict == Verdict.MEASURED, searched.fault
+
+
+def test_and_the_soak_and_is_found_by_many_launches(judge: LocalExecutor, here: GatedLine) -> None:
+    artifact = built(judge, 5000).artifact
+    passed = here.check(artifact, CONDITIONS, lambda _: None)
+    soaked = here.check(artifact, CONDITIONS, lambda _: None, Passed(passed, "soak"))
+    assert soaked.passed, soaked.fault
+    before = sum(check.launches for check in soaked.checks)
+    found = here.check(artifact, CONDITIONS, lambda _: None, Passed(soaked, "many", 30.0))
+    assert found.fault is not None
+    assert (found.fault.verdict, found.fault.code) == (Verdict.NONDETERMINISTIC, "G6.many")
+    assert "differs from the first on the same input" in found.fault.detail
+    assert found.checks[-1].launches <= 5000 - before + 10  # at the very launch; what ran in between counts, too
+
+
+def test_a_right_variant_passes_and_its_launches_are_counted(judge: LocalExecutor) -> None:
+    outcome = judged(judge, JudgeJob(built=built(judge, 0), conditions=CONDITIONS, soak="chosen", many_s=1, fresh=True))
+    assert outcome.verdict == Verdict.MEASURED, outcome.fault
+    assert outcome.gate is not None
+    many, memory = outcome.gate.checks[-2:]
+    assert (many.code, many.status, memory.code) == ("G6.many", "pass", "G8.memory")
+    assert memory.status in ("pass", "unavailable")
+    assert (memory.note is None) == (memory.status == "pass")
+    assert many.launches > 5000
+    assert many.note == f"launches: {many.launches} on {PROBLEM}"
+    assert 1 <= many.seconds < 10
