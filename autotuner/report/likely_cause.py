@@ -131,6 +131,5 @@ def _cause_of_tail(outcome: Outcome, rows: int, row: int, op: Op) -> str:
 
 
 def place_of(index: tuple[int, ...], op: Op) -> str:
-    """Where an element or a row of an output is, in words: of the first output that has as many dimensions."""
-    axes = next((output.axes for output in op.outputs if len(output.axes) >= len(index)), op.outputs[0].axes)
-    return ", ".join(f"{name} {i}" for name, i in zip(axes, index, strict=False))
+    """Where an element or a row of an output is, in words."""
+    return ", ".join(f"{name} {i}" for name, i in zip(op.words.axes, index, strict=False))
