@@ -78,7 +78,7 @@ def test_a_call_is_a_problem() -> None:
     assert str(problem_of((view, K, K), {})) == "(2,3,5x9,64) float32 full bshd"
     q, k, v = (x.transpose(1, 2) for x in torch.zeros(2, 5, 9, 64).split((3, 3, 3), 2))
     assert str(problem_of((q, k, v), {"lse": True})) == "(2,3,5,64) float32 full packed lse"
-    assert str(problem_of((Q, K[:, :1], K[:, :1]), {"enable_gqa": True})) == "(2,3:1,5x9,64) float32 full"
+    assert str(problem_of((Q, K[:, :1], K[:, :1]), {"enable_gqa": True})) == "(2,3:1,5x9,64) float32 full bshd"
 
 
 @pytest.mark.parametrize(

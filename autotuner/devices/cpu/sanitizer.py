@@ -82,7 +82,7 @@ class CpuSanitizer:
 
 
 def _call(problem: Problem) -> bytes:
-    """A call as kernels/abi/sanitize_main.cpp reads it: counts, sizes, scalars; bytes and strides of tensors; inputs."""
+    """A call as kernels/abi/sanitize_main.cpp reads it: counts, dims, scalars; bytes and strides of tensors; inputs."""
     inputs, outputs = draw(problem), output_bytes(problem)
     shape, scalars, sizes = problem.shape, problem.scalars, (*map(len, inputs), *outputs)
     counts = struct.pack("=4q", len(shape), len(scalars), len(inputs), len(outputs))
