@@ -21,7 +21,7 @@ from tests.helpers.lines import cpu_line
 from tests.mutants.expectations import MUTANTS, SEEDS
 from tests.mutants.views import VIEWS, View, conditions, family
 
-FAST = {"strides_of_q_for_o", "group_modulo", "lse_of_blind_rows_0"}
+FAST = {"group_modulo", "lse_of_blind_rows_0"}
 
 
 def marked(view: View) -> object:
