@@ -46,6 +46,7 @@ for command in (
     gate.reference,
     ask.status,
     ask.leaderboard,
+    ask.trials,
     ask.best,
     ask.show,
 ):

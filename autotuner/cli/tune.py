@@ -128,7 +128,7 @@ def finals(
 
     Can be run again later, and on another machine with the same device and a copy of the store.
     """
-    from autotuner.report import study_tables
+    from autotuner.report.finals_table import finals_table
     from autotuner.spaces.space import SpaceFile
     from autotuner.store import queries
     from autotuner.tuning import workbench
@@ -143,21 +143,21 @@ def finals(
     if as_json:
         print_json(json_of(found))
     else:
-        out.print(study_tables.finals_table(found, of.problems[0]))
+        out.print(finals_table(found, of.problems[0]))
 
 
 def _conclude(store: Store, study: str, output: Path) -> None:
     """The leaderboard, and the best configuration in its file."""
     from autotuner.export.best import FORMATS
-    from autotuner.report import study_tables
+    from autotuner.report.leaderboard import disturbed_line, leaderboard_table
     from autotuner.store import queries
     from autotuner.tuning import standings
 
     record = queries.study(store, study)
-    out.print(study_tables.leaderboard_table(standings.leaderboard(store, study, 10), record.problems[0]))
+    out.print(leaderboard_table(standings.leaderboard(store, study, 10), record))
     disturbed = queries.disturbed(store, study)
     if disturbed:
-        out.print(study_tables.disturbed_line(disturbed))
+        out.print(disturbed_line(disturbed))
     best = standings.best(store, study)
     if best is None:
         out.print(f"No variant of {study} was measured to the end; see `autotuner status`.")

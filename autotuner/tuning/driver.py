@@ -19,6 +19,7 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import Result
 from autotuner.store import Store
 from autotuner.store.undisturbed import fastest_baselines
+from autotuner.tuning import optuna_marks
 from autotuner.tuning.calm import Calm, CalmWatch, Caution, Protest, Waiting
 from autotuner.tuning.device_lane import DeviceLanes
 from autotuner.tuning.flights import Flights, Landed, deadly
@@ -159,6 +160,7 @@ class _Run:
         if found:
             self._store.doubt(self._name, found)
             self._study.leave_out(found)
+            optuna_marks.mark(self._store, self._name)
 
     def finish(self) -> None:
         """Ends the sessions in good order."""

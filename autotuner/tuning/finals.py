@@ -17,7 +17,7 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob
 from autotuner.store import FinalsRecord, Lineup, Store, queries
 from autotuner.store.undisturbed import fastest_baselines
-from autotuner.tuning import finals_plan, standings
+from autotuner.tuning import finals_plan, optuna_marks, standings
 from autotuner.tuning.final_heats import calm_baselines
 from autotuner.tuning.final_rounds import Entrant, FinalRounds, Hall, lineup_of
 from autotuner.tuning.finals_plan import FINALS_S, PROVING, Number, contenders
@@ -80,6 +80,7 @@ class Finals:
             where = (self._store, self._study, self._executor, conditions, self._say, beat)
             hall = Hall(*where, until, self._seconds, self._patience_s)
             FinalRounds(hall, finals_id, lineup, entrants).run()
+            optuna_marks.mark(self._store, self._study)
         found = standings.finals(self._store, self._study)
         assert found is not None  # it was just recorded
         return found
