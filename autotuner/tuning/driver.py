@@ -79,7 +79,15 @@ class Judged(Model):
     best: float | None = Field(description="the best objective so far")
 
 
-Event = Started | Judged | TieFound | Converged | Waiting | Calm | Protest
+class UnderWay(Model):
+    """What is being done now, told when it changes."""
+
+    building: tuple[int, ...] = Field(description="trials")
+    judging: tuple[int, ...]
+    racing: bool = Field(description="the best variant races against itself")
+
+
+Event = Started | Judged | UnderWay | TieFound | Converged | Waiting | Calm | Protest
 Listener = Callable[[Event], None]
 
 
@@ -127,6 +135,8 @@ class _Run:
         """Whether the machine has to be looked at before anything else is measured."""
         self._look_at = 0.0
         """When it is looked at next under protest, on the monotonic clock."""
+        self._under_way: UnderWay | None = None
+        """What was told last."""
         self._unpromising = 0
         """Proposals in a row that promised less than a tie."""
 
@@ -246,6 +256,7 @@ class _Run:
 
     def _wait(self) -> None:
         """Waits for any job, and takes in its result."""
+        self._tell_under_way()
         number, result = next_answer(self._executor, self._beat)
         lane = self._lanes.racing(number)
         if lane is not None:
@@ -257,6 +268,13 @@ class _Run:
         if landed is not None:
             self._record(landed)
             self._doubt(landed.outcome)
+
+    def _tell_under_way(self) -> None:
+        building, judging = self._flights.stages
+        now = UnderWay(building=building, judging=judging, racing=self._lanes.is_racing)
+        if now != self._under_way:
+            self._under_way = now
+            self._listen(now)
 
     def _doubt(self, result: Result) -> None:
         """Has the machine looked at after a race that it disturbed, and from time to time under protest."""

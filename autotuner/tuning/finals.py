@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from pydantic import Field
+
 from autotuner.measure.tie import tie_band
 from autotuner.run.ask import Beat, Heartbeat, ask, ask_all, sound_calibration
 from autotuner.run.executor import Executor
@@ -35,6 +37,8 @@ class Step(Model):
     """What the finals do now, for a person."""
 
     text: str
+    left_s: float | None = Field(default=None, description="seconds that the finals will still take, about")
+    passing: bool = Field(default=False, description="a detail of the step before: of interest while it lasts")
 
 
 Listener = Callable[[Step], None]
@@ -85,8 +89,8 @@ class Finals:
         assert found is not None  # it was just recorded
         return found
 
-    def _say(self, text: str) -> None:
-        self._listen(Step(text=text))
+    def _say(self, text: str, left_s: float | None = None, passing: bool = False) -> None:
+        self._listen(Step(text=text, left_s=left_s, passing=passing))
 
     def _calibrated(self, beat: Beat) -> Conditions:
         """The study's conditions with the baselines, and what these take on a calm machine: now, or when such a device

@@ -16,7 +16,7 @@ from autotuner.report.trials_table import trials_table
 from autotuner.store import Store, queries
 from autotuner.tuning import standings
 from autotuner.values.outcome import Interval
-from autotuner.values.variant import Variant
+from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers.recorded import study_record
 from tests.helpers.stores import old_store
@@ -50,7 +50,8 @@ def entries(count: int = 10) -> list[standings.Entry]:
     """Neighbours with fourteen parameters each."""
 
     def entry(rank: int) -> standings.Entry:
-        parameters: dict[str, int | str] = dict.fromkeys(NAMES, 128) | {NAMES[rank % 14]: rank, NAMES[0]: rank}
+        parameters: dict[str, Value] = {}
+        parameters |= dict.fromkeys(NAMES, 128) | {NAMES[rank % 14]: rank, NAMES[0]: rank}
         return standings.Entry(
             rank=rank,
             number=100 + rank,
