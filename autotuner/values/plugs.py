@@ -58,13 +58,13 @@ class Listed(Generic[T], MutableMapping[str, T]):
 
     def __init__(self, group: str, what: str, own: Mapping[str, T]) -> None:
         """`group` of the entry points; `what` is one of the parts, in words."""
-        self._group, self._what, self._own = group, what, dict(own)
+        self.group, self._what, self._own = group, what, dict(own)
 
     def __getitem__(self, name: str) -> T:
         """Raises KeyError: no such part. Raises InputError where the package that has it cannot be imported."""
         if name in self._own:
             return self._own[name]
-        for point in metadata.entry_points(group=self._group).select(name=name):
+        for point in metadata.entry_points(group=self.group).select(name=name):
             try:
                 found: T = point.load()
             except Exception as error:  # whatever a package does while it is imported
@@ -84,7 +84,7 @@ class Listed(Generic[T], MutableMapping[str, T]):
 
     def __iter__(self) -> Iterator[str]:
         """Those that are listed here first."""
-        others = metadata.entry_points(group=self._group).names - self._own.keys()
+        others = metadata.entry_points(group=self.group).names - self._own.keys()
         return iter([*self._own, *sorted(others)])
 
     def __len__(self) -> int:
