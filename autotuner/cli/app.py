@@ -15,7 +15,7 @@ import typer
 
 from autotuner.cli import ask, cache, export, gate, space, tune
 from autotuner.cli.output import err
-from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.errors import AutotunerError, InputError, Stopped
 from autotuner.values.files import FULL, why
 from autotuner.values.versions import version_of
 
@@ -46,6 +46,7 @@ for command in (
     gate.reference,
     ask.status,
     ask.leaderboard,
+    ask.trials,
     ask.best,
     ask.show,
 ):
@@ -83,6 +84,8 @@ def run() -> None:
         sys.exit(code)
     except REFUSED as error:
         _refuse(error)
+    except Stopped as error:
+        _fail(str(error), INTERRUPTED)
     except InputError as error:
         _fail(str(error), 2)
     except AutotunerError as error:

@@ -64,6 +64,18 @@ def test_status_and_leaderboard(tuned: subprocess.CompletedProcess[str], folder:
     assert "MUTANT=none" in autotuner(folder, "leaderboard").stdout
 
 
+def test_every_trial_is_listed_with_its_reason(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
+    assert tuned.returncode == 0
+    listed = json.loads(autotuner(folder, "trials", "--json").stdout)
+    assert [line["parameters"]["MUTANT"] == "none" for line in listed].count(True) == 1
+    assert [line["fault"] is None for line in listed].count(True) == 1
+    assert autotuner(folder, "trials").stdout.count("x G") == 3
+    done = autotuner(folder, "trials", "--parquet", "--out", "trials.parquet")
+    assert "4 trials of" in done.stdout
+    assert (folder / "trials.parquet").read_bytes()[:4] == b"PAR1"
+    one_line(autotuner(folder, "trials", "--parquet"), "--out FILE")
+
+
 @pytest.mark.slow
 def test_a_sweep_may_begin_with_the_best_of_another(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     """Its own default is wrong, so that the right one can only come from there."""
