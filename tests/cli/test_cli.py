@@ -64,6 +64,7 @@ def test_status_and_leaderboard(tuned: subprocess.CompletedProcess[str], folder:
     assert "MUTANT=none" in autotuner(folder, "leaderboard").stdout
 
 
+@pytest.mark.slow
 def test_every_trial_is_listed_with_its_reason(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert tuned.returncode == 0
     listed = json.loads(autotuner(folder, "trials", "--json").stdout)
