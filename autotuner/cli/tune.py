@@ -25,7 +25,7 @@ from autotuner.cli.options import (
 )
 from autotuner.cli.output import err, json_of, out, print_json, say_waiting, say_where_the_gate_is_looser
 from autotuner.values import config
-from autotuner.values.errors import AutotunerError, InputError, Stopped
+from autotuner.values.errors import AutotunerError, Stopped
 from autotuner.values.files import regular_target, write_atomically
 
 FINALS_MINUTES = "minutes that finals may take on a calm machine; waiting for one comes on top"
@@ -46,7 +46,9 @@ def tune(
         int, typer.Option(min=1, max=MOST, help="stop when the study has judged this number of variants")
     ] = 60,
     minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after this number of minutes")] = float("inf"),
-    sampler: Annotated[str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp or exhaustive")] = "evolution",
+    sampler: Annotated[
+        str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp, exhaustive, or one of another package")
+    ] = "evolution",
     seed: SeedOption = 0,
     threads: ThreadsOption = None,
     like: Annotated[str | None, typer.Option("--from", help="start from this study, its best points first")] = None,
@@ -70,8 +72,7 @@ def tune(
     from autotuner.tuning.calm import Caution
     from autotuner.tuning.driver import Budget
 
-    if sampler not in SAMPLERS:
-        raise InputError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
+    SAMPLERS.chosen(sampler)
     regular_target(output, "--out")
     file = workbench.load_space(space or workbench.default_space(), threads, problem or (), problems)
     here = workbench.Workbench(file, devices=devices)
