@@ -198,6 +198,7 @@ def race(
 
     An honest stopwatch names no winner of an A/A race.
     """
+    from autotuner.report.words import over_words
     from autotuner.tuning.race_again import race_best
 
     with closing(open_store(store)) as opened:
@@ -205,9 +206,9 @@ def race(
     if as_json:
         print_json({**json_of(result), "winner": result.winner})
         return
-    ratio = result.ratio
+    found, over = result.speedup, over_words(len(result.problems), result.objective)
     out.print(str(result.variant))
     out.print(
-        f"t_variant / t_opponent against {result.against}: {ratio.median:.4f} [{ratio.low:.4f}, {ratio.high:.4f}] over "
-        f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}",
+        f"{found.median:.4f}x {result.against}, 95 % interval {found.low:.4f} to {found.high:.4f}, {result.blocks} blocks;"
+        f" {f'faster: {result.winner}' if result.winner else 'no winner'}. {over}".rstrip()
     )

@@ -143,7 +143,7 @@ def test_the_a_a_test_runs_on_the_best(tuned: subprocess.CompletedProcess[str], 
     assert tuned.returncode == 0
     race = json.loads(autotuner(folder, "race", "--aa", "--blocks", "12", "--json").stdout)
     assert race["blocks"] == 12
-    assert race["ratio"]["low"] <= race["ratio"]["median"] <= race["ratio"]["high"]
+    assert race["speedup"]["low"] <= race["speedup"]["median"] <= race["speedup"]["high"]
 
 
 def test_errors_are_one_line_with_the_remedy(folder: Path, tmp_path: Path) -> None:
