@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,16 +25,16 @@ from autotuner.cli.options import (
 )
 from autotuner.cli.output import err, json_of, out, print_json, say_waiting, say_where_the_gate_is_looser
 from autotuner.values import config
-from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.errors import AutotunerError, Stopped
 from autotuner.values.files import regular_target, write_atomically
 
 FINALS_MINUTES = "minutes that finals may take on a calm machine; waiting for one comes on top"
 FinalsMinutes = Annotated[float, typer.Option("--finals-minutes", min=0.01, help=FINALS_MINUTES)]
 
 if TYPE_CHECKING:
+    from autotuner.report.progress import Progress
     from autotuner.run.executor import Executor
     from autotuner.store import FinalsRecord, Store
-    from autotuner.tuning.finals import Step
     from autotuner.tuning.workbench import Workbench
 
 
@@ -45,7 +46,9 @@ def tune(
         int, typer.Option(min=1, max=MOST, help="stop when the study has judged this number of variants")
     ] = 60,
     minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after this number of minutes")] = float("inf"),
-    sampler: Annotated[str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp or exhaustive")] = "evolution",
+    sampler: Annotated[
+        str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp, exhaustive, or one of another package")
+    ] = "evolution",
     seed: SeedOption = 0,
     threads: ThreadsOption = None,
     like: Annotated[str | None, typer.Option("--from", help="start from this study, its best points first")] = None,
@@ -69,8 +72,7 @@ def tune(
     from autotuner.tuning.calm import Caution
     from autotuner.tuning.driver import Budget
 
-    if sampler not in SAMPLERS:
-        raise InputError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
+    SAMPLERS.chosen(sampler)
     regular_target(output, "--out")
     file = workbench.load_space(space or workbench.default_space(), threads, problem or (), problems)
     here = workbench.Workbench(file, devices=devices)
@@ -79,15 +81,31 @@ def tune(
         here.held(60 * patience, say_waiting),
         closing(here.executor()) as executor,
     ):
-        with progress.Progress(out, here.space, here.device, here.conditions, trials, 60 * minutes) as shown:
-            start = here.start(opened, sampler, like, cold)
-            shown.starts_from(start)
-            driver = here.driver(opened, executor, sampler, seed, shown.hear, start)
-            budget = Budget(trials=trials, seconds=60 * minutes, until_converged=until_converged)
-            driver.run(budget, Caution(patience_s=60 * patience, believes=calm))
-        if final:
-            _confirm(opened, driver.name, here, executor, finals_minutes, patience)
+        finals_s = 60 * finals_minutes if final else 0.0
+        shown = progress.Progress(out, here.space, here.device, here.conditions, trials, 60 * minutes, finals_s)
+        with _says_what_is_kept(opened, shown):
+            with shown:
+                start = here.start(opened, sampler, like, cold)
+                shown.starts_from(start)
+                driver = here.driver(opened, executor, sampler, seed, shown.hear, start)
+                budget = Budget(trials=trials, seconds=60 * minutes, until_converged=until_converged)
+                driver.run(budget, Caution(patience_s=60 * patience, believes=calm))
+            if final:
+                _confirm(opened, driver.name, here, executor, finals_minutes, patience)
         _conclude(opened, driver.name, output)
+
+
+@contextmanager
+def _says_what_is_kept(store: Store, shown: Progress) -> Iterator[None]:
+    """Turns Ctrl-C into what is kept and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if shown.study is None:
+            raise Stopped("stopped before anything was judged; the same command starts again") from None
+        kept = f"{shown.judged} judged variants of {shown.study} are kept in {store.label}"
+        on = "the same command goes on, `autotuner finals` confirms the best so far, `autotuner best` shows it"
+        raise Stopped(f"stopped: {kept}; {on if shown.judged else 'the same command goes on'}") from None
 
 
 def _confirm(store: Store, study: str, here: Workbench, executor: Executor, minutes: float, patience: float) -> None:
@@ -111,10 +129,10 @@ def _finals(
     patience: float,
     to: Console = out,
 ) -> FinalsRecord:
-    def say(step: Step) -> None:
-        to.print(f"finals: {step.text}")
+    from autotuner.report.finals_progress import FinalsProgress
 
-    return here.finals(store, study, executor, say, 60 * minutes, 60 * patience).run()
+    with FinalsProgress(to, 60 * minutes) as shown:
+        return here.finals(store, study, executor, shown.hear, 60 * minutes, 60 * patience).run()
 
 
 def finals(
@@ -128,7 +146,7 @@ def finals(
 
     Can be run again later, and on another machine with the same device and a copy of the store.
     """
-    from autotuner.report import study_tables
+    from autotuner.report.finals_table import finals_table
     from autotuner.spaces.space import SpaceFile
     from autotuner.store import queries
     from autotuner.tuning import workbench
@@ -143,27 +161,28 @@ def finals(
     if as_json:
         print_json(json_of(found))
     else:
-        out.print(study_tables.finals_table(found, of.problems[0]))
+        out.print(finals_table(found, of.problems[0]))
 
 
 def _conclude(store: Store, study: str, output: Path) -> None:
     """The leaderboard, and the best configuration in its file."""
     from autotuner.export.best import FORMATS
-    from autotuner.report import study_tables
+    from autotuner.report.leaderboard import disturbed_line, leaderboard_table
+    from autotuner.report.trial_words import chosen_because
     from autotuner.store import queries
     from autotuner.tuning import standings
 
     record = queries.study(store, study)
-    out.print(study_tables.leaderboard_table(standings.leaderboard(store, study, 10), record.problems[0]))
+    out.print(leaderboard_table(standings.leaderboard(store, study, 10), record))
     disturbed = queries.disturbed(store, study)
     if disturbed:
-        out.print(study_tables.disturbed_line(disturbed))
+        out.print(disturbed_line(disturbed))
     best = standings.best(store, study)
     if best is None:
         out.print(f"No variant of {study} was measured to the end; see `autotuner status`.")
         return
     write_atomically(output, FORMATS["json"].render(best, record))
-    out.print(f"Best configuration written to {output}; study {study}.")
+    out.print(f"{output} has trial {best.entry.number} of {study}: {chosen_because(best)}.")
     say_where_the_gate_is_looser(best)
 
 
@@ -179,6 +198,7 @@ def race(
 
     An honest stopwatch names no winner of an A/A race.
     """
+    from autotuner.report.words import over_words
     from autotuner.tuning.race_again import race_best
 
     with closing(open_store(store)) as opened:
@@ -186,9 +206,9 @@ def race(
     if as_json:
         print_json({**json_of(result), "winner": result.winner})
         return
-    ratio = result.ratio
+    found, over = result.speedup, over_words(len(result.problems), result.objective)
     out.print(str(result.variant))
     out.print(
-        f"t_variant / t_opponent against {result.against}: {ratio.median:.4f} [{ratio.low:.4f}, {ratio.high:.4f}] over "
-        f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}",
+        f"{found.median:.4f}x {result.against}, 95 % interval {found.low:.4f} to {found.high:.4f}, "
+        f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}. {over}".rstrip()
     )

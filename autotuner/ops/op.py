@@ -217,6 +217,10 @@ class Op(NamedTuple):
     call: OpCall | None = None
     """How a problem is read from a call (`tune_like` of the Python interface)."""
 
+    def place(self, index: tuple[int, ...]) -> str:
+        """Where an element, a row or a slice of an output is, in words."""
+        return ", ".join(f"{name} {i}" for name, i in zip(self.words.axes, index, strict=False))
+
 
 def digest_of_folder(folder: Path) -> str:
     """SHA-256, in hex, of the Python sources of an op's folder."""
