@@ -2,9 +2,8 @@
 
     python -m benchmarks.recording OUT.svg [--trials 8] [--judged 5] [ARGUMENTS OF autotuner ...]
 
-It runs `autotuner tune examples/own_kernel/space.toml` (or the arguments given) on a terminal of its own, keeps what the
-screen shows once so many variants are judged, and what it shows at the end, and draws both. Needs pyte, a terminal in
-Python.
+It runs `autotuner tune examples/own_kernel/space.toml` with these arguments on a terminal of its own, and draws what
+the screen shows once so many variants are judged, and at the end.
 """
 
 from __future__ import annotations
