@@ -83,12 +83,12 @@ def url(server: str) -> str:
 def test_what_is_recorded_is_found(url: str) -> None:
     with Store.open(url) as store:
         store.ensure_study(study_record())
-        with store.lease() as held:
+        with store.lease("scalar-abc") as held:
             number = store.start_session("scalar-abc", CALIBRATION, {})
             original = measured(16, 50.0, program="p")
             record_all(store, number, [original, deduplicated(32, original), rejected(64), raced_out(8, 300.0)])
             held.beat()
-            with pytest.raises(StoreError, match="is being driven"), store.lease():
+            with pytest.raises(StoreError, match="is being driven"), store.lease("scalar-abc"):
                 pass
         assert standings.summary(store, "scalar-abc").best_number == 0
         assert store.revoke("scalar-abc", 0, "wrong") == (0, 1)
