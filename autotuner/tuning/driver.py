@@ -184,8 +184,8 @@ class _Run:
         self._lanes.finish()
 
     def loop(self, budget: Budget, until: float) -> None:
-        """Judges variants until the budget is spent, at `until` on the monotonic clock, and nothing is in flight.
-        Waiting for a calm machine comes on top."""
+        """Judges variants until the budget is spent, at `until` on the monotonic clock, and nothing is in flight, nor
+        left by an earlier driver. Waiting for a calm machine comes on top."""
         for trial, variant in self._study.settle():
             assert variant is not None  # its parameters are whole
             self._record(Landed(trial, deadly(variant), self._lanes.first))
@@ -195,7 +195,7 @@ class _Run:
             if not self._doubtful:  # else the jobs under way come to their end first
                 for duplicate in self._flights.feed():
                     self._record(duplicate)
-                while has_time and self._has_room(budget):
+                while (has_time or self._study.has_left) and self._has_room(budget):
                     self._propose()
                     has_time = time.monotonic() < until + self._calm.waited_s
             if self._flights.are_under_way or self._lanes.is_racing:
@@ -203,6 +203,7 @@ class _Run:
             elif self._doubtful:
                 self._look()
             elif not len(self._flights) and not (has_time and self._is_calm_at_last()):
+                self._study.put_back()
                 return
 
     def _look(self) -> None:

@@ -355,3 +355,25 @@ def test_the_first_points_of_a_new_study_are_those_it_is_given(store: Store, wid
     assert [trial.number for trial in trials if "fixed_params" in trial.system_attrs] == [0, 1]
     assert {trial.state for trial in trials} == {TrialState.COMPLETE}
     assert len(trials) == 10
+
+
+def test_a_run_without_time_ends_what_an_earlier_one_left(store: Store) -> None:
+    """Killed in the middle of a trial; the next run has no more time, or has judged enough already."""
+
+    class Killed(Exception):
+        pass
+
+    class Dies(Shuffled):
+        def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+            if len(store.judged_numbers(name)) >= dies_after:
+                raise Killed
+            return super().wait(timeout)
+
+    plan = Plan(SPACE, simulated.DEVICE, simulated.conditions())
+    name = plan.record.name
+    for dies_after, budget, judged in ((1, Budget(trials=99, seconds=0), 2), (3, Budget(trials=3), 3)):
+        with pytest.raises(Killed):
+            Driver(store, Dies(simulated.backend(), 1), plan).run(Budget(trials=99))
+        driver(store, simulated.backend()).run(budget)
+        assert standings.summary(store, name).judged == judged
+        assert [trial.number for trial in trials_of(store, name) if trial.state == TrialState.RUNNING] == []
