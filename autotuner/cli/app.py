@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from autotuner.cli import ask, cache, devices, export, gate, space, sweeps, tune
+from autotuner.cli import ask, cache, devices, export, figures, gate, space, sweeps, tune
 from autotuner.cli.output import err
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.files import FULL, why
@@ -51,6 +51,11 @@ for command in (
     ask.leaderboard,
     ask.best,
     ask.show,
+    figures.history,
+    figures.costs,
+    figures.coverage,
+    figures.compare,
+    figures.baselines,
     sweeps.submit,
     sweeps.sweeps,
     sweeps.watch,

@@ -14,14 +14,22 @@ from typing import Any, TypeVar
 
 from optuna.distributions import BaseDistribution, check_distribution_compatibility, distribution_to_json
 from optuna.storages import BaseStorage, RDBStorage
-from optuna.storages._rdb.models import TrialModel, TrialParamModel, TrialSystemAttributeModel, TrialValueModel
+from optuna.storages._rdb.models import (
+    StudyModel,
+    TrialModel,
+    TrialParamModel,
+    TrialSystemAttributeModel,
+    TrialValueModel,
+)
 from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import Connection, Engine, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Engine, ScalarSelect, bindparam, case, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 
 from autotuner.store.database import Database
+from autotuner.store.tables import TrialRow
 
 T = TypeVar("T")
 
@@ -29,6 +37,7 @@ _TRIALS, _PARAMS, _ATTRIBUTES, _VALUES = (
     model.__table__ for model in (TrialModel, TrialParamModel, TrialSystemAttributeModel, TrialValueModel)
 )
 
+_STUDIES = StudyModel.__table__
 
 # Made once: to make a statement takes as long as to run it.
 _NEWER = select(func.count()).select_from(_TRIALS)
@@ -381,3 +390,26 @@ def _local(moment: datetime) -> datetime:
 def _value_row(trial_id: int, objective: int, value: float) -> dict[str, Any]:
     stored, kind = TrialValueModel.value_to_stored_repr(value)
     return {"trial_id": trial_id, "objective": objective, "value": stored, "value_type": kind}
+
+
+def judged_values(session: Session, study: str, owner: int) -> list[tuple[str, float, int, int, float | None]]:
+    """Of each parameter and value of a study's judged trials: how many there are, how many of them have a latency, and
+    the best objective. `owner`: the study's key in our tables."""
+    standing = TrialRow.objective.is_not(None) & TrialRow.revoked_at.is_(None)
+    query = select(
+        _PARAMS.c.param_name,
+        _PARAMS.c.param_value,
+        func.count(),
+        func.sum(case((standing, 1), else_=0)),
+        func.min(case((standing, TrialRow.objective))),
+    )
+    query = query.select_from(TrialRow).join(_TRIALS, _TRIALS.c.number == TrialRow.number)
+    query = query.join(_PARAMS, _PARAMS.c.trial_id == _TRIALS.c.trial_id)
+    query = query.where(TrialRow.study_id == owner, TrialRow.judged, _TRIALS.c.study_id == _study_key(study))
+    query = query.group_by(_PARAMS.c.param_name, _PARAMS.c.param_value)
+    found = session.execute(query.order_by(_PARAMS.c.param_name, _PARAMS.c.param_value))
+    return [(row[0], row[1], row[2], row[3], row[4]) for row in found]
+
+
+def _study_key(study: str) -> ScalarSelect[int]:
+    return select(_STUDIES.c.study_id).where(_STUDIES.c.study_name == study).scalar_subquery()

@@ -36,6 +36,14 @@ KIND_RULE = "(kind = 'aa' AND finals_id IS NULL) OR (kind = 'finals' AND finals_
 STATE_RULE = "state IN ('queued', 'running', 'paused', 'done', 'cancelled', 'failed')"
 """The states of a sweep."""
 
+FIGURES = (
+    *("study_id", "number", "recorded_at", "judged", "verdict", "objective", "session_id", "baseline_us"),
+    *("seconds", "build_s", "check_s", "measure_s", "revoked_at"),
+)
+"""The columns of a trial from which figures are made."""
+VARIANTS = ("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us")
+"""Those from which two studies are compared."""
+
 _NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -119,6 +127,9 @@ class TrialRow(Base):
         Index(None, "study_id", "program_hash"),
         Index(None, "study_id", "recorded_at"),
         Index(None, "session_id"),
+        # All that figures are made of, so that no outcome is read for them.
+        Index("ix_at_trial_figures", *FIGURES),
+        Index("ix_at_trial_variants", *VARIANTS),
         CheckConstraint(LATENCY_RULE, name="latency"),
     )
 
@@ -144,6 +155,9 @@ class TrialRow(Base):
     fault_detail: Mapped[str | None]
     outcome: Mapped[str]
     seconds: Mapped[float]
+    build_s: Mapped[float | None]
+    check_s: Mapped[float | None]
+    measure_s: Mapped[float | None]
     recorded_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
     revoked_reason: Mapped[str | None]

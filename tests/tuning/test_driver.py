@@ -364,16 +364,20 @@ def test_a_run_without_time_ends_what_an_earlier_one_left(store: Store) -> None:
         pass
 
     class Dies(Shuffled):
+        after = 0
+
         def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
-            if len(store.judged_numbers(name)) >= dies_after:
+            if len(store.judged_numbers(name)) >= self.after:
                 raise Killed
             return super().wait(timeout)
 
     plan = Plan(SPACE, simulated.DEVICE, simulated.conditions())
     name = plan.record.name
     for dies_after, budget, judged in ((1, Budget(trials=99, seconds=0), 2), (3, Budget(trials=3), 3)):
+        executor = Dies(simulated.backend(), 1)
+        executor.after = dies_after
         with pytest.raises(Killed):
-            Driver(store, Dies(simulated.backend(), 1), plan).run(Budget(trials=99))
+            Driver(store, executor, plan).run(Budget(trials=99))
         driver(store, simulated.backend()).run(budget)
         assert standings.summary(store, name).judged == judged
         assert [trial.number for trial in trials_of(store, name) if trial.state == TrialState.RUNNING] == []
