@@ -15,7 +15,7 @@ import typer
 
 from autotuner.cli import ask, cache, devices, export, figures, gate, space, sweeps, tune
 from autotuner.cli.output import err
-from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.errors import AutotunerError, InputError, Stopped
 from autotuner.values.files import FULL, why
 from autotuner.values.versions import version_of
 
@@ -49,6 +49,7 @@ for command in (
     gate.reference,
     ask.status,
     ask.leaderboard,
+    ask.trials,
     ask.best,
     ask.show,
     figures.history,
@@ -100,6 +101,8 @@ def run() -> None:
         sys.exit(code)
     except REFUSED as error:
         _refuse(error)
+    except Stopped as error:
+        _fail(str(error), INTERRUPTED)
     except InputError as error:
         _fail(str(error), 2)
     except AutotunerError as error:

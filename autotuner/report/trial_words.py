@@ -63,6 +63,21 @@ def best_words(best: Best) -> list[str]:
     return [*lines, biased, *rest]
 
 
+def chosen_because(best: Best) -> str:
+    """Why this trial is the one that is exported, and not another one, in a clause."""
+    confirmed, finals, speedup = best.confirmed, best.finals, best.entry.speedup.median
+    baseline = _op(best).words.baseline
+    if confirmed is None or finals is None:
+        return f"the fastest of the search, {speedup:.3f}x {baseline}, not confirmed by finals"
+    others = [str(number) for number in best.tied if number != best.entry.number]
+    found = f"{confirmed.mean:.3f}x {baseline} confirmed"
+    if best.crowned:
+        return f"crowned, {found}"
+    if others:
+        return f"{found}, tied with trial {', '.join(others)}; {_why(best, finals)}"
+    return f"{found}, the first of the finals, but nobody is crowned"
+
+
 def _why(best: Best, finals: FinalsSummary) -> str:
     """Why it is the one to use."""
     if len(finals.alike) > 1:

@@ -16,11 +16,11 @@ from sqlalchemy import ColumnElement, Integer, and_, case, cast, func, select
 from sqlalchemy.orm import aliased
 
 from autotuner.store import rows
-from autotuner.store.optuna_storage import judged_values
 from autotuner.store.store import Store, study_id
-from autotuner.store.tables import SessionRow, TrialRow
+from autotuner.store.tables import ParameterRow, SessionRow, TrialRow
 from autotuner.values.model import Model
 from autotuner.values.problem import Problem
+from autotuner.values.variant import Value
 
 
 class Improvement(Model):
@@ -65,7 +65,7 @@ class Costs(Model):
 class ValueCoverage(Model):
     """One value of one parameter."""
 
-    value: float = Field(description="Optuna's own number for it: of a choice its place")
+    value: Value
     judged: int
     right: int = Field(description="with a latency")
     best_speedup: float | None
@@ -175,10 +175,16 @@ def _pace(split: Sequence[Cost], times: Sequence[datetime], active_s: float) -> 
 
 def coverage(store: Store, study: str) -> dict[str, tuple[ValueCoverage, ...]]:
     """How often each value of each parameter was judged, by the parameter's name. Raises StoreError."""
+    stands = and_(TrialRow.objective.is_not(None), TrialRow.revoked_at.is_(None))
+    columns = ParameterRow.name, ParameterRow.number, ParameterRow.word
+    query = select(
+        *columns, func.count(), func.sum(case((stands, 1), else_=0)), func.min(case((stands, TrialRow.objective)))
+    ).join(TrialRow, TrialRow.id == ParameterRow.trial_id)
     with store.database.reading() as session:
-        owner = study_id(session, store, study)
+        mine = TrialRow.study_id == study_id(session, store, study), TrialRow.judged
         found: dict[str, list[ValueCoverage]] = {}
-        for name, value, judged, right, best in judged_values(session, study, owner):
+        for name, number, word, judged, right, best in session.execute(query.where(*mine).group_by(*columns)):
+            value = number if word is None else word
             speedup = None if best is None else math.exp(-best)
             found.setdefault(name, []).append(
                 ValueCoverage(value=value, judged=judged, right=right, best_speedup=speedup)

@@ -15,29 +15,27 @@ from typing import Any, TypeVar
 from optuna.distributions import BaseDistribution, check_distribution_compatibility, distribution_to_json
 from optuna.storages import BaseStorage, RDBStorage
 from optuna.storages._rdb.models import (
-    StudyModel,
     TrialModel,
     TrialParamModel,
     TrialSystemAttributeModel,
+    TrialUserAttributeModel,
     TrialValueModel,
 )
 from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import Connection, Engine, ScalarSelect, bindparam, case, func, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
 
 from autotuner.store.database import Database
-from autotuner.store.tables import TrialRow
 
 T = TypeVar("T")
 
-_TRIALS, _PARAMS, _ATTRIBUTES, _VALUES = (
-    model.__table__ for model in (TrialModel, TrialParamModel, TrialSystemAttributeModel, TrialValueModel)
+_TRIALS, _PARAMS, _ATTRIBUTES, _MARKS, _VALUES = (
+    model.__table__
+    for model in (TrialModel, TrialParamModel, TrialSystemAttributeModel, TrialUserAttributeModel, TrialValueModel)
 )
 
-_STUDIES = StudyModel.__table__
 
 # Made once: to make a statement takes as long as to run it.
 _NEWER = select(func.count()).select_from(_TRIALS)
@@ -51,6 +49,8 @@ _BEGIN = insert(_TRIALS).returning(_TRIALS.c.trial_id)
 _END = update(_TRIALS).where(_TRIALS.c.trial_id == bindparam("trial"))
 _END = _END.values(state=bindparam("ended"), datetime_complete=bindparam("at"))
 _ADD_PARAMS, _ADD_ATTRIBUTES, _ADD_VALUES = insert(_PARAMS), insert(_ATTRIBUTES), insert(_VALUES)
+_ADD_MARKS = insert(_MARKS)
+_DROP_MARK = delete(_MARKS).where(_MARKS.c.trial_id == bindparam("trial"), _MARKS.c.key == bindparam("mark"))
 
 
 class _Kept(FrozenTrial):
@@ -115,6 +115,9 @@ class DriverStorage(BaseStorage):
         self._directions: dict[int, list[StudyDirection]] = {}
         self._params: list[dict[str, Any]] = []
         self._attributes: list[dict[str, Any]] = []
+        """Of the system."""
+        self._marks: list[dict[str, Any]] = []
+        """Attributes of the user."""
 
     @property
     def engine(self) -> Engine:
@@ -131,7 +134,7 @@ class DriverStorage(BaseStorage):
 
     def flush(self) -> None:
         """Writes the parameters and attributes that are in memory only."""
-        if self._params or self._attributes:
+        if self._params or self._attributes or self._marks:
             self._write(lambda connection: None)
 
     def _write(self, more: Callable[[Connection], None]) -> None:
@@ -144,7 +147,7 @@ class DriverStorage(BaseStorage):
                 more(connection)
 
         self._database.patience.keep_on(attempt, IntegrityError)
-        self._params, self._attributes = [], []
+        self._forget_pending()
 
     def _by_optuna(self, call: Callable[[], T]) -> T:
         """What Optuna's own storage returns; a store that is locked or lost is waited for."""
@@ -156,10 +159,14 @@ class DriverStorage(BaseStorage):
         return self._database.patience.keep_on(attempt)  # type: ignore[return-value]  # nothing else can be `done`
 
     def _write_pending(self, connection: Connection) -> None:
-        if self._params:
-            connection.execute(_ADD_PARAMS, self._params)
-        if self._attributes:
-            connection.execute(_ADD_ATTRIBUTES, self._attributes)
+        pending = (_ADD_PARAMS, self._params), (_ADD_ATTRIBUTES, self._attributes), (_ADD_MARKS, self._marks)
+        for statement, rows in pending:
+            if rows:
+                connection.execute(statement, rows)
+
+    def _forget_pending(self) -> None:
+        """What was written."""
+        self._params, self._attributes, self._marks = [], [], []
 
     # Memory -----------------------------------------------------------------------------------------------------
 
@@ -313,10 +320,47 @@ class DriverStorage(BaseStorage):
         self._refresh(trial_id)
 
     def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
-        self._changing(trial_id)
+        study, trial = self._changing(trial_id)
+        if key in trial.user_attrs:
+            self.flush()
+            self._by_optuna(lambda: self._plain.set_trial_user_attr(trial_id, key, value))
+            self._refresh(trial_id)
+            return
+        text = json.dumps(value)
+        trial.user_attrs = {**trial.user_attrs, key: json.loads(text)}
+        study.keep(trial)
+        self._marks.append({"trial_id": trial_id, "key": key, "value_json": text})
+
+    def mark(self, study_name: str, marks: Mapping[int, Mapping[str, Any]]) -> None:
+        """Sets attributes of the user on trials by their number, also on those that have ended, which Optuna itself
+        refuses. A value None takes the attribute away. Studies and trials that Optuna does not have are left out."""
         self.flush()
-        self._by_optuna(lambda: self._plain.set_trial_user_attr(trial_id, key, value))
-        self._refresh(trial_id)
+        try:
+            study_id = self._plain.get_study_id_from_name(study_name)
+        except KeyError:
+            return
+        changes = [
+            (trial._trial_id, key, value, key in trial.user_attrs)
+            for trial in self._study(study_id).trials
+            for key, value in marks.get(trial.number, {}).items()
+            if trial.user_attrs.get(key) != value
+        ]
+        if not changes:
+            return
+        gone = [{"trial": trial, "mark": key} for trial, key, _, is_there in changes if is_there]
+        new = [
+            {"trial_id": trial, "key": key, "value_json": json.dumps(value)}
+            for trial, key, value, _ in changes
+            if value is not None
+        ]
+
+        def change(connection: Connection) -> None:
+            for statement, rows in ((_DROP_MARK, gone), (_ADD_MARKS, new)):
+                if rows:
+                    connection.execute(statement, rows)
+
+        self._write(change)
+        self._read(study_id)
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         if trial_id not in self._places:
@@ -390,26 +434,3 @@ def _local(moment: datetime) -> datetime:
 def _value_row(trial_id: int, objective: int, value: float) -> dict[str, Any]:
     stored, kind = TrialValueModel.value_to_stored_repr(value)
     return {"trial_id": trial_id, "objective": objective, "value": stored, "value_type": kind}
-
-
-def judged_values(session: Session, study: str, owner: int) -> list[tuple[str, float, int, int, float | None]]:
-    """Of each parameter and value of a study's judged trials: how many there are, how many of them have a latency, and
-    the best objective. `owner`: the study's key in our tables."""
-    standing = TrialRow.objective.is_not(None) & TrialRow.revoked_at.is_(None)
-    query = select(
-        _PARAMS.c.param_name,
-        _PARAMS.c.param_value,
-        func.count(),
-        func.sum(case((standing, 1), else_=0)),
-        func.min(case((standing, TrialRow.objective))),
-    )
-    query = query.select_from(TrialRow).join(_TRIALS, _TRIALS.c.number == TrialRow.number)
-    query = query.join(_PARAMS, _PARAMS.c.trial_id == _TRIALS.c.trial_id)
-    query = query.where(TrialRow.study_id == owner, TrialRow.judged, _TRIALS.c.study_id == _study_key(study))
-    query = query.group_by(_PARAMS.c.param_name, _PARAMS.c.param_value)
-    found = session.execute(query.order_by(_PARAMS.c.param_name, _PARAMS.c.param_value))
-    return [(row[0], row[1], row[2], row[3], row[4]) for row in found]
-
-
-def _study_key(study: str) -> ScalarSelect[int]:
-    return select(_STUDIES.c.study_id).where(_STUDIES.c.study_name == study).scalar_subquery()

@@ -43,6 +43,8 @@ FIGURES = (
 """The columns of a trial from which figures are made."""
 VARIANTS = ("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us")
 """Those from which two studies are compared."""
+VALUE_RULE = "(number IS NULL) <> (word IS NULL)"
+"""A parameter has one value."""
 
 _NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -161,6 +163,18 @@ class TrialRow(Base):
     recorded_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
     revoked_reason: Mapped[str | None]
+
+
+class ParameterRow(Base):
+    """The value of a parameter of a trial's variant, IMPL included: a number or a word."""
+
+    __tablename__ = "at_parameter"
+    __table_args__ = (CheckConstraint(VALUE_RULE, name="value"),)
+
+    trial_id: Mapped[int] = mapped_column(ForeignKey("at_trial.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    number: Mapped[int | None] = mapped_column(BigInteger)
+    word: Mapped[str | None]
 
 
 class BlockRow(Base):

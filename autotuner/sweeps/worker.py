@@ -335,5 +335,8 @@ class _Lines:
     def hears(self, event: object) -> None:
         """Is in the store."""
 
+    def confirms(self) -> None:
+        """Is in the store."""
+
     def ends(self) -> None:
         """Is in the store."""

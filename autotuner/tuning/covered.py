@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from autotuner.search.point_sampler import distributions
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, figures, queries
 from autotuner.values.model import Model
@@ -36,12 +35,11 @@ def coverage(store: Store, study: str) -> Coverage:
     record = queries.study(store, study)
     space = Space.enumerate(SpaceFile.stored(record.space_document), record.device.facts)
     counted = figures.coverage(store, study)
-    own = distributions(space)
     parameters = {}
     for column, name in enumerate(space.parameters):
         places, counts = np.unique(space.rows[:, column], return_counts=True)
         points = dict(zip(places.tolist(), counts.tolist(), strict=True))
-        by_value = {own[name].to_external_repr(each.value): each for each in counted.get(name, ()) if name in own}
+        by_value = {each.value: each for each in counted.get(name, ())}
         parameters[name] = tuple(
             Covered(
                 value=value,

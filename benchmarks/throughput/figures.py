@@ -19,10 +19,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import optuna
-from optuna.trial import TrialState, create_trial
-
-from autotuner.search.point_sampler import distributions
 from autotuner.store import Store, figures, queries
 from autotuner.tuning import covered
 from autotuner.tuning.study_identity import study_record
@@ -53,17 +49,12 @@ def fill(store: Store, trials: int, device: str) -> str:
     device_of = simulated.DEVICE.model_copy(update={"name": device})
     record = study_record(space, device_of, simulated.conditions())
     store.ensure_study(record)
-    study = optuna.create_study(storage=store.optuna_storage(), study_name=record.name)
-    known, session = distributions(space), 0
-    batch = []
+    session = 0
     for number in range(trials):
         if number % 1000 == 0:
             session = store.start_session(record.name, recorded.CALIBRATION, {})
         point = space.point(draw.randrange(len(space)))
-        mine = {name: known[name] for name in point}
-        batch.append(create_trial(state=TrialState.COMPLETE, params=point, distributions=mine, value=1.0))
         store.record(record.name, session, number, outcome_of(number, draw, point))
-    study.add_trials(batch)
     return record.name
 
 
@@ -85,7 +76,6 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="PATH")
     holds.add_option(parser)
     options = parser.parse_args()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         server = stack.enter_context(postgresql.running()) if options.postgresql else None

@@ -12,7 +12,12 @@ import pytest
 from autotuner.values.verdict import Verdict
 from tests.helpers.command_line import autotuner
 
-pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.alone]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timed,
+    pytest.mark.alone,
+    pytest.mark.rotating(2, of="whole sweeps"),
+]
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
 KERNELS = PLUGINS / "rowsum" / "kernels"

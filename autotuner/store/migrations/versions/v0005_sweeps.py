@@ -13,7 +13,7 @@ FIGURES = (
 VARIANTS = ("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us")
 
 revision = "0005"
-down_revision = "0003"
+down_revision = "0004"
 
 
 def upgrade() -> None:
