@@ -17,7 +17,7 @@ import yaml  # type: ignore[import-untyped, unused-ignore]
 from autotuner.cli.app import app
 
 HOSTS = Path(__file__).parent.parent.parent / "examples" / "hosts"
-UNIT, BATCH, SET = HOSTS / "autotuner-worker@.service", HOSTS / "worker.sbatch", HOSTS / "worker.yaml"
+UNIT, BATCH, SET = HOSTS / "autotuner-worker.service", HOSTS / "worker.sbatch", HOSTS / "worker.yaml"
 
 NAMED = {"type": "object", "required": ["name"]}
 CONTAINER = {
@@ -72,11 +72,11 @@ def options_of(words: list[str]) -> set[str]:
 def test_the_unit_is_one(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
-    unit = tmp_path / UNIT.name
+    unit = tmp_path / "autotuner-worker@.service"
     unit.write_text(UNIT.read_text())
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert [line for line in done.stderr.splitlines() if UNIT.name in line] == []
+    assert [line for line in done.stderr.splitlines() if unit.name in line] == []
     assert done.returncode == 0, done.stderr
 
 
