@@ -21,9 +21,11 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
-from autotuner.store import Store, sweeps
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import Store, queries, sweeps
 from autotuner.store.sweep_records import SweepRecord
 from autotuner.values.sweep import State
+from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers.postgresql import Server
 
@@ -213,8 +215,13 @@ def require_whole(store: Store, sweep: SweepRecord, before: Sequence[dict[int, t
     trials = storage.get_all_trials(storage.get_study_id_from_name(study), deepcopy=False)
     running = [trial.number for trial in trials if trial.state == TrialState.RUNNING]
     assert not running, f"trials {running} never ended"
-    told = {trial.number for trial in trials if trial.state == TrialState.COMPLETE}
-    assert told == {number for number, (_, verdict) in final.items() if Verdict(verdict).judges}
+    told = {trial.number: trial.params for trial in trials if trial.state == TrialState.COMPLETE}
+    untold = [number for number, (_, verdict) in final.items() if Verdict(verdict).judges and number not in told]
+    assert not untold, f"trials {untold} were judged and not told"
+    file = SpaceFile.stored(queries.study(store, study).space_document)
+    for number, point in told.items():
+        # a point that was enqueued twice is told from the store the second time
+        assert Variant.of(file.family, file.backend, point).digest in judged, f"trial {number} was told and not judged"
     return len(judged)
 
 
