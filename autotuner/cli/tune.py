@@ -51,7 +51,9 @@ def tune(
         int, typer.Option(min=1, max=MOST, help="stop when the study has judged this number of variants")
     ] = 60,
     minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after this number of minutes")] = float("inf"),
-    sampler: Annotated[str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp or exhaustive")] = "evolution",
+    sampler: Annotated[
+        str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp, exhaustive, or one of another package")
+    ] = "evolution",
     seed: SeedOption = 0,
     threads: ThreadsOption = None,
     like: Annotated[str | None, typer.Option("--from", help="start from this study, its best points first")] = None,
@@ -71,10 +73,12 @@ def tune(
     ] = False,
 ) -> None:
     """Runs a sweep, or goes on with one; ends with finals and a leaderboard, and writes the best configuration."""
+    from autotuner.search.samplers import SAMPLERS
     from autotuner.store import Store
     from autotuner.sweeps import foreground, queue
     from autotuner.tuning import workbench
 
+    SAMPLERS.chosen(sampler)
     regular_target(output, "--out")
     file = workbench.load_space(space or workbench.default_space(), threads, problem or (), problems)
     request = queue.request_for(
@@ -262,6 +266,7 @@ def race(
 
     An honest stopwatch names no winner of an A/A race.
     """
+    from autotuner.report.words import over_words
     from autotuner.tuning.race_again import race_best
 
     with closing(open_store(store)) as opened:
@@ -269,9 +274,9 @@ def race(
     if as_json:
         print_json({**json_of(result), "winner": result.winner})
         return
-    ratio = result.ratio
+    found, over = result.speedup, over_words(len(result.problems), result.objective)
     out.print(str(result.variant))
     out.print(
-        f"t_variant / t_opponent against {result.against}: {ratio.median:.4f} [{ratio.low:.4f}, {ratio.high:.4f}] over "
-        f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}",
+        f"{found.median:.4f}x {result.against}, 95 % interval {found.low:.4f} to {found.high:.4f}, "
+        f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}. {over}".rstrip()
     )

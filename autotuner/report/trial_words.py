@@ -7,7 +7,7 @@ import re
 import statistics
 
 from autotuner.ops import Op, op_of
-from autotuner.report.likely_cause import likely_cause, place_of
+from autotuner.report.likely_cause import likely_cause
 from autotuner.report.meanings import meanings
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.tuning.standings import Best, FinalsSummary
@@ -233,9 +233,9 @@ def _errors_in_words(errors: CaseErrors, op: Op) -> list[str]:
         lines.append(f"Not finite: {errors.nonfinite} elements (NaN or infinity).")
     if errors.first_bad_row is not None:
         lines.append(
-            f"First bad row: {place_of(errors.first_bad_row, op)}; {errors.bad_rows:.1%} of rows are out of tolerance."
+            f"First bad row: {op.place(errors.first_bad_row)}; {errors.bad_rows:.1%} of rows are out of tolerance."
         )
-    where = place_of(errors.worst_index, op)
+    where = op.place(errors.worst_index)
     lines.append(
         f"Worst element: {where}: {errors.worst_value:.7g} where the reference has {errors.worst_reference:.7g}."
     )
