@@ -78,7 +78,7 @@ REFUSALS = (
     ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64) float8"),
     ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64) float32 attn_mask"),
     ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64) float32 dropout_p=0.1"),
-    ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,80) float32"),
+    ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,72) float32"),
     ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64) float16"),
     ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64) float32", "--problem", "(1,8,512,128) float32"),
     ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64) float32", "--problems", "shapes.toml"),
