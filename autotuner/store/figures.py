@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import Field
 from sqlalchemy import ColumnElement, Integer, and_, case, cast, func, select
 from sqlalchemy.orm import aliased
+from sqlalchemy.sql.functions import FunctionElement
 
 from autotuner.store import rows
 from autotuner.store.store import Store, study_id
@@ -101,20 +102,23 @@ class BaselineAt(Model):
 def history(store: Store, study: str) -> tuple[Improvement, ...]:
     """Each trial that was the best until then, in the order of the ends. Raises StoreError."""
     order = TrialRow.recorded_at, TrialRow.number
-    so_far = func.min(TrialRow.objective).over(order_by=order, rows=(None, -1))
+
+    def until(figure: FunctionElement[Any]) -> ColumnElement[Any]:
+        return figure.over(order_by=order, rows=(None, 0))
+
     with store.database.reading() as session:
         mine = TrialRow.study_id == study_id(session, store, study), TrialRow.revoked_at.is_(None)
         inner = select(
             TrialRow.number,
             TrialRow.recorded_at,
             TrialRow.objective,
-            so_far.label("before"),
-            func.sum(cast(TrialRow.judged, Integer)).over(order_by=order, rows=(None, 0)).label("judged"),
-            func.sum(TrialRow.seconds).over(order_by=order, rows=(None, 0)).label("seconds"),
+            until(func.min(TrialRow.objective)).label("best"),
+            until(func.sum(cast(TrialRow.judged, Integer))).label("judged"),
+            until(func.sum(TrialRow.seconds)).label("seconds"),
         ).where(*mine)
         each = inner.subquery()
-        better = (each.c.before.is_(None)) | (each.c.objective < each.c.before)
-        query = select(each).where(each.c.objective.is_not(None), better).order_by(each.c.recorded_at, each.c.number)
+        query = select(each).where(each.c.objective == each.c.best).order_by(each.c.recorded_at, each.c.number)
+        first = {row.objective: row for row in reversed(session.execute(query).all())}  # of equal ones the first
         return tuple(
             Improvement(
                 number=row.number,
@@ -123,7 +127,7 @@ def history(store: Store, study: str) -> tuple[Improvement, ...]:
                 seconds=row.seconds,
                 speedup=math.exp(-row.objective),
             )
-            for row in session.execute(query)
+            for row in reversed(first.values())
         )
 
 

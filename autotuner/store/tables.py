@@ -37,7 +37,7 @@ STATE_RULE = "state IN ('queued', 'running', 'paused', 'done', 'cancelled', 'fai
 """The states of a sweep."""
 
 FIGURES = (
-    *("study_id", "number", "recorded_at", "judged", "verdict", "objective", "session_id", "baseline_us"),
+    *("study_id", "recorded_at", "number", "judged", "verdict", "objective", "session_id", "baseline_us"),
     *("seconds", "build_s", "check_s", "measure_s", "revoked_at"),
 )
 """The columns of a trial from which figures are made."""
@@ -169,7 +169,10 @@ class ParameterRow(Base):
     """The value of a parameter of a trial's variant, IMPL included: a number or a word."""
 
     __tablename__ = "at_parameter"
-    __table_args__ = (CheckConstraint(VALUE_RULE, name="value"),)
+    __table_args__ = (
+        CheckConstraint(VALUE_RULE, name="value"),
+        Index("ix_at_parameter_values", "trial_id", "name", "number", "word"),
+    )
 
     trial_id: Mapped[int] = mapped_column(ForeignKey("at_trial.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)

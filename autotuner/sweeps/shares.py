@@ -60,6 +60,8 @@ def next_member(shares: Sequence[Share], budget: int) -> int | None:
         return young[0]
     if fresh:
         last = begun[-1] if begun else None
-        goes_on = last is not None and shares[last].judged < equal and shares[last].worth > SETTLED
+        spare = budget - sum(share.judged for share in shares) - first * len(fresh)
+        wants = last is not None and shares[last].judged < equal and shares[last].worth > SETTLED
+        goes_on = wants and spare >= TURN  # each that has not begun keeps its first trials
         return last if goes_on else fresh[0]
     return max(open_ones, key=lambda place: (shares[place].worth, -shares[place].judged))

@@ -80,6 +80,11 @@ class Member:
         Driver(self._store, self.executor, plan).run(Budget(trials=trials), promised=promised)
 
     @property
+    def worst(self) -> float:
+        """Of the slowest point."""
+        return float(np.log(np.nanmax(self._recorded.ms) / np.nanmin(self._recorded.ms)))
+
+    @property
     def regret(self) -> Floats:
         """(n,): ln(t_best / t_optimum) after each trial; before anything was measured, of the slowest point."""
         ms = self._recorded.ms
@@ -117,7 +122,8 @@ def shared(task: Task, share_of_trials: float) -> tuple[float, list[int]]:
             share.is_exhausted = done == share.judged
             order += [place] * (done - share.judged)
             share.judged = done
-    return float(np.mean([member.regret[-1] for member in members])), [share.judged for share in shares]
+    ends = [member.regret[-1] if share.judged else member.worst for member, share in zip(members, shares, strict=True)]
+    return float(np.mean(ends)), [share.judged for share in shares]
 
 
 class Found(NamedTuple):

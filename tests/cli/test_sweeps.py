@@ -20,6 +20,7 @@ from tests.helpers import simulated
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 
 
+@pytest.mark.slow
 def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
     lay_out(tmp_path)
     (tmp_path / "space.toml").write_text(SPACE)

@@ -149,6 +149,7 @@ def test_a_budget_is_the_sum_over_runs_and_pauses_do_not_count(opened: Store) ->
     assert sweeps.one(opened, number).spent_s == 70.0
 
 
+@pytest.mark.slow
 def test_what_a_killed_worker_leaves_is_taken_over(place: str, opened: Store) -> None:
     number = ask(opened)
     other = child(place, CLAIM.format(number=number))
@@ -164,6 +165,7 @@ def test_what_a_killed_worker_leaves_is_taken_over(place: str, opened: Store) ->
     assert "taken over" in sweeps.events(opened, number, last=1)[0].text
 
 
+@pytest.mark.slow
 def test_what_was_wished_of_a_killed_worker_holds(place: str, opened: Store) -> None:
     number = ask(opened)
     other = child(place, CLAIM.format(number=number))
@@ -181,6 +183,7 @@ def make_old(store: Store, name: str) -> None:
         row.heartbeat_at = datetime.now(UTC) - 2 * lease.STALE
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_is_followed_and_writes_nothing_once_it_goes_on(place: str, opened: Store) -> None:
     """SIGSTOP for longer than the lease: two writers would judge a trial twice."""
     number = ask(opened)
@@ -250,6 +253,7 @@ def test_a_device_has_one_worker_and_may_be_in_quarantine(place: str, opened: St
     assert [event.kind for event in sweeps.events(opened)] == ["quarantined", "cleared"]
 
 
+@pytest.mark.slow
 def test_a_foreground_sweep_whose_command_was_killed_is_over(place: str, opened: Store) -> None:
     request = queue.request_for([simulated.space().file])
     number = queue.submit(opened, request, foreground=True).sweep.id

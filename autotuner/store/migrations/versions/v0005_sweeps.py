@@ -7,7 +7,7 @@ from alembic import op
 
 STATES = "state IN ('queued', 'running', 'paused', 'done', 'cancelled', 'failed')"
 FIGURES = (
-    *("study_id", "number", "recorded_at", "judged", "verdict", "objective", "session_id", "baseline_us"),
+    *("study_id", "recorded_at", "number", "judged", "verdict", "objective", "session_id", "baseline_us"),
     *("seconds", "build_s", "check_s", "measure_s", "revoked_at"),
 )
 VARIANTS = ("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us")
@@ -32,6 +32,7 @@ def _trial() -> None:
         op.add_column("at_trial", sa.Column(name, sa.Double))
     op.create_index("ix_at_trial_figures", "at_trial", list(FIGURES))
     op.create_index("ix_at_trial_variants", "at_trial", list(VARIANTS))
+    op.create_index("ix_at_parameter_values", "at_parameter", ["trial_id", "name", "number", "word"])
 
 
 def _lease() -> None:
