@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from autotuner.cli import ask, cache, export, gate, space, tune
+from autotuner.cli import ask, cache, export, gate, serve, space, tune
 from autotuner.cli.output import err
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.files import FULL, why
@@ -52,6 +52,8 @@ for command in (
     app.command()(command)
 app.command("explain")(ask.explain_study)
 app.command()(export.export)
+app.command()(serve.serve)
+app.command()(serve.page)
 
 
 @app.callback(invoke_without_command=True)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from autotuner.cli.options import JsonOption
-from autotuner.cli.output import json_of, out, print_json
+from autotuner.cli.output import out, print_json
 from autotuner.values.errors import InputError
+from autotuner.values.model import json_of
 
 if TYPE_CHECKING:
     from autotuner.build.cache import Usage

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from autotuner.values.toml_text import is_control
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, JsonValue
+    from pydantic import JsonValue
 
     from autotuner.tuning.calm import Waiting
     from autotuner.tuning.standings import Best
@@ -52,12 +52,6 @@ def print_lines(lines: Sequence[str]) -> None:
 def print_json(document: JsonValue) -> None:
     """Prints a document of JSON-ready data."""
     typer.echo(json.dumps(document, indent=1, sort_keys=False))
-
-
-def json_of(model: BaseModel) -> dict[str, JsonValue]:
-    """A model as JSON-ready data, with infinite and missing numbers as null."""
-    document: dict[str, JsonValue] = json.loads(model.model_dump_json(), parse_constant=lambda _: None)
-    return document
 
 
 def say_waiting(event: Waiting) -> None:

@@ -22,10 +22,11 @@ from autotuner.cli.options import (
     ThreadsOption,
     open_store,
 )
-from autotuner.cli.output import err, json_of, out, print_json, say_waiting, say_where_the_gate_is_looser
+from autotuner.cli.output import err, out, print_json, say_waiting, say_where_the_gate_is_looser
 from autotuner.values import config
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.files import regular_target, write_atomically
+from autotuner.values.model import json_of
 
 FINALS_MINUTES = "minutes that finals may take on a calm machine; waiting for one comes on top"
 FinalsMinutes = Annotated[float, typer.Option("--finals-minutes", min=0.01, help=FINALS_MINUTES)]

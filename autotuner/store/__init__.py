@@ -6,7 +6,7 @@ imports sqlalchemy; what crosses its border is in `records`.
 
 from __future__ import annotations
 
-from autotuner.store import queries
+from autotuner.store import briefs, queries
 from autotuner.store.lease import Lease
 from autotuner.store.records import (
     Ending,
@@ -39,5 +39,6 @@ __all__ = [
     "StudyProgress",
     "StudyRecord",
     "TrialRecord",
+    "briefs",
     "queries",
 ]
