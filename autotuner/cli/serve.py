@@ -30,7 +30,7 @@ def serve(
     ] = False,
     token_file: Annotated[
         Path | None,
-        typer.Option(help=f"file with the token that allows changes [${config.TOKEN}]; made if it is not there"),
+        typer.Option(help=f"file with the token for changes [${config.TOKEN}]; made if it is not there"),
     ] = None,
     families: Annotated[
         Path | None, typer.Option(help="folder of kernel families that POST /gate may judge, with the token")
@@ -39,8 +39,8 @@ def serve(
         list[str] | None, typer.Option("--name", help="another name under which it is asked for; can be repeated")
     ] = None,
 ) -> None:
-    """Serves the store's studies on this machine: pages for people, an API for programs. Never writes to the store unless
-    a token is set."""
+    """Serves the store's studies on this machine: pages for people, an API for programs. Read-only unless a token is
+    set."""
     try:
         import uvicorn
 

@@ -2,7 +2,7 @@
 
 Loopback alone protects nobody: any page that a browser shows can send requests there, and a name that another server
 resolves to 127.0.0.1 makes them look like its own (DNS rebinding). So the Host must be a name of this server, a request
-that changes something must come from a page of it or from a program, and no answer may be framed or run a foreign script.
+that changes something must come from its own page or a program, and no answer may be framed or run a foreign script.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pages, drawn here from a study's snapshot. A page that is asked for again while nothing has changed is not drawn."""
+"""The pages, drawn from a study's snapshot. One is drawn again only when something has changed."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def overview(request: Request, study: str) -> Response:
     def values(snapshot: Snapshot) -> dict[str, Any]:
         return {
             "cards": answer.cards(snapshot, store),
-            "rejects": rejects.rejects(snapshot, LINKS),
+            "rejects": rejects.rejects(snapshot, LINKS, narrow=True),
             "history": history.history(snapshot, LINKS),
             "board": leaderboard.leaderboard(snapshot, LINKS, 8),
         }

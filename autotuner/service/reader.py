@@ -20,7 +20,7 @@ from autotuner.values.outcome import Heat
 from autotuner.values.verdict import Verdict
 
 FRESH_S = 0.3
-"""Seconds for which a revision that was looked up is believed: readers at full speed cost the store three looks a second."""
+"""Seconds for which a revision that was looked up is believed: readers at full speed cost three looks a second."""
 KEPT = 8
 """Studies whose snapshots are kept."""
 BOARD = 50

@@ -23,7 +23,7 @@ class Beliefs(BeliefsFinder):
     """The finder, for coroutines too."""
 
     async def wait(self, study: str, tag: str) -> StudyBeliefs:
-        """The beliefs of a study at a revision. Raises InputError, or InfrastructureError where the process was lost."""
+        """The beliefs of a study at a revision. Raises InputError, or InfrastructureError: ask again."""
         try:
             return await asyncio.wrap_future(self.ask(study, tag))
         except (CancelledError, asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""A study's pages as one HTML file: the same drawings, nothing loaded from anywhere, to mail or to keep beside a result."""
+"""A study's pages as one HTML file: the same drawings, nothing loaded from anywhere, to mail or to keep."""
 
 from __future__ import annotations
 

@@ -85,6 +85,14 @@ def span(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
 
 
+def clock(seconds: float) -> str:
+    """A whole length of time on an axis."""
+    for unit, name in ((3600, "h"), (60, "min")):
+        if abs(seconds) >= unit and seconds % 1800 * (unit == 3600) == 0:
+            return f"{seconds / unit:g} {name}"
+    return f"{seconds:g} s" if seconds else "0"
+
+
 def when(moment: datetime) -> Markup:
     """A moment, in UTC; the page's script writes it in the reader's zone."""
     utc = moment.astimezone(UTC)
@@ -95,6 +103,11 @@ def when(moment: datetime) -> Markup:
 def point(values: Mapping[str, Value]) -> str:
     """A point of a space."""
     return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def cut(text: str, most: int) -> str:
+    """The text, its end left out where it is longer than that."""
+    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 class Differences(NamedTuple):

@@ -94,8 +94,8 @@ def connect_args(url: URL) -> dict[str, Any]:
 
 
 def _opened_to_read(path: Path) -> sqlite3.Connection:
-    """A connection to a SQLite file that writes nothing, also where neither the file nor its folder can be written: such
-    a file has no writer, and what a writer would share with readers is not asked for."""
+    """A connection to a SQLite file that writes nothing, also where neither the file nor its folder can be written:
+    such a file has no writer, and what a writer would share with readers is not asked for."""
     lonely = not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK)
     beside = Path(f"{path}-wal")
     immutable = "&immutable=1" if lonely and not (beside.exists() and beside.stat().st_size) else ""

@@ -82,9 +82,9 @@ def of_family(
 ) -> Subject:
     """A variant of a family that lies in a folder, built; no space is asked for.
 
-    What a caller from elsewhere says becomes no path: the family is found by listing the folder, and every value has the
-    form that a space file's values have. Raises InputError when there is no such family, implementation or device, the
-    values are not those of the implementation, the problem is not its own, or the variant cannot be built.
+    What a caller from elsewhere says becomes no path: the family is found by listing the folder, and every value has
+    the form that a space file's values have. Raises InputError where there is no such family, implementation or device,
+    the values are not those of the implementation, the problem is not its own, or the variant cannot be built.
     """
     families = {each.name: each for each in sorted(folder.iterdir()) if (each / "kernel.toml").is_file()}
     if name not in families:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-INF = math.inf
+WIDE = 600
+"""Pixels from which on a drawing fills its panel, and is moved under a narrow window instead of shrunk until nobody can
+read it."""
 
 
 def plain(text: object) -> str:
@@ -82,19 +84,19 @@ class Svg:
         head += f' height="{written(self.height)}"'
         # An image to assistive programs unless it holds links; its table says the same.
         role = "group" if "<a " in body else "img"
-        return Markup(
-            f'<svg class="figure" {head} role="{role}" aria-label="{escape(plain(self._label))}">{body}</svg>'
-        )
+        class_ = "figure wide" if self.width >= WIDE else "figure"
+        label = escape(plain(self._label))
+        return Markup(f'<svg class="{class_}" {head} role="{role}" aria-label="{label}">{body}</svg>')
 
 
 def _outline(shape: str, x: float, y: float, size: float) -> str:
-    points = {
+    outlines: dict[str, list[tuple[float, float] | None]] = {
         "cross": [(-1, -1), (1, 1), None, (-1, 1), (1, -1)],
         "triangle": [(0, -1.1), (1.1, 0.9), (-1.1, 0.9), (0, -1.1)],
         "diamond": [(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0), (0, -1.3)],
-    }[shape]
+    }
     path, pen = [], "M"
-    for point in points:
+    for point in outlines[shape]:
         if point is None:
             pen = "M"
             continue
@@ -131,6 +133,17 @@ class Scale:
         step *= next((factor for factor in (1, 2, 2.5, 5) if span / (step * factor) <= wanted), 10)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [place * step for place in range(first, last + 1)]
+
+    def moments(self, wanted: int = 7) -> list[float]:
+        """As `ticks`, of seconds: whole seconds, minutes or hours."""
+        span = self.high - self.low
+        step = next((each for each in _MOMENTS if span / each <= wanted), 86400 * math.ceil(span / wanted / 86400))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [float(place * step) for place in range(first, last + 1)]
+
+
+_MOMENTS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+"""Steps between the figures on an axis of time, in seconds."""
 
 
 def around(values: Sequence[float], share: float = 0.04) -> tuple[float, float]:
@@ -177,13 +190,14 @@ class Plot:
         y_name: str,
         x_label: Callable[[float], str] = number,
         y_label: Callable[[float], str] = number,
+        moments: bool = False,
     ) -> None:
-        """Grid, figures and names of both axes."""
+        """Grid, figures and names of both axes; `moments`: x is in seconds."""
         svg, x, y = self.svg, self.x, self.y
         for tick in y.ticks():
             svg.line(x.start, y(tick), x.end, y(tick), "grid")
             svg.text(x.start - 8, y(tick) + 4, y_label(tick), "tick", "end")
-        for tick in x.ticks(8):
+        for tick in x.moments() if moments else x.ticks(8):
             svg.line(x(tick), y.start, x(tick), y.start + 4, "rule")
             svg.text(x(tick), y.start + 18, x_label(tick), "tick", "middle")
         svg.line(x.start, y.start, x.end, y.start)

@@ -51,7 +51,7 @@
     step *= [1, 2, 2.5, 5, 10].find((factor) => span / (step * factor) <= wanted) ?? 10;
     const made = [];
     for (let at = Math.ceil(found.low / step); at * step <= found.high; at += 1) {
-      made.push([at * step, (at * step).toLocaleString(undefined, { maximumSignificantDigits: 5 })]);
+      made.push([at * step, (at === 0 ? 0 : at * step).toLocaleString(undefined, { maximumSignificantDigits: 5 })]);
     }
     return made;
   }
@@ -114,7 +114,7 @@
     for (const [tick, text] of ticks(x, Math.max(3, width / 110))) { pen.fillStyle = ink; pen.textAlign = "center"; pen.fillText(text, atX(tick), height - MARGIN.bottom + 16); }
     pen.textAlign = "center"; pen.fillText(x.label, (MARGIN.left + right) / 2, height - 8);
     pen.save(); pen.translate(14, (MARGIN.top + bottom) / 2); pen.rotate(-Math.PI / 2); pen.fillText(y.label, 0, 0); pen.restore();
-    if (HAS_LATENCY.has(y.name)) { pen.textAlign = "left"; pen.fillText("rejected", MARGIN.left + 4, bottom + EDGE - 4); }
+    if (HAS_LATENCY.has(y.name)) { pen.textAlign = "right"; pen.fillText("no time", MARGIN.left - 8, bottom + EDGE / 2 + 4); }
     const line = (from, to) => { pen.save(); pen.strokeStyle = colour("ink"); pen.setLineDash([6, 4]); pen.beginPath(); pen.moveTo(...from); pen.lineTo(...to); pen.stroke(); pen.restore(); };
     if (y.name === "speedup" && y.low < 1 && y.high > 1) line([MARGIN.left, atY(1)], [right, atY(1)]);
     if (x.name === "speedup" && x.low < 1 && x.high > 1) line([atX(1), MARGIN.top], [atX(1), bottom]);

@@ -73,7 +73,7 @@ def _effects(parameters: Sequence[ParameterEffect]) -> Figure:
     rows = []
     for place, parameter in enumerate(parameters):
         y = ROW * place + 18
-        svg.text(LEFT - 12, y + 4, parameter.parameter, "label", "end")
+        svg.text(LEFT - 12, y + 4, f"{parameter.parameter}={parameter.values[0].value}", "label", "end")
         svg.line(x(0), y, x(max(each.slower for each in parameter.values)), y)
         for at, each in enumerate(parameter.values):
             title = f"{parameter.parameter}={each.value}: {percent(each.slower, 1)} slower than the best value"
@@ -81,7 +81,6 @@ def _effects(parameters: Sequence[ParameterEffect]) -> Figure:
                     title=title)  # fmt: skip
             rows.append((f"{parameter.parameter}={each.value}", percent(each.slower, 1), ratio(each.speedup),
                          ratio(each.best), f"{each.judged:,}", f"{each.points:,}"))  # fmt: skip
-        svg.text(x(0) - 6, y - 6, str(parameter.values[0].value), "tick", "end")
     columns = ("value", "slower than the best value", "mean speedup", "of its fastest point", "judged", "points")
     note = (
         "Each dot is a value: how much slower its points are in the mean than those of the best value, which is named."
@@ -127,7 +126,7 @@ def _named(value: object) -> str:
 
 def _promising(beliefs: Beliefs) -> Figure:
     rows = [("believed the fastest", ratio(beliefs.best.speedup), f"{beliefs.best.low:.3f} to {beliefs.best.high:.3f}",
-             "judged" if beliefs.best.judged else "not judged", point(beliefs.best.point))]  # fmt: skip
+             "yes" if beliefs.best.judged else "no", point(beliefs.best.point))]  # fmt: skip
     rows += [
         (
             percent(each.gain, 2),
@@ -138,6 +137,6 @@ def _promising(beliefs: Beliefs) -> Figure:
         )
         for each in beliefs.promising
     ]
-    columns = ("expected improvement", "believed speedup", "95 % interval", "", "point")
+    columns = ("expected improvement", "believed speedup", "95 % interval", "judged", "point")
     note = "Converged: what is left is not expected to be told apart." if beliefs.converged else "Not converged."
     return Figure("promising", "What is left to find", note, None, Grid(columns, tuple(rows), frozenset({0, 1})))

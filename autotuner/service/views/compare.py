@@ -1,4 +1,4 @@
-"""Two studies side by side: what each came to, where their best variants differ, and the variants that both have tried."""
+"""Two studies side by side: what each came to, where their best variants differ, and the variants of both."""
 
 from __future__ import annotations
 
@@ -105,6 +105,10 @@ def _shared(a: Snapshot, b: Snapshot, links: Links) -> Figure:
         plot.svg.add("circle", cx=plot.x(one), cy=plot.y(other), r=2.6, class_="dot measured", title=title)
     return Figure("shared", "Variants of both", note, plot.svg.render(), Grid(columns, _rows(a, b, found, links),
                   frozenset(range(5))))  # fmt: skip
+
+
+def _found(trial: TrialBrief) -> float:
+    return math.exp(-(trial.objective or 0.0))
 
 
 def _rows(

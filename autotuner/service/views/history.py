@@ -10,7 +10,7 @@ from autotuner.service.figures.figure import Figure, Grid, Link
 from autotuner.service.figures.svg import Plot, around
 from autotuner.service.links import Links
 from autotuner.service.reader import Snapshot
-from autotuner.service.words import kind, micros, point, ratio, span, when
+from autotuner.service.words import clock, kind, micros, point, ratio, span, when
 from autotuner.store.briefs import TrialBrief
 
 SIZE = (860.0, 320.0)
@@ -58,13 +58,9 @@ def history(snapshot: Snapshot, links: Links) -> tuple[Figure, ...]:
     by_time = [(each.recorded_at - trials[0].recorded_at).total_seconds() for each in trials]
     axes = (
         Timeline("trials", "Best so far, by trials", "variants tried", [*range(len(trials))], lambda at: f"{at:,.0f}"),
-        Timeline("time", "Best so far, by time", "since the first trial", by_time, _span),
+        Timeline("time", "Best so far, by time", "since the first trial", by_time, clock),
     )
     return tuple(_figure(snapshot, links, axis) for axis in axes)
-
-
-def _span(seconds: float) -> str:
-    return "0" if seconds == 0 else f"{seconds:g} s" if seconds < 60 else span(seconds).removesuffix(" 00 s")
 
 
 def _figure(snapshot: Snapshot, links: Links, axis: Timeline) -> Figure:
@@ -79,7 +75,7 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline) -> Figure:
     svg, x, y = plot.svg, plot.x, plot.y
     top, bottom = y(1 + snapshot.tie), y(1 / (1 + snapshot.tie))
     svg.add("rect", x=x.start, y=top, width=x.end - x.start, height=max(2.0, bottom - top), class_="band")
-    plot.axes(axis.name, f"speedup over {snapshot.baseline}", axis.label)
+    plot.axes(axis.name, f"speedup over {snapshot.baseline}", axis.label, moments=axis.key == "time")
     svg.line(x.start, y(1), x.end, y(1), "baseline")
     svg.text(x.end, y(1) - 5, f"{snapshot.baseline} = 1, with the A/A band", "tick", "end")
     _dots(plot, trials, axis.places)
@@ -89,7 +85,7 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline) -> Figure:
         svg.line(at, y(confirmed.low), at, y(confirmed.high), "interval")
         title = f"trial {best.entry.number}, confirmed {ratio(confirmed.mean)}"
         svg.add("circle", cx=at, cy=y(confirmed.mean), r=5, class_="mark confirmed", title=title)
-        svg.text(at - 10, y(confirmed.mean) + 16, f"confirmed {ratio(confirmed.mean)}", "label strong", "end")
+        svg.text(at - 10, y(confirmed.mean) + 26, f"confirmed {ratio(confirmed.mean)}", "label strong", "end")
     rows = tuple(
         (
             Link(str(each.trial.number), links.trial(snapshot.name, each.trial.number)),

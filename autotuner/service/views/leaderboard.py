@@ -9,7 +9,7 @@ from autotuner.service.figures.figure import Figure, Grid, Link
 from autotuner.service.figures.svg import Plot
 from autotuner.service.links import Links
 from autotuner.service.reader import Snapshot
-from autotuner.service.words import Differences, ends, micros, percent, point, ratio
+from autotuner.service.words import Differences, cut, ends, micros, percent, point, ratio
 from autotuner.tuning.standings import Entry
 
 ROW, WIDTH, LEFT = 30, 860, 330
@@ -18,8 +18,8 @@ ROW, WIDTH, LEFT = 30, 860, 330
 def leaderboard(snapshot: Snapshot, links: Links, most: int = 20) -> Figure:
     """The first lines of the leaderboard."""
     entries = snapshot.board[:most]
-    note = f"Speedup over {snapshot.baseline} with its 95 % interval. Filled: confirmed in the finals. Hollow: the search's"
-    note += " own estimate, which looks better than it is. Shaded: they tie for the lead."
+    note = f"Speedup over {snapshot.baseline} with its 95 % interval. Filled: confirmed in the finals. Hollow: the"
+    note += " search's own estimate, which looks better than it is. Shaded: they tie for the lead."
     drawing = _forest(snapshot, links, entries).svg.render() if entries else None
     return Figure("leaderboard", "Leaderboard", note, drawing, _grid(snapshot, links, entries))
 
@@ -59,7 +59,7 @@ def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry]) -> Plot:
 
         def label(entry: Entry = entry, middle: float = middle, short: str = short) -> None:
             svg.text(44, middle + 4, f"#{entry.number}", "label link")
-            svg.text(96, middle + 4, short if len(short) <= 38 else f"{short[:37]}\N{HORIZONTAL ELLIPSIS}", "tick")
+            svg.text(96, middle + 4, cut(short, 38), "tick")
 
         svg.link(links.trial(snapshot.name, entry.number), label, f"trial {entry.number}")
         _interval(plot, middle + (6 if entry.confirmed else 0), entry.speedup.low, entry.speedup.high, "estimate")

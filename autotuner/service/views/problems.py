@@ -8,7 +8,7 @@ from autotuner.service.figures.figure import Figure, Grid
 from autotuner.service.figures.svg import Svg
 from autotuner.service.links import Links
 from autotuner.service.reader import Snapshot
-from autotuner.service.words import micros, percent
+from autotuner.service.words import cut, micros, percent
 
 COLUMNS = 16
 """Variants that the map has, beside the baseline."""
@@ -22,6 +22,12 @@ def shade(loss: float) -> int:
     return sum(loss > edge for edge in SHADES)
 
 
+def _words(loss: float) -> str:
+    if loss == 0:
+        return "best"
+    return f"+{100 * loss:.1f}" if loss < 1 else f"\N{MULTIPLICATION SIGN}{loss + 1:.1f}"
+
+
 def problems(snapshot: Snapshot, links: Links) -> Figure:
     """The map of losses. The best of a problem is the fastest of the shown variants and the baseline."""
     entries = snapshot.board[:COLUMNS]
@@ -30,8 +36,8 @@ def problems(snapshot: Snapshot, links: Links) -> Figure:
     times = {(each.problem, each.number): each for each in snapshot.times(numbers)}
     columns = [number for number in numbers if any((place, number) in times for place in range(len(of)))]
     note = (
-        "How much longer each variant takes than the fastest of the row. A variant that wins everywhere is light from top"
-        " to bottom; where columns trade places, several variants beat one."
+        "How much longer each variant takes than the fastest of the row, in %. A variant that wins everywhere is light"
+        " from top to bottom; where columns trade places, several variants beat one."
     )
     svg = Svg(
         LEFT + CELL_W * (len(columns) + 1) + 10, TOP + CELL_H * len(of) + 10, "Loss of each variant on each problem"
@@ -61,7 +67,7 @@ def problems(snapshot: Snapshot, links: Links) -> Figure:
         svg.text(
             LEFT - 10,
             y + CELL_H / 2 + 4,
-            text if len(text) < 34 else f"{text[:33]}\N{HORIZONTAL ELLIPSIS}",
+            cut(text, 34),
             "label",
             "end",
         )
@@ -89,4 +95,4 @@ def problems(snapshot: Snapshot, links: Links) -> Figure:
         )
     names = ("problem", f"{snapshot.baseline} us", *(f"#{number} us" for number in columns))
     grid = Grid(names, tuple(rows), frozenset(range(1, len(names))))
-    return Figure("problems", "Problems by variants", f"{note} In %.", svg.render() if columns else None, grid)
+    return Figure("problems", "Problems by variants", note, svg.render() if columns else None, grid)

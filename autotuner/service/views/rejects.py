@@ -21,7 +21,9 @@ SHOWN = 14
 """Causes, and values, that a figure shows; the tables have all."""
 LEAST = 3
 """Fewest rejects of a value that is shown."""
-ROW, LEFT, WIDTH = 26, 190, 860
+ROW, LEFT, WIDTH, NARROW = 26, 190, 860, 520
+CLEARLY = 0.2
+"""Of the way from the share of all variants to every variant: how far above it a value's share of rejects must be."""
 
 
 class OneTrial(NamedTuple):
@@ -46,28 +48,31 @@ class Rejects(NamedTuple):
     chosen: str | None
 
 
-def rejects(snapshot: Snapshot, links: Links, chosen: str | None = None, number: int | None = None) -> Rejects:
-    """`chosen`: the cause that is looked at, else the most frequent; `number`: the trial that is put into words."""
+def rejects(
+    snapshot: Snapshot, links: Links, chosen: str | None = None, number: int | None = None, narrow: bool = False
+) -> Rejects:
+    """`chosen`: the cause that is looked at, else the most frequent; `number`: the trial that is put into words;
+    `narrow`: for half a page."""
     causes = snapshot.causes
     cause = chosen if chosen in causes else next(iter(causes), None)
     return Rejects(
         rejected=sum(causes.values()),
         judged=snapshot.judged,
-        causes=_causes(snapshot, links, cause),
+        causes=_causes(snapshot, links, cause, NARROW if narrow else WIDTH),
         values=_values(snapshot),
         example=None if cause is None else _example(snapshot, cause, number),
         chosen=cause,
     )
 
 
-def _causes(snapshot: Snapshot, links: Links, chosen: str | None) -> Figure:
+def _causes(snapshot: Snapshot, links: Links, chosen: str | None, width: float) -> Figure:
     known, causes = meanings(snapshot.op), snapshot.causes
     kinds = {cause_of(each): kind(each) for each in snapshot.trials}
     shown = list(causes.items())[:SHOWN]
     most = max(causes.values(), default=1)
-    svg = Svg(WIDTH, ROW * max(1, len(shown)) + 8, f"Causes of {sum(causes.values())} rejects, the most frequent first")
+    svg = Svg(width, ROW * max(1, len(shown)) + 8, f"Causes of {sum(causes.values())} rejects, the most frequent first")
     for place, (code, count) in enumerate(shown):
-        y, length = ROW * place + 6, (WIDTH - LEFT - 130) * count / most
+        y, length = ROW * place + 6, (width - LEFT - 130) * count / most
         cause = known[code].asserts if code in known else ""
 
         def bar(code: str = code, count: int = count, y: float = y, length: float = length, cause: str = cause) -> None:
@@ -131,7 +136,7 @@ def counts(snapshot: Snapshot) -> list[_Count]:
 def _values(snapshot: Snapshot) -> Figure:
     every = counts(snapshot)
     usual = sum(snapshot.causes.values()) / max(1, snapshot.judged)
-    shown = [each for each in every if each.rejected >= LEAST and each.share > usual][:SHOWN]
+    shown = [each for each in every if each.rejected >= LEAST and each.share > usual + CLEARLY * (1 - usual)][:SHOWN]
     svg = Svg(WIDTH, ROW * max(1, len(shown)) + 30, "The share of rejects of the values with which they gather")
     length = WIDTH - LEFT - 150
     for place, each in enumerate(shown):
@@ -158,7 +163,7 @@ def _values(snapshot: Snapshot) -> Figure:
         for each in every
     )
     grid = Grid(("value", "judged", "rejected", "share", "causes"), rows, frozenset({1, 2, 3}))
-    note = "The values that come with more rejects than all variants have, the clearest first."
+    note = "The values that come with clearly more rejects than all variants have, the most rejects first."
     return Figure("values", "Values", note, svg.render(), grid)
 
 

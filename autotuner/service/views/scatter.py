@@ -43,8 +43,8 @@ class Choice(NamedTuple):
 
     @classmethod
     def of(cls, query: Sequence[tuple[str, str]], parameters: Mapping[str, Sequence[Value]]) -> Choice:
-        """From a request's query: `x`, `y`, `colour`, and `p.NAME=VALUE` for each value that a filter lets through. What
-        it does not know counts as not said."""
+        """From a request's query: `x`, `y`, `colour`, and `p.NAME=VALUE` for each value that a filter lets through.
+        What it does not know counts as not said."""
         said = dict(query)
         axes = {*QUANTITIES, *parameters}
         filters: dict[str, tuple[str, ...]] = {}
@@ -157,8 +157,10 @@ def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
         for each in fastest[:TABLE]
     )
     grid = Grid(("trial", "verdict", "speedup (search)", "us", "variant"), rows, frozenset({0, 2, 3}))
-    note = f"{len(shown):,} of {len(snapshot.trials):,} variants. What has no value on an axis, as a reject has no time, lies on"
-    note += " the edge beyond it. The table has the fastest."
+    note = (
+        f"{len(shown):,} of {len(snapshot.trials):,} variants. What has no value on an axis, as a reject has no time,"
+    )
+    note += " lies on the edge beyond it. The table has the fastest."
     return Figure("scatter", "Every variant", note, plot.svg.render(), grid)
 
 
@@ -176,7 +178,7 @@ def _axis(plot: Plot, x: Axis, y: Axis) -> None:
         svg.add("rect", x=plot.x.end, y=plot.y.end, width=EDGE, height=plot.y.start - plot.y.end, class_="edge")
     if y.name in LATENCIES:
         svg.add("rect", x=plot.x.start, y=plot.y.start, width=plot.x.end - plot.x.start, height=EDGE, class_="edge")
-        svg.text(plot.x.start + 4, plot.y.start + EDGE - 5, "rejected", "tick")
+        svg.text(plot.x.start - 8, plot.y.start + EDGE / 2 + 4, "no time", "tick", "end")
     below = plot.y.start + EDGE
     for at, text in _ticks(plot.x, x):
         svg.line(at, below, at, below + 4)

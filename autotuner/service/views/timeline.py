@@ -8,7 +8,7 @@ from typing import NamedTuple
 from autotuner.service.figures.figure import Figure, Grid
 from autotuner.service.figures.svg import Scale, Svg
 from autotuner.service.reader import Snapshot
-from autotuner.service.words import percent, span, when
+from autotuner.service.words import clock, percent, span, when
 from autotuner.store import SessionRecord
 from autotuner.store.briefs import TrialBrief
 
@@ -53,7 +53,8 @@ def timeline(snapshot: Snapshot, wanted: int | None = None) -> tuple[Figure, tup
 
 
 def _lanes(session: SessionRecord, trials: Sequence[TrialBrief]) -> Lanes:
-    builds, judged = [], []
+    builds: list[Stretch] = []
+    judged: list[Stretch] = []
     end = session.started_at if session.finished_at is None else session.finished_at
     spent = dict.fromkeys(STAGES, 0.0)
     for trial in trials:
@@ -105,9 +106,9 @@ def _figure(chosen: Lanes | None) -> Figure:
             if path:
                 svg.add("path", d=path, class_=f"lane {stage}")
     bottom = ROW * len(lanes) + 10
-    for tick in x.ticks(7):
+    for tick in x.moments():
         svg.line(x(tick), bottom - 4, x(tick), bottom)
-        svg.text(x(tick), bottom + 14, span(tick) if tick else "0", "tick", "middle")
+        svg.text(x(tick), bottom + 14, clock(tick), "tick", "middle")
     rows = []
     for name, lane in lanes:
         for stage, words in STAGES.items():

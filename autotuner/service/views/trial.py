@@ -58,7 +58,6 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
     record = queries.trial(snapshot.store, snapshot.name, number)
     outcome = standings.proven(snapshot.store, record)
     confirmed = standings.confirmed(snapshot.store, snapshot.name, number)
-    measurement = outcome.measurement
     return TrialPage(
         record=record,
         outcome=outcome,
@@ -69,9 +68,7 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
         built=_built(outcome),
         gate=_gate(snapshot, number, outcome),
         cases=_cases(outcome),
-        races=()
-        if measurement is None
-        else tuple(_race(f"race-{number}-{place}", each) for place, each in enumerate(measurement.timings)),
+        races=_races(number, outcome),
         source=source_of(outcome, roots),
         commands=_commands(snapshot, number, outcome, store),
     )
@@ -185,6 +182,11 @@ def _cases(outcome: Outcome) -> Grid:
         for case in check.cases
     )
     return Grid(columns, rows, frozenset({2, 3, 5, 6}))
+
+
+def _races(number: int, outcome: Outcome) -> tuple[Figure, ...]:
+    timings = () if outcome.measurement is None else outcome.measurement.timings
+    return tuple(_race(f"race-{number}-{place}", timing) for place, timing in enumerate(timings))
 
 
 def _race(id: str, timing: Timing) -> Figure:
