@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from autotuner.cli import ask, cache, export, gate, serve, space, tune
+from autotuner.cli import ask, cache, devices, export, gate, serve, space, sweeps, tune
 from autotuner.cli.output import err
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.files import FULL, why
@@ -37,6 +37,9 @@ cache_app = typer.Typer(help="The cache of builds and references.", no_args_is_h
 app.add_typer(cache_app, name="cache")
 cache_app.command("show")(cache.cache_show)
 cache_app.command("prune")(cache.cache_prune)
+devices_app = typer.Typer(invoke_without_command=True, callback=devices.devices)
+app.add_typer(devices_app, name="devices", help="The devices that workers serve: who holds each, and how it is.")
+devices_app.command("clear")(devices.devices_clear)
 for command in (
     space.doctor,
     tune.tune,
@@ -48,6 +51,15 @@ for command in (
     ask.leaderboard,
     ask.best,
     ask.show,
+    sweeps.submit,
+    sweeps.sweeps,
+    sweeps.watch,
+    sweeps.logs,
+    sweeps.pause,
+    sweeps.resume,
+    sweeps.cancel,
+    sweeps.retry,
+    sweeps.worker,
 ):
     app.command()(command)
 app.command("explain")(ask.explain_study)

@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 
 from autotuner.cli.options import MOST, JsonOption, StoreOption, StudyName, open_store
-from autotuner.cli.output import out, print_json, print_lines
+from autotuner.cli.output import json_of, out, print_json, print_lines
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
-from autotuner.values.model import json_of
 
 
 def status(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:

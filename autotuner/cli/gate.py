@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from autotuner.cli.options import AnySpaceName, JsonOption, StoreOption, ThreadsOption
-from autotuner.cli.output import out, print_json, print_lines
+from autotuner.cli.output import json_of, out, print_json, print_lines
 from autotuner.values import config
-from autotuner.values.model import json_of
 
 
 def gate(

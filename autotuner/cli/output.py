@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.segment import Segment
 
+from autotuner.values.model import json_of as json_of  # the commands take it from here
 from autotuner.values.toml_text import is_control
 
 if TYPE_CHECKING:

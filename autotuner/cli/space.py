@@ -15,9 +15,8 @@ from autotuner.cli.options import (
     SpaceName,
     ThreadsOption,
 )
-from autotuner.cli.output import out, print_json
+from autotuner.cli.output import json_of, out, print_json
 from autotuner.values import config
-from autotuner.values.model import json_of
 
 
 def space_list(as_json: JsonOption = False) -> None:

@@ -14,7 +14,7 @@ from statistics import median
 from optuna.trial import Trial
 from pydantic import Field
 
-from autotuner.run.ask import Heartbeat, next_answer
+from autotuner.run.ask import Beat, Heartbeat, next_answer
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import Result
 from autotuner.store import Store
@@ -80,6 +80,8 @@ class Judged(Model):
 
 Event = Started | Judged | TieFound | Converged | Waiting | Calm | Protest
 Listener = Callable[[Event], None]
+Promised = Callable[[float | None], None]
+"""Hears an expected improvement, relative; None of a point that was enqueued."""
 
 
 class Driver:
@@ -90,12 +92,27 @@ class Driver:
         self.name = plan.record.name
         """Of the study."""
 
-    def run(self, budget: Budget, caution: Caution | None = None) -> None:
-        """Raises InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then."""
-        with self._store.lease() as lease, self._store.errors():
+    def run(
+        self,
+        budget: Budget,
+        caution: Caution | None = None,
+        beat: Beat = lambda: None,
+        promised: Promised = lambda _: None,
+    ) -> None:
+        """Raises InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then.
+
+        `beat` is called whenever the lease is renewed. What it raises ends the run in good order: what is in flight is
+        judged by the next one, under the same numbers. `promised` hears the expected improvement of each proposal.
+        """
+        with self._store.lease(self.name) as lease, self._store.errors():
             until = time.monotonic() + budget.seconds
-            beat = Heartbeat(lease.beat)
-            run = _Run(self._store, self._executor, self._plan, caution or Caution(), self._listen, beat)
+
+            def renew() -> None:
+                lease.beat()
+                beat()
+
+            run = _Run(self._store, self._executor, self._plan, caution or Caution(), self._listen, Heartbeat(renew))
+            run.promised = promised
             run.begin(budget)
             try:
                 run.loop(budget, until)
@@ -114,6 +131,7 @@ class _Run:
         self._outcomes = Outcomes()
         self._study = OptunaStudy(store, plan, self._outcomes)
         self._conditions = plan.conditions.model_copy(update={"seeds": self._study.seeds})
+        store.record_unwritten(self._name)
         for number, outcome in store.judged_numbers(self._name).items():
             self._outcomes.add(number, outcome.corrected(self._study.corrections.get(number)))
         self._study.leave_out(self._outcomes.disturbed)  # Optuna may have been told values
@@ -122,6 +140,7 @@ class _Run:
         remembered = fastest_baselines(store, plan.record, environments[0])
         self._calm = CalmWatch(self._lanes, remembered, caution, plan.who_disturbs, listen, beat)
         self._flights = Flights(executor, self._lanes, self._outcomes)
+        self.promised: Promised = lambda _: None
         self._doubtful = False
         """Whether the machine has to be looked at before anything else is measured."""
         self._look_at = 0.0
@@ -236,6 +255,7 @@ class _Run:
     def _note_promise(self) -> None:
         """Counts the proposals that promise less than a tie; enqueued points promise nothing."""
         promise = self._study.promise()
+        self.promised(promise)
         if promise is None:
             return
         self._unpromising = self._unpromising + 1 if promise < self._lanes.tie else 0

@@ -24,6 +24,7 @@ from autotuner.devices import DEVICES, Chosen, DeviceKind, Wishes
 from autotuner.devices.environment import usable_cpus
 from autotuner.ops import OPS
 from autotuner.run import cage
+from autotuner.run.ask import Beat
 from autotuner.run.cage import CageParts
 from autotuner.run.executor import Executor
 from autotuner.run.line import LineFactory
@@ -181,6 +182,13 @@ class Workbench:
         """Digest of the variant at the space's default point."""
         return self.variant(self.space.default_index).digest
 
+    @property
+    def study_name(self) -> str:
+        """Of the study of this space, begun or not."""
+        from autotuner.tuning.study_identity import study_record
+
+        return study_record(self.space, self.device, self.conditions, built_from=self.built_from).name
+
     def build_all(self, points: Sequence[int]) -> list[Artifact | Fault]:
         """The variants at these points, built side by side on all CPUs. Raises InputError when nothing can be kept."""
         require_cache()
@@ -254,12 +262,13 @@ class Workbench:
         listen: Callable[[Step], None],
         seconds: float,
         patience_s: float,
+        beat: Beat = lambda: None,
     ) -> Finals:
         """The finals of a study of this space, which may take so long and wait so long for a calm machine."""
         from autotuner.tuning.finals import Finals
 
         where = (store, study, self.conditions, executor, self.device.environment, self.default_digest)
-        return Finals(*where, listen, seconds, patience_s)
+        return Finals(*where, listen, seconds, patience_s, beat)
 
     def executor(self) -> LocalExecutor:
         """Processes on this machine that judge variants for this space."""

@@ -63,6 +63,11 @@ def compute_sanitizer() -> str | None:
     return next((tool for tool in found if tool), None)
 
 
+def notify_socket() -> str | None:
+    """Where systemd listens to the service that this process is; None where it is none."""
+    return os.environ.get("NOTIFY_SOCKET") or None
+
+
 def devices_hidden() -> bool:
     """True in a process that must see no device, such as a build worker."""
     return os.environ.get("CUDA_VISIBLE_DEVICES") == ""

@@ -273,9 +273,9 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
             now[0] += 0.4 * BEAT_S
             return super().propose(*args)
 
-    def noted(lease: Lease) -> None:
+    def noted(lease: Lease, doing: str | None = None) -> None:
         beats.append(now[0])
-        beat(lease)
+        beat(lease, doing)
 
     monkeypatch.setattr(ask, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(Lease, "beat", noted)
@@ -309,8 +309,9 @@ def test_a_broken_reference_keeps_the_sweep_from_starting(store: Store) -> None:
 
 
 def test_a_second_driver_is_refused(store: Store) -> None:
-    with store.lease(), pytest.raises(StoreError, match="driver"):
-        driver(store, simulated.backend()).run(Budget(trials=3))
+    second = driver(store, simulated.backend())
+    with store.lease(second.name), pytest.raises(StoreError, match="is being driven"):
+        second.run(Budget(trials=3))
 
 
 def test_another_device_is_another_study(store: Store) -> None:
