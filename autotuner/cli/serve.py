@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +19,13 @@ from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
 
+if TYPE_CHECKING:
+    from autotuner.service.settings import Settings
+
 GIVES_WAY = 10
 """The server's niceness: a sweep on the same machine comes first."""
+HAND_BACK_S = 15.0
+"""Seconds that workers have to hand back what they work on."""
 SHORTEST = 16
 """Characters of a token, at least."""
 MISSING = "the service needs more packages: pip install 'autotuner[service]'"
@@ -35,6 +44,10 @@ def serve(
     families: Annotated[
         Path | None, typer.Option(help="folder of kernel families that POST /gate may judge, with the token")
     ] = None,
+    spaces: Annotated[
+        Path | None, typer.Option(help="folder of spaces that sweeps may be asked for, beside those that are shipped")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=0, max=64, help="workers to start beside it, each a process")] = 0,
     name: Annotated[
         list[str] | None, typer.Option("--name", help="another name under which it is asked for; can be repeated")
     ] = None,
@@ -42,31 +55,51 @@ def serve(
     """Serves the store's studies on this machine: pages for people, an API for programs. Read-only unless a token is
     set."""
     try:
-        import uvicorn
-
         from autotuner.service.app import create_app
+        from autotuner.service.listen import listen
     except ImportError as error:
         raise InputError(f"{MISSING} ({error.name} is not here)") from None
     from autotuner.service.settings import LOOPBACK, Settings
 
-    if families is not None and not families.is_dir():
-        raise InputError(f"--families: {families} is not a folder")
+    for option, folder in (("--families", families), ("--spaces", spaces)):
+        if folder is not None and not folder.is_dir():
+            raise InputError(f"{option}: {folder} is not a folder")
+    if workers and read_only:
+        raise InputError("--workers writes to the store, and --read-only does not: leave one of them out")
     settings = Settings(
         store=store or config.store_url(),
         read_only=read_only,
         token=None if read_only else _token(token_file),
         hosts=(*LOOPBACK, *(each.lower() for each in name or ())),
+        spaces=None if spaces is None else spaces.resolve(),
         families=None if families is None else families.resolve(),
     )
-    application = create_app(settings)
+    with _beside(workers, settings.store):
+        listen(create_app(settings), port, lambda bound: _say(bound, settings))
+
+
+@contextmanager
+def _beside(workers: int, store: str) -> Iterator[None]:
+    """Workers as processes of their own, in sessions of their own: what happens to the server does not happen to them.
+    When it ends in good order they hand back what they work on."""
+    words = [sys.executable, "-m", "autotuner", "worker", "--store", store]
+    started = [subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True) for _ in range(workers)]
+    try:
+        yield
+    finally:
+        for each in started:
+            each.terminate()
+        for each in started:
+            with suppress(subprocess.TimeoutExpired):
+                each.wait(HAND_BACK_S)
+
+
+def _say(port: int, settings: Settings) -> None:
     os.nice(GIVES_WAY)
-    options = uvicorn.Config(application, host="127.0.0.1", port=port, log_level="warning", server_header=False)
-    server = uvicorn.Server(options)
-    bound = options.bind_socket()
-    out.print(f"http://127.0.0.1:{bound.getsockname()[1]}/ serves {settings.store}; Ctrl-C ends it")
+    out.print(f"http://127.0.0.1:{port}/ serves {settings.store}; Ctrl-C ends it")
     if not settings.writes:
-        out.print("Nothing can be changed: no token is set" if not read_only else "Nothing can be changed: --read-only")
-    server.run([bound])
+        out.print(f"Nothing can be changed: {'--read-only' if settings.read_only else 'no token is set'}")
+    sys.stdout.flush()
 
 
 def _token(path: Path | None) -> str | None:

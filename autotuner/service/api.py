@@ -137,8 +137,9 @@ def trial(request: Request, study: StudyName, number: Number) -> Response:
 
 @router.get("/devices", response_model=DeviceList, tags=["server"])
 def devices(request: Request) -> Response:
-    """The devices that the store's studies were made on."""
-    return answer(DeviceList(devices=study_devices(server_of(request))))
+    """The devices that workers serve, and those that the store's studies were made on."""
+    server = server_of(request)
+    return answer(DeviceList(devices=server.desk.look().devices, models=study_devices(server)))
 
 
 def study_devices(server: Server) -> tuple[StudyDevice, ...]:

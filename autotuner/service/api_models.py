@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from pydantic import Field
 
+from autotuner.store.sweep_records import DeviceRecord
 from autotuner.tuning.standings import Entry, StudySummary
 from autotuner.values.model import Model
 from autotuner.values.problem import Problem
@@ -55,7 +54,8 @@ class StudyDevice(Model):
 class DeviceList(Model):
     """Every device of the store."""
 
-    devices: tuple[StudyDevice, ...]
+    devices: tuple[DeviceRecord, ...] = Field(description="that workers serve or have served")
+    models: tuple[StudyDevice, ...] = Field(description="that studies were made on")
 
 
 class GateRequest(Model):
@@ -66,10 +66,3 @@ class GateRequest(Model):
     implementation: str = Field(max_length=200, description="IMPL")
     parameters: dict[str, Value] = Field(default_factory=dict, max_length=100)
     problem: Problem = Field(description="what it is judged on")
-
-
-class Waited(Model):
-    """What was waited for."""
-
-    revision: str
-    changed_at: datetime | None = None

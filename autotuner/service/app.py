@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from autotuner.service import api, metrics, pages
+from autotuner.service import api, metrics, pages, queue_pages, sweep_api
 from autotuner.service.guard import Guard
 from autotuner.service.openapi import describe
 from autotuner.service.server import Server, server_of
@@ -55,7 +55,9 @@ def create_app(settings: Settings) -> Guard:
     )
     app.state.server, app.state.drawn = server, pages.Drawn()
     app.include_router(api.router)
+    app.include_router(sweep_api.router)
     app.include_router(pages.router)
+    app.include_router(queue_pages.router)
     app.mount("/static", _Files(packages=[("autotuner.service", "static")]))
     app.add_api_route("/metrics", _metrics, include_in_schema=False)
     app.add_exception_handler(AnyHTTPException, _refused)
@@ -74,7 +76,8 @@ class _Files(StaticFiles):
 
 
 def _metrics(request: Request) -> Response:
-    return Response(metrics.text(server_of(request).reader.studies()), media_type=metrics.CONTENT_TYPE)
+    server = server_of(request)
+    return Response(metrics.text(server.reader.studies(), server.desk.look()), media_type=metrics.CONTENT_TYPE)
 
 
 def _is_page(request: Request) -> bool:

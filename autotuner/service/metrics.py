@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from autotuner.service.sweep_desk import Look
 from autotuner.tuning.standings import StudySummary
+from autotuner.values.sweep import State
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -40,8 +43,26 @@ class _Studies(Collector):
         yield from (running, judged, verdicts, speedup, last)
 
 
-def text(studies: Sequence[StudySummary]) -> bytes:
-    """The metrics of these studies."""
+class _Queue(Collector):
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def collect(self) -> Iterator[Metric]:
+        sweeps = GaugeMetricFamily("autotuner_sweeps", "Sweeps by state", labels=["state"])
+        counted = Counter(str(each.sweep.state) for each in self._look.sweeps)
+        for state in State:
+            sweeps.add_metric([str(state)], counted[str(state)])
+        devices = GaugeMetricFamily("autotuner_devices", "Devices of workers by health", labels=["health"])
+        for health, count in Counter(each.health for each in self._look.devices).items():
+            devices.add_metric([health], count)
+        served = GaugeMetricFamily("autotuner_devices_served", "Devices that a living worker serves")
+        served.add_metric([], sum(each.holder is not None for each in self._look.devices))
+        yield from (sweeps, devices, served)
+
+
+def text(studies: Sequence[StudySummary], look: Look) -> bytes:
+    """The metrics of these studies and of the queue."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Studies(studies))
+    registry.register(_Queue(look))
     return generate_latest(registry)

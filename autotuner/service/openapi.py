@@ -17,6 +17,8 @@ def describe(app: FastAPI) -> dict[str, Any]:
         for name, schema in schemas.items():
             if name not in taken:
                 schemas[name] = _nullable(schema)
+        kinds = document.setdefault("components", {}).setdefault("securitySchemes", {})
+        kinds["token"] = {"type": "http", "scheme": "bearer"}
         app.openapi_schema = document
     return app.openapi_schema
 

@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from autotuner.service import whole_page
 from autotuner.service.access import COOKIE
-from autotuner.service.api import MOST, Number, study_devices
+from autotuner.service.api import MOST, Number
 from autotuner.service.links import Links
 from autotuner.service.reader import Snapshot
 from autotuner.service.server import Server, server_of
@@ -272,14 +272,6 @@ def compared(
         return {"names": names, "a": a, "b": b, "comparison": both, "live": False}
 
     return page(request, "compare.html", f"{len(names)}-{tags}", values)
-
-
-@router.get("/devices")
-def devices(request: Request) -> Response:
-    """The devices of the store."""
-    found = study_devices(server_of(request))
-    tag = hashlib.sha256(repr(found).encode()).hexdigest()[:12]
-    return page(request, "devices.html", tag, lambda: {"devices": found, "live": True})
 
 
 @router.get("/api")

@@ -15,6 +15,7 @@ from autotuner.service.beliefs_process import BeliefsFinder
 from autotuner.service.gate_service import GateService
 from autotuner.service.reader import Reader, Snapshot
 from autotuner.service.settings import Settings
+from autotuner.service.sweep_desk import SweepDesk
 from autotuner.store import Store
 from autotuner.values.errors import AutotunerError, InfrastructureError
 
@@ -36,7 +37,11 @@ class Server:
     def __init__(self, settings: Settings) -> None:
         """Raises StoreError where the store cannot be read."""
         self.settings = settings
-        self.reader = Reader(Store.open(settings.store, create=False, read_only=True))
+        self.writer = None if settings.read_only else Store.open(settings.store, create=settings.writes)
+        self.reader = Reader(Store.open(settings.store, read_only=True))
+        self.desk = SweepDesk(self.reader.store, self.writer if settings.writes else None, settings.spaces)
+        self.streams = 0
+        """Readers of events that are connected now."""
         self.beliefs = Beliefs(settings.store)
         self.access = Access(settings)
         self.gate = GateService(settings.families)
@@ -45,6 +50,8 @@ class Server:
         """Ends what runs beside it."""
         self.beliefs.close()
         self.reader.store.close()
+        if self.writer is not None:
+            self.writer.close()
 
     def study(self, name: str) -> Snapshot:
         """A study as it is now. Raises HTTPException 404 where there is none, StoreError where the store is gone."""

@@ -19,6 +19,9 @@ class Settings(Model):
     read_only: bool = Field(default=False, description="nothing is ever written, whatever token is shown")
     token: str | None = Field(default=None, description="what a caller must show to change anything; None: nobody can")
     hosts: tuple[str, ...] = Field(default=LOOPBACK, description="names of this server that a request may ask for")
+    spaces: Path | None = Field(
+        default=None, description="folder of spaces that sweeps may be asked for, beside the shipped ones"
+    )
     families: Path | None = Field(default=None, description="folder of the kernel families that POST /gate may judge")
 
     @property

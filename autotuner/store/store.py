@@ -61,7 +61,7 @@ class Store:
         """Opens the store at the path of a SQLite file or at a SQLAlchemy URL, and brings its tables up to date.
 
         With `create` false a missing file, or one without our tables, is refused instead of made. With `read_only`
-        nothing is written, not even beside the file, and tables of an older version are refused. Raises StoreError.
+        nothing is written to it, and tables of an older version are refused. Raises StoreError.
         """
         return cls(Database(parse(url_or_path), create=create and not read_only, read_only=read_only))
 
