@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from urllib.parse import urlsplit
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LARGEST = 64 * 1024
@@ -32,10 +34,6 @@ HEADERS = {
 }
 
 
-class TooLarge(Exception):
-    """A body went on beyond what is taken."""
-
-
 class Guard:
     """An ASGI application around another one."""
 
@@ -52,32 +50,27 @@ class Guard:
         if refused is not None:
             await _answer(send, *refused)
             return
-        begun = False
+        taken = 0
 
         async def guarded_send(message: Message) -> None:
-            nonlocal begun
+            if taken > LARGEST:
+                return  # the application's answer is about a body that it has not seen to its end
             if message["type"] == "http.response.start":
-                begun = True
                 own = {name.lower() for name, _ in message.get("headers", [])}
                 more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in own]
                 message = {**message, "headers": [*message.get("headers", []), *more]}
             await send(message)
 
-        taken = 0
-
         async def guarded_receive() -> Message:
             nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
-            if taken > LARGEST:
-                raise TooLarge
-            return message
+            return {"type": "http.disconnect"} if taken > LARGEST else message
 
-        try:
+        with suppress(ClientDisconnect):
             await self._app(scope, guarded_receive, guarded_send)
-        except TooLarge:
-            if not begun:
-                await _answer(send, 413, f"the body is larger than {LARGEST} bytes")
+        if taken > LARGEST:
+            await _answer(send, 413, f"the body is larger than {LARGEST} bytes")
 
     def _refused(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         """Status and reason where the request is none for this server."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from autotuner.measure.tie import tie_band
@@ -16,6 +17,7 @@ from autotuner.store.briefs import ProblemTimes, Revision, TrialBrief
 from autotuner.tuning import standings
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.tuning.standings import Best, Entry, FinalsSummary, StudySummary
+from autotuner.values.errors import InputError
 from autotuner.values.outcome import Heat
 from autotuner.values.verdict import Verdict
 
@@ -75,9 +77,15 @@ class Snapshot:
         return self.op.words.baseline
 
     @property
-    def file(self) -> SpaceFile:
-        """The space file as it was when the study was made."""
-        return self.once("file", lambda: SpaceFile.stored(self.record.space_document))
+    def file(self) -> SpaceFile | None:
+        """The space file as it was when the study was made; None where this version cannot read it."""
+
+        def read() -> SpaceFile | None:
+            with suppress(InputError):
+                return SpaceFile.stored(self.record.space_document)
+            return None
+
+        return self.once("file", read)
 
     @property
     def summary(self) -> StudySummary:
@@ -120,7 +128,8 @@ class Snapshot:
         """How wide a tie is, relative."""
         if self.finals_summary is not None:
             return self.finals_summary.tie
-        return self.once("tie", lambda: tie_band(self.heats, self.file.objective))
+        objective = "mean" if self.file is None else self.file.objective
+        return self.once("tie", lambda: tie_band(self.heats, objective))
 
     @property
     def sessions(self) -> tuple[SessionRecord, ...]:

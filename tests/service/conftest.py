@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,9 +40,19 @@ def study(client: TestClient) -> str:
     return str(client.get("/api/v1/studies").json()["studies"][0]["name"])
 
 
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store without anything: its tables take longer to make than to copy."""
+    path = tmp_path_factory.mktemp("empty") / "studies.db"
+    with Store.open(str(path)):
+        pass
+    return path
+
+
 @pytest.fixture
-def writable(tmp_path: Path) -> Iterator[TestClient]:
+def writable(tmp_path: Path, empty: Path) -> Iterator[TestClient]:
     """The server of an empty store, which those with the token can change."""
+    shutil.copy(empty, tmp_path / "studies.db")
     settings = Settings(store=str(tmp_path / "studies.db"), token=TOKEN)
     with TestClient(create_app(settings), base_url="http://localhost") as found:
         yield found

@@ -83,7 +83,7 @@ def report(snapshot: Snapshot, number: int) -> TrialReport:
 
 
 def _parameters(snapshot: Snapshot, outcome: Outcome) -> Grid:
-    default, best = dict(snapshot.file.default), snapshot.best
+    default, best = {} if snapshot.file is None else dict(snapshot.file.default), snapshot.best
     of_best = {} if best is None else best.outcome.variant.point
     rows = tuple(
         (name, str(value), str(default.get(name, "-")), str(of_best.get(name, "-")))
@@ -243,15 +243,14 @@ def _families(root: Path) -> list[Path]:
 
 
 def _commands(snapshot: Snapshot, number: int, outcome: Outcome, store: str) -> tuple[tuple[str, str], ...]:
-    point = str(outcome.variant)
+    point, name = str(outcome.variant), snapshot.name
     found = [
-        ("Build it and put it through the gate", command("gate", str(number), "--study", snapshot.name, store=store)),
-        (
-            "The same by its parameters, in its space",
-            f"{command('gate', point, '--space', snapshot.file.path, store=store)}",
-        ),
-        ("What the gate found, for programs", command("show", str(number), snapshot.name, "--report", store=store)),
+        ("Build it and put it through the gate", command("gate", str(number), "--study", name, store=store)),
+        ("What the gate found, for programs", command("show", str(number), name, "--report", store=store)),
     ]
+    if snapshot.file is not None:
+        by_name = command("gate", point, "--space", snapshot.file.path, store=store)
+        found.insert(1, ("The same by its parameters", by_name))
     if snapshot.best is not None and snapshot.best.entry.number == number:
         found.insert(1, ("Time it again, beside the baseline", command("race", snapshot.name, store=store)))
         found.append(("Carry it away with its proof", command("export", snapshot.name, store=store)))
