@@ -58,6 +58,7 @@ def submit(
     problems: Annotated[str, Form(max_length=5000)] = "",
     trials: Annotated[int, Form(ge=1, le=MOST)] = 60,
     minutes: Annotated[str, Form(max_length=20)] = "",
+    patience: Annotated[float, Form(ge=0, le=1e6)] = 10.0,
     calm: Annotated[str, Form(max_length=10)] = "",
     finals: Annotated[str, Form(max_length=10)] = "",
 ) -> Response:
@@ -70,6 +71,7 @@ def submit(
             problems=tuple(line.strip() for line in problems.splitlines() if line.strip()),
             trials=trials,
             minutes=float(minutes) if minutes.strip() else None,
+            patience_minutes=patience,
             calm=bool(calm),
             finals=bool(finals),
         )

@@ -1,4 +1,4 @@
-"""The distribution's Chromium, and a server that runs as a user would start it. Tests skip where there is no browser."""
+"""The distribution's Chromium, and a server as a user starts it. Tests skip where there is no browser."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def browser() -> Iterator[Any]:
 
     with sync_playwright() as playwright:
         # As root Chromium has no sandbox of its own; it shows nothing but our pages.
-        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        started = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
         try:
-            yield found
+            yield started
         finally:
-            found.close()
+            started.close()
 
 
 class Served(NamedTuple):

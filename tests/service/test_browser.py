@@ -1,4 +1,4 @@
-"""The pages in a browser: every page in both looks, a sweep asked for and watched to its end, many tabs, the keyboard."""
+"""The pages in a browser: both looks, a sweep asked for and watched to its end, many tabs, the keyboard."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from tests.helpers.browser import Served, browser, served
+from tests.helpers.command_line import SPACE, lay_out
 from tests.service.conftest import TOKEN
 
-pytestmark = [pytest.mark.slow, pytest.mark.timed]
+pytestmark = pytest.mark.slow
 AXE = Path(__file__).parent / "axe.min.js"
 TABS = ("", "/rejects", "/variants", "/leaderboard", "/problems", "/timeline", "/beliefs", "/trials/3")
 SERIOUS = ("serious", "critical")
+TIME = "(() => { const time = document.querySelector('time'); return [time.textContent, time.dateTime]; })()"
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,10 @@ def server(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     store = Path(shutil.copy(made, folder / "studies.db"))
     token = folder / "token"
     token.write_text(TOKEN)
-    with served(store, "--token-file", str(token), "--workers", "1") as found:
+    lay_out(folder)
+    (folder / "tiny.toml").write_text(SPACE)
+    options = ("--token-file", str(token), "--workers", "1", "--spaces", str(folder))
+    with served(store, *options) as found:
         yield found
 
 
@@ -53,15 +58,13 @@ class Watched:
 
 
 @pytest.mark.parametrize("look", ["light", "dark"])
-def test_every_page_has_no_error_and_no_serious_finding(
-    chromium: Any, server: Served, study: str, look: str
-) -> None:
+def test_every_page_has_no_error_and_no_serious_finding(chromium: Any, server: Served, study: str, look: str) -> None:
     """Findings of axe-core (https://github.com/dequelabs/axe-core) that it calls serious or critical."""
     context = chromium.new_context(color_scheme=look, viewport={"width": 1280, "height": 900}, bypass_csp=False)
     watched = Watched(context)
     found = {}
-    paths = ["/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login", *(f"/studies/{study}{tab}" for tab in TABS)]
-    for path in paths:
+    others = ["/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login"]
+    for path in [*others, *(f"/studies/{study}{tab}" for tab in TABS)]:
         watched.page.goto(server.url + path)
         if path.endswith("/variants"):
             watched.page.wait_for_selector("#scatter-live[data-ready]")
@@ -128,7 +131,7 @@ def test_times_are_in_the_readers_zone_and_commands_can_be_copied(chromium: Any,
     context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
     page = context.new_page()
     page.goto(f"{server.url}/studies/{study}/trials/3")
-    shown, meant = page.evaluate("(() => { const t = document.querySelector('time'); return [t.textContent, t.dateTime]; })()")
+    shown, meant = page.evaluate(TIME)
     hours = int(re.search(r"T(\d\d)", meant)[1])  # type: ignore[index]
     assert f"{(hours + 9) % 24:02d}:" in shown
     page.locator("button.copy").first.click()
@@ -150,6 +153,7 @@ def test_many_tabs_at_once_all_follow(chromium: Any, server: Served) -> None:
     context.close()
 
 
+@pytest.mark.timed
 def test_a_sweep_is_asked_for_and_watched_to_its_end(chromium: Any, server: Served) -> None:
     context = chromium.new_context()
     watched = Watched(context)
@@ -159,9 +163,10 @@ def test_a_sweep_is_asked_for_and_watched_to_its_end(chromium: Any, server: Serv
     page.click("main button")
     page.goto(f"{server.url}/queue")
     page.click("#ask summary")
-    page.select_option("select[name=space]", "sdpa_cpu_small")
-    page.fill("textarea[name=problems]", "(1,2,64,64) float32")
+    page.select_option("select[name=space]", "tiny")
     page.fill("input[name=trials]", "2")
+    page.fill("input[name=minutes]", "2")
+    page.fill("input[name=patience]", "0")
     page.uncheck("input[name=finals]")
     page.check("input[name=calm]")
     page.click("button.primary")
@@ -180,9 +185,12 @@ def test_a_killed_server_leaves_its_worker_at_work(made: Path, tmp_path: Path) -
     """What happens to the pages does not happen to a sweep."""
     store = Path(shutil.copy(made, tmp_path / "studies.db"))
     with served(store, "--workers", "1") as found:
-        worker = subprocess.run(["pgrep", "-P", str(found.pid)], capture_output=True, text=True, check=True).stdout.split()
+        worker = subprocess.run(
+            ["pgrep", "-P", str(found.pid)], capture_output=True, text=True, check=True
+        ).stdout.split()
         found.kill()
         try:
+            assert worker
             assert all(Path(f"/proc/{pid}/stat").exists() for pid in worker)
             again = subprocess.run(
                 [sys.executable, "-m", "autotuner", "devices", "--store", str(store), "--json"],

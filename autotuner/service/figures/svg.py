@@ -43,12 +43,12 @@ class Svg:
         inner += str(escape(plain(text))) if text is not None else ""
         self._parts.append(f"<{tag}{named}>{inner}</{tag}>" if inner else f"<{tag}{named}/>")
 
-    def link(self, href: str | None, draw: Callable[[], None], label: str) -> None:
-        """What `draw` adds, as a link."""
+    def link(self, href: str | None, draw: Callable[[], None]) -> None:
+        """What `draw` adds, as a link; its text is its name."""
         if href is None:
             draw()
             return
-        self._parts.append(f'<a href="{escape(href)}" aria-label="{escape(plain(label))}">')
+        self._parts.append(f'<a href="{escape(href)}">')
         draw()
         self._parts.append("</a>")
 

@@ -61,7 +61,7 @@ def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry]) -> Plot:
             svg.text(44, middle + 4, f"#{entry.number}", "label link")
             svg.text(96, middle + 4, cut(short, 38), "tick")
 
-        svg.link(links.trial(snapshot.name, entry.number), label, f"trial {entry.number}")
+        svg.link(links.trial(snapshot.name, entry.number), label)
         _interval(plot, middle + (6 if entry.confirmed else 0), entry.speedup.low, entry.speedup.high, "estimate")
         title = f"trial {entry.number}, search estimate {ratio(entry.speedup.median)}"
         svg.add("circle", cx=x(entry.speedup.median), cy=middle + (6 if entry.confirmed else 0), r=4.5,

@@ -51,7 +51,7 @@ def problems(snapshot: Snapshot, links: Links) -> Figure:
             def head(x: float = x, number: int = number) -> None:
                 svg.text(x, TOP - 12, f"#{number}", "label link", "middle")
 
-            svg.link(links.trial(snapshot.name, number), head, f"trial {number}")
+            svg.link(links.trial(snapshot.name, number), head)
     rows = []
     for row, problem in enumerate(of):
         y = TOP + CELL_H * row

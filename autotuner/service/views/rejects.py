@@ -82,7 +82,7 @@ def _causes(snapshot: Snapshot, links: Links, chosen: str | None, width: float) 
             share = percent(count / max(1, snapshot.judged), 1)
             svg.text(LEFT + length + 8, y + 13, f"{count:,}  ({share})", "tick")
 
-        svg.link(links.study(snapshot.name, "rejects", cause=code), bar, f"{code}: {count}")
+        svg.link(links.study(snapshot.name, "rejects", cause=code), bar)
     rows = tuple(
         (
             Link(code, links.study(snapshot.name, "rejects", cause=code)),
