@@ -66,3 +66,4 @@ class GateRequest(Model):
     implementation: str = Field(max_length=200, description="IMPL")
     parameters: dict[str, Value] = Field(default_factory=dict, max_length=100)
     problem: Problem = Field(description="what it is judged on")
+    threads: int | None = Field(default=None, ge=1, le=4096, description="it may use, on a device that has them; all")

@@ -22,7 +22,13 @@ def main(folder: Path, document: str) -> int:
     asked = GateRequest.model_validate_json(document)
     try:
         subject = gate_one.of_family(
-            folder, asked.family, asked.device, asked.implementation, asked.parameters, asked.problem
+            folder,
+            asked.family,
+            asked.device,
+            asked.implementation,
+            asked.parameters,
+            asked.problem,
+            asked.threads,
         )
         judged = gate_one.judge(subject)
     except AutotunerError as error:

@@ -78,7 +78,13 @@ def subject(target: str, space: str | None, store: str, study: str | None) -> Su
 
 
 def of_family(
-    folder: Path, name: str, device: str, impl: str, parameters: Mapping[str, Value], problem: Problem
+    folder: Path,
+    name: str,
+    device: str,
+    impl: str,
+    parameters: Mapping[str, Value],
+    problem: Problem,
+    threads: int | None = None,
 ) -> Subject:
     """A variant of a family that lies in a folder, built; no space is asked for.
 
@@ -103,7 +109,9 @@ def of_family(
     if {*wanted} != {*values}:
         raise InputError(f"{name}, {impl}: expected a value for each of {', '.join(wanted) or 'no parameters'}")
     require_memory(problem)
-    chosen = DEVICES[device].choose(Wishes())
+    if threads is not None and "threads" not in DEVICES[device].choices:
+        raise InputError(f"{device} has no threads to choose: leave them out")
+    chosen = DEVICES[device].choose(Wishes(threads=threads))
     toolchain = toolchain_for(chosen.device)
     variant = Variant.of(family.document.family, device, {"IMPL": impl, **values})
     family.admit(variant, problem)
