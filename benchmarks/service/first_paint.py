@@ -3,9 +3,10 @@
     python -m benchmarks.service.first_paint [--trials 10000] [--json docs/results/service_first_paint.json]
     python -m benchmarks.service.first_paint --readers 8 --seconds 20
 
-The study is made up (benchmarks/service/made_up.py). `cold` is the first request to a server that has just started, `warm`
-the fifth. First contentful paint is the browser's own figure, from the start of the navigation. With --readers a made-up
-sweep records trials beside readers at two requests a second each, and without them: what a record takes, and lock errors.
+The study is made up (benchmarks/service/made_up.py). `cold` is the first request to a server that has just started,
+`warm` the fifth. First contentful paint is the browser's own figure, from the start of the navigation. With --readers a
+made-up sweep records trials beside readers at two requests a second each, and without them: what a record takes, and
+lock errors.
 """
 
 from __future__ import annotations
@@ -86,6 +87,9 @@ def beside(path: Path, study: str, readers: int, seconds: float) -> dict[str, An
                     asked[reader] += 1
 
             threads = [threading.Thread(target=read, args=(each,)) for each in range(readers)]
+            for url in urls:  # a sweep has run for a while when somebody looks
+                with urllib.request.urlopen(url) as answer:
+                    answer.read()
             for thread in threads:
                 thread.start()
             busy, locked = record(time.monotonic() + seconds)
