@@ -22,7 +22,7 @@ from autotuner.values.errors import InputError
 from autotuner.values.problem import Problem
 
 if TYPE_CHECKING:
-    from pandas import DataFrame  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    from pandas import DataFrame
 
     from autotuner.report.beliefs import StudyBeliefs
     from autotuner.store import Store, TrialRecord
@@ -70,24 +70,24 @@ class Study:
         with _opened(self.store) as opened:
             return queries.trial(opened, self.name, number)
 
-    def trials(self) -> list[dict[str, Any]]:
-        """Every judged trial, in the order of their ends: number, verdict, fault, speedup (higher is better),
-        microseconds of the variant and the baseline, build seconds, and each parameter under its own name.
+    def rows(self) -> list[dict[str, object]]:
+        """Every recorded trial by number, as the columns of `autotuner trials --csv`: verdict and reason, speedups
+        (t_baseline / t_variant, higher is better), microseconds, seconds, and each parameter under its own name.
 
-        What has no latency has None there. Parameters that a variant does not have are left out.
+        What has no latency that stands has None there. Parameters that a variant does not have are left out.
         """
-        from autotuner.store import queries
+        from autotuner.report.trial_lines import trial_lines
 
         with _opened(self.store) as opened:
-            return [_row(each.number, each.outcome) for each in queries.judged(opened, self.name)]
+            return [line.flat() for line in trial_lines(opened, self.name)]
 
-    def dataframe(self) -> DataFrame:
-        """The trials as a pandas DataFrame, a column each. Raises InputError where pandas is not installed."""
+    def trials(self) -> DataFrame:
+        """The rows as a pandas DataFrame. Raises InputError where pandas is not installed."""
         try:
             from pandas import DataFrame
         except ImportError:
-            raise InputError("a dataframe needs pandas: pip install pandas, or use trials()") from None
-        return DataFrame(self.trials())
+            raise InputError("a data frame needs pandas: pip install 'autotuner[data]', or use rows()") from None
+        return DataFrame(self.rows())
 
     def beliefs(self) -> StudyBeliefs:
         """What the study has shown: what matters, what is dead, what is rejected where, what is left."""
@@ -204,6 +204,9 @@ class _Callbacks:
         for callback in self._callbacks:
             callback(event)
 
+    def confirms(self) -> None:
+        """Other events say it."""
+
     def ends(self) -> None:
         """Other events say it."""
 
@@ -239,30 +242,6 @@ def gate(
     with _main_is_not_imported():
         subject = gate_one.subject(target, None if space is None else str(space), config.store_url(), None)
         return gate_one.judge(subject, sanitize)
-
-
-def _row(number: int, outcome: Any) -> dict[str, Any]:
-    measurement = outcome.measurement if outcome.verdict.has_latency else None
-    row: dict[str, Any] = {
-        "number": number,
-        "verdict": str(outcome.verdict),
-        "fault": None if outcome.fault is None else outcome.fault.code,
-        "detail": None if outcome.fault is None else outcome.fault.detail,
-        "speedup": None if measurement is None else measurement.speedup,
-        "censored": None if measurement is None else measurement.censored,
-        "variant_us": None if measurement is None else _median(measurement, "variant_us"),
-        "baseline_us": None if measurement is None else _median(measurement, "baseline_us"),
-        "seconds": sum(outcome.seconds.values()),
-    }
-    row.update(outcome.variant.point)
-    return row
-
-
-def _median(measurement: Any, side: str) -> float:
-    """Microseconds of one forward; of several problems the geometric mean."""
-    from statistics import geometric_mean, median
-
-    return geometric_mean(median(getattr(timing, side)) for timing in measurement.timings)
 
 
 @contextmanager

@@ -31,6 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 LINTERS = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports"])
 SHOWN = 10
+KEPT_S = 1.0
+"""Tests that take less are not named in what is kept of a run."""
 SKIPS = 5
 """More skipped tests than these leave something unproven."""
 NOTHING_COLLECTED = 5
@@ -55,8 +57,9 @@ class Part:
 class Run:
     """The parts so far. They share their builds."""
 
-    def __init__(self, sample: str, folder: Path) -> None:
-        self._sample, self._folder = sample, folder
+    def __init__(self, sample: str, folder: Path, kept: Path | None = None) -> None:
+        """`kept`: where it is kept what each part took and found."""
+        self._sample, self._folder, self._kept = sample, folder, kept
         self.parts: list[Part] = []
 
     def lint(self) -> None:
@@ -82,6 +85,8 @@ class Run:
         perform(part)
         part.seconds = time.monotonic() - started
         self.parts.append(part)
+        if self._kept is not None:
+            self._kept.write_text(json.dumps(document(self.parts, self._sample), indent=1) + "\n")
 
     def _pytest(self, name: str, arguments: Sequence[str]) -> None:
         self._time(Part(name), partial(self._perform, arguments))
@@ -133,7 +138,13 @@ def document(parts: Sequence[Part], sample: str) -> dict[str, object]:
     """What is kept of a run."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
     shown = ("name", "seconds", "failed", "counts", "skipped")
-    found = [{name: getattr(part, name) for name in shown} for part in parts]
+    found = [
+        {
+            **{name: getattr(part, name) for name in shown},
+            "slow": {test: round(spent, 1) for test, spent in part.tests.items() if spent >= KEPT_S},
+        }
+        for part in parts
+    ]
     return {"when": when, "sample": sample, "cpus": usable_cpus(), "parts": found}
 
 
@@ -145,7 +156,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="PATH", help="keep what each part took and found")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="autotuner-tests-") as folder:
-        run = Run(options.sample, Path(folder))
+        run = Run(options.sample, Path(folder), options.json)
         if "lint" in options.parts:
             run.lint()
         if "fast" in options.parts:
@@ -153,8 +164,6 @@ def main() -> None:
         if "slow" in options.parts:
             run.tests("slow", "slow")
     print(*report(run.parts, options.sample), sep="\n", flush=True)
-    if options.json is not None:
-        options.json.write_text(json.dumps(document(run.parts, options.sample), indent=1) + "\n")
     sys.exit(any(part.failed for part in run.parts))
 
 

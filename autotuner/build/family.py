@@ -302,7 +302,9 @@ class Family(Model):
         where = f"{self.folder}/kernel.toml: [{variant.backend}.{variant.impl}]"
         unknown = sorted(set(variant.parameters) - set(implementation.parameters))
         if unknown:
-            raise KernelError(f"{where} reads no parameter {unknown[0]}; remove it from the space or add it there")
+            hint = suggestion(unknown[0], set(implementation.parameters) - set(variant.parameters))
+            remedy = hint or "; remove it from the space or add it there"
+            raise KernelError(f"{where} reads no parameter {unknown[0]}{remedy}")
         missing = sorted(set(implementation.parameters) - set(variant.parameters))
         if missing:
             raise KernelError(f"{where} needs parameter {missing[0]}, which the space does not define for this IMPL")

@@ -8,14 +8,15 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from types import FrameType
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from autotuner.cli import ask, cache, devices, export, gate, serve, space, sweeps, tune
+from autotuner.cli import ask, cache, devices, export, figures, gate, serve, space, sweeps, tune
 from autotuner.cli.output import err
-from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.errors import AutotunerError, InputError, Stopped
 from autotuner.values.files import FULL, why
 from autotuner.values.versions import version_of
 
@@ -29,43 +30,59 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+TUNE, QUEUE, LOOK, FIGURES, JUDGE, SPACES = (
+    *("Tune", "Leave it to workers", "Look at a study"),
+    *("Figures of studies", "Judge and time again", "Spaces and disk"),
+)
+"""The panels of the help, in the order of use."""
+COMMANDS: dict[str, tuple[tuple[str, Callable[..., None]], ...]] = {
+    TUNE: (("tune", tune.tune), ("finals", tune.finals), ("export", export.export)),
+    QUEUE: (
+        ("submit", sweeps.submit),
+        ("worker", sweeps.worker),
+        ("sweeps", sweeps.sweeps),
+        ("watch", sweeps.watch),
+        ("logs", sweeps.logs),
+        ("pause", sweeps.pause),
+        ("resume", sweeps.resume),
+        ("cancel", sweeps.cancel),
+        ("retry", sweeps.retry),
+    ),
+    LOOK: (
+        ("status", ask.status),
+        ("leaderboard", ask.leaderboard),
+        ("best", ask.best),
+        ("trials", ask.trials),
+        ("show", ask.show),
+        ("explain", ask.explain_study),
+        ("serve", serve.serve),
+        ("page", serve.page),
+    ),
+    FIGURES: (
+        ("history", figures.history),
+        ("costs", figures.costs),
+        ("coverage", figures.coverage),
+        ("compare", figures.compare),
+        ("baselines", figures.baselines),
+    ),
+    JUDGE: (("gate", gate.gate), ("race", tune.race), ("reference", gate.reference)),
+    SPACES: (("doctor", space.doctor),),
+}
+for panel, commands in COMMANDS.items():
+    for name, command in commands:
+        app.command(name, rich_help_panel=panel)(command)
 space_app = typer.Typer(help="Search spaces.", no_args_is_help=True)
-app.add_typer(space_app, name="space")
+app.add_typer(space_app, name="space", rich_help_panel=SPACES)
 space_app.command("list")(space.space_list)
 space_app.command("show")(space.space_show)
 cache_app = typer.Typer(help="The cache of builds and references.", no_args_is_help=True)
-app.add_typer(cache_app, name="cache")
+app.add_typer(cache_app, name="cache", rich_help_panel=SPACES)
 cache_app.command("show")(cache.cache_show)
 cache_app.command("prune")(cache.cache_prune)
 devices_app = typer.Typer(invoke_without_command=True, callback=devices.devices)
-app.add_typer(devices_app, name="devices", help="The devices that workers serve: who holds each, and how it is.")
+of_devices = "The devices that workers serve: who holds each, and how it is."
+app.add_typer(devices_app, name="devices", help=of_devices, rich_help_panel=QUEUE)
 devices_app.command("clear")(devices.devices_clear)
-for command in (
-    space.doctor,
-    tune.tune,
-    tune.finals,
-    tune.race,
-    gate.gate,
-    gate.reference,
-    ask.status,
-    ask.leaderboard,
-    ask.best,
-    ask.show,
-    sweeps.submit,
-    sweeps.sweeps,
-    sweeps.watch,
-    sweeps.logs,
-    sweeps.pause,
-    sweeps.resume,
-    sweeps.cancel,
-    sweeps.retry,
-    sweeps.worker,
-):
-    app.command()(command)
-app.command("explain")(ask.explain_study)
-app.command()(export.export)
-app.command()(serve.serve)
-app.command()(serve.page)
 
 
 @app.callback(invoke_without_command=True)
@@ -97,6 +114,8 @@ def run() -> None:
         sys.exit(code)
     except REFUSED as error:
         _refuse(error)
+    except Stopped as error:
+        _fail(str(error), INTERRUPTED)
     except InputError as error:
         _fail(str(error), 2)
     except AutotunerError as error:

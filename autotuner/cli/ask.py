@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 
 from autotuner.cli.options import MOST, JsonOption, StoreOption, StudyName, open_store
-from autotuner.cli.output import json_of, out, print_json, print_lines
+from autotuner.cli.output import json_of, json_text, out, print_json, print_lines
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
 
 
 def status(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """How far each study is, and what was rejected for what."""
-    from autotuner.report import study_tables
+    from autotuner.report.status_text import status_text
     from autotuner.store import queries
     from autotuner.tuning import standings
 
@@ -30,7 +30,7 @@ def status(study: StudyName = None, store: StoreOption = None, as_json: JsonOpti
     elif not found:
         out.print("No study yet: run `autotuner tune`.")
     for summary in () if as_json else found:
-        out.print(study_tables.status_text(summary))
+        out.print(status_text(summary))
 
 
 def leaderboard(
@@ -40,7 +40,7 @@ def leaderboard(
     as_json: JsonOption = False,
 ) -> None:
     """The fastest variants that passed the gate."""
-    from autotuner.report import study_tables
+    from autotuner.report.leaderboard import disturbed_line, leaderboard_table
     from autotuner.store import queries
     from autotuner.tuning import standings
 
@@ -51,9 +51,51 @@ def leaderboard(
     if as_json:
         print_json([json_of(entry) for entry in entries])
     else:
-        out.print(study_tables.leaderboard_table(entries, of.problems[0]))
+        out.print(leaderboard_table(entries, of))
         if disturbed:
-            out.print(study_tables.disturbed_line(disturbed))
+            out.print(disturbed_line(disturbed))
+
+
+def trials(
+    study: StudyName = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="print comma-separated values instead of a table")] = False,
+    as_parquet: Annotated[bool, typer.Option("--parquet", help="write a Parquet file, which needs --out")] = False,
+    output: Annotated[Path | None, typer.Option("--out", help="a file instead of standard output")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Every trial of a study: its parameters, its verdict with the reason, its figures and times."""
+    from autotuner.report import trial_files
+    from autotuner.report.trial_lines import trial_lines
+    from autotuner.report.trials_table import trials_table
+    from autotuner.store import queries
+
+    if as_csv + as_json + as_parquet > 1:
+        raise InputError("--csv, --json and --parquet are three formats: give one of them")
+    if as_parquet and output is None:
+        raise InputError("a Parquet file is not for a terminal: name one with --out FILE")
+    if output is not None:
+        regular_target(output, "--out")
+        if not (as_csv or as_json or as_parquet):
+            raise InputError("--out needs a format: --csv, --json or --parquet")
+    with closing(open_store(store)) as opened:
+        name = queries.resolve_study(opened, study)
+        lines, of = trial_lines(opened, name), queries.study(opened, name)
+    content: str | bytes
+    if as_parquet:
+        content = trial_files.as_parquet(lines)
+    elif as_csv:
+        content = trial_files.as_csv(lines)
+    elif as_json:
+        content = f"{json_text(trial_files.as_json(lines))}\n"
+    else:
+        out.print(trials_table(lines, of))
+        return
+    if output is not None:
+        write_atomically(output, content)
+        out.print(f"{len(lines)} trials of {name} written to {output}.")
+    elif isinstance(content, str):
+        typer.echo(content, nl=False)
 
 
 def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:

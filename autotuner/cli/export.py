@@ -16,7 +16,7 @@ from autotuner.values.files import regular_target, write_atomically
 
 def export(
     study: StudyName = None,
-    kind: Annotated[str, typer.Option("--format", help="json")] = "json",
+    kind: Annotated[str, typer.Option("--format", help="json, or one of another package")] = "json",
     output: Annotated[
         Path | None, typer.Option("--out", help="a file, - for standard output; the format's own name")
     ] = None,
@@ -28,9 +28,8 @@ def export(
     from autotuner.store import queries
     from autotuner.tuning import standings
 
-    if kind not in FORMATS:
-        raise InputError(f"no format {kind!r}; there are {', '.join(FORMATS)}")
-    target = output or Path(FORMATS[kind].filename)
+    form = FORMATS.chosen(kind)
+    target = output or Path(form.filename)
     if not as_json and str(target) != "-":
         regular_target(target, "--out")
     with closing(open_store(store)) as opened:
@@ -38,7 +37,7 @@ def export(
         found = standings.best(opened, name)
         if found is None:
             raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
-        text = FORMATS[kind].render(found, queries.study(opened, name))
+        text = form.render(found, queries.study(opened, name))
     if as_json or str(target) == "-":
         typer.echo(text)
         return

@@ -50,9 +50,14 @@ def print_lines(lines: Sequence[str]) -> None:
         out.print(line)
 
 
+def json_text(document: JsonValue) -> str:
+    """JSON-ready data as all commands write it."""
+    return json.dumps(document, indent=1)
+
+
 def print_json(document: JsonValue) -> None:
     """Prints a document of JSON-ready data."""
-    typer.echo(json.dumps(document, indent=1, sort_keys=False))
+    typer.echo(json_text(document))
 
 
 def say_waiting(event: Waiting) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from autotuner.spaces.space import SpaceFile
     from autotuner.store import Store
     from autotuner.store.sweep_records import SweepRecord
+    from autotuner.sweeps.signals import Stop
 
 AnySweep = Annotated[str | None, typer.Argument(metavar="SWEEP", help="number, key or name; the latest when left out")]
 Sweeps = Annotated[list[str], typer.Argument(metavar="SWEEP...", help="numbers, keys or names")]
@@ -256,9 +257,18 @@ def worker(
 ) -> None:
     """Works on the sweeps of a store, one at a time, until it is told to end. SIGTERM and SIGUSR1 hand back what it
     works on within ten seconds."""
+    from autotuner.sweeps.signals import Stop
+
+    stop = Stop()
+    with stop.listening():
+        _work(stop, devices, until, idle_exit, cache, store, as_json)
+
+
+def _work(
+    stop: Stop, devices: str | None, until: str | None, idle_exit: bool, cache: str, store: str | None, as_json: bool
+) -> None:
     from autotuner.cli.cache import size_in_bytes
     from autotuner.store import Store
-    from autotuner.sweeps.signals import Stop
     from autotuner.sweeps.worker import Worker, served
 
     def say(line: str) -> None:
@@ -269,8 +279,7 @@ def worker(
 
     ends = None if until is None else moment(until, datetime.now().astimezone())
     serves, limit = served(devices), size_in_bytes(cache, "--cache")
-    stop = Stop()
-    with closing(Store.open(store or config.store_url())) as opened, stop.listening():
+    with closing(Store.open(store or config.store_url())) as opened:
         say(Worker(opened, serves, say, limit, stop).run(ends, idle_exit))
 
 

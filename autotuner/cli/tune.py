@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,13 +25,15 @@ from autotuner.cli.options import (
 )
 from autotuner.cli.output import err, json_of, out, print_json, say_waiting, say_where_the_gate_is_looser
 from autotuner.values import config
-from autotuner.values.errors import InputError
+from autotuner.values.errors import InputError, Stopped
 from autotuner.values.files import regular_target, write_atomically
 
 FINALS_MINUTES = "minutes that finals may take on a calm machine; waiting for one comes on top"
 FinalsMinutes = Annotated[float, typer.Option("--finals-minutes", min=0.01, help=FINALS_MINUTES)]
 
 if TYPE_CHECKING:
+    from autotuner.report.finals_progress import FinalsProgress
+    from autotuner.report.progress import Progress
     from autotuner.run.executor import Executor
     from autotuner.store import FinalsRecord, Store
     from autotuner.tuning.driver import Event
@@ -48,7 +51,9 @@ def tune(
         int, typer.Option(min=1, max=MOST, help="stop when the study has judged this number of variants")
     ] = 60,
     minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after this number of minutes")] = float("inf"),
-    sampler: Annotated[str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp or exhaustive")] = "evolution",
+    sampler: Annotated[
+        str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp, exhaustive, or one of another package")
+    ] = "evolution",
     seed: SeedOption = 0,
     threads: ThreadsOption = None,
     like: Annotated[str | None, typer.Option("--from", help="start from this study, its best points first")] = None,
@@ -68,10 +73,12 @@ def tune(
     ] = False,
 ) -> None:
     """Runs a sweep, or goes on with one; ends with finals and a leaderboard, and writes the best configuration."""
+    from autotuner.search.samplers import SAMPLERS
     from autotuner.store import Store
     from autotuner.sweeps import foreground, queue
     from autotuner.tuning import workbench
 
+    SAMPLERS.chosen(sampler)
     regular_target(output, "--out")
     file = workbench.load_space(space or workbench.default_space(), threads, problem or (), problems)
     request = queue.request_for(
@@ -93,10 +100,25 @@ def tune(
     with closing(Store.open(store or config.store_url())) as opened:
         server = foreground.server_of(opened, here)
         if server is None:
-            study = foreground.run_here(opened, request, here, _Shown(here, request))
+            shown = _Shown(here, request)
+            with _says_what_is_kept(opened, shown.progress):
+                study = foreground.run_here(opened, request, here, shown)
         else:
             study = _attach(opened, request, server, cancels)
         _conclude(opened, study, output)
+
+
+@contextmanager
+def _says_what_is_kept(store: Store, shown: Progress) -> Iterator[None]:
+    """Turns Ctrl-C into what is kept and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if shown.study is None:
+            raise Stopped("stopped before anything was judged; the same command starts again") from None
+        kept = f"{shown.judged} judged variants of {shown.study} are kept in {store.label}"
+        on = "the same command goes on, `autotuner finals` confirms the best so far, `autotuner best` shows it"
+        raise Stopped(f"stopped: {kept}; {on if shown.judged else 'the same command goes on'}") from None
 
 
 def _attach(store: Store, request: SweepRequest, server: str, cancels: bool) -> str:
@@ -112,7 +134,8 @@ def _attach(store: Store, request: SweepRequest, server: str, cancels: bool) -> 
     except KeyboardInterrupt:
         if cancels:
             queue.cancel(store, number)
-        raise
+            raise Stopped(f"sweep {number} is cancelled; its study keeps what was judged") from None
+        raise Stopped(f"sweep {number} goes on; `autotuner watch {number}` shows it again") from None
     found = queue.resolve(store, number)
     if not found.studies or found.state != "done":
         raise InputError(f"sweep {number} is {found.state}: {found.detail or 'see `autotuner logs`'}")
@@ -126,28 +149,43 @@ class _Shown:
         from autotuner.report import progress
 
         seconds = float("inf") if request.minutes is None else 60 * request.minutes
-        self._progress = progress.Progress(out, here.space, here.device, here.conditions, request.trials, seconds)
+        self._finals_s = 60 * request.finals_minutes
+        finals_s = self._finals_s if request.finals else 0.0
+        where = (here.space, here.device, here.conditions)
+        self.progress = progress.Progress(out, *where, request.trials, seconds, finals_s)
+        self._finals: FinalsProgress | None = None
         self._is_searching = False
 
     def begins(self, here: Workbench, start: Start, study: str) -> None:
-        self._progress.__enter__()
+        self.progress.__enter__()
         self._is_searching = True
-        self._progress.starts_from(start)
+        self.progress.starts_from(start)
+
+    def confirms(self) -> None:
+        from autotuner.report.finals_progress import FinalsProgress
+
+        self._finals = FinalsProgress(out, self._finals_s)
+        self._finals.__enter__()
 
     def hears(self, event: Event | Step) -> None:
         from autotuner.tuning.calm import Waiting
         from autotuner.tuning.finals import Step
 
-        if isinstance(event, Step):
-            out.print(f"finals: {event.text}")
-        elif self._is_searching:
-            self._progress.hear(event)
+        if self._is_searching and not isinstance(event, Step):
+            self.progress.hear(event)
+        elif self._finals is not None and isinstance(event, Step | Waiting):
+            self._finals.hear(event)
         elif isinstance(event, Waiting):
             say_waiting(event)
+        elif isinstance(event, Step):
+            out.print(f"finals: {event.text}", style="yellow")
 
     def ends(self) -> None:
-        self._progress.__exit__(None, None, None)
-        self._is_searching = False
+        if self._is_searching:
+            self.progress.__exit__(None, None, None)
+        elif self._finals is not None:
+            self._finals.__exit__(None, None, None)
+        self._is_searching, self._finals = False, None
 
 
 def _finals(
@@ -159,10 +197,10 @@ def _finals(
     patience: float,
     to: Console = out,
 ) -> FinalsRecord:
-    def say(step: Step) -> None:
-        to.print(f"finals: {step.text}")
+    from autotuner.report.finals_progress import FinalsProgress
 
-    return here.finals(store, study, executor, say, 60 * minutes, 60 * patience).run()
+    with FinalsProgress(to, 60 * minutes) as shown:
+        return here.finals(store, study, executor, shown.hear, 60 * minutes, 60 * patience).run()
 
 
 def finals(
@@ -176,7 +214,7 @@ def finals(
 
     Can be run again later, and on another machine with the same device and a copy of the store.
     """
-    from autotuner.report import study_tables
+    from autotuner.report.finals_table import finals_table
     from autotuner.spaces.space import SpaceFile
     from autotuner.store import queries
     from autotuner.tuning import workbench
@@ -191,27 +229,28 @@ def finals(
     if as_json:
         print_json(json_of(found))
     else:
-        out.print(study_tables.finals_table(found, of.problems[0]))
+        out.print(finals_table(found, of.problems[0]))
 
 
 def _conclude(store: Store, study: str, output: Path) -> None:
     """The leaderboard, and the best configuration in its file."""
     from autotuner.export.best import FORMATS
-    from autotuner.report import study_tables
+    from autotuner.report.leaderboard import disturbed_line, leaderboard_table
+    from autotuner.report.trial_words import chosen_because
     from autotuner.store import queries
     from autotuner.tuning import standings
 
     record = queries.study(store, study)
-    out.print(study_tables.leaderboard_table(standings.leaderboard(store, study, 10), record.problems[0]))
+    out.print(leaderboard_table(standings.leaderboard(store, study, 10), record))
     disturbed = queries.disturbed(store, study)
     if disturbed:
-        out.print(study_tables.disturbed_line(disturbed))
+        out.print(disturbed_line(disturbed))
     best = standings.best(store, study)
     if best is None:
         out.print(f"No variant of {study} was measured to the end; see `autotuner status`.")
         return
     write_atomically(output, FORMATS["json"].render(best, record))
-    out.print(f"Best configuration written to {output}; study {study}.")
+    out.print(f"{output} has trial {best.entry.number} of {study}: {chosen_because(best)}.")
     say_where_the_gate_is_looser(best)
 
 
@@ -227,6 +266,7 @@ def race(
 
     An honest stopwatch names no winner of an A/A race.
     """
+    from autotuner.report.words import over_words
     from autotuner.tuning.race_again import race_best
 
     with closing(open_store(store)) as opened:
@@ -234,9 +274,9 @@ def race(
     if as_json:
         print_json({**json_of(result), "winner": result.winner})
         return
-    ratio = result.ratio
+    found, over = result.speedup, over_words(len(result.problems), result.objective)
     out.print(str(result.variant))
     out.print(
-        f"t_variant / t_opponent against {result.against}: {ratio.median:.4f} [{ratio.low:.4f}, {ratio.high:.4f}] over "
-        f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}",
+        f"{found.median:.4f}x {result.against}, 95 % interval {found.low:.4f} to {found.high:.4f}, "
+        f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}. {over}".rstrip()
     )

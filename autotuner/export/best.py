@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Literal, NamedTuple
@@ -17,6 +17,7 @@ from autotuner.tuning.standings import Best
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Interval, Timing
+from autotuner.values.plugs import Listed
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value
 
@@ -235,15 +236,13 @@ def export_json(best: Best, study: StudyRecord) -> str:
     return configuration(best, study).model_dump_json(indent=2) + "\n"
 
 
-FORMATS: Mapping[str, Format] = {"json": Format("best.json", export_json)}
-"""The formats by the name a user gives."""
+FORMATS: Listed[Format] = Listed("autotuner.formats", "export format", {"json": Format("best.json", export_json)})
+"""The formats by the name a user gives; also those of other packages (docs/own-format.md)."""
 
 
 def render(best: Best, study: StudyRecord, format_name: str = "json") -> str:
     """The text of the export in a format. Raises InputError for an unknown format or a trial without its proof."""
-    if format_name not in FORMATS:
-        raise InputError(f"there is no export format {format_name!r}: choose one of {', '.join(sorted(FORMATS))}")
-    return FORMATS[format_name].render(best, study)
+    return FORMATS.chosen(format_name).render(best, study)
 
 
 def _version() -> str:

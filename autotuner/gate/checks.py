@@ -119,8 +119,11 @@ def _smoke(launching: Launching) -> None:
         unwritten = ~output.isfinite()
         if unwritten.any():
             count = int(unwritten.sum())
-            detail = f"{count} of {output.numel()} elements of the poisoned output are not finite after the launch"
             where = launching.extent(number, unwritten, output)
+            detail = (
+                f"{count} of {output.numel()} elements of the poisoned output are not finite after the launch:"
+                f" {where.affected}"
+            )
             stale = launching.depends_on_memory(case, inputs, outputs)
             raise Failed(detail, case, code="G1.unwritten", differs=where, stale=stale)
     if not _float_environment_is_default():

@@ -191,6 +191,11 @@ class Op(NamedTuple):
     call: OpCall | None = None
     """How a problem is read from a call (`tune_like` of the Python interface)."""
 
+    def place(self, index: tuple[int, ...]) -> str:
+        """Where an element, a row or a slice of an output is, in words: of the first that has as many dimensions."""
+        axes = next((output.axes for output in self.outputs if len(output.axes) >= len(index)), self.outputs[0].axes)
+        return ", ".join(f"{name} {i}" for name, i in zip(axes, index, strict=False))
+
 
 def digest_of_folder(folder: Path) -> str:
     """SHA-256, in hex, of the Python sources of an op's folder."""

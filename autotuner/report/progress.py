@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 from collections import Counter
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.text import Text
+from rich.console import Console
 
 from autotuner.ops import op_of
+from autotuner.report.two_lines import TwoLines, about, fitted, with_bar
 from autotuner.spaces.space import Space
+from autotuner.store.rows import Figures
 from autotuner.tuning.calm import Calm, Protest, Waiting
-from autotuner.tuning.driver import Converged, Event, Judged, Started
+from autotuner.tuning.driver import Converged, Event, Judged, Started, UnderWay
 from autotuner.tuning.plan import Start
 from autotuner.tuning.time_left import TimeLeft
 from autotuner.tuning.workbench import builders_beside
@@ -32,7 +30,7 @@ PROTEST = (
 
 
 class Progress:
-    """A live line on a terminal; elsewhere one plain line a judged variant."""
+    """Two live lines on a terminal and above them what is of interest; elsewhere one plain line a judged variant."""
 
     def __init__(
         self,
@@ -42,34 +40,45 @@ class Progress:
         protocol: StudyProtocol,
         trials: int,
         seconds: float = math.inf,
+        finals_s: float = 0.0,
     ) -> None:
-        """The budget: `trials` judged variants in the study, or `seconds` of this run."""
-        self._console, self._space, self._trials = console, space, min(trials, len(space))
+        """The budget: `trials` judged variants in the study, or `seconds` of this run; then finals of `finals_s`."""
+        self._foot = TwoLines(console, self._lines)
+        self._space, self._trials = space, min(trials, len(space))
         self._protocol, self._device = protocol, device
         self._baseline = op_of(protocol.compiled_for).words.baseline
         self._rejected: Counter[str] = Counter()
-        self._seconds, self._until = seconds, math.inf
+        """By verdict."""
+        self._failed: Counter[str] = Counter()
+        """What says nothing of the variant, by verdict."""
+        self._kinds: set[str] = set()
+        """Causes of which there was one already."""
+        self._seconds, self._until, self._finals_s = seconds, math.inf, finals_s
         self._time_left: TimeLeft | None = None
-        self._judged, self._best = 0, math.inf
+        self.study: str | None = None
+        """Its name, once it is known."""
+        self.judged = 0
+        """Variants of the study, those of earlier runs included."""
+        self._best, self._best_number = math.inf, -1
+        self._doing, self._since = "calibrating", time.monotonic()
+        """What goes on now, and since when, on the monotonic clock."""
         self._waits = ""
-        """Why and since when the run waits; "" while it does not."""
+        """What is waited for; "" while nothing is."""
         self._waited_s = 0.0
-        self._best_number: int | None = None
-        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> Self:
         problems = "; ".join(str(problem) for problem in self._protocol.problems)
-        self._say(f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}")
-        self._say(f"{self._device.name}, {self._sides()}{self._protocol.cache} cache; calibrating")
-        if self._live is not None:
-            self._live.start()
+        self._foot.say(
+            f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}"
+        )
+        self._foot.say(f"{self._device.name}, {self._sides()}{self._protocol.cache} cache; calibrating")
+        self._foot.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._foot.__exit__(kind, error, trace)
 
     def starts_from(self, start: Start) -> None:
         """Shows what a new study starts from."""
@@ -87,10 +96,15 @@ class Progress:
             self._heard(event)
         elif isinstance(event, Waiting | Calm | Protest):
             self._heard_of_calm(event)
+        elif isinstance(event, UnderWay):
+            self._goes_on(_doing(event))
         elif isinstance(event, Converged):
             promise, tie = f"{100 * event.promise:.2g} %", f"{100 * event.tie:.2g} %"
             self._say(f"converged: what is left promises {promise}, and {tie} is a tie (--until-converged stops here)")
-        self._refresh()
+
+    def _goes_on(self, doing: str) -> None:
+        if doing != self._doing:
+            self._doing, self._since = doing, time.monotonic()
 
     def _started(self, event: Started) -> None:
         if self._time_left is None:  # else the devices were calibrated anew
@@ -99,7 +113,7 @@ class Progress:
             self._until = now + self._seconds
         else:
             self._say("calibrated anew")
-        self._judged = event.judged
+        self.study, self.judged = event.study, event.judged
         self._say(f"study {event.study}: {event.judged} judged already" if event.judged else f"study {event.study}")
         for problem, name in zip(self._protocol.problems, event.calibration.baselines, strict=True):
             times = [t for t in event.calibration.timings if t.problem == problem]
@@ -107,13 +121,13 @@ class Progress:
             self._say(f"baseline {problem}: {self._baseline} {name} ({listed})")
 
     def _heard_of_calm(self, event: Waiting | Calm | Protest) -> None:
-        """On a terminal the wait is in the live line; elsewhere each look is a line."""
+        """On a terminal a wait is one line and then in the live ones; elsewhere each look is a line."""
         if isinstance(event, Waiting):
-            self._waits = f"waiting for a calm machine: {event.detail}; since {event.since_s:.0f} s"
-            if self._live is None:
-                self._say(self._waits)
+            if not self._waits or not self._foot.is_live:
+                self._say(f"waiting for a calm machine: {event.detail}; since {event.since_s:.0f} s")
+            self._waits, self._since = event.detail, time.monotonic() - event.since_s
             return
-        self._waits = ""
+        self._waits, self._since = "", time.monotonic()
         self._waited_s += event.waited_s
         after = f"after {event.waited_s:.0f} s of waiting" if event.waited_s >= 1 else "now"
         if isinstance(event, Calm):
@@ -127,17 +141,29 @@ class Progress:
 
     def _heard(self, event: Judged) -> None:
         outcome = event.outcome
-        if event.judged > self._judged and self._time_left is not None:
-            self._judged = event.judged
+        if event.judged > self.judged and self._time_left is not None:
+            self.judged = event.judged
             self._time_left.judged(self._now(), *costs(outcome))
-        if not outcome.verdict.has_latency and outcome.verdict != Verdict.DISTURBED:
-            self._rejected[outcome.verdict] += 1
-        if event.best is not None and event.best < self._best:
+        if not outcome.verdict.has_latency:
+            (self._rejected if outcome.verdict.judges else self._failed)[outcome.verdict] += 1
+        leads = event.best is not None and event.best < self._best
+        if event.best is not None and leads:
             self._best, self._best_number = event.best, event.number
-        if self._live is None or self._best_number == event.number:
-            self._say(f"[{event.judged}/{self._trials}] trial {event.number}: {_line(outcome, self._baseline)}")
-        if self._live is None and event.judged % 10 == 0:
+        if leads or self._is_news(outcome) or not self._foot.is_live:
+            style = "green" if leads else "red" if not outcome.verdict.has_latency else ""
+            line = f"[{event.judged}/{self._trials}] trial {event.number}: {_line(outcome, self._baseline)}"
+            self._foot.say(line, style)
+        if not self._foot.is_live and event.judged % 10 == 0:
             self._say(self._summary())
+
+    def _is_news(self, outcome: Outcome) -> bool:
+        """Whether it is the first of its kind to be rejected, or a fault that a person may have to mend."""
+        if outcome.verdict.has_latency:
+            return False
+        kind = outcome.verdict.value if outcome.fault is None else outcome.fault.code
+        is_new = kind not in self._kinds
+        self._kinds.add(kind)
+        return is_new or not outcome.verdict.judges
 
     def _sides(self) -> str:
         """How many threads both sides have, on a device that has threads."""
@@ -147,15 +173,27 @@ class Progress:
         return f"{count} thread{'s' if count > 1 else ''}, "
 
     def _say(self, text: str) -> None:
-        self._console.print(Text(text))
+        self._foot.say(text)
 
-    def _refresh(self) -> None:
-        if self._live is not None:
-            lines = [self._waits] if self._waits else []
-            self._live.update(Group(*map(Text, lines), self._bar(), Text(self._summary())), refresh=True)
+    # At the foot of a terminal ----------------------------------------------------------------------------------
 
-    def _bar(self) -> ProgressBar:
-        return ProgressBar(total=self._trials, completed=self._judged, width=60)
+    def _lines(self, width: int) -> list[str]:
+        """What goes on and what was rejected; how far it is, the best, and the time left."""
+        since = f"{time.monotonic() - self._since:.0f} s"
+        now = fitted(f"waiting {since}: {self._waits}" if self._waits else f"{self._doing}; {since}", width)
+        rejects = f"rejected: {_counts(self._rejected)}" if self._rejected else ""
+        failed = f"not judged: {_counts(self._failed)}" if self._failed else ""
+        room = width - len(now) - 3
+        causes = fitted("; ".join(filter(None, (failed, rejects))), room) if room > len("rejected: ...") else ""
+        left = f"{self._left()} left"
+        if self._finals_s:
+            left += " with finals"
+        best = f"best {math.exp(-self._best):.3f}x {self._baseline}; " if math.isfinite(self._best) else ""
+        share = self.judged / self._trials if self._trials else 1.0
+        return [
+            f"{now} | {causes}" if causes else now,
+            with_bar(f"{self.judged}/{self._trials}", share, f"{best}{left}", width),
+        ]
 
     def _summary(self) -> str:
         best = (
@@ -163,19 +201,33 @@ class Progress:
             if math.isfinite(self._best)
             else "nothing measured yet"
         )
-        rejected = ", ".join(f"{count} {cause}" for cause, count in self._rejected.most_common()) or "none"
+        rejected = _counts(self._rejected) if self._rejected else "none"
+        failed = f"; not judged: {_counts(self._failed)}" if self._failed else ""
         waited = f"; waited {self._waited_s:.0f} s for a calm machine" if self._waited_s >= 1 else ""
-        return f"{self._judged}/{self._trials} judged; {best}; rejected: {rejected}; time left {self._left()}{waited}"
+        counts = f"{self.judged}/{self._trials} judged; {best}; rejected: {rejected}{failed}"
+        return f"{counts}; time left {self._left()}{' with finals' if self._finals_s else ''}{waited}"
 
     def _left(self) -> str:
-        """Time left, by what was judged so far and by the budget."""
+        """Time left, by what was judged so far and by the budget, finals included."""
         now = self._now()
         seconds = min(
             self._time_left.left_s(now) if self._time_left is not None else math.inf, max(0.0, self._until - now)
         )
-        if seconds == math.inf:
-            return "unknown"
-        return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {seconds:.0f} s"
+        return about(seconds + self._finals_s)
+
+
+def _doing(event: UnderWay) -> str:
+    """What goes on, in words."""
+    parts = [
+        f"building {', '.join(map(str, event.building))}" if event.building else "",
+        f"judging {event.judging[0]}" if event.judging else "",
+        "racing the best against itself" if event.racing and not event.judging else "",
+    ]
+    return ", ".join(filter(None, parts)) or "thinking"
+
+
+def _counts(causes: Counter[str]) -> str:
+    return ", ".join(f"{count} {cause}" for cause, count in causes.most_common())
 
 
 def costs(outcome: Outcome) -> tuple[float, float, bool]:
@@ -189,7 +241,7 @@ def _line(outcome: Outcome, baseline: str) -> str:
     """A judged variant in one line."""
     if outcome.measurement is not None:
         note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict})"
-        micros = statistics.median(outcome.measurement.timings[0].variant_us)
+        micros = Figures.of(outcome.measurement).median_us
         return f"{outcome.measurement.speedup:.3f}x {baseline}, {micros:.1f} us{note}  {outcome.variant}"
     why = f" {outcome.fault.code}" if outcome.fault else ""
     if outcome.fault is not None and not outcome.verdict.judges:  # not the variant's: a person can help

@@ -7,7 +7,7 @@ import re
 import statistics
 
 from autotuner.ops import Op, op_of
-from autotuner.report.likely_cause import likely_cause, place_of
+from autotuner.report.likely_cause import likely_cause
 from autotuner.report.meanings import meanings
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.tuning.standings import Best, FinalsSummary
@@ -61,6 +61,21 @@ def best_words(best: Best) -> list[str]:
     first, *rest = outcome_words(best.outcome, _op(best))
     biased = f"Search estimate, biased: {first}; {entry.difference:+z.1%} off what was confirmed."
     return [*lines, biased, *rest]
+
+
+def chosen_because(best: Best) -> str:
+    """Why this trial is the one that is exported, and not another one, in a clause."""
+    confirmed, finals, speedup = best.confirmed, best.finals, best.entry.speedup.median
+    baseline = _op(best).words.baseline
+    if confirmed is None or finals is None:
+        return f"the fastest of the search, {speedup:.3f}x {baseline}, not confirmed by finals"
+    others = [str(number) for number in best.tied if number != best.entry.number]
+    found = f"{confirmed.mean:.3f}x {baseline} confirmed"
+    if best.crowned:
+        return f"crowned, {found}"
+    if others:
+        return f"{found}, tied with trial {', '.join(others)}; {_why(best, finals)}"
+    return f"{found}, the first of the finals, but nobody is crowned"
 
 
 def _why(best: Best, finals: FinalsSummary) -> str:
@@ -218,9 +233,9 @@ def _errors_in_words(errors: CaseErrors, op: Op) -> list[str]:
         lines.append(f"Not finite: {errors.nonfinite} elements (NaN or infinity).")
     if errors.first_bad_row is not None:
         lines.append(
-            f"First bad row: {place_of(errors.first_bad_row, op)}; {errors.bad_rows:.1%} of rows are out of tolerance."
+            f"First bad row: {op.place(errors.first_bad_row)}; {errors.bad_rows:.1%} of rows are out of tolerance."
         )
-    where = place_of(errors.worst_index, op)
+    where = op.place(errors.worst_index)
     lines.append(
         f"Worst element: {where}: {errors.worst_value:.7g} where the reference has {errors.worst_reference:.7g}."
     )

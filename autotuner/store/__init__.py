@@ -6,7 +6,7 @@ imports sqlalchemy; what crosses its border is in `records`.
 
 from __future__ import annotations
 
-from autotuner.store import briefs, queries
+from autotuner.store import briefs, queries, trials
 from autotuner.store.lease import Lease
 from autotuner.store.records import (
     Ending,
@@ -14,6 +14,7 @@ from autotuner.store.records import (
     FinalsRecord,
     JudgedTrial,
     Lineup,
+    ListedTrial,
     MeasuredTrial,
     Proof,
     SessionRecord,
@@ -31,6 +32,7 @@ __all__ = [
     "JudgedTrial",
     "Lease",
     "Lineup",
+    "ListedTrial",
     "MeasuredTrial",
     "Proof",
     "SessionRecord",
@@ -41,4 +43,5 @@ __all__ = [
     "TrialRecord",
     "briefs",
     "queries",
+    "trials",
 ]

@@ -14,19 +14,26 @@ from typing import Any, TypeVar
 
 from optuna.distributions import BaseDistribution, check_distribution_compatibility, distribution_to_json
 from optuna.storages import BaseStorage, RDBStorage
-from optuna.storages._rdb.models import TrialModel, TrialParamModel, TrialSystemAttributeModel, TrialValueModel
+from optuna.storages._rdb.models import (
+    TrialModel,
+    TrialParamModel,
+    TrialSystemAttributeModel,
+    TrialUserAttributeModel,
+    TrialValueModel,
+)
 from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import Connection, Engine, bindparam, func, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from autotuner.store.database import Database
 
 T = TypeVar("T")
 
-_TRIALS, _PARAMS, _ATTRIBUTES, _VALUES = (
-    model.__table__ for model in (TrialModel, TrialParamModel, TrialSystemAttributeModel, TrialValueModel)
+_TRIALS, _PARAMS, _ATTRIBUTES, _MARKS, _VALUES = (
+    model.__table__
+    for model in (TrialModel, TrialParamModel, TrialSystemAttributeModel, TrialUserAttributeModel, TrialValueModel)
 )
 
 
@@ -42,6 +49,8 @@ _BEGIN = insert(_TRIALS).returning(_TRIALS.c.trial_id)
 _END = update(_TRIALS).where(_TRIALS.c.trial_id == bindparam("trial"))
 _END = _END.values(state=bindparam("ended"), datetime_complete=bindparam("at"))
 _ADD_PARAMS, _ADD_ATTRIBUTES, _ADD_VALUES = insert(_PARAMS), insert(_ATTRIBUTES), insert(_VALUES)
+_ADD_MARKS = insert(_MARKS)
+_DROP_MARK = delete(_MARKS).where(_MARKS.c.trial_id == bindparam("trial"), _MARKS.c.key == bindparam("mark"))
 
 
 class _Kept(FrozenTrial):
@@ -106,6 +115,9 @@ class DriverStorage(BaseStorage):
         self._directions: dict[int, list[StudyDirection]] = {}
         self._params: list[dict[str, Any]] = []
         self._attributes: list[dict[str, Any]] = []
+        """Of the system."""
+        self._marks: list[dict[str, Any]] = []
+        """Attributes of the user."""
 
     @property
     def engine(self) -> Engine:
@@ -122,7 +134,7 @@ class DriverStorage(BaseStorage):
 
     def flush(self) -> None:
         """Writes the parameters and attributes that are in memory only."""
-        if self._params or self._attributes:
+        if self._params or self._attributes or self._marks:
             self._write(lambda connection: None)
 
     def _write(self, more: Callable[[Connection], None]) -> None:
@@ -135,7 +147,7 @@ class DriverStorage(BaseStorage):
                 more(connection)
 
         self._database.patience.keep_on(attempt, IntegrityError)
-        self._params, self._attributes = [], []
+        self._forget_pending()
 
     def _by_optuna(self, call: Callable[[], T]) -> T:
         """What Optuna's own storage returns; a store that is locked or lost is waited for."""
@@ -147,10 +159,14 @@ class DriverStorage(BaseStorage):
         return self._database.patience.keep_on(attempt)  # type: ignore[return-value]  # nothing else can be `done`
 
     def _write_pending(self, connection: Connection) -> None:
-        if self._params:
-            connection.execute(_ADD_PARAMS, self._params)
-        if self._attributes:
-            connection.execute(_ADD_ATTRIBUTES, self._attributes)
+        pending = (_ADD_PARAMS, self._params), (_ADD_ATTRIBUTES, self._attributes), (_ADD_MARKS, self._marks)
+        for statement, rows in pending:
+            if rows:
+                connection.execute(statement, rows)
+
+    def _forget_pending(self) -> None:
+        """What was written."""
+        self._params, self._attributes, self._marks = [], [], []
 
     # Memory -----------------------------------------------------------------------------------------------------
 
@@ -304,10 +320,47 @@ class DriverStorage(BaseStorage):
         self._refresh(trial_id)
 
     def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
-        self._changing(trial_id)
+        study, trial = self._changing(trial_id)
+        if key in trial.user_attrs:
+            self.flush()
+            self._by_optuna(lambda: self._plain.set_trial_user_attr(trial_id, key, value))
+            self._refresh(trial_id)
+            return
+        text = json.dumps(value)
+        trial.user_attrs = {**trial.user_attrs, key: json.loads(text)}
+        study.keep(trial)
+        self._marks.append({"trial_id": trial_id, "key": key, "value_json": text})
+
+    def mark(self, study_name: str, marks: Mapping[int, Mapping[str, Any]]) -> None:
+        """Sets attributes of the user on trials by their number, also on those that have ended, which Optuna itself
+        refuses. A value None takes the attribute away. Studies and trials that Optuna does not have are left out."""
         self.flush()
-        self._by_optuna(lambda: self._plain.set_trial_user_attr(trial_id, key, value))
-        self._refresh(trial_id)
+        try:
+            study_id = self._plain.get_study_id_from_name(study_name)
+        except KeyError:
+            return
+        changes = [
+            (trial._trial_id, key, value, key in trial.user_attrs)
+            for trial in self._study(study_id).trials
+            for key, value in marks.get(trial.number, {}).items()
+            if trial.user_attrs.get(key) != value
+        ]
+        if not changes:
+            return
+        gone = [{"trial": trial, "mark": key} for trial, key, _, is_there in changes if is_there]
+        new = [
+            {"trial_id": trial, "key": key, "value_json": json.dumps(value)}
+            for trial, key, value, _ in changes
+            if value is not None
+        ]
+
+        def change(connection: Connection) -> None:
+            for statement, rows in ((_DROP_MARK, gone), (_ADD_MARKS, new)):
+                if rows:
+                    connection.execute(statement, rows)
+
+        self._write(change)
+        self._read(study_id)
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
         if trial_id not in self._places:

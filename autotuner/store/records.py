@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Literal
 
@@ -12,7 +13,7 @@ from autotuner.values.gate_report import CheckResult
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Device, Heat, Outcome
 from autotuner.values.problem import Problem
-from autotuner.values.variant import Variant
+from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Verdict
 
 
@@ -29,6 +30,11 @@ class StudyRecord(Model):
     sampler: str
     seed: int
     created_at: datetime | None = Field(default=None, description="set by the store")
+
+    @property
+    def objective(self) -> Literal["mean", "max"]:
+        """What counts of several problems: the mean of their log-ratios, or the largest."""
+        return "max" if json.loads(self.space_document).get("objective") == "max" else "mean"
 
 
 class SessionRecord(Model):
@@ -149,6 +155,32 @@ class MeasuredTrial(Model):
     median_us: float = Field(description="microseconds of one forward of the variant")
     baseline_us: float = Field(description="microseconds of one forward of the baseline, in the same blocks")
     censored: bool = Field(description="stopped early because it was clearly slower: an estimate")
+
+
+class ListedTrial(Model):
+    """A trial in a list: its parameters and what came of it, without the documents behind that.
+
+    Microseconds and ends are those of `MeasuredTrial`. They stay with a trial that was revoked since.
+    """
+
+    number: int = Field(description="Optuna's trial number")
+    session: int = Field(description="the run that judged it")
+    verdict: Verdict
+    fault: str | None = Field(description="code of the check or the step that turned it down")
+    case: str | None = Field(description="in which case of the gate")
+    detail: str | None = Field(description="what was found there")
+    original: str | None = Field(description="a duplicate's: digest of the artifact that was measured in its place")
+    objective: float | None = Field(description="ln(t_variant / t_baseline), an estimate of the search")
+    low: float | None
+    high: float | None
+    median_us: float | None
+    baseline_us: float | None
+    censored: bool = Field(description="stopped early because it was clearly slower: an estimate")
+    seconds: float = Field(description="that building and judging took")
+    recorded_at: datetime
+    revoked_at: datetime | None
+    revoked_reason: str | None
+    parameters: dict[str, Value] = Field(description="IMPL first, then by name")
 
 
 class Spread(Model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -13,15 +13,19 @@ from pydantic import TypeAdapter
 
 import autotuner.ops  # noqa: F401  # stored problems become those of their op
 from autotuner.store.records import SessionRecord, StudyRecord
-from autotuner.store.tables import SessionRow, StudyRow, TrialRow
+from autotuner.store.tables import ParameterRow, SessionRow, StudyRow, TrialRow
 from autotuner.values.errors import StoreError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Device, Measurement, Outcome, Timing
 from autotuner.values.problem import Problem
+from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 
 REVOKED = "store.revoked"
 """Fault code of a trial that was revoked after it had been recorded."""
+
+STAGES = {"build": "build_s", "measure": "measure_s", "audit": "measure_s"}
+"""Under which column the seconds of a stage count; those of every other one are the gate's."""
 
 _PROBLEMS = TypeAdapter(tuple[Problem, ...])
 
@@ -163,9 +167,18 @@ def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, 
         "fault_detail": fault.detail if fault else None,
         "outcome": outcome.model_dump_json(),
         "seconds": math.fsum(outcome.seconds.values()),
+        **_stages(outcome),
         "recorded_at": now,
     }
     return values if measurement is None else {**values, **Figures.of(measurement).model_dump()}
+
+
+def _stages(outcome: Outcome) -> dict[str, float]:
+    """Seconds of the build, of timing, and of the gate with all that belongs to it."""
+    spent = {"build_s": 0.0, "measure_s": 0.0, "check_s": 0.0}
+    for stage, seconds in outcome.seconds.items():
+        spent[STAGES.get(stage, "check_s")] += seconds
+    return spent
 
 
 def doubt(row: TrialRow, outcome: Outcome) -> None:
@@ -192,6 +205,27 @@ def blocks(trial_id: int, outcome: Outcome) -> Iterator[dict[str, float | None]]
                 "baseline_us": baseline,
                 "incumbent_us": incumbent,
             }
+
+
+def parameters(trial_id: int, variant: Variant) -> Iterator[dict[str, Any]]:
+    """The rows of a trial's parameters, IMPL among them."""
+    for name, value in variant.point.items():
+        word, number = (value, None) if isinstance(value, str) else (None, int(value))
+        yield {"trial_id": trial_id, "name": name, "number": number, "word": word}
+
+
+def point_of(found: Iterable[ParameterRow]) -> dict[str, Value]:
+    """The values of a trial's parameters, IMPL first and then by name."""
+    values: dict[str, Value] = {row.name: _value(row) for row in found}
+    return {name: values[name] for name in sorted(values, key=lambda name: (name != "IMPL", name))}
+
+
+def _value(row: ParameterRow) -> Value:
+    if row.word is not None:
+        return row.word
+    if row.number is None:
+        raise ValueError(f"the parameter {row.name} has no value")
+    return row.number
 
 
 def outcome_of(row: TrialRow) -> Outcome:

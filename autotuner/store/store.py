@@ -21,7 +21,7 @@ from autotuner.store.database import Database, connect_args, parse
 from autotuner.store.lease import Lease
 from autotuner.store.patience import patient
 from autotuner.store.records import HeatKind, Lineup, StudyRecord
-from autotuner.store.tables import BlockRow, FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow
+from autotuner.store.tables import BlockRow, FinalsRow, HeatRow, ParameterRow, SessionRow, StudyRow, TrialRow
 from autotuner.store.unwritten import Unwritten
 from autotuner.values.errors import StoreError
 from autotuner.values.outcome import Calibration, Heat, Outcome
@@ -39,7 +39,8 @@ _ALIKE = select(TrialRow.number, TrialRow.variant_digest).where(
     ),
 )
 """The trials of a study with a number or, judged, with a variant. Made once: it is asked for every trial."""
-_ADD_TRIAL, _ADD_BLOCKS = insert(TrialRow).returning(TrialRow.id), insert(BlockRow)
+_ADD_TRIAL = insert(TrialRow).returning(TrialRow.id)
+_ADD_PARAMETERS, _ADD_BLOCKS = insert(ParameterRow), insert(BlockRow)
 
 
 class Store:
@@ -273,6 +274,7 @@ class Store:
             row = rows.trial_values(owner, session_id, number, outcome, datetime.now(UTC))
             row |= _shared_revocation(connection, owner, outcome)
             trial_id = connection.execute(_ADD_TRIAL, row).scalar_one()
+            connection.execute(_ADD_PARAMETERS, list(rows.parameters(trial_id, outcome.variant)))
             blocks = list(rows.blocks(trial_id, outcome))
             if blocks:
                 connection.execute(_ADD_BLOCKS, blocks)

@@ -36,6 +36,16 @@ KIND_RULE = "(kind = 'aa' AND finals_id IS NULL) OR (kind = 'finals' AND finals_
 STATE_RULE = "state IN ('queued', 'running', 'paused', 'done', 'cancelled', 'failed')"
 """The states of a sweep."""
 
+FIGURES = (
+    *("study_id", "number", "recorded_at", "judged", "verdict", "objective", "session_id", "baseline_us"),
+    *("seconds", "build_s", "check_s", "measure_s", "revoked_at"),
+)
+"""The columns of a trial from which figures are made."""
+VARIANTS = ("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us")
+"""Those from which two studies are compared."""
+VALUE_RULE = "(number IS NULL) <> (word IS NULL)"
+"""A parameter has one value."""
+
 _NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
     "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -119,6 +129,9 @@ class TrialRow(Base):
         Index(None, "study_id", "program_hash"),
         Index(None, "study_id", "recorded_at"),
         Index(None, "session_id"),
+        # All that figures are made of, so that no outcome is read for them.
+        Index("ix_at_trial_figures", *FIGURES),
+        Index("ix_at_trial_variants", *VARIANTS),
         CheckConstraint(LATENCY_RULE, name="latency"),
     )
 
@@ -144,9 +157,24 @@ class TrialRow(Base):
     fault_detail: Mapped[str | None]
     outcome: Mapped[str]
     seconds: Mapped[float]
+    build_s: Mapped[float | None]
+    check_s: Mapped[float | None]
+    measure_s: Mapped[float | None]
     recorded_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
     revoked_reason: Mapped[str | None]
+
+
+class ParameterRow(Base):
+    """The value of a parameter of a trial's variant, IMPL included: a number or a word."""
+
+    __tablename__ = "at_parameter"
+    __table_args__ = (CheckConstraint(VALUE_RULE, name="value"),)
+
+    trial_id: Mapped[int] = mapped_column(ForeignKey("at_trial.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    number: Mapped[int | None] = mapped_column(BigInteger)
+    word: Mapped[str | None]
 
 
 class BlockRow(Base):

@@ -34,9 +34,7 @@ def request_for(files: Sequence[SpaceFile], *, weights: Sequence[float] = (), **
         raise InputError(f"a sweep is for one kind of device, and these spaces are for {' and '.join(backends)}")
     if weights and len(weights) != len(files):
         raise InputError(f"{len(weights)} weights for {len(files)} problems: give one to each, or none")
-    sampler = wanted.get("sampler") or "evolution"
-    if sampler not in SAMPLERS:
-        raise InputError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
+    SAMPLERS.chosen(str(wanted.get("sampler") or "evolution"))
     members = [
         Member(space_document=file.model_dump_json(), weight=weight)
         for file, weight in zip(files, weights or [1.0] * len(files), strict=True)

@@ -1,8 +1,9 @@
 """Which of several searches gets the next trials: the one that promises most.
 
-Every member first gets as many trials as its sampler needs to believe anything. From then on the next turn goes to the
-member whose proposals promise the largest expected improvement (Jones, Schonlau and Welch, 1998, of ln t) times its
-weight: a search that has converged promises little, and stops costing.
+The members begin one after another, so that each can start from what its relatives before it have measured. A member
+keeps its turn until its proposals promise no more than a tie, or an equal share is spent. Once all have begun, the next
+turn goes to the member whose proposals promise the largest expected improvement (Jones, Schonlau and Welch, 1998; of
+ln t) times its weight. A search that has converged promises little, and stops costing.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from collections import deque
 from collections.abc import Sequence
 from statistics import fmean
 
-FIRST = 16
-"""Trials that every member has before promises are compared; a sixth of an equal share where the budget is small."""
+FIRST = 8
+"""Trials that a member has before its promises count; half an equal share where the budget is small."""
+SETTLED = 0.01
+"""Expected improvement, relative, below which a member lets the next one begin."""
 TURN = 4
 """Trials of a turn."""
 REMEMBERED = 4
@@ -49,8 +52,14 @@ def next_member(shares: Sequence[Share], budget: int) -> int | None:
     open_ones = [place for place, share in enumerate(shares) if not share.is_exhausted]
     if not open_ones:
         return None
-    first = first_trials(budget, len(shares))
-    young = [place for place in open_ones if shares[place].judged < first]
+    first, equal = first_trials(budget, len(shares)), budget / len(shares)
+    begun = [place for place in open_ones if shares[place].judged]
+    fresh = [place for place in open_ones if not shares[place].judged]
+    young = [place for place in begun if shares[place].judged < first]
     if young:
         return young[0]
+    if fresh:
+        last = begun[-1] if begun else None
+        goes_on = last is not None and shares[last].judged < equal and shares[last].worth > SETTLED
+        return last if goes_on else fresh[0]
     return max(open_ones, key=lambda place: (shares[place].worth, -shares[place].judged))

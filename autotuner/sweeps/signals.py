@@ -26,20 +26,35 @@ class Stop:
 
     def __init__(self) -> None:
         self.why: str | None = None
+        self.waits = True
+        """A signal is only noted: what is raised while modules are imported comes out of them as anything."""
         self.now: Callable[[], None] = lambda: None
         """Called when a signal comes."""
 
     def check(self) -> None:
-        """Raises Stopping once a signal has come. The handler raises it as well, but what is raised while the
-        interpreter clears up is lost."""
+        """Raises Stopping once a signal has come; from here on the handler raises it at once. It is asked again
+        and again, as what is raised while the interpreter clears up is lost."""
+        self.waits = False
         if self.why is not None:
             raise Stopping(self.why)
+
+    @contextlib.contextmanager
+    def in_hand(self) -> Iterator[None]:
+        """Whatever comes out of the block after a signal is that signal: a module that is being imported, for one,
+        makes another error of it."""
+        try:
+            yield
+        except Exception as error:
+            if self.why is None:
+                raise
+            raise Stopping(self.why) from error
 
     def _hear(self, number: int, _frame: FrameType | None) -> None:
         if self.why is None:
             self.why = signal.Signals(number).name
             self.now()
-            raise Stopping(self.why)
+            if not self.waits:
+                raise Stopping(self.why)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from autotuner.tuning.driver import Budget, Event, Judged
 from autotuner.tuning.finals import Step, due
 from autotuner.tuning.plan import Start
 from autotuner.tuning.workbench import Workbench
-from autotuner.values.errors import AutotunerError, DiskFullError, InfrastructureError, StoreError
+from autotuner.values.errors import AutotunerError, DiskFullError, InfrastructureError, LeaseLostError, StoreError
 from autotuner.values.sweep import State, Wish
 from autotuner.values.verdict import Verdict
 
@@ -45,8 +45,11 @@ class Audience(Protocol):
     def hears(self, event: Event | Step) -> None:
         """Something happened."""
 
+    def confirms(self) -> None:
+        """Finals begin."""
+
     def ends(self) -> None:
-        """The search of a study is over, in whatever way; its finals may follow."""
+        """The search of a study, or its finals, are over, in whatever way."""
 
 
 class WorkClock:
@@ -175,12 +178,19 @@ class SweepRun:
         request = self._request
         if not request.finals or not due(self._store, study, here.default_digest):
             return
+        failed = ""
+        self._audience.confirms()
         try:
             seconds, patience_s = 60 * request.finals_minutes, 60 * request.patience_minutes
             here.finals(self._store, study, executor, self._hear, seconds, patience_s, self.beat).run()
+        except LeaseLostError:
+            raise
         except AutotunerError as error:
-            text = f"not finished: {error}; `autotuner finals` tries again"
-            self._hear(Step(text=text))
+            failed = f"not finished: {error}; `autotuner finals` tries again"
+        finally:
+            self._audience.ends()
+        if failed:
+            self._hear(Step(text=failed))
 
     # Telling ----------------------------------------------------------------------------------------------------
 

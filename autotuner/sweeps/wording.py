@@ -8,7 +8,7 @@ import statistics
 from autotuner.ops import op_of
 from autotuner.store.sweeps import Data
 from autotuner.tuning.calm import Calm, Protest, Waiting
-from autotuner.tuning.driver import Converged, Event, Judged, Started, TieFound
+from autotuner.tuning.driver import Converged, Event, Judged, Started, TieFound, UnderWay
 from autotuner.tuning.finals import Step
 from autotuner.values.outcome import Outcome
 from autotuner.values.problem import Problem
@@ -35,8 +35,8 @@ def noted(event: Event | Step, trials: int, problem: Problem) -> tuple[str, str,
         case Converged():
             return "converged", f"what is left promises {event.promise:.2%}, and {event.tie:.2%} is a tie", {}
         case Step():
-            return "finals", f"finals: {event.text}", {}
-        case TieFound():
+            return None if event.passing else ("finals", f"finals: {event.text}", {})
+        case TieFound() | UnderWay():
             return None
 
 

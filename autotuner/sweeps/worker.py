@@ -126,7 +126,8 @@ class Worker:
             with device_health.serving(self._store, *where, self.name) as self._leases:
                 self._say(f"serves {', '.join(serves.names)} ({serves.chosen.device.name})")
                 tell_manager("READY=1")
-                return self._loop(idle_exit)
+                with self._stop.in_hand():
+                    return self._loop(idle_exit)
         except Stopping as stopping:
             return f"stopped by {stopping}"
         finally:
@@ -227,7 +228,8 @@ class Worker:
         run = None
         try:
             run = SweepRun(self._store, claim, _Lines(self._say, sweep.id), self._beat_at_work, self._serves.wish)
-            run.go()
+            with self._stop.in_hand():
+                run.go()
             self._settle(claim, run, State.DONE)
         except Asked as asked:
             self._settle(claim, run, State.PAUSED if asked.wish == Wish.PAUSE else State.CANCELLED, "by a user")
@@ -333,6 +335,9 @@ class _Lines:
         self._say(f"sweep {self._sweep}: study {study}")
 
     def hears(self, event: object) -> None:
+        """Is in the store."""
+
+    def confirms(self) -> None:
         """Is in the store."""
 
     def ends(self) -> None:

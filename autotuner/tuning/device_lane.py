@@ -175,6 +175,10 @@ class DeviceLanes:
         lane.since_aa += 1
         return number
 
+    def has(self, number: int) -> bool:
+        """Whether the job is a variant's on some device."""
+        return any(number in lane.judging for lane in self._lanes)
+
     def racing(self, number: int) -> DeviceLane | None:
         """The lane whose A/A race the job is."""
         return next((lane for lane in self._lanes if lane.racing == number), None)

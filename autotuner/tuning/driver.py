@@ -19,6 +19,7 @@ from autotuner.run.executor import Executor
 from autotuner.run.jobs import Result
 from autotuner.store import Store
 from autotuner.store.undisturbed import fastest_baselines
+from autotuner.tuning import optuna_marks
 from autotuner.tuning.calm import Calm, CalmWatch, Caution, Protest, Waiting
 from autotuner.tuning.device_lane import DeviceLanes
 from autotuner.tuning.flights import Flights, Landed, deadly
@@ -78,7 +79,15 @@ class Judged(Model):
     best: float | None = Field(description="the best objective so far")
 
 
-Event = Started | Judged | TieFound | Converged | Waiting | Calm | Protest
+class UnderWay(Model):
+    """What is being done now, told when it changes."""
+
+    building: tuple[int, ...] = Field(description="trials")
+    judging: tuple[int, ...]
+    racing: bool = Field(description="the best variant races against itself")
+
+
+Event = Started | Judged | UnderWay | TieFound | Converged | Waiting | Calm | Protest
 Listener = Callable[[Event], None]
 Promised = Callable[[float | None], None]
 """Hears an expected improvement, relative; None of a point that was enqueued."""
@@ -145,6 +154,8 @@ class _Run:
         """Whether the machine has to be looked at before anything else is measured."""
         self._look_at = 0.0
         """When it is looked at next under protest, on the monotonic clock."""
+        self._under_way: UnderWay | None = None
+        """What was told last."""
         self._unpromising = 0
         """Proposals in a row that promised less than a tie."""
 
@@ -178,14 +189,15 @@ class _Run:
         if found:
             self._store.doubt(self._name, found)
             self._study.leave_out(found)
+            optuna_marks.mark(self._store, self._name)
 
     def finish(self) -> None:
         """Ends the sessions in good order."""
         self._lanes.finish()
 
     def loop(self, budget: Budget, until: float) -> None:
-        """Judges variants until the budget is spent, at `until` on the monotonic clock, and nothing is in flight.
-        Waiting for a calm machine comes on top."""
+        """Judges variants until the budget is spent, at `until` on the monotonic clock, and nothing is in flight, nor
+        left by an earlier driver. Waiting for a calm machine comes on top."""
         for trial, variant in self._study.settle():
             assert variant is not None  # its parameters are whole
             self._record(Landed(trial, deadly(variant), self._lanes.first))
@@ -195,7 +207,7 @@ class _Run:
             if not self._doubtful:  # else the jobs under way come to their end first
                 for duplicate in self._flights.feed():
                     self._record(duplicate)
-                while has_time and self._has_room(budget):
+                while (has_time or self._study.has_left) and self._has_room(budget):
                     self._propose()
                     has_time = time.monotonic() < until + self._calm.waited_s
             if self._flights.are_under_way or self._lanes.is_racing:
@@ -203,6 +215,7 @@ class _Run:
             elif self._doubtful:
                 self._look()
             elif not len(self._flights) and not (has_time and self._is_calm_at_last()):
+                self._study.put_back()
                 return
 
     def _look(self) -> None:
@@ -264,6 +277,7 @@ class _Run:
 
     def _wait(self) -> None:
         """Waits for any job, and takes in its result."""
+        self._tell_under_way()
         number, result = next_answer(self._executor, self._beat)
         lane = self._lanes.racing(number)
         if lane is not None:
@@ -275,6 +289,13 @@ class _Run:
         if landed is not None:
             self._record(landed)
             self._doubt(landed.outcome)
+
+    def _tell_under_way(self) -> None:
+        building, judging = self._flights.stages
+        now = UnderWay(building=building, judging=judging, racing=self._lanes.is_racing)
+        if now != self._under_way:
+            self._under_way = now
+            self._listen(now)
 
     def _doubt(self, result: Result) -> None:
         """Has the machine looked at after a race that it disturbed, and from time to time under protest."""

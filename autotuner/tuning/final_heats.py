@@ -22,8 +22,11 @@ from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
 
 DRIFT, WITNESS = "measure.drift", "measure.witness"
-STRIKES = 3
-"""Times that the baseline is off beside a finalist, and not off by itself right after, until that is its own doing."""
+STRIKES = 5
+"""Times that the baseline is off beside a finalist, and not off by itself right after, until that is its own doing.
+Baselines of some ten microseconds differ from process to process, so two or three times may be chance."""
+LOWERED = 0.1
+"""A baseline that takes less alone than on a calm machine, by more than this share, shows that the machine was none."""
 TRIES = 5
 """Tries of a process that is lost for reasons that are nobody's, or beside which the device throttles."""
 
@@ -81,7 +84,7 @@ class FinalHeats:
         return None, Fault(verdict=Verdict.IMPOSSIBLE, code=WITNESS, detail=f"{detail}; {STRIKES} times")
 
     def _calm(self) -> tuple[Heat, bool]:
-        """The baseline alone on a calm machine, and whether it was calm at the first look."""
+        """The baseline alone on a calm machine, and whether it was calm at the first look, and no faster than known."""
         before_s, at_once = self.waited_s, True
         while not isinstance(found := self._race(), Heat):
             if found.code != DRIFT:
@@ -98,7 +101,15 @@ class FinalHeats:
             self.waited_s += seconds
         if not at_once:
             self._say(f"the machine is calm again; waited {self.waited_s:.0f} s so far")
-        return found, at_once
+        return found, not self._lowered(found) and at_once
+
+    def _lowered(self, witness: Heat) -> bool:
+        """Whether the baseline alone was so much faster that the calm time was none: it is lowered."""
+        calm = self._conditions.baseline_us
+        taken = [median(now) for now in witness.baseline_us]
+        lower = tuple(now if now < (1 - LOWERED) * us else us for us, now in zip(calm, taken, strict=False))
+        self._conditions = self._conditions.model_copy(update={"baseline_us": lower})
+        return lower != calm
 
     def _race(self, *artifacts: Artifact) -> Heat | Fault:
         """A heat; or a fault: that the machine is disturbed, or one of the finalist's own."""

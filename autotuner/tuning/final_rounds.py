@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from autotuner.gate import checks, sanitizer
 from autotuner.measure.confirm import FIRST, PROCESSES, Standing, confirm
@@ -60,6 +60,12 @@ class Entrant:
         )
 
 
+class Say(Protocol):
+    """Hears what the finals do: a step with the seconds left, or what is of interest only while it lasts."""
+
+    def __call__(self, text: str, left_s: float | None = None, passing: bool = False) -> None: ...
+
+
 class Hall(NamedTuple):
     """Where the rounds are run, and what they need there."""
 
@@ -68,7 +74,7 @@ class Hall(NamedTuple):
     executor: Executor
     conditions: Conditions
     """With the pinned baselines."""
-    say: Callable[[str], None]
+    say: Say
     beat: Beat
     until: float
     """When the finals should be over on a calm machine, on the monotonic clock."""
@@ -153,9 +159,8 @@ class FinalRounds:
         count = f"{len(running)} finalists" if len(running) > 1 else f"trial {running[0].number}"
         expected = (PROCESSES - number + 1) * self._round_s(running) + self._hall.proving_s
         left = max(0.0, min(expected, self._left_s()))
-        self._hall.say(
-            f"process {number} of {PROCESSES}: {count}, each alone beside the baseline; about {left:.0f} s left"
-        )
+        said = f"process {number} of {PROCESSES}: {count}, each alone beside the baseline; about {left:.0f} s left"
+        self._hall.say(said, left)
         self._runner.draw(fresh_seeds())
         started = time.monotonic()
         self._record(self._runner.witness())
@@ -164,6 +169,7 @@ class FinalRounds:
             self._heat(entrant)
 
     def _heat(self, entrant: Entrant) -> None:
+        self._hall.say(f"timing trial {entrant.number}, process {entrant.heats + 1}", passing=True)
         started, waited_s = time.monotonic(), self._runner.waited_s
         heat, fault = self._runner.of(entrant.built.artifact)
         entrant.heat_s = time.monotonic() - started - (self._runner.waited_s - waited_s)
@@ -186,7 +192,7 @@ class FinalRounds:
             if not waiting or self._left_s() < self._hall.proving_s:
                 return
             waiting[0].is_judged = True
-            self._hall.say(f"judging trial {waiting[0].number} on fresh inputs")
+            self._hall.say(f"judging trial {waiting[0].number} on fresh inputs", max(0.0, self._left_s()))
             self._passes(waiting[0], "finalist")
 
     def _chosen(self) -> Entrant | None:
@@ -197,9 +203,8 @@ class FinalRounds:
 
     def _proof(self, chosen: Entrant) -> Proof | None:
         """What was found of the one that is chosen; None when it failed and is out."""
-        self._hall.say(
-            f"judging trial {chosen.number}, the one to use, through as many launches as fit in some seconds"
-        )
+        said = f"judging trial {chosen.number}, the one to use, through as many launches as fit in some seconds"
+        self._hall.say(said, min(self._hall.proving_s, max(0.0, self._left_s())))
         outcome = self._passes(chosen, "chosen")
         if outcome is None:
             return None
@@ -209,8 +214,9 @@ class FinalRounds:
 
     def _passes(self, entrant: Entrant, soak: finals_plan.Soak) -> Outcome | None:
         """The outcome of one that passes the gate on fresh seeds; None of one that does not, and is out."""
-        blocks = {"min_blocks": GATE_BLOCKS, "max_blocks": GATE_BLOCKS, "seeds": fresh_seeds()}
-        conditions = self._hall.conditions.model_copy(update=blocks)
+        short = {"min_blocks": GATE_BLOCKS, "max_blocks": GATE_BLOCKS, "seeds": fresh_seeds()}
+        # No latency of this race is used, so no thermometer: the gate says the same on a busy machine.
+        conditions = self._hall.conditions.model_copy(update={**short, "baseline_us": ()})
         job = JudgeJob(
             built=entrant.built,
             conditions=conditions,

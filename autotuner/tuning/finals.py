@@ -11,13 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from pydantic import Field
+
 from autotuner.measure.tie import tie_band
 from autotuner.run.ask import Beat, Heartbeat, ask, ask_all, sound_calibration
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob
 from autotuner.store import FinalsRecord, Lineup, Store, queries
 from autotuner.store.undisturbed import fastest_baselines
-from autotuner.tuning import finals_plan, standings
+from autotuner.tuning import finals_plan, optuna_marks, standings
 from autotuner.tuning.final_heats import calm_baselines
 from autotuner.tuning.final_rounds import Entrant, FinalRounds, Hall, lineup_of
 from autotuner.tuning.finals_plan import FINALS_S, PROVING, Number, contenders
@@ -35,6 +37,8 @@ class Step(Model):
     """What the finals do now, for a person."""
 
     text: str
+    left_s: float | None = Field(default=None, description="seconds that the finals will still take, about")
+    passing: bool = Field(default=False, description="a detail of the step before: of interest while it lasts")
 
 
 Listener = Callable[[Step], None]
@@ -87,12 +91,13 @@ class Finals:
             where = (self._store, self._study, self._executor, conditions, self._say, beat)
             hall = Hall(*where, until, self._seconds, self._patience_s)
             FinalRounds(hall, finals_id, lineup, entrants).run()
+            optuna_marks.mark(self._store, self._study)
         found = standings.finals(self._store, self._study)
         assert found is not None  # it was just recorded
         return found
 
-    def _say(self, text: str) -> None:
-        self._listen(Step(text=text))
+    def _say(self, text: str, left_s: float | None = None, passing: bool = False) -> None:
+        self._listen(Step(text=text, left_s=left_s, passing=passing))
 
     def _calibrated(self, beat: Beat) -> Conditions:
         """The study's conditions with the baselines, and what these take on a calm machine: now, or when such a device

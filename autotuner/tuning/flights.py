@@ -56,6 +56,14 @@ class Flights:
         return any(flight.variant == variant for flight in flights)
 
     @property
+    def stages(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The trials that are built now, and those that are on a device or next in its queue."""
+        judging = {number for number in self._under_way if self._lanes.has(number)}
+        flights = {number: flight.trial.number for number, flight in self._under_way.items()}
+        building = tuple(sorted(trial for number, trial in flights.items() if number not in judging))
+        return building, tuple(flights[number] for number in sorted(judging))
+
+    @property
     def are_under_way(self) -> bool:
         """Whether the executor has a job of any."""
         return bool(self._under_way)

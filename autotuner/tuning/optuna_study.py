@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from autotuner.search.point_sampler import PointSampler, distributions
 from autotuner.search.samplers import SAMPLERS
 from autotuner.store import Store
-from autotuner.tuning import standings
+from autotuner.tuning import optuna_marks, standings
 from autotuner.tuning.outcomes import Outcomes
 from autotuner.tuning.plan import Plan
 from autotuner.values.errors import InfrastructureError
@@ -98,6 +98,8 @@ class OptunaStudy:
                 self._study.set_user_attr(KNOWN_POINTS, plan.start.known_points.model_dump(mode="json"))
             # last: a study with seeds has what it starts from
             self._study.set_user_attr(SEEDS, list(plan.conditions.seeds))
+        optuna_marks.describe(self._study, plan.record)
+        optuna_marks.mark(store, plan.record.name)
         self._left: list[Trial] = []
         """Trials that an earlier driver left without an outcome."""
         self._is_alone = False
@@ -125,6 +127,18 @@ class OptunaStudy:
     def _next_is_suspected(self) -> bool:
         return bool(self._left) and self._left[0].user_attrs.get(DEATHS, 0) >= SUSPECTED
 
+    @property
+    def has_left(self) -> bool:
+        """Whether an earlier driver left trials that were not proposed again yet."""
+        return bool(self._left)
+
+    def put_back(self) -> None:
+        """Ends the trials that are left where no more are to be judged; their points come first in the next run."""
+        while self._left:
+            trial = self._left.pop()
+            self._study.enqueue_trial(trial.params)
+            self.fail(trial)
+
     def promise(self) -> float | None:
         """The improvement that the last proposal was expected to be; None of an enqueued point, or asked twice."""
         promise, self._sampler.promise = self._sampler.promise, None
@@ -133,6 +147,8 @@ class OptunaStudy:
     def tell(self, trial: Trial, outcome: Outcome) -> None:
         """Tells Optuna, as OPTUNA_STATE says, an outcome that is among the study's outcomes."""
         told = OPTUNA_STATE[outcome.verdict]
+        for key, value in optuna_marks.of_outcome(outcome).items():
+            trial.set_user_attr(key, value)
         if told == Told.FAIL:
             self._lose(trial, outcome)
             return

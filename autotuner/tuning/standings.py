@@ -170,13 +170,7 @@ def best(store: Store, study: str) -> Best | None:
 
 def confirmed(store: Store, study: str, number: int) -> MeanInterval | None:
     """A trial's t_baseline / t_variant in the last finals; None where it was not in them. Raises StoreError."""
-    found = _result(store, study)
-    if found is None:
-        return None
-    trials = queries.measured(store, study, artifacts=found.searched)
-    trial = next((each for each in trials if each.number == number), None)
-    one = None if trial is None else found.of(trial)
-    return None if one is None else speedup_of(one.log_ratio)
+    return every_confirmed(store, study).get(number)
 
 
 def proven(store: Store, record: TrialRecord) -> Outcome:
@@ -192,13 +186,13 @@ def proven(store: Store, record: TrialRecord) -> Outcome:
 def corrections(store: Store, study: str) -> dict[int, float]:
     """Objectives that stand in the place of the search's estimates, by trial: those that finals confirmed; +inf where
     the trial was revoked. Raises StoreError."""
-    corrected = dict.fromkeys(queries.revoked(store, study), math.inf)
-    found = _result(store, study)
-    for trial in queries.measured(store, study, artifacts=found.searched) if found is not None else ():
-        one = found.of(trial) if found is not None else None
-        if one is not None:
-            corrected[trial.number] = one.log_ratio.mean
-    return corrected
+    revoked = dict.fromkeys(queries.revoked(store, study), math.inf)
+    return revoked | {number: one.log_ratio.mean for number, one in _every_confirmed(store, study).items()}
+
+
+def every_confirmed(store: Store, study: str) -> dict[int, MeanInterval]:
+    """t_baseline / t_variant of every trial that the last finals confirmed and that stands. Raises StoreError."""
+    return {number: speedup_of(one.log_ratio) for number, one in _every_confirmed(store, study).items()}
 
 
 def summary(store: Store, study: str) -> StudySummary:
@@ -289,6 +283,15 @@ def _result(store: Store, study: str) -> _Result | None:
     """Of the finals that came to an end last; None when none did."""
     record = finals(store, study)
     return None if record is None or record.standing is None else _Result(record, record.standing)
+
+
+def _every_confirmed(store: Store, study: str) -> dict[int, Confirmed]:
+    """What the last finals say of each trial that was in them; a duplicate shares its original's."""
+    found = _result(store, study)
+    if found is None:
+        return {}
+    pairs = [(trial.number, found.of(trial)) for trial in queries.measured(store, study, artifacts=found.searched)]
+    return {number: one for number, one in pairs if one is not None}
 
 
 def speedup_of(log: MeanInterval) -> MeanInterval:

@@ -11,7 +11,8 @@ AutotunerError
 │   │   └── LeaseLostError         another process has taken over what this one held
 │   └── DiskFullError     nothing more can be written
 ├── OracleError           calibration found a reference that breaks its own tolerance; the sweep does not start
-└── InfrastructureError   our machinery failed while judging a variant (worker lost); the trial runs again
+├── InfrastructureError   our machinery failed while judging a variant (worker lost); the trial runs again
+└── Stopped               a person has stopped the command; the message says what is kept and how to go on
 """
 
 from __future__ import annotations
@@ -63,3 +64,7 @@ class OracleError(AutotunerError):
 
 class InfrastructureError(AutotunerError):
     """The machinery around a variant failed; says nothing about the variant."""
+
+
+class Stopped(AutotunerError):
+    """A person has stopped the command. The message says what is kept and how to go on."""

@@ -23,8 +23,9 @@ heard = []
 study = autotuner.tune(
     "(1,2,33x70,64) float32", "space.toml", trials=4, finals=False, patience_minutes=0.5, callbacks=[heard.append]
 )
-trials = study.trials()
+trials = study.rows()
 assert len(trials) == 4
+assert study.trials().set_index("number").loc[study.best().entry.number, "MUTANT"] == "none"
 assert {trial["MUTANT"] for trial in trials} == {"none", "o_not_rescaled", "k_and_v_swapped", "last_row_unwritten"}
 rejected = [trial for trial in trials if trial["verdict"] == "incorrect"]
 assert len(rejected) == 3
@@ -41,6 +42,7 @@ print(len(heard), "events")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_a_script_without_a_main_guard_tunes(tmp_path: Path) -> None:
     lay_out(tmp_path)

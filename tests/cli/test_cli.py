@@ -31,6 +31,7 @@ def tuned(folder: Path) -> subprocess.CompletedProcess[str]:
     return autotuner(folder, "tune", "space.toml", "--trials", "4", "--finals-minutes", "0.1")
 
 
+@pytest.mark.slow
 def test_a_sweep_ends_with_a_leaderboard_and_best_json(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert tuned.returncode == 0, tuned.stderr
     assert "finals: process 1 of" in tuned.stdout
@@ -51,6 +52,7 @@ def test_the_same_command_again_judges_nothing_twice(tuned: subprocess.Completed
     assert "finals:" not in again.stdout  # nobody new would be in them
 
 
+@pytest.mark.slow
 def test_status_and_leaderboard(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert tuned.returncode == 0
     (summary,) = json.loads(autotuner(folder, "status", "--json").stdout)
@@ -60,6 +62,19 @@ def test_status_and_leaderboard(tuned: subprocess.CompletedProcess[str], folder:
     assert [entry["variant"]["parameters"]["MUTANT"] for entry in entries] == ["none"]
     assert "3 incorrect" in autotuner(folder, "status").stdout
     assert "MUTANT=none" in autotuner(folder, "leaderboard").stdout
+
+
+@pytest.mark.slow
+def test_every_trial_is_listed_with_its_reason(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
+    assert tuned.returncode == 0
+    listed = json.loads(autotuner(folder, "trials", "--json").stdout)
+    assert [line["parameters"]["MUTANT"] == "none" for line in listed].count(True) == 1
+    assert [line["fault"] is None for line in listed].count(True) == 1
+    assert autotuner(folder, "trials").stdout.count("x G") == 3
+    done = autotuner(folder, "trials", "--parquet", "--out", "trials.parquet")
+    assert "4 trials of" in done.stdout
+    assert (folder / "trials.parquet").read_bytes()[:4] == b"PAR1"
+    one_line(autotuner(folder, "trials", "--parquet"), "--out FILE")
 
 
 @pytest.mark.slow
@@ -93,6 +108,7 @@ def test_show_says_why_in_words(tuned: subprocess.CompletedProcess[str], folder:
     assert "Gate:" in texts["none"]
 
 
+@pytest.mark.slow
 def test_best_and_export(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert tuned.returncode == 0
     assert "MUTANT=none" in autotuner(folder, "best").stdout
@@ -127,7 +143,7 @@ def test_the_a_a_test_runs_on_the_best(tuned: subprocess.CompletedProcess[str], 
     assert tuned.returncode == 0
     race = json.loads(autotuner(folder, "race", "--aa", "--blocks", "12", "--json").stdout)
     assert race["blocks"] == 12
-    assert race["ratio"]["low"] <= race["ratio"]["median"] <= race["ratio"]["high"]
+    assert race["speedup"]["low"] <= race["speedup"]["median"] <= race["speedup"]["high"]
 
 
 def test_errors_are_one_line_with_the_remedy(folder: Path, tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 there is none.
 
 `@pytest.mark.rotating(COUNT, "name")` on tests of one function: of all that share the name, or of all tests of the
-function without one, COUNT run. Which they are is drawn from a seed, the date unless --sample says another, so that the
-same command with that seed runs them again.
+function without one, COUNT run. `@pytest.mark.rotating(COUNT, of="name")`: of the tests of any function that share it.
+Which they are is drawn from a seed, the date unless --sample says another, so that the same command with that seed runs
+them again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def left_out(items: Iterable[pytest.Item], seed: str) -> list[pytest.Item]:
         mark = item.get_closest_marker("rotating")
         if mark is not None and seed != ALL:
             count, *name = mark.args  # without a name all tests of the function are one group
-            key = f"{item.nodeid.split('[')[0]} {name}"
+            key = mark.kwargs.get("of") or f"{item.nodeid.split('[')[0]} {name}"
             groups[key].append(item)
             counts[key] = count
     return [

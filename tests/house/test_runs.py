@@ -22,9 +22,9 @@ FILES = sorted(path for folder in ("tests", "benchmarks") for path in (ROOT / fo
 # The rotating sample ------------------------------------------------------------------------------------------------
 
 
-def item(name: str, *mark: object) -> Any:
+def item(name: str, *mark: object, **more: object) -> Any:
     """A test, with that rotating mark if there is one."""
-    marks = {"rotating": SimpleNamespace(args=mark)} if mark else {}
+    marks = {"rotating": SimpleNamespace(args=mark, kwargs=more)} if mark else {}
     return SimpleNamespace(nodeid=name, get_closest_marker=marks.get)
 
 
@@ -44,6 +44,12 @@ def test_of_each_name_so_many_run_the_same_for_a_seed() -> None:
     assert Counter(name.split("[")[0] for name in first) == {"a.py::usual": 3, "a.py::named": 3, "a.py::unnamed": 2}
     assert len({tuple(run(str(day))) for day in range(20)}) > 10
     assert len(run(sample.ALL)) == len(every)
+
+
+def test_tests_of_several_functions_may_be_one_group() -> None:
+    every = [item(f"{name}.py::f", 2, of="whole sweeps") for name in "abcde"]
+    assert len(sample.left_out(every, "2026-01-01")) == 3
+    assert not sample.left_out(every, sample.ALL)
 
 
 def test_every_one_has_its_day() -> None:

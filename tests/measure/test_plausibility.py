@@ -155,6 +155,12 @@ def test_a_block_whose_baseline_is_off_is_void_and_taken_again() -> None:
     assert all(90e-6 < seconds < 110e-6 for seconds in blocks.seconds[0][0])
 
 
+def test_a_baseline_without_variants_may_be_faster_than_it_was() -> None:
+    blocks = raced([lambda: 60e-6], 0)
+    take_calm(blocks, 8, [100.0], 0.1, may_be_faster=True)
+    assert (len(blocks), blocks.discarded) == (8, 0)
+
+
 def test_a_heat_with_enough_blocks_is_not_run_again() -> None:
     blocks = calm([100] * 6 + [150] * 20, 8)
     assert (len(blocks), blocks.discarded) == (6, 5)

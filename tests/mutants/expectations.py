@@ -62,7 +62,7 @@ class Expectation(NamedTuple):
     def problem(self) -> Problem:
         """A small problem to tune it for. Where time matters, a forward takes some hundred microseconds on a CPU, and
         has the blocks to fill a GPU."""
-        heads, length = {"cpu": (2, 128), "cuda": (32, 256)}[self.backend] if self.audited else (2, 64)
+        heads, length = {"cpu": (2, 128), "cuda": (32, 128)}[self.backend] if self.audited else (2, 64)
         fields = {"batch": 1, "heads": heads, "seq_q": length, "seq_k": length, "head_dim": self.head_dim}
         return SdpaProblem.model_validate({**fields, "dtype": self.dtype, "causal": self.causal})
 

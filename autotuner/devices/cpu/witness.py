@@ -25,21 +25,27 @@ class Witness:
     def __init__(self, threads: int, leaves_work: bool) -> None:
         """`threads`: CPUs that may be used. `leaves_work`: the calling thread may leave all of the work to others."""
         self._threads, self._others = threads, threads if leaves_work else threads - 1
+        self._began = (0, 0, 0, 0)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins anew."""
         self._samples = self._crowded = self._apart = 0
         self._wall_ns = self._sample_ns = 0
-        self._began = (0, 0, 0)
 
     def begin(self) -> None:
         """A sample begins."""
-        used = process_time_ns(), thread_time_ns()
-        self._began = (*used, monotonic_ns())
+        self._began = (monotonic_ns(), process_time_ns(), thread_time_ns(), monotonic_ns())
 
     def end(self, sample_ns: int) -> None:
         """It has ended, and took so long by its own clock."""
         ended = monotonic_ns()
-        now = process_time_ns(), thread_time_ns(), ended
-        process, thread, wall = (end - start for end, start in zip(now, self._began, strict=True))
-        crowded = process > (self._threads + MARGIN) * wall or process - thread > (self._others + MARGIN) * wall
+        used = process_time_ns(), thread_time_ns()
+        # The time in which CPUs may be used goes from before the first look at their use to after the last one: this
+        # thread may be stopped between two looks, while others of the process work.
+        now = (monotonic_ns(), *used, ended)
+        whole, process, thread, wall = (end - start for end, start in zip(now, self._began, strict=True))
+        crowded = process > (self._threads + MARGIN) * whole or process - thread > (self._others + MARGIN) * whole
         self._wall_ns, self._sample_ns = self._wall_ns + wall, self._sample_ns + sample_ns
         self._samples += 1
         self._crowded += crowded

@@ -307,6 +307,9 @@ class VariantArm:
         """After a sample: each of its outputs must be the one that its inputs make. Then outputs are poisoned, and all
         sets get other inputs."""
         self._strays |= self.outputs.unlike(self._plain, self._arm.used)
+        self._prepare()
+
+    def _prepare(self) -> None:
         self.outputs.poison()
         self._sets.renew()
 
@@ -321,13 +324,15 @@ class VariantArm:
             torch.cuda.synchronize()
             started = time.perf_counter()
             device = elapsed(replays)
-            return Clocks(host=time.perf_counter() - started, device=device)
+            clocks = Clocks(host=time.perf_counter() - started, device=device)
+            self._settle()
+            return clocks
 
     def recheck(self) -> Fault | None:
         with device_faults():
             arm, sets, outputs = self._arm, self._sets, self.outputs
             busy = _still_busy()
-            self._settle()
+            self._prepare()
             arm.replay()
             self._strays |= outputs.unlike(self._plain, arm.used)
             strays = "the output of a timed forward is not the one that its inputs make" if self._strays else None

@@ -5,19 +5,33 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from autotuner.store.tables import STATE_RULE
+STATES = "state IN ('queued', 'running', 'paused', 'done', 'cancelled', 'failed')"
+FIGURES = (
+    *("study_id", "number", "recorded_at", "judged", "verdict", "objective", "session_id", "baseline_us"),
+    *("seconds", "build_s", "check_s", "measure_s", "revoked_at"),
+)
+VARIANTS = ("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us")
 
 revision = "0005"
-down_revision = "0003"
+down_revision = "0004"
 
 
 def upgrade() -> None:
     """Adds them. Who drives now is forgotten: a driver of an earlier version stops at its next renewal."""
+    _trial()
     op.drop_table("at_lease")
     _lease()
     _sweep()
     _event()
     _device()
+
+
+def _trial() -> None:
+    """What each stage of a trial took. Of trials that are there it is not known apart from their outcomes."""
+    for name in ("build_s", "check_s", "measure_s"):
+        op.add_column("at_trial", sa.Column(name, sa.Double))
+    op.create_index("ix_at_trial_figures", "at_trial", list(FIGURES))
+    op.create_index("ix_at_trial_variants", "at_trial", list(VARIANTS))
 
 
 def _lease() -> None:
@@ -59,7 +73,7 @@ def _sweep() -> None:
         sa.Column("not_before", sa.DateTime),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_at_sweep")),
         sa.UniqueConstraint("key", name=op.f("uq_at_sweep_key")),
-        sa.CheckConstraint(STATE_RULE, name=op.f("ck_at_sweep_state")),
+        sa.CheckConstraint(STATES, name=op.f("ck_at_sweep_state")),
         sa.CheckConstraint(
             "(finished_at IS NULL) = (state IN ('queued', 'running', 'paused'))", name=op.f("ck_at_sweep_finished")
         ),

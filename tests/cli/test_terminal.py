@@ -1,0 +1,46 @@
+"""A sweep on a real terminal of 80 columns: what is drawn, and Ctrl-C."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.command_line import PATIENCE, SPACE, autotuner, lay_out
+from tests.helpers.terminal import Terminal
+
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    lay_out(tmp_path)
+    (tmp_path / "space.toml").write_text(SPACE)
+    return tmp_path
+
+
+def test_a_sweep_shows_what_it_does_and_says_what_it_wrote(folder: Path) -> None:
+    terminal = Terminal(folder, "tune", "space.toml", "--trials", "4", "--finals-minutes", "0.1", *PATIENCE)
+    assert terminal.end() == 0, terminal.text[-2000:]
+    drawn = [line for line in terminal.lines if "left" in line and ("━" in line or "─" in line)]
+    assert any(line.startswith("4/4 ") for line in drawn)
+    assert any(line.startswith("finals ━") for line in drawn)
+    assert max(map(len, drawn)) < 80
+    for doing in ("calibrating; 0 s", "building ", "judging ", "timing trial "):
+        assert any(line.startswith(doing) for line in terminal.lines), doing
+    last = [line for line in terminal.lines if line][-1]
+    assert "best.json has trial" in terminal.text
+    assert last.endswith(".")
+
+
+def test_ctrl_c_says_what_is_kept_and_how_to_go_on(folder: Path) -> None:
+    terminal = Terminal(folder, "tune", "space.toml", "--trials", "4", "--no-finals", *PATIENCE)
+    terminal.until("] trial 0:")
+    terminal.press("\x03")
+    assert terminal.end() == 130
+    said = " ".join(terminal.text.split())
+    assert "are kept in" in said
+    assert "the same command goes on" in said
+    assert "Traceback" not in said
+    again = autotuner(folder, "tune", "space.toml", "--trials", "4", "--no-finals")
+    assert "judged already" in again.stdout

@@ -1,0 +1,101 @@
+"""Every trial as a list, read from columns; the table of parameters, also in stores that were written before it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.report import trial_files
+from autotuner.report.trial_lines import trial_lines
+from autotuner.store import Store, migrations, trials
+from autotuner.values.variant import Variant
+from tests.helpers.recorded import hold_finals, measured, raced_out, record_all, rejected
+from tests.helpers.stores import old_store
+
+WORDS = Variant(family="sdpa", backend="cpu", impl="scalar", parameters={"MODE": "a", "BIG": 2**63 - 1, "LESS": -1})
+
+
+def test_a_trial_is_listed_with_its_parameters_and_what_came_of_it(store: Store, session: int) -> None:
+    odd = measured(32, 50.0).model_copy(update={"variant": WORDS})
+    record_all(store, session, [measured(16, 80.0), rejected(64), raced_out(8, 90.0), odd])
+    good, wrong, slow, other = trials.listed(store, "scalar-abc")
+    assert good.parameters == {"IMPL": "scalar", "BLOCK_M": 16}
+    assert list(other.parameters.items()) == [("IMPL", "scalar"), ("BIG", 2**63 - 1), ("LESS", -1), ("MODE", "a")]
+    assert [good.median_us, good.baseline_us, good.seconds] == [pytest.approx(each) for each in (80.0, 100.0, 4.0)]
+    assert (wrong.fault, wrong.case, wrong.objective) == ("G2.T1", "Q3 2x3x509x509 randn", None)
+    assert (slow.verdict, slow.censored) == ("raced_out", True)
+
+
+def test_a_line_says_what_stands(store: Store, session: int) -> None:
+    """What was revoked has no speedup, and what finals confirmed stands beside the estimate."""
+    record_all(store, session, [measured(16, 80.0), measured(32, 50.0), rejected(64)])
+    hold_finals(store, {16: 82.0, 32: 51.0}, {16: 0, 32: 1})
+    store.revoke("scalar-abc", 0, "wrong on other inputs")
+    revoked, good, wrong = trial_lines(store, "scalar-abc")
+    assert (revoked.speedup, revoked.variant_us, revoked.confirmed) == (None, None, None)
+    assert revoked.revoked == "wrong on other inputs"
+    assert good.speedup == pytest.approx(2.0)
+    assert good.speedup_low is not None
+    assert good.speedup_high is not None
+    assert good.speedup_low < 2.0 < good.speedup_high
+    assert good.confirmed == pytest.approx(100 / 51, rel=0.01)
+    assert wrong.speedup is None
+
+
+def test_csv_and_parquet_hold_the_same(store: Store, session: int) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    odd = measured(32, 50.0).model_copy(update={"variant": WORDS})
+    record_all(store, session, [measured(16, 80.0), rejected(64), odd])
+    lines = trial_lines(store, "scalar-abc")
+    rows = list(csv.DictReader(io.StringIO(trial_files.as_csv(lines))))
+    table = parquet.read_table(io.BytesIO(trial_files.as_parquet(lines)))
+    assert list(rows[0]) == table.column_names == list(trial_files.columns(lines))
+    assert [row["IMPL"] for row in rows] == ["scalar"] * 3
+    assert [row["MODE"] for row in rows] == ["", "", "a"]
+    assert table.column("BIG").to_pylist() == [None, None, 2**63 - 1]
+    assert table.column("speedup").to_pylist() == [float(row["speedup"]) if row["speedup"] else None for row in rows]
+    empty = parquet.read_table(io.BytesIO(trial_files.as_parquet([lines[1]])))
+    assert empty.schema.field("speedup").type == table.schema.field("speedup").type
+
+
+def test_a_parameter_of_words_and_numbers_is_text_in_parquet(store: Store, session: int) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    mixed = WORDS.model_copy(update={"parameters": {"BLOCK_M": "auto"}})
+    record_all(store, session, [measured(16, 80.0), measured(32, 50.0).model_copy(update={"variant": mixed})])
+    content = trial_files.as_parquet(trial_lines(store, "scalar-abc"))
+    assert parquet.read_table(io.BytesIO(content)).column("BLOCK_M").to_pylist() == ["16", "auto"]
+
+
+@pytest.mark.parametrize("schema", ["v0001", "v0003"])
+def test_an_older_store_gets_its_parameters(path: Path, schema: str) -> None:
+    name = old_store(path, schema)
+    with closing(sqlite3.connect(path)) as raw:
+        before = raw.execute("SELECT id, outcome FROM at_trial").fetchall()
+    with Store.open(str(path), create=False) as store:
+        found = {each.number: each.parameters for each in trials.listed(store, name)}
+        assert found == {number: outcome.variant.point for number, outcome in store.judged_numbers(name).items()}
+        assert all(found.values())
+    with closing(sqlite3.connect(path)) as raw:
+        assert raw.execute("SELECT version_num FROM at_version").fetchone() == (migrations.HEAD,)
+        assert raw.execute("SELECT id, outcome FROM at_trial").fetchall() == before
+
+
+def test_more_trials_than_are_read_at_a_time_are_moved(path: Path) -> None:
+    name = old_store(path)
+    with closing(sqlite3.connect(path)) as raw, raw:
+        columns = [row[1] for row in raw.execute("PRAGMA table_info(at_trial)") if row[1] not in ("id", "number")]
+        held = ", ".join("variant_digest || n" if column == "variant_digest" else column for column in columns)
+        raw.execute(
+            "WITH RECURSIVE more(n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM more WHERE n < 1200)"
+            f" INSERT INTO at_trial (number, {', '.join(columns)})"
+            f" SELECT n, {held} FROM more, at_trial WHERE number = 1"
+        )
+    with Store.open(str(path), create=False) as store:
+        found = trials.listed(store, name)
+    assert len(found) == 8 + 1101
+    assert all(each.parameters == found[1].parameters for each in found[8:])

@@ -1,0 +1,84 @@
+"""What Optuna's own tools are told beside values and states: verdicts, reasons, revocations, what finals confirmed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.storages import RDBStorage
+
+from autotuner.run.fake import FakeLine
+from autotuner.run.inline import InlineExecutor
+from autotuner.store import Store
+from autotuner.tuning import optuna_marks, standings
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.finals import Finals
+from autotuner.tuning.plan import Plan
+from tests.helpers import simulated
+from tests.helpers.stores import old_store
+
+
+def read(path: Path, name: str) -> optuna.Study:
+    """As Optuna reads it, with none of our code."""
+    return optuna.load_study(study_name=name, storage=RDBStorage(f"sqlite:///{path}"))
+
+
+def test_a_study_tells_what_became_of_each_trial(path: Path) -> None:
+    with Store.open(str(path)) as store:
+        plan = Plan(simulated.small_space(), simulated.DEVICE, simulated.conditions(), sampler="random")
+        executor = InlineExecutor(FakeLine(simulated.truth), fresh=lambda: FakeLine(simulated.truth))
+        driver = Driver(store, executor, plan)
+        driver.run(Budget(trials=12))
+        during = {trial.number: trial.user_attrs for trial in read(path, driver.name).trials}
+        Finals(store, driver.name, simulated.conditions(), executor, {}, "").run()
+        confirmed, outcomes = standings.every_confirmed(store, driver.name), store.judged_numbers(driver.name)
+        optuna_marks.mark(store, driver.name)  # a second time changes nothing
+    study = read(path, driver.name)
+    assert study.metric_names == ["ln(t_variant / t_baseline)"]
+    assert study.user_attrs["device"] == simulated.DEVICE.name
+    assert study.user_attrs["problems"] == [str(problem) for problem in plan.record.problems]
+    assert confirmed
+    for trial in study.trials:
+        outcome, found = outcomes[trial.number], trial.user_attrs
+        assert found["verdict"] == outcome.verdict.value
+        assert found["verdict"] == during[trial.number]["verdict"]
+        if outcome.fault is not None:
+            assert found["reason"] == f"{outcome.fault.code}: {outcome.fault.detail}"
+            assert "microseconds" not in found
+        else:
+            assert trial.value is not None
+            assert found["microseconds"] == pytest.approx(100.0 * math.exp(trial.value))
+        assert ("confirmed" in found) == (trial.number in confirmed)
+        assert "revoked" not in found
+
+
+def test_what_is_revoked_is_told_in_a_store_of_before(path: Path) -> None:
+    """Its trials have ended, and Optuna itself changes nothing of such."""
+    name = old_store(path)
+    assert not any(trial.user_attrs for trial in read(path, name).trials)
+    with Store.open(str(path)) as store:
+        optuna_marks.mark(store, name)
+        told = {trial.number: trial.user_attrs for trial in store.optuna_storage().get_all_trials(1)}
+    assert told == {trial.number: trial.user_attrs for trial in read(path, name).trials}
+    assert told[5] == {"verdict": "raced_out", "revoked": "wrong on inputs drawn later"} | {
+        key: value for key, value in told[5].items() if key == "microseconds"
+    }
+    assert told[1]["reason"] == "G2.T1: a fault of the fake"
+    assert told[7]["confirmed"] == pytest.approx(0.7735, abs=1e-3)
+
+
+def test_a_mark_that_no_longer_holds_is_taken_away(path: Path) -> None:
+    name = old_store(path)
+    with Store.open(str(path)) as store:
+        optuna_marks.mark(store, name)
+        store.revoke(name, 7, "found later")
+        optuna_marks.mark(store, name)
+        marks = store.optuna_storage().get_all_trials(1)[7].user_attrs
+    assert marks["revoked"] == "found later"
+    assert "confirmed" not in marks
+
+
+def test_a_study_that_optuna_does_not_have_is_left_alone(store: Store) -> None:
+    optuna_marks.mark(store, "scalar-abc")
