@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from autotuner.cli import ask, cache, devices, export, figures, gate, space, sweeps, tune
+from autotuner.cli import ask, cache, devices, export, figures, gate, serve, space, sweeps, tune
 from autotuner.cli.output import err
 from autotuner.values.errors import AutotunerError, InputError, Stopped
 from autotuner.values.files import FULL, why
@@ -55,6 +55,8 @@ COMMANDS: dict[str, tuple[tuple[str, Callable[..., None]], ...]] = {
         ("trials", ask.trials),
         ("show", ask.show),
         ("explain", ask.explain_study),
+        ("serve", serve.serve),
+        ("page", serve.page),
     ),
     FIGURES: (
         ("history", figures.history),

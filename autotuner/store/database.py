@@ -26,6 +26,7 @@ from sqlalchemy.exc import (
     OperationalError,
 )
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import QueuePool
 
 from autotuner.store import migrations
 from autotuner.store.patience import Patience
@@ -108,13 +109,31 @@ def connect_args(url: URL) -> dict[str, Any]:
     return {"factory": TunedConnection, "timeout": BUSY_SECONDS}
 
 
+def _opened_to_read(path: Path) -> sqlite3.Connection:
+    """A connection to a SQLite file that writes nothing, also where neither the file nor its folder can be written:
+    such a file has no writer, and what a writer would share with readers is not asked for."""
+    lonely = not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK)
+    beside = Path(f"{path}-wal")
+    immutable = "&immutable=1" if lonely and not (beside.exists() and beside.stat().st_size) else ""
+    uri = f"{path.absolute().as_uri()}?mode=ro{immutable}"
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 class Database:
     """One database: `reading()` and `writing()` are transactions, each whole or not at all."""
 
-    def __init__(self, url: URL, *, create: bool) -> None:
-        self.url = url
+    def __init__(self, url: URL, *, create: bool, read_only: bool = False) -> None:
+        self.url, self._read_only = url, read_only
         self.label = url.database or "" if self.is_sqlite else url.render_as_string(hide_password=True)
-        if self.is_sqlite:
+        if self.is_sqlite and read_only:
+            _check_readable(Path(self.label))
+        elif self.is_sqlite:
             self._check_file(Path(self.label), create)
         self.patience = Patience()
         self.wait_s = BUSY_SECONDS
@@ -256,13 +275,17 @@ class Database:
     def _build_engine(self) -> Engine:
         arguments = connect_args(self.url)
         if not self.is_sqlite:
+            options = {"execution_options": {"postgresql_readonly": True}} if self._read_only else {}
             try:
-                return create_engine(self.url, pool_pre_ping=True)
+                return create_engine(self.url, pool_pre_ping=True, **options)
             except (ArgumentError, TypeError, ValueError) as error:
                 raise StoreError(f"{self.label}: the URL cannot be used ({error}): mend it") from None
             except (ImportError, NoSuchModuleError) as error:
                 raise StoreError(f"{self.label}: no driver for it ({error}): pip install 'psycopg[binary]'") from None
         # isolation_level None: the driver begins nothing by itself, we do, below.
+        if self._read_only:
+            path = Path(self.label)
+            return create_engine("sqlite://", creator=lambda: _opened_to_read(path), poolclass=QueuePool)
         try:
             engine = create_engine(self.url, connect_args=arguments | {"isolation_level": None})
         except (ArgumentError, TypeError, ValueError) as error:
@@ -308,6 +331,11 @@ class Database:
                 f"{self.label} was written by a newer autotuner (schema {found}, this one knows {migrations.HEAD}):"
                 " upgrade autotuner"
             )
+        if self._read_only:
+            raise StoreError(
+                f"{self.label} was written by an older autotuner (schema {found}, this one reads {migrations.HEAD}):"
+                " open it once without --read-only"
+            )
         if found is not None and found < migrations.OLDEST:
             raise StoreError(
                 f"{self.label} was written by an older autotuner (schema {found}, the oldest that this one can convert"
@@ -317,6 +345,14 @@ class Database:
             if not self.is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({OPENING})"))
             migrations.upgrade(connection)
+
+
+def _check_readable(path: Path) -> None:
+    _require_regular(path)
+    if path.is_dir() or not path.exists():
+        raise StoreError(f"{path} does not exist, or is a folder: give the path of a store")
+    if not os.access(path, os.R_OK):
+        raise StoreError(f"{path} cannot be read by this user: change its permissions")
 
 
 def _size_of(label: str) -> int:

@@ -99,6 +99,13 @@ def measured(
         return tuple(_measured(row) for row in session.scalars(query.limit(limit)))
 
 
+def running(store: Store, study: str) -> bool:
+    """Whether a living driver is working on the study now. Raises StoreError."""
+    with store.database.reading() as session:
+        study_id(session, store, study)
+        return _running(session, study)
+
+
 def disturbed(store: Store, study: str) -> tuple[int, ...]:
     """Of the variants that were measured on a disturbed machine alone, the last trial of each. Raises StoreError."""
     with store.database.reading() as session:

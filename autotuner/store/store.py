@@ -58,12 +58,13 @@ class Store:
         """The keys of the studies that were asked for."""
 
     @classmethod
-    def open(cls, url_or_path: str, *, create: bool = True) -> Self:
+    def open(cls, url_or_path: str, *, create: bool = True, read_only: bool = False) -> Self:
         """Opens the store at the path of a SQLite file or at a SQLAlchemy URL, and brings its tables up to date.
 
-        With `create` false a missing file, or one without our tables, is refused instead of made. Raises StoreError.
+        With `create` false a missing file, or one without our tables, is refused instead of made. With `read_only`
+        nothing is written to it, and tables of an older version are refused. Raises StoreError.
         """
-        return cls(Database(parse(url_or_path), create=create))
+        return cls(Database(parse(url_or_path), create=create and not read_only, read_only=read_only))
 
     def close(self) -> None:
         """Closes every connection, Optuna's too."""

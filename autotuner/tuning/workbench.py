@@ -35,6 +35,7 @@ from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, SpaceError
 from autotuner.values.outcome import Artifact, Device
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault
 from autotuner.values.versions import version_of
@@ -275,12 +276,20 @@ class Workbench:
 
 
 def _require_memory(file: SpaceFile) -> None:
-    """Raises SpaceError for a problem whose tensors alone fill the machine: inputs and references are drawn in it."""
-    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Raises SpaceError for a problem whose tensors alone fill the machine."""
     for index, problem in enumerate(file.problems):
-        if problem.bytes > here // 2:
-            wanted = f"{problem.bytes / 2**30:,.0f} GiB of tensors, this machine has {here / 2**30:,.0f} GiB of memory"
-            raise SpaceError(f"{file.path}: problems[{index}]: {wanted}; choose smaller sizes")
+        try:
+            require_memory(problem)
+        except InputError as error:
+            raise SpaceError(f"{file.path}: problems[{index}]: {error}") from None
+
+
+def require_memory(problem: Problem) -> None:
+    """Raises InputError for a problem whose tensors alone fill the machine: inputs and references are drawn in it."""
+    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if problem.bytes > here // 2:
+        wanted = f"{problem.bytes / 2**30:,.0f} GiB of tensors, this machine has {here / 2**30:,.0f} GiB of memory"
+        raise InputError(f"{wanted}; choose smaller sizes")
 
 
 def toolchain_for(device: Device) -> Toolchain:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 STORE = "AUTOTUNER_STORE"
 CACHE = "AUTOTUNER_CACHE"
+TOKEN = "AUTOTUNER_TOKEN"
 PATIENCE_MINUTES = 10.0
 """Minutes that a run waits for a calm machine, or for one that another run times, unless the user says otherwise."""
 
@@ -17,6 +18,11 @@ PATIENCE_MINUTES = 10.0
 def store_url() -> str:
     """Path or SQLAlchemy URL of the study store: $AUTOTUNER_STORE, else studies.db in the working directory."""
     return os.environ.get(STORE, "studies.db")
+
+
+def token() -> str | None:
+    """What a caller of the service must show to change anything: $AUTOTUNER_TOKEN; None: nobody can."""
+    return os.environ.get(TOKEN) or None
 
 
 def cache_dir() -> Path:
