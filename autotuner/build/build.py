@@ -24,8 +24,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from autotuner.build.build_inputs import ABI_VERSION, BuildInputs, binding, source_digests, unit_text
-from autotuner.build.family import Family
+from autotuner.build.build_inputs import BuildInputs, binding, source_digests, unit_text
+from autotuner.build.family import ABI_VERSION, Family
 from autotuner.build.ninja_file import ninja_text
 from autotuner.build.toolchain import Program, Toolchain
 from autotuner.values import config

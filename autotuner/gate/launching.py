@@ -99,9 +99,9 @@ class Launching:
     def _require_no_traces(self, case: Case, inputs: Tensors, placed: Tensors) -> None:
         """Fails on changed inputs or broken guards; lets go of the placed tensors."""
         traces = self.bench.traces(inputs, placed)
-        for name, changed in zip(self.op.inputs, traces.changed, strict=True):
+        for given, changed in zip(self.op.inputs(case.problem), traces.changed, strict=True):
             if changed:
-                detail = f"{name} is not what it was before the launch"
+                detail = f"{given.name} is not what it was before the launch"
                 raise Failed(detail, case, "G1.inputs", Verdict.CORRUPTING)
         if traces.damage is not None:
             raise Failed(traces.damage, case, "G1.guard", Verdict.CORRUPTING)
@@ -168,7 +168,7 @@ class Launching:
 
     def extent(self, number: int, affected: Tensor, size: Tensor) -> Extent:
         """Where `affected` is true in an output, and how large `size` is there."""
-        return extent(self.op.outputs[number], affected, size, self.tile[0])
+        return extent(self.op.outputs(self.conditions.compiled_for)[number], affected, size, self.tile[0])
 
 
 def _difference(where: Extent) -> str:

@@ -209,7 +209,7 @@ def _not_believed(outcome: Outcome) -> list[str]:
 def _case_in_words(case: str, artifact: Artifact | None, op: Op) -> str:
     found = _SHAPE.search(case)
     shape = tuple(int(size) for size in found[1].split("x")) if found is not None else ()
-    if found is None or len(shape) != len(op.problem.DIMS):
+    if found is None or not op.problem.takes(shape):
         return case
     words = f"{case}: {op.words.case(shape, artifact.macros if artifact is not None else {})}"
     distribution = found[2]
