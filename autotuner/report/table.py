@@ -39,7 +39,7 @@ def new_table(*columns: str, right: tuple[int, ...] = ()) -> Table:
 
 
 def note(text: str) -> Text:
-    """A line above or below a table: it breaks between words, as a table does, also where other lines are left whole."""
+    """A line above or below a table: it breaks between words, also where other lines are left whole."""
     return Text(text, no_wrap=False, overflow="fold")
 
 
