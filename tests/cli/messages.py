@@ -56,6 +56,7 @@ ANSWERS = (
     ("show", "0"),
     ("show", "1"),
     ("show", "5"),
+    ("explain",),
     ("cache", "show"),
     ("cache", "prune", "--to", "1G"),
 )
@@ -93,8 +94,8 @@ REFUSALS = (
     ("trials", "--out", "trials.csv"),
     ("show", "99"),
     ("show", "first"),
-    ("explain",),
     ("explain", "--figure", "beliefs.png"),
+    ("explain", "--figure", "beliefs.svg"),
     ("export", "--format", "yaml"),
     ("export", "--out", "/dev/null"),
     ("export", "--out", "no/such/folder/best.json"),
