@@ -83,6 +83,8 @@ REFUSALS = (
     ("space", "show", "sdpa_cpu", "--problem", "(1,8,512,64) float32", "--problems", "shapes.toml"),
     ("space", "show", "sdpa_cpu", "--problems", "shapes.toml"),
     ("tune", "sdpa_cpu", "--threads", "0"),
+    ("serve", "--families", "nowhere"),
+    ("serve", "--workers", "1", "--read-only"),
     ("status", "nothing"),
     ("status", "--store", "none.db"),
     ("status", "--store", "text.db"),

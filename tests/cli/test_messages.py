@@ -58,8 +58,13 @@ def test_every_refusal_of_the_command_line_is_in_it(now: str) -> None:
     assert missing == []
 
 
-ELSEWHERE = {"stopped before anything was judged; the same command starts again"}
-"""What only a signal brings about: tests/cli/test_terminal.py, tests/cli/test_ending.py."""
+ELSEWHERE = {
+    "stopped before anything was judged; the same command starts again",
+    "characters, expected at least",
+    "is not here)",
+}
+"""What only a signal brings about (tests/cli/test_terminal.py, tests/cli/test_ending.py), a token, or missing packages
+(tests/service/test_serve.py)."""
 
 
 def refusals() -> Iterator[str]:
