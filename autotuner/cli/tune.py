@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -73,25 +73,30 @@ def tune(
     if sampler not in SAMPLERS:
         raise InputError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
     regular_target(output, "--out")
-    file = workbench.load_space(space or workbench.default_space(), threads, problem or (), problems)
-    here = workbench.Workbench(file, devices=devices)
-    with (
-        closing(Store.open(store or config.store_url())) as opened,
-        here.held(60 * patience, say_waiting),
-        closing(here.executor()) as executor,
-    ):
-        finals_s = 60 * finals_minutes if final else 0.0
-        shown = progress.Progress(out, here.space, here.device, here.conditions, trials, 60 * minutes, finals_s)
-        with _says_what_is_kept(opened, shown):
-            with shown:
-                start = here.start(opened, sampler, like, cold)
-                shown.starts_from(start)
-                driver = here.driver(opened, executor, sampler, seed, shown.hear, start)
-                budget = Budget(trials=trials, seconds=60 * minutes, until_converged=until_converged)
-                driver.run(budget, Caution(patience_s=60 * patience, believes=calm))
-            if final:
-                _confirm(opened, driver.name, here, executor, finals_minutes, patience)
-        _conclude(opened, driver.name, output)
+    files = workbench.load_spaces(space or workbench.default_space(), threads, problem or (), problems)
+    if len(files) > 1:
+        out.print(f"{len(files)} studies, one for each set of problems that one variant can serve")
+    budget = Budget(trials=trials, seconds=60 * minutes / len(files), until_converged=until_converged)
+    finals_s = 60 * finals_minutes if final else 0.0
+    studies: list[str] = []
+    with closing(Store.open(store or config.store_url())) as opened:
+        for file in files:
+            here = workbench.Workbench(file, devices=devices)
+            with here.held(60 * patience, say_waiting), closing(here.executor()) as executor:
+                shown = progress.Progress(
+                    out, here.space, here.device, here.conditions, trials, budget.seconds, finals_s
+                )
+                with _says_what_is_kept(opened, shown):
+                    with shown:
+                        start = here.start(opened, sampler, like, cold)
+                        shown.starts_from(start)
+                        driver = here.driver(opened, executor, sampler, seed, shown.hear, start)
+                        driver.run(budget, Caution(patience_s=60 * patience, believes=calm))
+                    if final:
+                        _confirm(opened, driver.name, here, executor, finals_minutes, patience)
+            studies.append(driver.name)
+            _show(opened, driver.name)
+        _conclude(opened, studies, output)
 
 
 @contextmanager
@@ -163,26 +168,41 @@ def finals(
         out.print(finals_table(found, of.problems[0]))
 
 
-def _conclude(store: Store, study: str, output: Path) -> None:
-    """The leaderboard, and the best configuration in its file."""
-    from autotuner.export.best import FORMATS
+def _show(store: Store, study: str) -> None:
+    """The leaderboard."""
     from autotuner.report.leaderboard import disturbed_line, leaderboard_table
+    from autotuner.store import queries
+    from autotuner.tuning import standings
+
+    out.print(leaderboard_table(standings.leaderboard(store, study, 10), queries.study(store, study)))
+    disturbed = queries.disturbed(store, study)
+    if disturbed:
+        out.print(disturbed_line(disturbed))
+    if standings.best(store, study) is None:
+        out.print(f"No variant of {study} was measured to the end; see `autotuner status`.")
+
+
+def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
+    """The best configuration of the first study that has one in its file, with a table over all that have finals."""
+    from autotuner.export.best import FORMATS
+    from autotuner.export.table import table_of
+    from autotuner.report.table_words import table_words
     from autotuner.report.trial_words import chosen_because
     from autotuner.store import queries
     from autotuner.tuning import standings
 
-    record = queries.study(store, study)
-    out.print(leaderboard_table(standings.leaderboard(store, study, 10), record))
-    disturbed = queries.disturbed(store, study)
-    if disturbed:
-        out.print(disturbed_line(disturbed))
-    best = standings.best(store, study)
-    if best is None:
-        out.print(f"No variant of {study} was measured to the end; see `autotuner status`.")
+    found = [(study, best) for study in studies if (best := standings.best(store, study)) is not None]
+    if not found:
         return
-    write_atomically(output, FORMATS["json"].render(best, record))
+    confirmed = [study for study, best in found if best.finals is not None]
+    table = table_of(store, confirmed) if confirmed else None
+    study, best = found[0]
+    write_atomically(output, FORMATS["json"].render(best, queries.study(store, study), table))
     out.print(f"{output} has trial {best.entry.number} of {study}: {chosen_because(best)}.")
-    say_where_the_gate_is_looser(best)
+    if table is not None and len(table.entries) > 1:
+        out.print(table_words(table))
+    for _, each in found:
+        say_where_the_gate_is_looser(each)
 
 
 def race(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotuner.ops.op import OpCall
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.sdpa.torch_call import FUNCTION
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,4 +32,4 @@ def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> SdpaPr
     return SdpaProblem.model_validate({**fields, "dtype": dtype, "causal": causal})
 
 
-CALL = OpCall(frozenset({"is_causal", *USUAL}), problem_of)
+CALL = OpCall(frozenset({"is_causal", *USUAL}), problem_of, FUNCTION)
