@@ -24,7 +24,7 @@ from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.outcome import Artifact, Heat, MeanInterval
 from autotuner.values.problem import Problem
 from autotuner.values.table import Entry, Proven, Ratio, Table, TableVariant
-from autotuner.values.variant import digest_of
+from autotuner.values.variant import Value, digest_of
 
 LOSS = 0.03
 """How much slower than its own best a problem may become for the table to be smaller, relative."""
@@ -67,13 +67,24 @@ def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates
     return Table(
         op=first.problems[0].op,
         device=first.device.backend,
-        proven_on={name: first.device.facts[name] for name in DEVICES[first.device.backend].proven_by},
+        proven_on=_proven_on(first),
         environment=found[0].environment,
         allowed_loss=loss,
         estimates=estimates,
         variants=tuple(variants.values()),
         entries=tuple(entries.values()),
     )
+
+
+def _proven_on(record: StudyRecord) -> dict[str, Value | bool]:
+    """The facts of the device that say where the variants are as good."""
+    names = DEVICES[record.device.backend].proven_by
+    missing = [name for name in names if name not in record.device.facts]
+    if missing:
+        raise InputError(
+            f"{record.name} does not say the device's {missing[0]}: an earlier version tuned it; tune again"
+        )
+    return {name: record.device.facts[name] for name in names}
 
 
 def digest_of_table(table: Table) -> str:
