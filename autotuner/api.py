@@ -176,8 +176,7 @@ def tune(
     from autotuner.tuning.driver import Budget
     from autotuner.tuning.finals import due
 
-    if sampler not in SAMPLERS:
-        raise InputError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
+    SAMPLERS.chosen(sampler)
 
     def tell(event: Event) -> None:
         for callback in callbacks:

@@ -22,7 +22,7 @@ from benchmarks.attention import cuda_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.gate import gate_pages
 from benchmarks.provenance import RESULTS, ROOT
-from benchmarks.search import choice_pages, landscape_pages, replay_pages, transfer_pages
+from benchmarks.search import choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
 from benchmarks.throughput import throughput_pages
 from benchmarks.timing import trust_pages
 
@@ -263,6 +263,12 @@ def search_drawn() -> dict[Path, str]:
     return {search: text, RESULTS / "search.md": "\n\n".join([head, *sections]) + "\n"}
 
 
+def optuna_drawn() -> dict[Path, str]:
+    """docs/optuna.md."""
+    page = ROOT / "docs" / "optuna.md"
+    return {page: insert(page.read_text(), "importances", importance_pages.importances(*loaded("importances")))}
+
+
 def landscapes_drawn() -> dict[Path, str]:
     """docs/results/landscapes.md, on the kept landscapes."""
     head = "# Landscapes\n\nDrawn by `benchmarks/pages.py` from the files in `landscapes/`; do not edit. What they are "
@@ -289,6 +295,7 @@ def drawn() -> dict[Path, str]:
         **replay_drawn(),
         **search_drawn(),
         **landscapes_drawn(),
+        **optuna_drawn(),
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),

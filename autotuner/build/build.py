@@ -19,13 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from autotuner.build.build_inputs import ABI_VERSION, BuildInputs, binding, source_digests, unit_text
-from autotuner.build.family import Family
+from autotuner.build.build_inputs import BuildInputs, binding, source_digests, unit_text
+from autotuner.build.family import ABI_VERSION, Family
 from autotuner.build.ninja_file import ninja_text
 from autotuner.build.toolchain import Program, Toolchain
 from autotuner.values import config
@@ -46,6 +46,8 @@ KILLED = re.compile(r"Killed signal terminated program|died due to signal 9")
 """What g++ and nvcc print when a part of them was killed."""
 ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
 """What the line of a compiler's or linker's first error contains."""
+UNDECLARED = re.compile(r"'([A-Z][A-Z0-9_]*)' was not declared|identifier \"([A-Z][A-Z0-9_]*)\" is undefined")
+"""What g++ and nvcc say of a name in capitals that nothing declares."""
 
 
 def build(family: Family, variant: Variant, problem: Problem | None, toolchain: Toolchain) -> Artifact | Fault:
@@ -110,7 +112,8 @@ def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
         (private / "build.ninja").write_text(ninja_text(inputs, objects))
         printed = _run_ninja(private)
         if isinstance(printed, Fault):
-            return printed
+            hint = forgotten_macro(printed.detail, inputs.macros)
+            return printed.model_copy(update={"detail": printed.detail + hint})
         made = inputs.toolchain.program(inputs, private, printed)
         if isinstance(made, Fault):
             return made
@@ -229,6 +232,15 @@ def _run_ninja(private: Path) -> str | Fault:
         return done.stdout
     _require_space(done.stdout)
     return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=first_error(done.stdout))
+
+
+def forgotten_macro(said: str, macros: Mapping[str, str]) -> str:
+    """The remedy where a source uses a name in capitals that no macro of the variant has; "" where it does not."""
+    found = UNDECLARED.search(said)
+    name = next(filter(None, found.groups()), "") if found is not None else ""
+    if not name or name in macros:
+        return ""
+    return f"\n{name} is no macro of this variant: name it in `parameters` of kernel.toml and in the space file"
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

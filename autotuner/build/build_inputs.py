@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotuner.build.family import Family, Implementation
+from autotuner.build.family import ABI_VERSION, Family, Implementation
 from autotuner.build.toolchain import Toolchain
+from autotuner.ops import op_of
 from autotuner.values import config
 from autotuner.values.errors import KernelError
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant, digest_of
 
-ABI_VERSION = 1
 INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
 
 
@@ -38,6 +38,8 @@ class BuildInputs:
     host: Path | None
     """The host side of a variant that needs one."""
     include_dirs: tuple[Path, ...]
+    signature: str
+    """The device, and a line for each tensor that the variant reads or writes; empty for what computes no op."""
     digest: str
 
     @classmethod
@@ -52,16 +54,18 @@ class BuildInputs:
         compiled: dict[str, Value] = dict(problem.compiled) if problem is not None else {}
         if problem is not None and implementation.fixes(variant):
             compiled |= problem.lengths
+        signature = signature_of(problem, toolchain.torch_device) if problem is not None else ""
         identity = {
             "variant": variant.model_dump(mode="json"),
             "op": None if problem is None else problem.op,
             "compiled": compiled,
+            "signature": signature,
             "toolchain": toolchain.model_dump(mode="json"),
             "flags": flags,
             "sources": source_digests([source, binding(), *([host] if host else [])], include_dirs),
             "abi": ABI_VERSION,
         }
-        return cls(variant, compiled, toolchain, flags, source, host, include_dirs, digest_of(identity))
+        return cls(variant, compiled, toolchain, flags, source, host, include_dirs, signature, digest_of(identity))
 
     @property
     def name(self) -> str:
@@ -77,6 +81,17 @@ class BuildInputs:
     def macros(self) -> dict[str, str]:
         """Name and value, as text, of every macro that the binary must report."""
         return {name: str(value) for name, value in {**self.variant.parameters, **self.compiled}.items()}
+
+
+def signature_of(problem: Problem, torch_device: str) -> str:
+    """What the binding asks of the tensors it is given (kernels/abi/binding.cpp): of each the direction, the name, the
+    element type, whether strides are the caller's, and the sizes, `d` and a number for one of the problem's."""
+    op, lines = op_of(problem), [f"device\t{torch_device}"]
+    for direction, tensors in (("in", op.inputs(problem)), ("out", op.outputs(problem))):
+        for each in tensors:
+            sizes = (str(size) if isinstance(size, int) else f"d{problem.DIMS.index(size)}" for size in each.shape)
+            lines.append("\t".join((direction, each.name, each.dtype, str(int(each.strided)), " ".join(sizes))))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def binding() -> Path:
@@ -155,6 +170,21 @@ def macro_lines(parameters: Mapping[str, int | str]) -> Iterator[str]:
             yield f"#define {name} {value}"
 
 
+def compiled_lines(compiled: Mapping[str, Value]) -> Iterator[str]:
+    """The #define of each macro that the problem gives: a string value is one of the constants of the ABI's headers."""
+    for name, value in compiled.items():
+        yield f"#define {name} {value if isinstance(value, int) else _constant(value)}"
+
+
+def _constant(value: str) -> str:
+    return f"AT_{re.sub(r'[^A-Z0-9]', '_', value.upper())}"
+
+
+def _literal(text: str) -> str:
+    """The text as a string literal of C."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n") + '"'
+
+
 def _report_lines(inputs: BuildInputs) -> Iterator[str]:
     """The table of macros as the preprocessor holds them after the variant's source, as NAME=VALUE lines."""
     for name, value in inputs.variant.parameters.items():
@@ -165,22 +195,18 @@ def _report_lines(inputs: BuildInputs) -> Iterator[str]:
             yield f'"{name}=" AT_TEXT({name}) "\\n"'
     for name, value in inputs.compiled.items():
         if isinstance(value, str):
-            yield f'#if {name} == AT_{value.upper()}\n"{name}={value}\\n"\n#endif'
+            yield f'#if {name} == {_constant(value)}\n"{name}={value}\\n"\n#endif'
         else:
             yield f'"{name}=" AT_TEXT({name}) "\\n"'
 
 
 def unit_text(inputs: BuildInputs) -> str:
     """The translation unit: macros, the variant's source, and what the binary says about itself."""
-    compiled = (
-        f"#define {name} {value if isinstance(value, int) else f'AT_{value.upper()}'}"
-        for name, value in inputs.compiled.items()
-    )
     lines = [
         *macro_lines(inputs.variant.parameters),
-        *compiled,
+        *compiled_lines(inputs.compiled),
         f'#include "{inputs.source.name}"',
         '#include "identity.h"',
-        *inputs.toolchain.identity(inputs.digest, list(_report_lines(inputs))),
+        *inputs.toolchain.identity(inputs.digest, list(_report_lines(inputs)), _literal(inputs.signature)),
     ]
     return "\n".join([*lines, ""])

@@ -23,6 +23,8 @@ from autotuner.values.problem import Dtype, Problem
 from autotuner.values.validation import UNKNOWN, explanation, refuse, show, suggestion
 from autotuner.values.variant import Value, Variant
 
+ABI_VERSION = 2
+"""Of kernels/abi/variant.h: what sources may assume."""
 DEBUG_FLAGS = ("-G", "--device-debug", "-O0")
 LAUNCHER = "launch.cpp"
 """The file in an op's ABI folder that launches a variant of one kernel."""
@@ -71,6 +73,7 @@ class FamilyDocument(Model):
     """kernel.toml: tables `[DEVICE.NAME]`, one an implementation of the family on a kind of device."""
 
     family: str
+    abi: int = Field(default=1, description="version of the kernel ABI that the sources are written for")
     op: str | None = Field(default=None, description="None: what the harness itself runs, which computes no op")
     gate: GatePolicy = GatePolicy()
     devices: dict[str, dict[str, Implementation]] = Field(
@@ -160,6 +163,11 @@ class Family(Model):
             document = FamilyDocument.model_validate(content)
         except ValidationError as error:
             raise KernelError(f"{path}: {_explained(error)}") from None
+        if document.abi != ABI_VERSION:
+            raise KernelError(
+                f"{path}: abi: its sources are for version {document.abi} of the kernel ABI, this is version"
+                f" {ABI_VERSION}: change them as docs/kernel-abi.md#from-version-1 says, then write abi = {ABI_VERSION}"
+            )
         family = cls(folder=folder.resolve(), document=document, limit_tables=tables)
         family._check_policy(f"{path}: gate")
         for device, table in document.devices.items():
@@ -197,7 +205,7 @@ class Family(Model):
             raise KernelError(f"{where}.without: {self.op.ordinary} cannot be left out: nothing would be judged")
         dims = self.op.problem.DIMS
         for i, case in enumerate(policy.cases):
-            if len(case.shape) != len(dims):
+            if not self.op.problem.takes(case.shape):
                 raise KernelError(
                     f"{where}.cases[{i}].shape: found {len(case.shape)} sizes, expected {', '.join(dims)}"
                 )
@@ -267,8 +275,8 @@ class Family(Model):
         """What its implementations cannot do on a kind of device. Raises KernelError where that is not in order."""
         parameters = {name: each.parameters for name, each in self.table(device).items()}
         of, path = self.document, limits_path(self.folder)
-        facts = frozenset(name.upper() for name in self.op.problem.model_fields) if self.op is not None else frozenset()
-        return limits_of(of.family, of.op or "", device, parameters, self.limit_tables, path, facts - {"OP"})
+        facts = frozenset(name.upper() for name in self.op.problem.fact_names()) if self.op is not None else frozenset()
+        return limits_of(of.family, of.op or "", device, parameters, self.limit_tables, path, facts)
 
     def implementation(self, device: str, impl: str) -> Implementation:
         """The implementation of that name. Raises KernelError when the family has none."""
@@ -302,7 +310,9 @@ class Family(Model):
         where = f"{self.folder}/kernel.toml: [{variant.backend}.{variant.impl}]"
         unknown = sorted(set(variant.parameters) - set(implementation.parameters))
         if unknown:
-            raise KernelError(f"{where} reads no parameter {unknown[0]}; remove it from the space or add it there")
+            hint = suggestion(unknown[0], set(implementation.parameters) - set(variant.parameters))
+            remedy = hint or "; remove it from the space or add it there"
+            raise KernelError(f"{where} reads no parameter {unknown[0]}{remedy}")
         missing = sorted(set(implementation.parameters) - set(variant.parameters))
         if missing:
             raise KernelError(f"{where} needs parameter {missing[0]}, which the space does not define for this IMPL")

@@ -1,13 +1,14 @@
-"""A built variant, loaded: the Python side of kernels/abi/binding.cpp. Addresses in, status out; no torch here."""
+"""A built variant, loaded: the Python side of kernels/abi/binding.cpp. Tensors in, status out; no torch here."""
 
 from __future__ import annotations
 
 import importlib.util
 import shutil
 import tempfile
+from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
@@ -20,6 +21,23 @@ class Identity(NamedTuple):
     call_size: int
     build_id: str
     macros: dict[str, str]
+
+
+class Lies(Protocol):
+    """What the binding asks of a tensor, as torch's tensors have it."""
+
+    @property
+    def dtype(self) -> Any: ...
+
+    @property
+    def device(self) -> Any: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def stride(self) -> tuple[int, ...]: ...
+
+    def data_ptr(self) -> int: ...
 
 
 class LoadedVariant:
@@ -53,18 +71,33 @@ class LoadedVariant:
     def run(
         self,
         problem: Problem,
-        inputs: tuple[int, ...],
-        outputs: tuple[int, ...],
+        inputs: tuple[Lies, ...],
+        outputs: tuple[Lies, ...],
         workspace: int,
         workspace_bytes: int,
         stream: int = 0,
     ) -> int:
-        """One forward on raw addresses; returns the variant's status (see status.py). On CUDA it is only launched.
+        """One forward; returns the variant's status (see status.py). On CUDA it is only launched.
 
-        Raises ValueError when an address is misaligned (16 bytes for tensors, 64 for the workspace).
+        `workspace` is an address. Raises TypeError for a tensor of another element type or on another device, and
+        ValueError for one of another shape, with other strides or misaligned (16 bytes; 64 for the workspace). Nothing
+        is launched then.
         """
         sizes, scalars = problem.shape, problem.scalars
         return int(self._module.run(inputs, outputs, sizes, scalars, workspace, workspace_bytes, stream))
+
+    def prepared(
+        self,
+        problem: Problem,
+        inputs: tuple[Lies, ...],
+        outputs: tuple[Lies, ...],
+        workspace: int,
+        workspace_bytes: int,
+    ) -> Callable[[int], int]:
+        """The same forward, to be run often: a function of the stream. Raises as `run` does, now."""
+        call = self._module.prepare(inputs, outputs, problem.shape, problem.scalars, workspace, workspace_bytes)
+        launch = self._module.launch
+        return lambda stream: int(launch(call, stream))
 
     def command(self, numbers: tuple[int, ...], stream: int) -> int:
         """A call without tensors, for the harness's own instruments; each number is at least 1."""

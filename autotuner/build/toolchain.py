@@ -60,9 +60,15 @@ class Toolchain(Model):
         """Whether a variant has a host side beside its own source."""
         return False
 
+    @property
     @abstractmethod
-    def identity(self, digest: str, report: Sequence[str]) -> list[str]:
-        """The lines of the translation unit by which the binary says what it is; `report` are C string literals."""
+    def torch_device(self) -> str:
+        """torch's name of the kind of device whose tensors a variant takes."""
+
+    @abstractmethod
+    def identity(self, digest: str, report: Sequence[str], signature: str) -> list[str]:
+        """The lines of the translation unit by which the binary says what it is; `report` are C string literals, and so
+        is `signature`."""
 
     @abstractmethod
     def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[str]:

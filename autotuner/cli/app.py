@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Callable
 from types import FrameType
 from typing import Annotated, Any, NoReturn, cast
 
@@ -29,30 +30,32 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+TUNE, LOOK, JUDGE, SPACES = "Tune", "Look at a study", "Judge and time again", "Spaces and disk"
+"""The panels of the help, in the order of use."""
+COMMANDS: dict[str, tuple[tuple[str, Callable[..., None]], ...]] = {
+    TUNE: (("tune", tune.tune), ("finals", tune.finals), ("export", export.export)),
+    LOOK: (
+        ("status", ask.status),
+        ("leaderboard", ask.leaderboard),
+        ("best", ask.best),
+        ("trials", ask.trials),
+        ("show", ask.show),
+        ("explain", ask.explain_study),
+    ),
+    JUDGE: (("gate", gate.gate), ("race", tune.race), ("reference", gate.reference)),
+    SPACES: (("doctor", space.doctor),),
+}
+for panel, commands in COMMANDS.items():
+    for name, command in commands:
+        app.command(name, rich_help_panel=panel)(command)
 space_app = typer.Typer(help="Search spaces.", no_args_is_help=True)
-app.add_typer(space_app, name="space")
+app.add_typer(space_app, name="space", rich_help_panel=SPACES)
 space_app.command("list")(space.space_list)
 space_app.command("show")(space.space_show)
 cache_app = typer.Typer(help="The cache of builds and references.", no_args_is_help=True)
-app.add_typer(cache_app, name="cache")
+app.add_typer(cache_app, name="cache", rich_help_panel=SPACES)
 cache_app.command("show")(cache.cache_show)
 cache_app.command("prune")(cache.cache_prune)
-for command in (
-    space.doctor,
-    tune.tune,
-    tune.finals,
-    tune.race,
-    gate.gate,
-    gate.reference,
-    ask.status,
-    ask.leaderboard,
-    ask.trials,
-    ask.best,
-    ask.show,
-):
-    app.command()(command)
-app.command("explain")(ask.explain_study)
-app.command()(export.export)
 
 
 @app.callback(invoke_without_command=True)

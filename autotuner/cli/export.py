@@ -16,7 +16,7 @@ from autotuner.values.files import regular_target, write_atomically
 
 def export(
     study: StudyName = None,
-    kind: Annotated[str, typer.Option("--format", help="json")] = "json",
+    kind: Annotated[str, typer.Option("--format", help="json, or one of another package")] = "json",
     output: Annotated[
         Path | None, typer.Option("--out", help="a file, - for standard output; the format's own name")
     ] = None,
@@ -39,9 +39,8 @@ def export(
     from autotuner.store import queries
     from autotuner.tuning import standings
 
-    if kind not in FORMATS:
-        raise InputError(f"no format {kind!r}; there are {', '.join(FORMATS)}")
-    target = output or Path(FORMATS[kind].filename)
+    form = FORMATS.chosen(kind)
+    target = output or Path(form.filename)
     if not as_json and str(target) != "-":
         regular_target(target, "--out")
     with closing(open_store(store)) as opened:
@@ -52,7 +51,7 @@ def export(
         names = list(dict.fromkeys([name, *(queries.resolve_study(opened, each) for each in more or ())]))
         without = len(names) == 1 and found.finals is None and not estimates
         table = None if without else table_of(opened, names, loss, estimates)
-        text = FORMATS[kind].render(found, queries.study(opened, name), table)
+        text = form.text(found, queries.study(opened, name), table)
     if as_json or str(target) == "-":
         typer.echo(text)
         return

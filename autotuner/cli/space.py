@@ -63,7 +63,7 @@ def doctor(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Finds dead knobs: parameters or values of a space that never change the program. Builds, but runs nothing."""
+    """Finds dead parameters, and values, of a space: those that never change the program. Builds, but runs nothing."""
     from autotuner.report import space_tables
     from autotuner.run import cage
     from autotuner.spaces.dead_parameters import diagnose

@@ -25,7 +25,7 @@ from autotuner.cli.options import (
 )
 from autotuner.cli.output import err, json_of, out, print_json, say_waiting, say_where_the_gate_is_looser
 from autotuner.values import config
-from autotuner.values.errors import AutotunerError, InputError, Stopped
+from autotuner.values.errors import AutotunerError, Stopped
 from autotuner.values.files import regular_target, write_atomically
 
 FINALS_MINUTES = "minutes that finals may take on a calm machine; waiting for one comes on top"
@@ -46,7 +46,9 @@ def tune(
         int, typer.Option(min=1, max=MOST, help="stop when the study has judged this number of variants")
     ] = 60,
     minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after this number of minutes")] = float("inf"),
-    sampler: Annotated[str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp or exhaustive")] = "evolution",
+    sampler: Annotated[
+        str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp, exhaustive, or one of another package")
+    ] = "evolution",
     seed: SeedOption = 0,
     threads: ThreadsOption = None,
     like: Annotated[str | None, typer.Option("--from", help="start from this study, its best points first")] = None,
@@ -70,8 +72,7 @@ def tune(
     from autotuner.tuning.calm import Caution
     from autotuner.tuning.driver import Budget
 
-    if sampler not in SAMPLERS:
-        raise InputError(f"no sampler {sampler!r}; there are {', '.join(SAMPLERS)}")
+    SAMPLERS.chosen(sampler)
     regular_target(output, "--out")
     files = workbench.load_spaces(space or workbench.default_space(), threads, problem or (), problems)
     if len(files) > 1:
@@ -197,7 +198,7 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     confirmed = [study for study, best in found if best.finals is not None]
     table = table_of(store, confirmed) if confirmed else None
     study, best = found[0]
-    write_atomically(output, FORMATS["json"].render(best, queries.study(store, study), table))
+    write_atomically(output, FORMATS["json"].text(best, queries.study(store, study), table))
     out.print(f"{output} has trial {best.entry.number} of {study}: {chosen_because(best)}.")
     if table is not None and len(table.entries) > 1:
         out.print(table_words(table))
@@ -217,6 +218,7 @@ def race(
 
     An honest stopwatch names no winner of an A/A race.
     """
+    from autotuner.report.words import over_words
     from autotuner.tuning.race_again import race_best
 
     with closing(open_store(store)) as opened:
@@ -224,9 +226,9 @@ def race(
     if as_json:
         print_json({**json_of(result), "winner": result.winner})
         return
-    ratio = result.ratio
+    found, over = result.speedup, over_words(len(result.problems), result.objective)
     out.print(str(result.variant))
     out.print(
-        f"t_variant / t_opponent against {result.against}: {ratio.median:.4f} [{ratio.low:.4f}, {ratio.high:.4f}] over "
-        f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}",
+        f"{found.median:.4f}x {result.against}, 95 % interval {found.low:.4f} to {found.high:.4f}, "
+        f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}. {over}".rstrip()
     )

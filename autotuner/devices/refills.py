@@ -53,10 +53,14 @@ class Refills:
         self._is_fresh = False
 
     def load(self, fresh: bool) -> None:
-        """Chooses what the next sample is refilled with. Nothing fresh comes twice."""
+        """Chooses what the next sample is refilled with. Nothing fresh comes twice.
+
+        Fresh tensors are drawn for both kinds: what a device has done before a sample changes its clock.
+        """
         self._is_fresh = fresh
         for source in self._sources:
-            for tensor, value in zip(source, self._fresh() if fresh else self._still, strict=True):
+            drawn = self._fresh()
+            for tensor, value in zip(source, drawn if fresh else self._still, strict=True):
                 tensor.copy_(value)
 
     def _fresh(self) -> Tensors:

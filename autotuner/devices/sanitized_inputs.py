@@ -3,31 +3,77 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autotuner.ops import op_of
+from autotuner.ops.op import Input, Output, shape_of
 from autotuner.values.problem import ITEM_BYTES, Problem, Shape
 
 FILLED = 0xFF
 """The byte of an output before a launch: a NaN in every element type."""
 
 
+@dataclass(frozen=True)
+class Bare:
+    """A dense tensor as the binding asks for it, where there is no torch."""
+
+    address: int
+    dtype: str
+    device: SimpleNamespace
+    shape: Shape
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def stride(self) -> tuple[int, ...]:
+        return strides_of(self.shape)
+
+
+def strides_of(shape: Shape) -> tuple[int, ...]:
+    """Of a dense tensor, in elements."""
+    return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
+
+
+def inputs_of(problem: Problem) -> tuple[Input, ...]:
+    """What the problem's variants read."""
+    return op_of(problem).inputs(problem)
+
+
+def outputs_of(problem: Problem) -> tuple[Output, ...]:
+    """What they write."""
+    return op_of(problem).outputs(problem)
+
+
 def draw(problem: Problem) -> tuple[bytes, ...]:
-    """Each input, standard normal, in the problem's element type."""
+    """Each input, dense: standard normal in its element type, or integers from 1 on."""
     generator = np.random.default_rng(1)
-    shapes = op_of(problem).input_shapes(problem)
-    return tuple(_as_bytes(generator.standard_normal(math.prod(shape), np.float32), problem.dtype) for shape in shapes)
+
+    def drawn(each: Input) -> bytes:
+        shape = shape_of(each, problem)
+        if each.most is not None:
+            return generator.integers(1, getattr(problem, each.most) + 1, shape).astype(each.dtype).tobytes()
+        return _as_bytes(generator.standard_normal(math.prod(shape), np.float32), each.dtype)
+
+    return tuple(drawn(each) for each in inputs_of(problem))
 
 
 def output_bytes(problem: Problem) -> tuple[int, ...]:
     """The size of each output."""
-    return tuple(_size(shape, problem.dtype) for shape in op_of(problem).output_shapes(problem))
+    return tuple(math.prod(shape_of(each, problem)) * ITEM_BYTES[each.dtype] for each in outputs_of(problem))
 
 
-def _size(shape: Shape, dtype: str) -> int:
-    return math.prod(shape) * ITEM_BYTES[dtype]
+def bare(
+    problem: Problem, tensors: Iterable[Input | Output], addresses: Iterable[int], device: str
+) -> tuple[Bare, ...]:
+    """Dense tensors of the problem at these addresses."""
+    there = SimpleNamespace(type=device)
+    pairs = zip(tensors, addresses, strict=True)
+    return tuple(Bare(address, each.dtype, there, shape_of(each, problem)) for each, address in pairs)
 
 
 def _as_bytes(values: NDArray[np.float32], dtype: str) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import Literal, NamedTuple
@@ -18,6 +18,7 @@ from autotuner.tuning.standings import Best
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Interval, Timing
+from autotuner.values.plugs import Listed
 from autotuner.values.problem import Problem
 from autotuner.values.table import Table
 from autotuner.values.variant import Value
@@ -197,7 +198,13 @@ class Format(NamedTuple):
     """A format of export: what the file is called unless the user says, and what is in it."""
 
     filename: str
-    render: Callable[[Best, StudyRecord, Table | None], str]
+    render: Callable[[Best, StudyRecord], str]
+    tabled: Callable[[Best, StudyRecord, Table | None], str] | None = None
+    """The same with the table of what serves which problem, for a format that has one."""
+
+    def text(self, best: Best, study: StudyRecord, table: Table | None) -> str:
+        """The document. Raises InputError where the trial does not carry its proof."""
+        return self.render(best, study) if self.tabled is None else self.tabled(best, study, table)
 
 
 def configuration(best: Best, study: StudyRecord, table: Table | None = None) -> BestConfiguration:
@@ -253,15 +260,15 @@ def json_schema() -> dict[str, object]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-FORMATS: Mapping[str, Format] = {"json": Format("best.json", export_json)}
-"""The formats by the name a user gives."""
+FORMATS: Listed[Format] = Listed(
+    "autotuner.formats", "export format", {"json": Format("best.json", export_json, export_json)}
+)
+"""The formats by the name a user gives; also those of other packages (docs/own-format.md)."""
 
 
 def render(best: Best, study: StudyRecord, format_name: str = "json", table: Table | None = None) -> str:
     """The text of the export in a format. Raises InputError for an unknown format or a trial without its proof."""
-    if format_name not in FORMATS:
-        raise InputError(f"there is no export format {format_name!r}: choose one of {', '.join(sorted(FORMATS))}")
-    return FORMATS[format_name].render(best, study, table)
+    return FORMATS.chosen(format_name).text(best, study, table)
 
 
 def _version() -> str:

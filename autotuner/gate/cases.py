@@ -44,7 +44,7 @@ class Matrix:
         wanted = self._fitted(shape)
         served = self._claims.nearest(wanted) or self._with_tuned_lengths(wanted)
         drawn = distribution or self.op.ordinary
-        sizes = "x".join(map(str, served.shape))
+        sizes = "x".join(map(str, served.short_shape))
         return Case(name=f"{label}{sizes} {drawn}", problem=served, distribution=drawn)
 
     def _with_tuned_lengths(self, problem: Problem) -> Problem:
@@ -57,7 +57,7 @@ class Matrix:
 
     def quick(self) -> tuple[Case, ...]:
         """Few cases that show nearly every mistake that the whole matrix shows."""
-        return self._wanted(self.op.cases.quick)
+        return self._wanted(self.op.cases.quick(self._like))
 
     def full(self, tile: tuple[int, ...]) -> tuple[Case, ...]:
         """The rest of the matrix, with lengths around the variant's own tile, and the family's own cases."""
@@ -83,7 +83,7 @@ class Matrix:
         if self._fixed:
             return tuple(self._beside(self._fitted(self.op.cases.smoke)))
         tile = self.op.cases.tile({}, {})
-        cases = (*self.op.cases.quick, *self.op.cases.full(self._like, tile))
+        cases = (*self.op.cases.quick(self._like), *self.op.cases.full(self._like, tile))
         refused = (problem for case in cases if not self._claims.serve(problem := self._like.sized(case.shape)))
         return tuple(dict.fromkeys(refused))[:REFUSED]
 

@@ -14,8 +14,7 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from autotuner.build.build_inputs import ABI_VERSION
-from autotuner.build.family import Effect
+from autotuner.build.family import ABI_VERSION, Effect
 from autotuner.build.loaded_variant import Identity
 from autotuner.gate.bench import StreamBench
 from autotuner.gate.cases import Case
@@ -113,14 +112,17 @@ def _smoke(launching: Launching) -> None:
         detail = f"{refused} is outside the domain that kernel.toml gives: {launching.claims.domain}"
         raise Failed(detail, code="G1.domain", verdict=Verdict.LAUNCH_FAILED)
     case = launching.matrix.case(launching.op.cases.smoke)
-    inputs = launching.inputs(case)
-    outputs = launching.launch(case, inputs)
-    for number, output in enumerate(outputs):
-        unwritten = ~output.isfinite()
+    right = launching.truth(case)
+    inputs, outputs = right.inputs, launching.launch(case, right.inputs)
+    for number, (output, expected) in enumerate(zip(outputs, right.outputs, strict=True)):
+        unwritten = ~output.isfinite() & expected.reference.isfinite()
         if unwritten.any():
             count = int(unwritten.sum())
-            detail = f"{count} of {output.numel()} elements of the poisoned output are not finite after the launch"
             where = launching.extent(number, unwritten, output)
+            detail = (
+                f"{count} of {output.numel()} elements of the poisoned output are not finite after the launch:"
+                f" {where.affected}"
+            )
             stale = launching.depends_on_memory(case, inputs, outputs)
             raise Failed(detail, case, code="G1.unwritten", differs=where, stale=stale)
     if not _float_environment_is_default():
@@ -142,7 +144,9 @@ def _quick(launching: Launching) -> None:
 def _copied(launching: Launching) -> str | None:
     """The output is the variant's own: bitwise equality with a baseline is no coincidence."""
     shape = launching.op.cases.copied
-    label = next((case.label for case in launching.op.cases.quick if case.shape == shape), "")
+    label = next(
+        (case.label for case in launching.op.cases.quick(launching.conditions.compiled_for) if case.shape == shape), ""
+    )
     case = launching.matrix.case(shape, label=label)
     outputs = launching.launch(case, launching.inputs(case))
     answers = launching.evidence.baselines(case, launching.seed(0))

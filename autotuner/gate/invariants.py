@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from autotuner.ops.op import Invariant, Relation
 from autotuner.values.verdict import Verdict
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from autotuner.gate.launching import Launching
     from autotuner.ops.tensors import Tensors
 
@@ -70,7 +73,8 @@ def _related(invariant: Invariant, launching: Launching) -> None:
     inputs = launching.inputs(case)
     plain = launching.launch(case, inputs)
     for relation in invariant.relations(case.problem, inputs, launching.seed(1)):
-        _require(launching, case, relation, plain)
+        before = plain if relation.before is None else launching.launch(case, relation.before)
+        _require(launching, case, relation, before)
 
 
 def _require(launching: Launching, case: Case, relation: Relation, plain: Tensors) -> None:
@@ -107,22 +111,36 @@ def _offset(launching: Launching) -> None:
         launching.require_same(case, launching.launch(case, inputs, shift), want, detail)
 
 
-def _misaligned(launching: Launching) -> None:
-    """Misaligned and non-contiguous tensors are refused before anything is launched."""
-    case = invariant_case(launching)
-    place = launching.bench.place
-    first, *rest = launching.inputs(case)
-    unfit = [place(first, 4)]
+def _unfit(launching: Launching, case: Case, first: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Tensors that cannot take the place of the first input, and what is wrong with each."""
+    import torch
+
+    from autotuner.ops.tensors import DTYPES
+
+    place, given = launching.bench.place, launching.op.inputs(case.problem)[0]
+    other = "float32" if given.dtype != "float32" else "float16"
+    yield "misaligned", place(first, 4)
+    yield "of another element type", place(first.to(DTYPES[other]))
+    yield "on another device", first.to("meta")
+    yield "of another shape", place(first[:1] if first.shape[0] > 1 else first.expand(2, *first.shape[1:]).contiguous())
     if first.dim() > 1:
-        unfit.append(place(first).transpose(-2, -1).contiguous().transpose(-2, -1))
-    for tensor in unfit:
-        inputs = (tensor, *(place(other) for other in rest))
-        outputs = tuple(place(output) for output in launching.outputs(case, launching.inputs(case)))
+        yield "with rows that are not dense", place(first.transpose(-2, -1).contiguous()).transpose(-2, -1)
+        wide = torch.nn.functional.pad(first, (0, 1)).contiguous()
+        yield "with rows at odd places", place(wide)[..., :-1]
+
+
+def _misaligned(launching: Launching) -> None:
+    """Unfit tensors are refused before anything is launched."""
+    case = invariant_case(launching)
+    first, *rest = launching.inputs(case)
+    for what, tensor in _unfit(launching, case, first):
+        inputs = (tensor, *(launching.bench.place(other) for other in rest))
+        outputs = tuple(launching.bench.place(output) for output in launching.outputs(case, (first, *rest)))
         try:
             launching.in_time(case, partial(launching.bench.launch, case.problem, inputs, outputs))
-        except ValueError:
+        except (TypeError, ValueError):
             continue
-        raise Failed("a misaligned or strided input was not refused", case)
+        raise Failed(f"an input {what} was not refused", case)
     launching.bench.traces((), ())
 
 
@@ -163,7 +181,7 @@ OFFSET = Check(
     _offset,
     "an assumption on alignment beyond 16 bytes, or a fixed address",
 )
-MISALIGNED = Check("G3.misaligned", "a misaligned or strided tensor is refused before any launch", _misaligned)
+MISALIGNED = Check("G3.misaligned", "an unfit tensor is refused before any launch", _misaligned)
 DOMAIN = Check(
     "G3.domain",
     "lengths other than those compiled in are refused before any launch",

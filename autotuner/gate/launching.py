@@ -13,7 +13,7 @@ from autotuner.gate.bench import ZEROS, Bench
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.check import Check, Failed
 from autotuner.gate.tolerance import Truth, Truths, extent, judge, out_of_tolerance
-from autotuner.ops import op_of
+from autotuner.ops import Op, op_of
 from autotuner.ops.tensors import Tensors, all_same_bits, same_bits
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CaseErrors, CaseResult, Extent, ReportedIdentity
@@ -99,9 +99,9 @@ class Launching:
     def _require_no_traces(self, case: Case, inputs: Tensors, placed: Tensors) -> None:
         """Fails on changed inputs or broken guards; lets go of the placed tensors."""
         traces = self.bench.traces(inputs, placed)
-        for name, changed in zip(self.op.inputs, traces.changed, strict=True):
+        for given, changed in zip(self.op.inputs(case.problem), traces.changed, strict=True):
             if changed:
-                detail = f"{name} is not what it was before the launch"
+                detail = f"{given.name} is not what it was before the launch"
                 raise Failed(detail, case, "G1.inputs", Verdict.CORRUPTING)
         if traces.damage is not None:
             raise Failed(traces.damage, case, "G1.guard", Verdict.CORRUPTING)
@@ -139,7 +139,7 @@ class Launching:
             self.results.append(CaseResult(case=case.name, seed_index=place, errors=errors, extent=bad))
             if errors.failed_rule is not None:
                 stale = self.depends_on_memory(case, expected.inputs, outputs)
-                raise Failed(_describe(errors), case, f"{level}.{errors.failed_rule}", stale=stale)
+                raise Failed(_describe(errors, self.op), case, f"{level}.{errors.failed_rule}", stale=stale)
 
     def depends_on_memory(self, case: Case, inputs: Tensors, outputs: Tensors) -> bool:
         """Whether wrong outputs are other ones where memory held zeros before the launch."""
@@ -168,7 +168,7 @@ class Launching:
 
     def extent(self, number: int, affected: Tensor, size: Tensor) -> Extent:
         """Where `affected` is true in an output, and how large `size` is there."""
-        return extent(self.op.outputs[number], affected, size, self.tile[0])
+        return extent(self.op.outputs(self.conditions.compiled_for)[number], affected, size, self.tile[0])
 
 
 def _difference(where: Extent) -> str:
@@ -179,12 +179,13 @@ def _difference(where: Extent) -> str:
     return f"{where.rows} of {where.of_rows} rows differ, {size}"
 
 
-def _describe(errors: CaseErrors) -> str:
+def _describe(errors: CaseErrors, op: Op) -> str:
+    first = "" if errors.first_bad_row is None else f", first {op.place(errors.first_bad_row)}"
     if errors.nonfinite:
-        return f"{errors.nonfinite} elements are not finite; first bad row {errors.first_bad_row}"
+        return f"{errors.nonfinite} elements are not finite{first}"
     return (
         f"max error {errors.max_abs:.3g} (tolerance {errors.max_abs_tol:.3g}), row {errors.row_rel:.3g}"
         f" ({errors.row_rel_tol:.3g}), slice {errors.slice_rel:.3g} ({errors.slice_rel_tol:.3g}); "
-        f"worst at {errors.worst_index}: {errors.worst_value:.6g} instead of {errors.worst_reference:.6g}; "
-        f"{errors.bad_rows:.1%} of rows out of tolerance, first {errors.first_bad_row}"
+        f"worst at {op.place(errors.worst_index)}: {errors.worst_value:.6g} instead of {errors.worst_reference:.6g}; "
+        f"{errors.bad_rows:.1%} of rows out of tolerance{first}"
     )

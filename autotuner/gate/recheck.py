@@ -92,9 +92,11 @@ def recheck(problem: Problem, timed: Timed, expected: Truth, fresh: Truth, toler
 
     if timed.damage is not None:
         return Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail=timed.damage)
-    for name, before, after in zip(op_of(problem).inputs, expected.inputs, timed.inputs, strict=True):
+    for given, before, after in zip(op_of(problem).inputs(problem), expected.inputs, timed.inputs, strict=True):
         if not same_bits(before, after):
-            return Fault(verdict=Verdict.CORRUPTING, code="G7.inputs", detail=f"{name} changed while it was timed")
+            return Fault(
+                verdict=Verdict.CORRUPTING, code="G7.inputs", detail=f"{given.name} changed while it was timed"
+            )
     if timed.busy is not None:
         return Fault(verdict=Verdict.IMPOSSIBLE, code="G7.rest", detail=timed.busy)
     fault = _output_fault(timed, expected, tolerance, "an output of the timed run")

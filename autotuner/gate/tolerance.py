@@ -1,7 +1,7 @@
 """T0 to T3: how far an output may be from the float64 reference. The bounds come from rounding, not from taste.
 
 With r the reference, r^ = r rounded to the dtype and P the low-precision emulation (the op says both):
-  T0  every element is finite
+  T0  every element is finite, or infinite where r is
   T1  max |o - r|        <= f max |P - r| + 2 max |((r^ + 0.3) - 0.3) - r^| + floor1 max |r|
   T2  rho(o)             <= f rho(P) + floor2,    rho(x) = max over rows of max |x - r| / max |r|
   T3  ||o - r|| / ||r||  <= f ||P - r|| / ||r|| + floor3,    for each slice
@@ -29,7 +29,7 @@ from torch import Tensor
 from autotuner.gate.cases import Case
 from autotuner.ops import op_of
 from autotuner.ops.op import Output
-from autotuner.ops.tensors import DTYPES, Tensors
+from autotuner.ops.tensors import DTYPES, Tensors, moved
 from autotuner.values import config
 from autotuner.values.gate_policy import Tolerance
 from autotuner.values.gate_report import CaseErrors, Extent
@@ -39,7 +39,7 @@ SLICE_FLOOR = {"float32": 2.0**-22, "float16": 2.0**-12, "bfloat16": 2.0**-9}
 LARGEST_FLOOR = {"float32": 2.0**-21, "float16": 0.0, "bfloat16": 0.0}
 ULP = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 FACTOR = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
-FORMAT = "8"
+FORMAT = "9"
 
 
 class Expected(NamedTuple):
@@ -83,6 +83,16 @@ def by_rows(tensor: Tensor, row: int, slice_: int) -> Tensor:
     return tensor.reshape(-1, rows, elements)
 
 
+def _difference(output: Tensor, exact: Tensor) -> Tensor:
+    """By how much the output is off: by nothing where it is infinite as it must be."""
+    return torch.where(output == exact, 0.0, output - exact)
+
+
+def _finite(exact: Tensor) -> Tensor:
+    """The numbers, 0 in place of what is infinite: an op may ask for that where there is nothing to compute from."""
+    return torch.where(exact.isinf(), 0.0, exact)
+
+
 def _scales(exact: Tensor) -> tuple[Tensor, Tensor]:
     """max |exact| a row and ||exact|| a slice, none of them 0; `exact` is by rows."""
     tiny = torch.finfo(torch.float64).tiny
@@ -104,13 +114,13 @@ def _emulated(case: Case, inputs: Tensors, exact: Tensors) -> list[_Emulated]:
     op = op_of(case.problem)
     tensors = op.tensors()
     found, shapes = [], []
-    for output, low, high in zip(op.outputs, tensors.emulation(case.problem, inputs), exact, strict=True):
-        error = by_rows(low - high, output.row, output.slice)
+    for output, low, high in zip(op.outputs(case.problem), tensors.emulation(case.problem, inputs), exact, strict=True):
+        error = by_rows(_difference(low, high), output.row, output.slice)
         found.append(_Emulated(error.abs().amax(-1), torch.linalg.vector_norm(error, dim=-1)))
         shapes.append(high.shape[: high.dim() - output.row])
     for number, at, again in tensors.reordered(case.problem, inputs, exact):
         largest, norms = (each.view(shapes[number]) for each in found[number])
-        error = (again - exact[number][at]).reshape(*(at[0].shape if at else ()), -1)
+        error = _difference(again, exact[number][at]).reshape(*(at[0].shape if at else ()), -1)
         largest[at] = torch.maximum(largest[at], error.abs().amax(-1))
         norms[at] = torch.maximum(norms[at], torch.linalg.vector_norm(error, dim=-1))
     return found
@@ -125,7 +135,7 @@ def _peer_errors(case: Case, inputs: Tensors, exact: Tensors) -> list[float]:
             answers = peer.forward(case.problem)(*inputs)
     except RuntimeError:
         return [float("nan")] * len(exact)
-    return [float((low.double() - high).abs().max()) for low, high in zip(answers, exact, strict=True)]
+    return [float(_difference(low.double(), high).abs().max()) for low, high in zip(answers, exact, strict=True)]
 
 
 def compute_truth(case: Case, seed: int, device: str = "cpu") -> Truth:
@@ -135,25 +145,26 @@ def compute_truth(case: Case, seed: int, device: str = "cpu") -> Truth:
     """
     tensors = op_of(case.problem).tensors()
     drawn = tensors.inputs(case.problem, case.distribution, seed)
-    return truth_of(case, tuple(tensor.to(device) for tensor in drawn))
+    return truth_of(case, moved(drawn, device))
 
 
 def truth_of(case: Case, inputs: Tensors) -> Truth:
     """The truth of inputs that were drawn elsewhere. Raises ValueError when the case is degenerate."""
     op = op_of(case.problem)
     exact = op.tensors().reference(case.problem, inputs)
-    if any(not torch.isfinite(each).all() or not each.abs().max() > 0 for each in exact):
-        raise ValueError(f"case {case.name}: the reference is not finite or all zero")
+    if any(each.isnan().any() or not _finite(each).abs().max() > 0 for each in exact):
+        raise ValueError(f"case {case.name}: the reference is no number or all zero")
     emulated, peers = _emulated(case, inputs, exact), _peer_errors(case, inputs, exact)
-    outputs = zip(op.outputs, exact, emulated, peers, strict=True)
-    return Truth(inputs, tuple(_expected(case.problem.dtype, *each) for each in outputs))
+    outputs = zip(op.outputs(case.problem), exact, emulated, peers, strict=True)
+    return Truth(inputs, tuple(_expected(*each) for each in outputs))
 
 
-def _expected(dtype: str, output: Output, exact: Tensor, emulated: _Emulated, peer: float) -> Expected:
-    rows, slices = _scales(by_rows(exact, output.row, output.slice))
-    rounded = exact.to(DTYPES[dtype])
+def _expected(output: Output, exact: Tensor, emulated: _Emulated, peer: float) -> Expected:
+    dtype, sizes = output.dtype, _finite(exact)
+    rows, slices = _scales(by_rows(sizes, output.row, output.slice))
+    rounded = sizes.to(DTYPES[dtype])
     slack = 2 * (((rounded + 0.3) - 0.3).double() - rounded.double()).abs().max()
-    largest = exact.abs().max()
+    largest = sizes.abs().max()
     slack = torch.maximum(slack, ULP[dtype] * largest) + LARGEST_FLOOR[dtype] * largest
     factor = FACTOR[dtype]
     row_error = (emulated.largest / rows).max()
@@ -243,7 +254,7 @@ OWN = Tolerance()
 def judge(output: Tensor, expected: Expected, tolerance: Tolerance = OWN) -> CaseErrors:
     """Errors of an output, in float64, against what it must be. All numbers leave the device in one transfer."""
     exact, bounds = expected.reference, Bounds.of(expected, tolerance)
-    error = by_rows(output.double() - exact, expected.row, expected.slice)
+    error = by_rows(_difference(output.double(), exact), expected.row, expected.slice)
     size = error.abs()
     largest = size.amax(-1)
     rows = largest / expected.row_scale
@@ -284,7 +295,7 @@ def judge(output: Tensor, expected: Expected, tolerance: Tolerance = OWN) -> Cas
 
 def out_of_tolerance(output: Tensor, expected: Expected, errors: CaseErrors, tile: int) -> Extent:
     """Which elements of the output are further from the reference than T1 or T2 allow."""
-    size = by_rows((output.double() - expected.reference).abs(), expected.row, expected.slice)
+    size = by_rows(_difference(output.double(), expected.reference).abs(), expected.row, expected.slice)
     bound = torch.clamp(expected.row_scale.unsqueeze(-1) * errors.row_rel_tol, max=errors.max_abs_tol)
     return _extent(~(size <= bound), size, tile)
 

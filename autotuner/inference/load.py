@@ -178,6 +178,7 @@ class Loaded:
             *[(each.shape, each.stride()) for each in tensors],
             *[(each.dtype, each.device) for each in tensors],
             *options.items(),
+            None if all(each.is_contiguous() for each in tensors) else _sharing(tensors),
             torch.get_num_threads(),
         )
         try:
@@ -264,6 +265,16 @@ def load(
     settings = [digest_of(table.model_dump(mode="json")), strict, gradients, copies]
     loaded.op = _registered(loaded, hashlib.sha256(repr(settings).encode()).hexdigest()[:12])
     return loaded
+
+
+def _sharing(tensors: Tensors) -> tuple[bool, ...]:
+    """Which tensors are views of the same memory as the one before, from another place on: an op may call that another
+    layout."""
+    pairs = zip(tensors, tensors[1:], strict=False)
+    return tuple(
+        one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() and one.data_ptr() != other.data_ptr()
+        for one, other in pairs
+    )
 
 
 def _read(file: Path) -> Table:

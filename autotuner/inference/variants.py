@@ -53,10 +53,9 @@ class Ready:
         workspace = (
             torch.empty(workspace_bytes, dtype=torch.uint8, device=inputs[0].device) if workspace_bytes else None
         )
-        given, written = (tuple([each.data_ptr() for each in some]) for some in (inputs, outputs))
         address = workspace.data_ptr() if workspace is not None else 0
         with self._lock:
-            return self._variant.run(problem, given, written, address, workspace_bytes, stream)
+            return self._variant.run(problem, inputs, outputs, address, workspace_bytes, stream)
 
 
 def aligned(tensors: Tensors) -> bool:

@@ -32,8 +32,8 @@ class Cases(NamedTuple):
 
     smoke: Shape
     """One small launch: is everything written, and nothing else?"""
-    quick: tuple[OpCase, ...]
-    """Few cases that show nearly every mistake that the whole matrix shows."""
+    quick: Callable[[Problem], tuple[OpCase, ...]]
+    """Few cases for problems like this one that show nearly every mistake that the whole matrix shows."""
     full: Callable[[Problem, tuple[int, ...]], Iterator[OpCase]]
     """The rest of the matrix for problems like this one, with lengths around the variant's own tile."""
     tuned: Callable[[Problem], Shape]
@@ -65,6 +65,8 @@ class Relation(NamedTuple):
     """What is wrong where they are not."""
     within: float = 0.0
     """How far the two may be apart; 0: not in a bit."""
+    before: Tensors | None = None
+    """What takes the place of the case's inputs, where these are not to be compared with."""
 
 
 class Invariant(NamedTuple):
@@ -79,16 +81,38 @@ class Invariant(NamedTuple):
     applies: Callable[[Problem], bool] = lambda problem: True
 
 
-class Output(NamedTuple):
-    """An output and how its errors are taken together."""
+class Input(NamedTuple):
+    """A tensor that a variant reads."""
 
     name: str
+    dtype: str
+    """The element type, by torch's name."""
+    shape: tuple[str | int, ...]
+    """Of each dimension its size, or the name of its size among those that `Problem.DIMS` names."""
+    most: str | None = None
+    """Of integers: the size that they are at most, and 1 is the least that is ordinary."""
+    strided: bool = False
+    """Rows, the last dimension, are dense; all other strides are multiples of 16 bytes, 0 included. False: all is
+    dense."""
+
+
+class Output(NamedTuple):
+    """A tensor that a variant writes, and how its errors are taken together."""
+
+    name: str
+    dtype: str
+    """As those of an input, and so the next two; but no two elements of an output share a place."""
+    shape: tuple[str | int, ...]
+    strided: bool = False
     row: int = 1
     """Trailing dimensions of a row: T2 is relative to the largest number of a row."""
     slice: int = 2
     """Trailing dimensions of a slice: T3 is relative to a slice's norm. Slices do not know of each other."""
-    axes: tuple[str, ...] = ()
-    """What the dimensions are called, in words."""
+
+
+def shape_of(tensor: Input | Output, problem: Problem) -> Shape:
+    """The sizes of an input or an output of the problem."""
+    return tuple(size if isinstance(size, int) else int(getattr(problem, size)) for size in tensor.shape)
 
 
 class Baseline(NamedTuple):
@@ -111,7 +135,7 @@ class OpTensors(Protocol):
     """By kind of torch device: the baseline that runs between two launches that are compared."""
 
     def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
-        """Drawn on the CPU, rounded to the element type. Same seed, same tensors."""
+        """Drawn on the CPU, rounded to the element type. Same seed, same tensors. They lie as the problem says."""
 
     def fresh(self, problem: Problem, inputs: Tensors, seed: int) -> Tensors:
         """Other ordinary inputs, quickly made of these, from which nothing that was computed before follows."""
@@ -140,6 +164,8 @@ class Words(NamedTuple):
 
     baseline: str
     """What tables call the baseline."""
+    axes: tuple[str, ...]
+    """What the first dimensions of every output are called."""
     distributions: Mapping[str, str]
     case: Callable[[Shape, Mapping[str, str]], str]
     """The sizes of a case, and the macros of the artifact that it was judged on, in words."""
@@ -185,15 +211,15 @@ class Op(NamedTuple):
 
     name: str
     problem: type[Problem]
-    inputs: tuple[str, ...]
-    outputs: tuple[Output, ...]
+    inputs: Callable[[Problem], tuple[Input, ...]]
+    """In the order of at_call.in (kernels/abi/variant.h)."""
+    outputs: Callable[[Problem], tuple[Output, ...]]
+    """In the order of at_call.out."""
     ordinary: str
     """The distribution of inputs that no family may be excused from."""
     cases: Cases
     invariants: tuple[Invariant, ...]
     """In order of cost."""
-    input_shapes: Callable[[Problem], tuple[Shape, ...]]
-    output_shapes: Callable[[Problem], tuple[Shape, ...]]
     distance: Callable[[Problem, Problem], float]
     """How far two problems are apart, in doublings and changes (docs/search.md)."""
     usual: Callable[[Mapping[str, str]], Problem]
@@ -209,6 +235,10 @@ class Op(NamedTuple):
     """Of the op's sources: what is remembered of its references is keyed by it."""
     call: OpCall | None = None
     """How a problem is read from a call (`tune_like` of the Python interface)."""
+
+    def place(self, index: tuple[int, ...]) -> str:
+        """Where an element, a row or a slice of an output is, in words."""
+        return ", ".join(f"{name} {i}" for name, i in zip(self.words.axes, index, strict=False))
 
 
 def digest_of_folder(folder: Path) -> str:

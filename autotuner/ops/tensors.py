@@ -35,9 +35,57 @@ class Symmetry(Protocol):
 
 def shifted(tensors: Tensors, seed: int) -> Tensors:
     """Other tensors with the same numbers, each shifted by a number of elements of its own: for an op whose ordinary
-    inputs are drawn one by one they are as good as fresh ones, at the price of a copy."""
+    inputs are drawn one by one they are as good as fresh ones, at the price of a copy. They are dense."""
     draw = random.Random(seed)
     return tuple(each.flatten().roll(draw.randrange(1, max(2, each.numel()))).view(each.shape) for each in tensors)
+
+
+def span(tensor: Tensor) -> int:
+    """Elements from the first to the last one, those between them that are not the tensor's included."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def lying_in(memory: Tensor, like: Tensor) -> Tensor:
+    """A tensor of `like`'s shape, strides and type in dense memory of any type that has `span(like)` elements."""
+    typed = memory.view(like.dtype)
+    return typed.as_strided(like.shape, like.stride(), typed.storage_offset())
+
+
+def empty_like(tensor: Tensor) -> Tensor:
+    """A tensor of the same shape, strides and type, with gaps where the tensor has gaps."""
+    return lying_in(tensor.new_empty(span(tensor)), tensor)
+
+
+def distinct(tensor: Tensor) -> Tensor:
+    """The tensor without the dimensions along which all elements share a place: what can be written."""
+    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if size > 1 and stride == 0:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
+def gaps_of(tensor: Tensor) -> Tensor | None:
+    """Which places between the first and the last element are not the tensor's, in order; None where all are."""
+    one, own = distinct(tensor), torch.zeros(span(tensor), dtype=torch.bool, device=tensor.device)
+    own.as_strided(one.shape, one.stride()).fill_(True)
+    return None if bool(own.all()) else ~own
+
+
+def moved(tensors: Tensors, device: str | torch.device) -> Tensors:
+    """The tensors on a device. They lie there as they do here, and what shares memory here shares it there."""
+    if all(tensor.device == torch.device(device) for tensor in tensors):
+        return tensors
+    memory: dict[int, Tensor] = {}
+    found = []
+    for tensor in tensors:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in memory:
+            whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
+            memory[storage.data_ptr()] = whole.to(device)
+        there = memory[storage.data_ptr()].untyped_storage()
+        place = (tensor.storage_offset(), tensor.shape, tensor.stride())
+        found.append(torch.empty(0, dtype=tensor.dtype, device=device).set_(there, *place))
+    return tuple(found)
 
 
 def same_bits(a: Tensor, b: Tensor) -> bool:

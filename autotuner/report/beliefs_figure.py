@@ -47,7 +47,8 @@ def drawn(found: StudyBeliefs, path: Path) -> bytes:
     except ImportError:
         raise InputError("the figure needs matplotlib: pip install 'autotuner[figures]'") from None
     with mpl.rc_context({"svg.hashsalt": "explain", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(11, 4.6), layout="constrained")
+        figure = Figure(figsize=(11, 4.6))
+        figure.set_layout_engine("constrained")
         bars, heat = figure.subplots(1, 2)
         figure.suptitle(f"{found.study}: beliefs after {found.judged} of {found.points} points were judged")
         _bars(bars, beliefs)

@@ -25,10 +25,13 @@ def likely_cause(outcome: Outcome, fault: Fault, found: CaseResult | None, op: O
     """What the pattern of a failure points to, in words; None where it points to nothing."""
     if fault.code == "process.signal":
         number = _SIGNAL.search(fault.detail)
-        return SIGNALS.get(int(number.group(1))) if number else None
+        usual = SIGNALS.get(int(number.group(1))) if number else None
+        return usual and f"{usual}; `autotuner gate --sanitize` on it names the line of a wrong access"
     stale = _cause_of_stale(outcome.gate, found)
     if stale is not None:
         return stale
+    if fault.code == "G1.unwritten" and (tail := _cause_of_unwritten(outcome)) is not None:
+        return tail
     if found is None:
         meaning = meanings(op).get(fault.code)
         return _cause_of_difference(fault.code, outcome.gate) or (meaning.cause if meaning is not None else None)
@@ -46,6 +49,15 @@ def _cause_of_stale(gate: GateReport | None, found: CaseResult | None) -> str | 
     part = _part_of_tiles(affected) if affected is not None else None
     where = f"; {part} are affected" if part else ""
     return f"the output depends on what memory held before the launch: {RACE}{where}"
+
+
+def _cause_of_unwritten(outcome: Outcome) -> str | None:
+    """What the rows that nobody writes point to: a tail that is dropped, or None."""
+    gate = outcome.gate
+    where = gate.checks[-1].differs if gate is not None and gate.checks else None
+    if where is None or where.tail is None:
+        return None
+    return f"nobody writes {where.affected}: a dropped tail, after the last whole group of rows"
 
 
 def _cause_of_difference(code: str, gate: GateReport | None) -> str | None:
@@ -102,7 +114,7 @@ def _cause_by_rows(outcome: Outcome, found: CaseResult, op: Op) -> str | None:
     if bad > 0.99:
         return _cause_for_all_rows(extent, op)
     if before and row == 0 and abs(bad * slices - (slices - before)) < 0.02:
-        first = place_of(found.errors.first_bad_row[:-1], op)
+        first = op.place(found.errors.first_bad_row[:-1])
         return f"every slice from {first} on is wrong and none before: how a slice is addressed"
     if row > 0 and abs(bad * rows - (rows - row)) < 0.5:
         return _cause_of_tail(outcome, rows, row, op)
@@ -128,9 +140,3 @@ def _cause_of_tail(outcome: Outcome, rows: int, row: int, op: Op) -> str:
         return f"only the {count} rows after the last whole tile of BLOCK_M={tile} are wrong: a dropped tail"
     macros = outcome.artifact.macros if outcome.artifact is not None else {}
     return op.words.tail(macros, row) or f"only the last {count} of {rows} rows are wrong: a dropped tail"
-
-
-def place_of(index: tuple[int, ...], op: Op) -> str:
-    """Where an element or a row of an output is, in words: of the first output that has as many dimensions."""
-    axes = next((output.axes for output in op.outputs if len(output.axes) >= len(index)), op.outputs[0].axes)
-    return ", ".join(f"{name} {i}" for name, i in zip(axes, index, strict=False))

@@ -81,10 +81,12 @@ def cage_lines(missing: Sequence[str]) -> list[str]:
 
 def doctor_table(knobs: Sequence[Knob]) -> RenderableType:
     """Each knob of a space: whether it reaches the program."""
-    table = new_table("IMPL", "parameter", "knob", "found")
+    table = new_table("IMPL", "parameter", "state", "found")
     for knob in knobs:
         style = {"alive": None, "untested": "yellow"}.get(knob.state, "red")
         table.add_row(knob.impl, knob.parameter, Text(knob.state, style=style or ""), knob.detail)
     bad = sum(knob.state in ("dead", "same values") for knob in knobs)
-    note = f"{bad} of {len(knobs)} knobs do not reach the program." if bad else f"{len(knobs)} knobs, none dead."
+    note = (
+        f"{bad} of {len(knobs)} parameters do not reach the program." if bad else f"{len(knobs)} parameters, none dead."
+    )
     return Group(table, Text(note))

@@ -7,7 +7,7 @@ import re
 import statistics
 
 from autotuner.ops import Op, op_of
-from autotuner.report.likely_cause import likely_cause, place_of
+from autotuner.report.likely_cause import likely_cause
 from autotuner.report.meanings import meanings
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.tuning.standings import Best, FinalsSummary
@@ -209,7 +209,7 @@ def _not_believed(outcome: Outcome) -> list[str]:
 def _case_in_words(case: str, artifact: Artifact | None, op: Op) -> str:
     found = _SHAPE.search(case)
     shape = tuple(int(size) for size in found[1].split("x")) if found is not None else ()
-    if found is None or len(shape) != len(op.problem.DIMS):
+    if found is None or not op.problem.takes(shape):
         return case
     words = f"{case}: {op.words.case(shape, artifact.macros if artifact is not None else {})}"
     distribution = found[2]
@@ -233,9 +233,9 @@ def _errors_in_words(errors: CaseErrors, op: Op) -> list[str]:
         lines.append(f"Not finite: {errors.nonfinite} elements (NaN or infinity).")
     if errors.first_bad_row is not None:
         lines.append(
-            f"First bad row: {place_of(errors.first_bad_row, op)}; {errors.bad_rows:.1%} of rows are out of tolerance."
+            f"First bad row: {op.place(errors.first_bad_row)}; {errors.bad_rows:.1%} of rows are out of tolerance."
         )
-    where = place_of(errors.worst_index, op)
+    where = op.place(errors.worst_index)
     lines.append(
         f"Worst element: {where}: {errors.worst_value:.7g} where the reference has {errors.worst_reference:.7g}."
     )

@@ -16,6 +16,7 @@ from autotuner.search.point_sampler import PointSampler, Seen
 from autotuner.search.repaired import RepairedSampler, axes
 from autotuner.spaces.space import Space
 from autotuner.values.errors import InputError
+from autotuner.values.plugs import Listed
 
 
 class RandomPointSampler(PointSampler):
@@ -85,7 +86,9 @@ def cmaes(space: Space, seed: int) -> PointSampler:
     return RepairedSampler(space, seed, make, seen_as, together=IntDistribution, state=("cma:",))
 
 
-SAMPLERS: dict[str, Callable[[Space, int], PointSampler]] = {
+Maker = Callable[[Space, int], PointSampler]
+"""Makes a sampler for a space and a seed."""
+OWN: dict[str, Maker] = {
     "evolution": EvolutionarySampler,
     "random": RandomPointSampler,
     "tpe": tpe,
@@ -94,4 +97,5 @@ SAMPLERS: dict[str, Callable[[Space, int], PointSampler]] = {
     "gp": gp,
     "exhaustive": ExhaustiveSampler,
 }
-"""Each makes its sampler for a space and a seed."""
+SAMPLERS: Listed[Maker] = Listed("autotuner.samplers", "sampler", OWN)
+"""By the name that a user gives; also those of other packages (docs/own-sampler.md)."""

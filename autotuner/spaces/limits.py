@@ -7,6 +7,7 @@ constraints that are a choice of its search.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -184,7 +185,11 @@ def _refuse_missing_parameters(document: Document, chosen: Iterable[str], limits
         for name in limits.parameters.get(implementation, ()):
             if name not in there:
                 where = f"{limits.device}.{implementation} of {limits.family}"
-                raise refuse(f"missing; {where} reads it", f"parameters.{name}")
+                read = {each for one in chosen for each in limits.parameters.get(one, ())}
+                unread = [each for each in there if each != "IMPL" and each not in read]
+                meant = difflib.get_close_matches(name, unread, n=1)
+                hint = f"; {meant[0]}, which nothing reads, may be meant" if meant else ""
+                raise refuse(f"missing; {where} reads it{hint}", f"parameters.{name}")
 
 
 def _with_when(name: str, item: Any, chosen: list[str], limits: Limits) -> Any:

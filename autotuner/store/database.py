@@ -69,6 +69,8 @@ def _is(error: sqlite3.Error, *names: str) -> bool:
 
 def parse(url_or_path: str) -> URL:
     """A SQLAlchemy URL; what is no URL is the path of a SQLite file. Raises StoreError for another kind of database."""
+    if url_or_path == ":memory:":
+        raise StoreError("the store must outlive its process: give the path of a file instead of :memory:")
     if "://" not in url_or_path:
         try:
             return URL.create("sqlite", database=text_of(Path(url_or_path).expanduser().absolute()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
+from typing import Literal
 
 from autotuner.measure.blocks import combined
 from autotuner.measure.statistics import median_interval
@@ -18,6 +19,7 @@ from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Heat, Interval
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
 
@@ -28,8 +30,10 @@ class Race(Model):
     study: str
     variant: Variant
     against: str
-    ratio: Interval
-    """t_variant / t_opponent."""
+    problems: tuple[Problem, ...]
+    objective: Literal["mean", "max"]
+    speedup: Interval
+    """t_opponent / t_variant: higher is better."""
     blocks: int
     tie: float
     """How wide a tie is in this study, relative."""
@@ -37,9 +41,9 @@ class Race(Model):
     @property
     def winner(self) -> str | None:
         """The side that is faster beyond the tie band, by the whole 95 % interval; None for a tie."""
-        if self.ratio.high < 1 - self.tie:
+        if self.speedup.low > 1 / (1 - self.tie):
             return "the variant"
-        return self.against if self.ratio.low > 1 + self.tie else None
+        return self.against if self.speedup.high < 1 / (1 + self.tie) else None
 
 
 def race_best(
@@ -80,9 +84,19 @@ def race_best(
     )
     against = "its second load" if itself else f"the baseline {', '.join(sorted(set(conditions.baselines)))}"
     tie = tie_band(queries.aa_heats(store, name), conditions.objective)
-    return Race(study=name, variant=variant, against=against, ratio=_ratio(ratios), blocks=blocks, tie=tie)
+    return Race(
+        study=name,
+        variant=variant,
+        against=against,
+        problems=conditions.problems,
+        objective=conditions.objective,
+        speedup=_speedup(ratios),
+        blocks=blocks,
+        tie=tie,
+    )
 
 
-def _ratio(ratios: list[float]) -> Interval:
-    found = median_interval(ratios)
-    return Interval(low=math.exp(found.low), median=math.exp(found.median), high=math.exp(found.high))
+def _speedup(logs_of: list[float]) -> Interval:
+    """From ln(t_variant / t_opponent) of each block: the ends change places."""
+    found = median_interval(logs_of)
+    return Interval(low=math.exp(-found.high), median=math.exp(-found.median), high=math.exp(-found.low))

@@ -84,6 +84,24 @@ class Extent(Model):
     largest: float = Field(description="largest difference; infinite where a number is not finite")
     first: tuple[int, int] | None = Field(default=None, description="slice, and row in it, of the first affected row")
 
+    @property
+    def tail(self) -> int | None:
+        """How many rows at the end of every slice are affected, where no others are; else None."""
+        if self.first is None or self.first[0] or not self.first[1] or self.slices != self.of_slices:
+            return None
+        count = self.of_rows // self.of_slices - self.first[1]
+        return count if self.rows == count * self.of_slices else None
+
+    @property
+    def affected(self) -> str:
+        """Which rows, in words: the tail of every slice, or how many and the first."""
+        if self.tail is not None:
+            which = "the last row" if self.tail == 1 else f"the last {self.tail} rows"
+            slices = f" in each of {self.of_slices} slices" if self.of_slices > 1 else ""
+            return f"{which} of {self.of_rows // self.of_slices}{slices}"
+        first = "" if self.first is None else f", the first is row {self.first[1]} of slice {self.first[0]}"
+        return f"{self.rows} of {self.of_rows} rows{first}"
+
     @model_validator(mode="before")
     @classmethod
     def _by_other_names(cls, document: Any) -> Any:

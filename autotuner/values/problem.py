@@ -35,7 +35,9 @@ class Problem(Model):
     DIMS: ClassVar[tuple[str, ...]] = ()
     """The fields that a variant is given when it is called, in the order of at_call.dim (kernels/abi/variant.h)."""
     COMPILED: ClassVar[tuple[str, ...]] = ()
-    """The fields, beside dtype, that are macros of a variant: one artifact serves one value of each."""
+    """The fields or properties, beside dtype, that are macros of a variant: one artifact serves one value of each."""
+    SAME: ClassVar[Mapping[str, str]] = {}
+    """Sizes at the end of DIMS that a shape may leave out, and the one each then equals."""
     LENGTHS: ClassVar[tuple[str, ...]] = ()
     """The fields among DIMS that a variant may serve some values of only, or fix at compile time."""
 
@@ -79,14 +81,34 @@ class Problem(Model):
         """The sizes that DIMS names."""
         return tuple(getattr(self, name) for name in self.DIMS)
 
+    @property
+    def short_shape(self) -> Shape:
+        """The sizes that DIMS names, without those at the end that SAME implies."""
+        shape = self.shape
+        for name, size in zip(reversed(self.DIMS), reversed(self.shape), strict=True):
+            if name not in self.SAME or size != getattr(self, self.SAME[name]):
+                break
+            shape = shape[:-1]
+        return shape
+
+    @classmethod
+    def takes(cls, shape: Shape) -> bool:
+        """Whether a shape has as many sizes as it must."""
+        return len(cls.DIMS) - len(cls.SAME) <= len(shape) <= len(cls.DIMS)
+
     def sized(self, shape: Shape) -> Self:
         """The same problem with other sizes. Raises ValueError when their number is another."""
-        return self.model_copy(update=dict(zip(self.DIMS, shape, strict=True)))
+        if not self.takes(shape):
+            raise ValueError(f"found {len(shape)} sizes, expected {', '.join(self.DIMS)}")
+        sizes = dict(zip(self.DIMS, shape, strict=False))
+        sizes |= {name: sizes[like] for name, like in self.SAME.items() if name not in sizes}
+        return self.model_copy(update=sizes)
 
     @property
     def compiled(self) -> dict[str, Value]:
         """Name and value of each macro that the problem gives: DTYPE, and the fields that COMPILED names."""
-        return {"DTYPE": self.dtype, **{name.upper(): int(getattr(self, name)) for name in self.COMPILED}}
+        values = {name.upper(): getattr(self, name) for name in ("dtype", *self.COMPILED)}
+        return {name: each if isinstance(each, str) else int(each) for name, each in values.items()}
 
     @property
     def lengths(self) -> dict[str, int]:
@@ -94,8 +116,13 @@ class Problem(Model):
         return {name.upper(): getattr(self, name) for name in self.LENGTHS}
 
     def facts(self) -> dict[str, Value | bool]:
-        """What constraints and domains may say about the problem: each field but op, in capitals."""
-        return {name.upper(): getattr(self, name) for name in type(self).model_fields if name != "op"}
+        """What constraints and domains may say about the problem: the fields but op, and COMPILED, in capitals."""
+        return {name.upper(): getattr(self, name) for name in self.fact_names()}
+
+    @classmethod
+    def fact_names(cls) -> tuple[str, ...]:
+        """Those, as they are written here."""
+        return tuple(dict.fromkeys(name for name in (*cls.model_fields, *cls.COMPILED) if name != "op"))
 
     def fixed_in(self, macros: Mapping[str, str]) -> dict[str, int]:
         """The lengths that an artifact with these macros is compiled for, by macro; empty when it serves any."""

@@ -64,9 +64,8 @@ class Launcher:
 
     def __call__(self) -> None:
         stream = torch.cuda.current_stream().cuda_stream
-        q, k, v = (tensor.data_ptr() for tensor in self._tensors)
         workspace = self._words.data_ptr()
-        status = self._variant.run(self._problem, (q, k, v), (self.output.data_ptr(),), workspace, 64, stream)
+        status = self._variant.run(self._problem, self._tensors, (self.output,), workspace, 64, stream)
         assert status == 0, status
 
 

@@ -49,10 +49,9 @@ Predecessor = Callable[[], object]
 def launcher(variant: LoadedVariant, truth: Truth) -> Callable[[], Tensor]:
     """Launches on the truth's inputs; gives the output, which was NaN before."""
     o = torch.empty_like(truth.inputs[0])
-    given = tuple(tensor.data_ptr() for tensor in truth.inputs)
 
     def launch() -> Tensor:
-        status = variant.run(MISSION, given, (o.data_ptr(),), 0, 0, torch.cuda.current_stream().cuda_stream)
+        status = variant.run(MISSION, truth.inputs, (o,), 0, 0, torch.cuda.current_stream().cuda_stream)
         assert status == 0, status
         return o
 

@@ -81,7 +81,7 @@ def forward(model: Any, batch: dict[str, Tensor]) -> Tensor:
 
 def record(path: Path) -> None:
     model = encoder()
-    with autotuner.record(dense=True) as calls:
+    with autotuner.record() as calls:
         for batch in batches():
             forward(model, batch)
     print(f"{len(calls)} calls; {calls.write(path)} has {len(calls.problems)} problems")
@@ -131,7 +131,7 @@ def main() -> None:
     if said.command == "record":
         record(said.out)
         return
-    found = compare(encoder(), autotuner.load(said.export, build=True, copies=True), batches(), said.rounds)
+    found = compare(encoder(), autotuner.load(said.export, build=True), batches(), said.rounds)
     about = {"command": " ".join(sys.argv), "torch": torch.__version__, "transformers": transformers.__version__}
     text = json.dumps({**about, "threads": torch.get_num_threads(), **found}, indent=1) + "\n"
     if said.out is not None:

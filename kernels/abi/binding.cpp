@@ -3,27 +3,20 @@
  *   identity()                                   -> (abi_version, call_size, build_id, macros)
  *   workspace(dims, scalars)                     -> bytes of workspace that run() needs
  *   run(inputs, outputs, dims, scalars, workspace, workspace_bytes, stream)  -> status of variant_run
+ *   prepare(inputs, outputs, dims, scalars, workspace, workspace_bytes)      -> a call that is checked once
+ *   launch(call, stream)                                                     -> status of variant_run
  *
- * inputs, outputs: tuples of addresses (0: absent); dims, scalars: tuples of numbers. The module's name is given at
- * link time: -Wl,--defsym=PyInit_<name>=PyInit_variant. The interpreter's lock is released while the variant runs. */
+ * inputs, outputs: tuples of tensors, or of what has their data_ptr(), dtype, device, shape and stride(); dims, scalars:
+ * tuples of numbers; workspace: an address. The module's name is given at link time:
+ * -Wl,--defsym=PyInit_<name>=PyInit_variant. The interpreter's lock is released while the variant runs.
+ *
+ * Tensors must be as the build's signature says (tensors.h): a TypeError or a ValueError says what is not, and nothing
+ * has been launched. */
 #include "identity.h"
 #include "pystable.h"
+#include "tensors.h"
 
 namespace {
-
-/* Reads a tuple of at most `most` addresses; refuses those that are not aligned to 16 bytes. */
-bool read_addresses(PyObject *tuple, void **to, int most, const char *what) {
-  const Py_ssize_t count = PyTuple_Size(tuple);
-  if (count < 0) return false;
-  if (count > most) return PyErr_Format(PyExc_ValueError, "too many %s: at most %d", what, most), false;
-  for (Py_ssize_t i = 0; i < count; i++) {
-    const unsigned long long address = PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, i));
-    if (PyErr_Occurred()) return false;
-    if (address % 16) return PyErr_Format(PyExc_ValueError, "%s[%d] is not aligned to 16 bytes", what, (int)i), false;
-    to[i] = (void *)address;
-  }
-  return true;
-}
 
 bool read_dims(PyObject *tuple, at_call *call) {
   const Py_ssize_t count = PyTuple_Size(tuple);
@@ -48,6 +41,28 @@ bool read_scalars(PyObject *tuple, at_call *call) {
   return true;
 }
 
+at::Signature &signature() {
+  static at::Signature found(variant_identity.signature);
+  return found;
+}
+
+bool read_call(PyObject *inputs, PyObject *outputs, PyObject *dims, PyObject *scalars, unsigned long long workspace,
+               long long workspace_bytes, at_call *call) {
+  if (!read_dims(dims, call) || !read_scalars(scalars, call)) return false;
+  if (!signature().read(inputs, outputs, call)) return false;
+  if (workspace % 64) return PyErr_Format(PyExc_ValueError, "the workspace is not aligned to 64 bytes"), false;
+  call->workspace = (void *)workspace;
+  call->workspace_bytes = workspace_bytes;
+  return true;
+}
+
+PyObject *launched(const at_call *call) {
+  PyThreadState *state = PyEval_SaveThread();
+  const int status = variant_identity.run(call);
+  PyEval_RestoreThread(state);
+  return PyLong_FromLongLong(status);
+}
+
 PyObject *identity(PyObject *, PyObject *) {
   return Py_BuildValue("(iiss)", variant_identity.abi_version, variant_identity.call_size, variant_identity.build_id,
                        variant_identity.macros);
@@ -69,24 +84,55 @@ PyObject *run(PyObject *, PyObject *arguments) {
   if (!PyArg_ParseTuple(arguments, "OOOOKLK", &inputs, &outputs, &dims, &scalars, &workspace_address, &workspace_bytes,
                         &stream))
     return nullptr;
-  if (!read_addresses(inputs, const_cast<void **>(call.in), AT_MAX_IN, "inputs")) return nullptr;
-  if (!read_addresses(outputs, call.out, AT_MAX_OUT, "outputs")) return nullptr;
-  if (!read_dims(dims, &call) || !read_scalars(scalars, &call)) return nullptr;
-  if (workspace_address % 64)
-    return PyErr_Format(PyExc_ValueError, "the workspace is not aligned to 64 bytes");
-  call.workspace = (void *)workspace_address;
-  call.workspace_bytes = workspace_bytes;
+  if (!read_call(inputs, outputs, dims, scalars, workspace_address, workspace_bytes, &call)) return nullptr;
   call.stream = (void *)stream;
-  PyThreadState *state = PyEval_SaveThread();
-  const int status = variant_identity.run(&call);
-  PyEval_RestoreThread(state);
-  return PyLong_FromLongLong(status);
+  return launched(&call);
+}
+
+/* A call that was checked, and the tensors, which live as long as it does. */
+struct Prepared {
+  at_call call;
+  PyObject *inputs, *outputs;
+};
+
+constexpr char PREPARED[] = "autotuner.call";
+
+void forget(PyObject *capsule) {
+  Prepared *prepared = (Prepared *)PyCapsule_GetPointer(capsule, PREPARED);
+  Py_DecRef(prepared->inputs);
+  Py_DecRef(prepared->outputs);
+  delete prepared;
+}
+
+PyObject *prepare(PyObject *, PyObject *arguments) {
+  PyObject *inputs, *outputs, *dims, *scalars;
+  unsigned long long workspace_address;
+  long long workspace_bytes;
+  at_call call = {};
+  if (!PyArg_ParseTuple(arguments, "OOOOKL", &inputs, &outputs, &dims, &scalars, &workspace_address, &workspace_bytes))
+    return nullptr;
+  if (!read_call(inputs, outputs, dims, scalars, workspace_address, workspace_bytes, &call)) return nullptr;
+  Py_IncRef(inputs);
+  Py_IncRef(outputs);
+  return PyCapsule_New(new Prepared{call, inputs, outputs}, PREPARED, forget);
+}
+
+PyObject *launch(PyObject *, PyObject *arguments) {
+  PyObject *capsule;
+  unsigned long long stream;
+  if (!PyArg_ParseTuple(arguments, "OK", &capsule, &stream)) return nullptr;
+  Prepared *prepared = (Prepared *)PyCapsule_GetPointer(capsule, PREPARED);
+  if (!prepared) return nullptr;
+  prepared->call.stream = (void *)stream;
+  return launched(&prepared->call);
 }
 
 PyMethodDef methods[] = {
     {"identity", identity, METH_NOARGS, "What the binary says it is: (abi_version, call_size, build_id, macros)."},
     {"workspace", workspace, METH_VARARGS, "Bytes of workspace for (dims, scalars)."},
     {"run", run, METH_VARARGS, "Runs the variant; returns its status."},
+    {"prepare", prepare, METH_VARARGS, "Checks the tensors of a call, to be launched often."},
+    {"launch", launch, METH_VARARGS, "Runs the variant on a prepared call; returns its status."},
     {nullptr, nullptr, 0, nullptr},
 };
 

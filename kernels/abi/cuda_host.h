@@ -146,6 +146,6 @@ inline int status(int driver_error) { return driver_error ? AT_DEVICE_ERROR + dr
 #define AT_CUDA_IDENTITY                                                                                       \
   extern "C" const at_identity variant_identity = {at::geometry().abi_version, (int32_t)sizeof(at_call),       \
                                                    at::cubin_text("at_build_id"), at::cubin_text("at_macros"), \
-                                                   variant_workspace, variant_run};
+                                                   at::cubin_text("at_signature"), variant_workspace, variant_run};
 
 #endif

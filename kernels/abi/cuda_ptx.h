@@ -191,6 +191,24 @@ AT_DEVICE void tma_load_multicast(void *shared, const void *map, int x, int y, i
       : "memory");
 }
 
+// Both from a matrix of four dimensions.
+AT_DEVICE void tma_load_4d(void *shared, const void *map, int x, int y, int z, int w, uint64_t *barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
+      "[%6];\n" ::"r"(shared_address(shared)),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address(barrier))
+      : "memory");
+}
+
+AT_DEVICE void tma_load_multicast_4d(void *shared, const void *map, int x, int y, int z, int w, uint64_t *barrier,
+                                     uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%2, %3, %4, %5}], [%6], %7;\n" ::"r"(shared_address(shared)),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address(barrier)), "h"(blocks)
+      : "memory");
+}
+
 AT_DEVICE void tma_prefetch(const void *map) {
   asm volatile("prefetch.tensormap [%0];\n" ::"l"(map) : "memory");
 }

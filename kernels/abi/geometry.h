@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #define AT_HOST_VALUES 8
-#define AT_OP_VALUES 4
+#define AT_OP_VALUES 8
 
 /* An op's header gives its numbers names before it includes this one. */
 #ifndef AT_GEOMETRY_OP

@@ -1,7 +1,8 @@
 /* What a binary says about itself. The build writes a table of macros after the variant's own source, so that it
  * reports what the preprocessor really held when the code was compiled, not what was asked for.
  *
- * The program hash leaves all of it out, by section (.at_*) in an object of the CPU and by name (at_build_id, at_macros)
+ * The program hash leaves all of it out, by section (.at_*) in an object of the CPU and by name (at_build_id, at_macros,
+ * at_signature)
  * in a cubin: two variants with the same code have different identities and one program. */
 #ifndef AUTOTUNER_IDENTITY_H
 #define AUTOTUNER_IDENTITY_H
@@ -16,6 +17,7 @@ typedef struct at_identity {
   int32_t call_size;    /* sizeof(at_call) as the variant saw it */
   const char *build_id; /* the artifact's digest */
   const char *macros;   /* lines NAME=VALUE */
+  const char *signature; /* the device, and a line a tensor: what binding.cpp asks of those that it is given */
   int64_t (*workspace)(const at_call *);
   int (*run)(const at_call *);
 } at_identity;

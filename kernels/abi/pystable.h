@@ -37,7 +37,9 @@ struct PyModuleDef {
   void *slots, *traverse, *clear, *free;
 };
 
-enum { METH_VARARGS = 1, METH_NOARGS = 4, PYTHON_API_VERSION_ABI3 = 3 };
+typedef void (*PyCapsule_Destructor)(PyObject *);
+
+enum { METH_VARARGS = 1, METH_NOARGS = 4, PYTHON_API_VERSION_ABI3 = 3, Py_EQ = 2 };
 
 extern PyObject *PyExc_ValueError, *PyExc_TypeError;
 PyObject *PyModule_Create2(PyModuleDef *, int);
@@ -51,6 +53,16 @@ long long PyLong_AsLongLong(PyObject *);
 unsigned long long PyLong_AsUnsignedLongLong(PyObject *);
 PyObject *PyLong_FromLongLong(long long);
 double PyFloat_AsDouble(PyObject *);
+void Py_IncRef(PyObject *);
+void Py_DecRef(PyObject *);
+PyObject *PyObject_GetAttr(PyObject *, PyObject *);
+PyObject *PyObject_CallNoArgs(PyObject *);
+PyObject *PyObject_Str(PyObject *);
+int PyObject_RichCompareBool(PyObject *, PyObject *, int);
+PyObject *PyUnicode_InternFromString(const char *);
+int PyUnicode_CompareWithASCIIString(PyObject *, const char *);
+PyObject *PyCapsule_New(void *, const char *, PyCapsule_Destructor);
+void *PyCapsule_GetPointer(PyObject *, const char *);
 PyThreadState *PyEval_SaveThread(void);
 void PyEval_RestoreThread(PyThreadState *);
 }

@@ -3,7 +3,8 @@
  *   sanitized PROGRESS CALL...
  *
  * A CALL file is, as int64, the number of sizes, of scalars, of inputs and of outputs; the sizes as int64, the scalars as
- * double, the bytes of each input and of each output as int64; then the inputs. Every tensor and the workspace is a block of the heap of exactly its size, so that each lies between red zones
+ * double, the bytes of each input and of each output as int64 and their strides, AT_MAX_RANK each; then the inputs. Every
+ * tensor and the workspace is a block of the heap of exactly its size, so that each lies between red zones
  * of its own. PROGRESS gets a line when the process is ready, after each call that was done, and for a status other
  * than 0. Results are not looked at: the other checks of the gate do that. */
 #include <pthread.h>
@@ -96,6 +97,8 @@ int do_call(const std::vector<char> &bytes) {
   from = take(from, call.dim, counts[0]);
   from = take(from, call.scalar, counts[1]);
   const auto inputs = blocks(from, counts[2]), outputs = blocks(from, counts[3]);
+  from = take(from, &call.in_stride[0][0], counts[2] * AT_MAX_RANK);
+  from = take(from, &call.out_stride[0][0], counts[3] * AT_MAX_RANK);
   const int64_t wanted = variant_identity.workspace(&call);
   if (wanted < 0 || wanted > MOST_WORKSPACE) return AT_NO_WORKSPACE;
   Block workspace(wanted, 64);

@@ -9,13 +9,12 @@
 
 #include <stdint.h>
 
-#define AT_ABI_VERSION 1
+#define AT_ABI_VERSION 2
 
 /* Values of the macro DTYPE: the element type of the op's tensors. */
 #define AT_FLOAT32 0
 #define AT_BFLOAT16 1
 #define AT_FLOAT16 2
-#define AT_FLOAT8_E4M3 3 /* inputs only; comes with scales */
 
 /* What variant_run returns. Anything above AT_DEVICE_ERROR is AT_DEVICE_ERROR + the device runtime's own number. */
 #define AT_OK 0
@@ -28,12 +27,16 @@
 #define AT_MAX_OUT 4
 #define AT_MAX_DIM 8
 #define AT_MAX_SCALAR 4
+#define AT_MAX_RANK 4
 
-/* One call. Tensors are dense, row-major, and aligned to at least 16 bytes; no tensor overlaps another.
- * The meaning of each slot belongs to the op, whose header says it. */
+/* One call. The meaning of each slot belongs to the op, whose header says it. Tensors are aligned to 16 bytes, those of
+ * integers to their elements; no output overlaps another tensor. Strides are in elements, outermost first; that of a
+ * dimension of size 1 is 0 where the op leaves strides to the caller, and the last dimension is dense there too. */
 typedef struct at_call {
   const void *in[AT_MAX_IN];
   void *out[AT_MAX_OUT];
+  int64_t in_stride[AT_MAX_IN][AT_MAX_RANK];
+  int64_t out_stride[AT_MAX_OUT][AT_MAX_RANK];
   int64_t dim[AT_MAX_DIM];
   double scalar[AT_MAX_SCALAR];
   void *workspace; /* aligned to 64 bytes; holds garbage on entry */
@@ -45,7 +48,7 @@ typedef struct at_call {
 extern "C" {
 #endif
 
-/* Bytes of workspace that variant_run needs for these dims (pointers are not set yet). 0 when it needs none. */
+/* Bytes of workspace that variant_run needs for these dims (pointers and strides are not set yet). 0 when it needs none. */
 int64_t variant_workspace(const at_call *call);
 
 /* Computes the op. Returns AT_OK or one of the codes above. Must be callable from any thread, one call at a time,

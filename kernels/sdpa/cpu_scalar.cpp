@@ -9,16 +9,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "sdpa.h"
-
+#include "cpu_call.h"
 #include "cpu_pool.h"
 
-static_assert(DTYPE == AT_FLOAT32 || DTYPE == AT_BFLOAT16, "float32 and bfloat16 only");
 static_assert(HEAD_DIM % UNROLL == 0, "a row is whole groups of partial sums");
 
 #if DTYPE == AT_BFLOAT16
-typedef uint16_t element;
-
 static inline float to_float(element x) {  // bfloat16 is the upper half of a float
   const uint32_t bits = (uint32_t)x << 16;
   float wide;
@@ -31,8 +27,20 @@ static inline element from_float(float x) {  // to nearest, ties to even
   memcpy(&bits, &x, 4);
   return (element)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
+#elif DTYPE == AT_FLOAT16
+static inline float to_float(element x) {
+  _Float16 half;
+  memcpy(&half, &x, 2);
+  return (float)half;
+}
+
+static inline element from_float(float x) {  // to nearest, ties to even
+  const _Float16 half = (_Float16)x;
+  element bits;
+  memcpy(&bits, &half, 2);
+  return bits;
+}
 #else
-typedef float element;
 static inline float to_float(element x) { return x; }
 static inline element from_float(float x) { return x; }
 #endif
@@ -64,15 +72,15 @@ static float dot(const float *q, const element *k) {
   return sum;
 }
 
-// One row: `keys` keys are visible to it.
-static void attend(const float *q, const element *k, const element *v, element *o, int64_t keys) {
+// One row: `keys` keys are visible to it, the rows of K and V lie at the strides of `call`. Returns its log-sum-exp.
+static float attend(const Attention &call, const float *q, const element *k, const element *v, element *o, int64_t keys) {
   float output[HEAD_DIM] = {}, scores[BLOCK_N];
   float row_max = -INFINITY, row_sum = 0;
   for (int64_t n0 = 0; n0 < keys; n0 += BLOCK_N) {
     const int count = (int)(keys - n0 < BLOCK_N ? keys - n0 : BLOCK_N);
     float new_max = row_max;
     for (int n = 0; n < count; ++n) {
-      scores[n] = dot(q, k + (n0 + n) * HEAD_DIM);
+      scores[n] = dot(q, k + (n0 + n) * row_step(call.k.row));
       new_max = scores[n] > new_max ? scores[n] : new_max;
     }
     // What was summed so far was relative to the old maximum.
@@ -83,27 +91,29 @@ static void attend(const float *q, const element *k, const element *v, element *
     for (int n = 0; n < count; ++n) scores[n] = exponential(scores[n] - row_max);
     for (int n = 0; n < count; ++n) {
       row_sum += scores[n];
-      for (int d = 0; d < HEAD_DIM; ++d) output[d] += scores[n] * to_float(v[(n0 + n) * HEAD_DIM + d]);
+      for (int d = 0; d < HEAD_DIM; ++d) output[d] += scores[n] * to_float(v[(n0 + n) * row_step(call.v.row) + d]);
     }
   }
-  for (int d = 0; d < HEAD_DIM; ++d) o[d] = from_float(output[d] / row_sum);
+  const float sum = AT_MAY_BE_BLIND && keys == 0 ? 1 : row_sum;
+  for (int d = 0; d < HEAD_DIM; ++d) o[d] = from_float(output[d] / sum);
+  return row_max + logf(sum);
 }
 
 // Each thread takes an equal run of rows; with a causal mask every THREADS-th row, because later rows see more keys.
 static void run_thread(void *context, int thread) {
-  const at_call &call = *(const at_call *)context;
-  const int64_t seq_q = call.dim[SDPA_SEQ_Q], seq_k = call.dim[SDPA_SEQ_K];
-  const int64_t rows = call.dim[SDPA_BATCH] * call.dim[SDPA_HEADS] * seq_q;
+  const at_call &arguments = *(const at_call *)context;
+  const Attention call(&arguments);
+  const int64_t rows = call.batch * call.heads * call.seq_q;
   const int64_t begin = CAUSAL ? thread : rows * thread / THREADS;
   const int64_t end = CAUSAL ? rows : rows * (thread + 1) / THREADS;
   for (int64_t row = begin; row < end; row += CAUSAL ? THREADS : 1) {
-    const int64_t head = row / seq_q, i = row % seq_q;
+    const int64_t slice = row / call.seq_q, i = row % call.seq_q, b = slice / call.heads, h = slice % call.heads;
+    const element *from = call.q.at(b, h, i);
     float q[HEAD_DIM];
-    for (int d = 0; d < HEAD_DIM; ++d)
-      q[d] = to_float(((const element *)call.in[SDPA_Q])[row * HEAD_DIM + d]) * (float)call.scalar[SDPA_SCALE];
-    attend(q, (const element *)call.in[SDPA_K] + head * seq_k * HEAD_DIM,
-           (const element *)call.in[SDPA_V] + head * seq_k * HEAD_DIM, (element *)call.out[SDPA_O] + row * HEAD_DIM,
-           CAUSAL && i + 1 < seq_k ? i + 1 : seq_k);
+    for (int d = 0; d < HEAD_DIM; ++d) q[d] = to_float(from[d]) * (float)arguments.scalar[SDPA_SCALE];
+    const float lse = attend(call, q, call.k.at(b, h / call.group, 0), call.v.at(b, h / call.group, 0),
+                             call.o.at(b, h, i), call.seen(i, call.keys(b)));
+    if (LSE) *call.lse_at(b, h, i) = lse;
   }
 }
 

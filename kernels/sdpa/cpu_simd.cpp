@@ -18,13 +18,12 @@
 //   BF16_DOT            1: AVX-512's bfloat16 dot products; 0: bfloat16 is widened to float
 //   THREADS, SYNC_POLICY  how many threads, and how they meet: cpu_pool.h
 //   SCHEDULE            how items go to threads: 0 in equal runs, 1 in turn, 2 to whoever is free
-#include "sdpa.h"
+#include <math.h>
 
 #include "cpu_pack.h"
 #include "cpu_pool.h"
 #include "cpu_tile.h"
 
-static_assert(DTYPE == AT_FLOAT32 || DTYPE == AT_BFLOAT16, "float32 and bfloat16 only");
 static_assert(HEAD_WORDS % VEC_WIDTH == 0, "a row of Q is whole vectors");
 static_assert(BLOCK_M % (QK_VECS * VEC_WIDTH) == 0, "a block of queries is whole score tiles");
 static_assert(BLOCK_M % PV_ROWS == 0, "a block of queries is whole output tiles");
@@ -38,11 +37,14 @@ static_assert(SCHEDULE >= 0 && SCHEDULE <= 2, "unknown SCHEDULE");
 #if BF16_DOT && !(defined(__AVX512BF16__) && defined(__AVX512VL__))
 #error "BF16_DOT needs AVX-512 BF16"
 #endif
+#if DTYPE == AT_FLOAT16 && !defined(__F16C__)
+#error "float16 needs the conversions of F16C"
+#endif
 #if (defined(EXP_SCALEF3) || defined(EXP_SCALEF5)) && !defined(__AVX512VL__)
 #error "EXP=scalef needs AVX-512"
 #endif
-#if (defined(EXP_POLY3) || defined(EXP_SCALEF3) || defined(EXP_TABLE1)) && DTYPE == AT_FLOAT32
-#error "this EXP is too coarse for float32"
+#if (defined(EXP_POLY3) || defined(EXP_SCALEF3) || defined(EXP_TABLE1)) && DTYPE != AT_BFLOAT16
+#error "this EXP is too coarse for all but bfloat16"
 #endif
 #if (defined(EXP_TABLE1) || defined(EXP_TABLE2)) && !(defined(__AVX512F__) && VEC_WIDTH == 16)
 #error "EXP=table needs AVX-512 and VEC_WIDTH=16: the table is two registers"
@@ -78,10 +80,9 @@ struct Scratch {
 };
 
 struct Job {
-  const element *q, *k, *v;
-  element *o;
-  int64_t seq_q, seq_k, items, blocks;  // blocks of queries a head
-  float scale;
+  const Attention *call;
+  int64_t items, blocks;  // blocks of queries a head
+  float scale;            // for powers of two
   float *workspace;
   int64_t next;  // SCHEDULE = 2: the first item nobody has taken
 };
@@ -89,55 +90,65 @@ struct Job {
 // One head's K and V and the thread's scratch, as the blocks of an item see them.
 struct Head {
   const element *k, *v;
-  int64_t seq_k;
+  int64_t k_row, v_row, keys, offset;  // strides of rows; keys there are; query i sees those up to i + offset
   Scratch scratch;
   int64_t packed;  // the head whose K and V are packed; -1: none
 };
 
+// What tiles step by from key to key: in place, what the tensor has.
+static int64_t key_stride(const Head &head) { return PACK_K == 0 ? head.k_row / WORD_ELEMENTS : KEY_STRIDE; }
+static int64_t value_stride(const Head &head) { return PACK_V == 0 ? head.v_row : HEAD_DIM; }
+
 static void pack_head(Head &head, int64_t index) {
-  if (head.packed == index) return;
+  if (head.packed == index || head.keys == 0) return;
   head.packed = index;
-  if (PACK_K == 2) pack_rows(head.scratch.keys, head.k, head.seq_k + QK_KEYS - 1, head.seq_k);
+  if (PACK_K == 2) pack_rows(head.scratch.keys, head.k, head.k_row, head.keys + QK_KEYS - 1, head.keys);
   if (PACK_K == 3)
-    for (int64_t n = 0; n < head.seq_k; n += QK_KEYS)
-      pack_key_tile(head.scratch.keys + n * HEAD_WORDS, head.k + n * HEAD_DIM, head.seq_k - n);
-  if (PACK_V == 2) pack_values(head.scratch.values, head.v, head.seq_k);
+    for (int64_t n = 0; n < head.keys; n += QK_KEYS)
+      pack_key_tile(head.scratch.keys + n * HEAD_WORDS, head.k + n * head.k_row, head.k_row, head.keys - n);
+  if (PACK_V == 2) pack_values(head.scratch.values, head.v, head.v_row, head.keys);
 }
 
 static void pack_block(const Head &head, int64_t n0, int keys) {
-  const int64_t existing = head.seq_k - n0;
-  if (PACK_K == 1) pack_rows(head.scratch.keys, head.k + n0 * HEAD_DIM, round_up(keys, QK_KEYS), existing);
-  if (PACK_V == 1) pack_values(head.scratch.values, head.v + n0 * HEAD_DIM, keys);
+  const int64_t existing = head.keys - n0;
+  if (PACK_K == 1)
+    pack_rows(head.scratch.keys, head.k + n0 * head.k_row, head.k_row, round_up(keys, QK_KEYS), existing);
+  if (PACK_V == 1) pack_values(head.scratch.values, head.v + n0 * head.v_row, head.v_row, keys);
 }
 
-// The tile of QK_KEYS keys at key n0 + n. In place, the last one of a sequence is copied: no read past the tensor.
-static const float *key_tile(const Head &head, int64_t n0, int n) {
+// The tile of QK_KEYS keys at key n0 + n and the stride of its keys. In place, the last one of a sequence is copied: no
+// read past the tensor.
+static const float *key_tile(const Head &head, int64_t n0, int n, int64_t &stride) {
+  stride = key_stride(head);
   if (PACK_K == 1) return head.scratch.keys + n * HEAD_WORDS;
   if (PACK_K >= 2) return head.scratch.keys + (n0 + n) * HEAD_WORDS;
-  const element *rows = head.k + (n0 + n) * HEAD_DIM;
-  if (n0 + n + QK_KEYS <= head.seq_k) return (const float *)rows;
-  pack_key_tile(head.scratch.tail, rows, head.seq_k - n0 - n);
+  const element *rows = head.k + (n0 + n) * head.k_row;
+  if (n0 + n + QK_KEYS <= head.keys) return (const float *)rows;
+  pack_key_tile(head.scratch.tail, rows, head.k_row, head.keys - n0 - n);
+  stride = KEY_STRIDE;
   return head.scratch.tail;
 }
 
 static const float *value_rows(const Head &head, int64_t n0) {
-  if (PACK_V == 0) return (const float *)(head.v + n0 * HEAD_DIM);
+  if (PACK_V == 0) return (const float *)(head.v + n0 * head.v_row);
   return head.scratch.values + (PACK_V == 1 ? 0 : n0 / WORD_ELEMENTS * HEAD_DIM);
 }
 
 // Scores of the block's keys for the queries q0 .. q0 + rows - 1.
 static void score_block(const Head &head, int64_t n0, int keys, int64_t q0, int rows) {
+  const int64_t last = q0 + head.offset;  // that the first query sees
   const Scratch &s = head.scratch;
   for (int m = 0; m < round_up(rows, QUERY_TILE); m += VEC_WIDTH) store(s.block_max + m, splat(HIDDEN));
   for (int n = 0; n < keys; n += QK_KEYS) {
-    const float *tile = key_tile(head, n0, n);
+    int64_t stride;
+    const float *tile = key_tile(head, n0, n, stride);
     for (int m = 0; m < rows; m += QUERY_TILE) {
       float *to = s.scores + n * BLOCK_M + m;
-      if (CAUSAL && n0 + n > q0 + m + QUERY_TILE - 1) {  // no query of the tile sees any of its keys
+      if (CAUSAL && n0 + n > last + m + QUERY_TILE - 1) {  // no query of the tile sees any of its keys
         for (int i = 0; i < QK_KEYS; ++i)
           for (int j = 0; j < QK_VECS; ++j) store(to + i * BLOCK_M + j * VEC_WIDTH, splat(HIDDEN));
       } else {
-        score_tile(tile, s.queries + m, to, s.block_max + m, n0 + n, q0 + m);
+        score_tile(tile, stride, s.queries + m, to, s.block_max + m, n0 + n, last + m);
       }
     }
   }
@@ -188,42 +199,74 @@ static void softmax_block(const Scratch &s, int keys, int rows, float scale, boo
 static void value_block(const Head &head, int64_t n0, int keys, int64_t q0, int rows, bool first) {
   const Scratch &s = head.scratch;
   const float *values = value_rows(head, n0);
+  const int64_t stride = value_stride(head);
   for (int m = 0; m < rows; m += PV_ROWS) {
-    const int64_t visible = CAUSAL ? least(keys, q0 + m + PV_ROWS - n0) : keys;
-    if (visible <= 0) continue;
+    const int64_t visible = CAUSAL ? least(keys, q0 + head.offset + m + PV_ROWS - n0) : keys;
+    if (visible <= 0) {
+      if (AT_MAY_BE_BLIND && first)
+        for (int i = 0; i < PV_ROWS * HEAD_DIM; i += VEC_WIDTH) store(s.output + m * HEAD_DIM + i, vec{});
+      continue;
+    }
     const int steps = (int)((visible + WORD_ELEMENTS - 1) / WORD_ELEMENTS);
     for (int d = 0; d < HEAD_DIM; d += PV_VECS * VEC_WIDTH)
-      value_tile(s.scores + m, values + d, steps, s.decay + m, s.output + m * HEAD_DIM + d, first);
+      value_tile(s.scores + m, values + d, stride, steps, s.decay + m, s.output + m * HEAD_DIM + d, first);
   }
 }
 
-static void store_output(const Scratch &s, element *o, int rows) {
+// What a vector of queries divides by. Where every score of a query is HIDDEN its maximum is, too, and its sum no sum.
+static vec divisor(const Scratch &s, int m) {
+  const vec sum = load(s.row_sum + m);
+  return AT_MAY_BE_BLIND ? load(s.row_max + m) > splat(HIDDEN) ? sum : splat(INFINITY) : sum;
+}
+
+static void store_output(const Scratch &s, element *o, int64_t stride, int rows) {
   // `decay` is free by now: it holds the reciprocals of the sums.
-  for (int m = 0; m < round_up(rows, QUERY_TILE); m += VEC_WIDTH) store(s.decay + m, 1.0f / load(s.row_sum + m));
+  for (int m = 0; m < round_up(rows, QUERY_TILE); m += VEC_WIDTH) store(s.decay + m, 1.0f / divisor(s, m));
   for (int m = 0; m < rows; ++m) {
     const vec factor = splat(s.decay[m]);
     for (int d = 0; d < HEAD_DIM; d += VEC_WIDTH) {
       const vec x = load(s.output + m * HEAD_DIM + d) * factor;
 #if DTYPE == AT_BFLOAT16
-      store_bfloat16(o + m * HEAD_DIM + d, x);
+      store_bfloat16(o + m * row_step(stride) + d, x);
+#elif DTYPE == AT_FLOAT16
+      store_float16(o + m * row_step(stride) + d, x);
 #else
-      store(o + m * HEAD_DIM + d, x);
+      store(o + m * row_step(stride) + d, x);
 #endif
     }
   }
 }
 
+// ln(sum(exp(score))) of each query: maxima are in powers of two, with BF16_DOT before they are scaled.
+static void store_lse(const Scratch &s, float *lse, int rows, float scale) {
+  for (int m = 0; m < rows; ++m) {
+    const float largest = s.row_max[m];
+    const float power = largest * (BF16_DOT ? scale : 1.0f) + log2f(s.row_sum[m]);
+    lse[m] = AT_MAY_BE_BLIND && largest <= HIDDEN ? -INFINITY : power * 0.693147181f;
+  }
+}
+
+static void store_nothing(const Attention &call, int64_t b, int64_t h, int64_t q0, int rows) {
+  for (int m = 0; m < rows; ++m) {
+    __builtin_memset(call.o.at(b, h, q0 + m), 0, HEAD_DIM * sizeof(element));
+    if (LSE) *call.lse_at(b, h, q0 + m) = -INFINITY;
+  }
+}
+
 static void run_item(const Job &job, Head &head, int64_t item) {
-  const int64_t index = item / job.blocks, block = item % job.blocks;
+  const Attention &call = *job.call;
+  const int64_t index = item / job.blocks, block = item % job.blocks, b = index / call.heads, h = index % call.heads;
   // Causal: the last block sees the most keys, so it goes first and the threads end together.
   const int64_t q0 = (CAUSAL ? job.blocks - 1 - block : block) * BLOCK_M;
-  const int rows = (int)least(BLOCK_M, job.seq_q - q0);
-  const int64_t row0 = index * job.seq_q + q0;
-  const int64_t end = CAUSAL ? least(job.seq_k, q0 + rows) : job.seq_k;
-  head.k = job.k + index * job.seq_k * HEAD_DIM;
-  head.v = job.v + index * job.seq_k * HEAD_DIM;
-  pack_head(head, index);
-  pack_queries(head.scratch.queries, job.q + row0 * HEAD_DIM, rows, job.scale);
+  const int rows = (int)least(BLOCK_M, call.seq_q - q0);
+  head.keys = call.keys(b);
+  head.offset = call.offset(head.keys);
+  head.k = call.k.at(b, h / call.group, 0);
+  head.v = call.v.at(b, h / call.group, 0);
+  const int64_t end = call.seen(q0 + rows - 1, head.keys);
+  if (AT_MAY_BE_BLIND && end == 0) return store_nothing(call, b, h, q0, rows);
+  pack_head(head, b * (call.heads / call.group) + h / call.group);
+  pack_queries(head.scratch.queries, call.q.at(b, h, q0), call.q.row, rows, job.scale);
   for (int64_t n0 = 0; n0 < end; n0 += BLOCK_N) {
     const int keys = (int)least(BLOCK_N, end - n0);
     pack_block(head, n0, keys);
@@ -231,13 +274,15 @@ static void run_item(const Job &job, Head &head, int64_t item) {
     softmax_block(head.scratch, keys, rows, job.scale, n0 == 0);
     value_block(head, n0, keys, q0, rows, n0 == 0);
   }
-  store_output(head.scratch, job.o + row0 * HEAD_DIM, rows);
+  store_output(head.scratch, call.o.at(b, h, q0), call.o.row, rows);
+  if (LSE) store_lse(head.scratch, call.lse_at(b, h, q0), rows, job.scale);
 }
 
 static void run_thread(void *context, int thread) {
   Job &job = *(Job *)context;
-  Head head = {nullptr, nullptr, job.seq_k, Scratch(nullptr, job.seq_k), -1};
-  head.scratch = Scratch(job.workspace + thread * head.scratch.floats, job.seq_k);
+  const Attention &call = *job.call;
+  Head head = {nullptr, nullptr, call.k.row, call.v.row, 0, 0, Scratch(nullptr, call.seq_k), -1};
+  head.scratch = Scratch(job.workspace + thread * head.scratch.floats, call.seq_k);
   if (SCHEDULE == 0) {
     const int64_t end = job.items * (thread + 1) / THREADS;
     for (int64_t item = job.items * thread / THREADS; item < end; ++item) run_item(job, head, item);
@@ -256,15 +301,11 @@ extern "C" int64_t variant_workspace(const at_call *call) {
 extern "C" int variant_run(const at_call *call) {
   if (BF16_DOT && call->scalar[SDPA_SCALE] < 0) return AT_OUTSIDE_DOMAIN;  // the maximum is taken before scaling
   if (call->workspace == nullptr || call->workspace_bytes < variant_workspace(call)) return AT_NO_WORKSPACE;
+  const Attention attention(call);
   Job job;
-  job.q = (const element *)call->in[SDPA_Q];
-  job.k = (const element *)call->in[SDPA_K];
-  job.v = (const element *)call->in[SDPA_V];
-  job.o = (element *)call->out[SDPA_O];
-  job.seq_q = call->dim[SDPA_SEQ_Q];
-  job.seq_k = call->dim[SDPA_SEQ_K];
-  job.blocks = (job.seq_q + BLOCK_M - 1) / BLOCK_M;
-  job.items = call->dim[SDPA_BATCH] * call->dim[SDPA_HEADS] * job.blocks;
+  job.call = &attention;
+  job.blocks = (attention.seq_q + BLOCK_M - 1) / BLOCK_M;
+  job.items = attention.batch * attention.heads * job.blocks;
   job.scale = (float)(call->scalar[SDPA_SCALE] * 1.4426950408889634);
   job.workspace = (float *)call->workspace;
   job.next = 0;

@@ -13,7 +13,8 @@ static constexpr float HIDDEN = -3e38f;
 
 AT_INLINE void prefetch(const float *p) { __builtin_prefetch(p, 0, 3); }
 
-// Sets the scores that the causal mask hides. Key `key` of the sequence is the tile's first, `query` its first query.
+// Sets the scores that the causal mask hides. Key `key` of the sequence is the tile's first, and the first query of the tile
+// sees the keys up to `query`.
 AT_INLINE void hide(vec (&score)[QK_KEYS][QK_VECS], int64_t key, int64_t query) {
   ivec lane;
   for (int i = 0; i < VEC_WIDTH; ++i) lane[i] = i;
@@ -25,8 +26,9 @@ AT_INLINE void hide(vec (&score)[QK_KEYS][QK_VECS], int64_t key, int64_t query) 
 }
 
 // scores[i][m] for the tile's QK_KEYS keys and QK_VECS * VEC_WIDTH queries; block_max[m] grows to their maximum.
-static void score_tile(const float *keys, const float *queries, float *scores, float *block_max, int64_t key,
-                       int64_t query) {
+static void score_tile(const float *keys, int64_t key_stride, const float *queries, float *scores, float *block_max,
+                       int64_t key, int64_t query) {
+  const int64_t step = LAYOUT == AT_BHSD || PACK_K > 0 ? KEY_STRIDE : key_stride;
   vec score[QK_KEYS][QK_VECS] = {};
   AT_UNROLL(UNROLL)
   for (int w = 0; w < HEAD_WORDS; ++w) {
@@ -35,7 +37,7 @@ static void score_tile(const float *keys, const float *queries, float *scores, f
     for (int j = 0; j < QK_VECS; ++j) q[j] = load(queries + w * BLOCK_M + j * VEC_WIDTH);
     AT_UNROLL(16)
     for (int i = 0; i < QK_KEYS; ++i) {
-      const vec k = splat_word(keys + i * KEY_STRIDE + w * WORD_STRIDE);
+      const vec k = splat_word(keys + i * step + w * WORD_STRIDE);
       AT_UNROLL(8)
       for (int j = 0; j < QK_VECS; ++j) score[i][j] = multiply_add(k, q[j], score[i][j]);
     }
@@ -55,16 +57,17 @@ static void score_tile(const float *keys, const float *queries, float *scores, f
 
 // output[i][d] = output[i][d] * decay[i] + sum over the steps of P^T[step][i] * values[step][d], for PV_ROWS queries
 // and PV_VECS vectors of dims. The sum starts from zero: adding block sums rounds less than one long chain of additions.
-static void value_tile(const float *probabilities, const float *values, int steps, const float *decay, float *output,
-                       bool first) {
+static void value_tile(const float *probabilities, const float *values, int64_t stride, int steps, const float *decay,
+                       float *output, bool first) {
+  const int64_t apart = LAYOUT == AT_BHSD || PACK_V > 0 ? HEAD_DIM : stride;
   vec sum[PV_ROWS][PV_VECS] = {};
   AT_UNROLL(UNROLL)
   for (int step = 0; step < steps; ++step) {
     vec v[PV_VECS];
     AT_UNROLL(8)
     for (int j = 0; j < PV_VECS; ++j) {
-      v[j] = load(values + step * HEAD_DIM + j * VEC_WIDTH);
-      if (PREFETCH > 0 && j * VEC_WIDTH % 16 == 0) prefetch(values + (step + PREFETCH) * HEAD_DIM + j * VEC_WIDTH);
+      v[j] = load(values + step * apart + j * VEC_WIDTH);
+      if (PREFETCH > 0 && j * VEC_WIDTH % 16 == 0) prefetch(values + (step + PREFETCH) * apart + j * VEC_WIDTH);
     }
     AT_UNROLL(16)
     for (int i = 0; i < PV_ROWS; ++i) {

@@ -18,9 +18,13 @@
 //   STAGES       tiles in a group's ring: how many are in flight
 //   SPLIT        blocks of a cluster that divide the keys; > 1 needs sm_90
 //   LOAD         cp_async: 16 bytes a thread and copy; tma: bulk tensor copies by one thread a group, needs sm_90
+//   MERGE        cluster: these blocks are one; device: they are any, on as many multiprocessors as there are. Each leaves what
+//                it has found in the workspace, and the last one merges it
 //   MULTICAST    row blocks of a cluster that share what they load, each loading a part for all; > 1 needs LOAD = tma
 //   EXP          ex2: the special function unit; poly: a polynomial; mixed: three of four by the former
 //   Q_FROM       registers: read from global memory as the products want it; shared: through shared memory
+//   PACK_GQA     1: where heads of Q share K and V their rows are rows of one tile (mma_rows.h), so that K and V are read once
+//   L2_FETCH     bytes that a bulk copy brings to the second-level cache at a time: 256 or 128; 1: what it reads
 //   FIXED        1: the lengths are compile-time constants, and a short loop over tiles is unrolled
 //   SYNC_POLICY  0: the fewest barriers. With cp_async K and V of a tile are awaited together, by one barrier that also
 //                says that the tile before is free. Partial results have memory of their own and are awaited by those
@@ -28,8 +32,6 @@
 //                1: one barrier a hazard: K has come, V has come, a slot is free, memory for results is free, results
 //                have come.
 //                2: as 1, with the whole block meeting each time and after each phase of the loop.
-#include "sdpa_cuda.h"
-
 #include "mma_merge.h"
 #include "mma_ring.h"
 
@@ -38,7 +40,7 @@ AT_GEOMETRY = {
     .args_bytes = sizeof(sdpa_args),
     .threads = THREADS,
     .rows = CLUSTER_ROWS,
-    .split = CLUSTER,
+    .split = TOGETHER,
     .cluster = CLUSTER,
     .dynamic_shared = SHARED_BYTES,
     .head_dim = HEAD_DIM,
@@ -47,6 +49,10 @@ AT_GEOMETRY = {
     .fixed_seq_q = SEQ_Q,
     .fixed_seq_k = SEQ_K,
 #endif
+    .strided_maps = STRIDED,
+    .packs_groups = PACKED,
+    .block_workspace = DEVICE_MERGE ? BLOCK_WORKSPACE : 0,
+    .l2_bytes = BULK_LOADS ? L2_FETCH : 0,
 };
 
 // A longer loop, unrolled, would not fit the instruction cache.
@@ -61,14 +67,14 @@ AT_DEVICE void end_of_phase() {
   if (SYNC_POLICY == 2) __syncthreads();
 }
 
-AT_DEVICE void query_to_shared(const Place &at, const element *q, unsigned char *tile) {
+AT_DEVICE void query_to_shared(const Place &at, const sdpa_args &args, unsigned char *tile) {
   const int first_row = at.row - at.warp_m * WARP_ROWS;
 #pragma unroll
   for (int i = threadIdx.x; i < BLOCK_ROWS * CHUNKS; i += THREADS) {
     const int row = i / CHUNKS, chunk = i % CHUNKS;
-    const bool valid = first_row + row < at.seq_q;
-    const int64_t from = (int64_t)at.slice * at.seq_q + (valid ? first_row + row : 0);
-    cp_async_16(tile + swizzled(BLOCK_ROWS, row, chunk), q + from * HEAD_DIM + chunk * 8, valid);
+    const bool valid = first_row + row < at.rows;
+    const element *from = (const element *)args.q + at.place(valid ? first_row + row : 0, args.q_stride) + chunk * 8;
+    cp_async_16(tile + swizzled(BLOCK_ROWS, row, chunk), from, valid);
   }
   cp_async_commit();
 }
@@ -111,13 +117,13 @@ AT_DEVICE void work(const Place &at, Ring &ring, const Queries (&queries)[ROW_TI
 
 // The first half of the cluster's first barrier: barriers are initialised, and the block's shared memory exists.
 AT_DEVICE void announce() {
-#if SPLIT * MULTICAST > 1
+#if CLUSTER_SPLIT * MULTICAST > 1
   cluster_arrive_relaxed();
 #endif
 }
 
 AT_DEVICE void await_announcements() {
-#if SPLIT * MULTICAST > 1
+#if CLUSTER_SPLIT * MULTICAST > 1
   cluster_wait();
 #endif
 }
@@ -134,10 +140,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
 
   Queries queries[ROW_TILES];
 #ifdef Q_FROM_SHARED
-  query_to_shared(at, (const element *)args.q, shared + QUERY_OFFSET);
+  query_to_shared(at, args, shared + QUERY_OFFSET);
 #else
 #pragma unroll
-  for (int m = 0; m < ROW_TILES; m++) query_from_global(queries[m], at, (const element *)args.q, at.row + m * 16);
+  for (int m = 0; m < ROW_TILES; m++) query_from_global(queries[m], at, args, at.row + m * 16);
 #endif
   if (!own_loads_only) await_announcements();
   if (!fill_first) ring.fill();
@@ -155,11 +161,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   work(at, ring, queries, partial, args.scale_log2);
   if (own_loads_only) await_announcements();
   // No block may end while its copies to others are under way; when parts meet, they see to it.
-#if MULTICAST > 1 && (SPLIT == 1 || SYNC_POLICY == 0)
+#if MULTICAST > 1 && (CLUSTER_SPLIT == 1 || SYNC_POLICY == 0)
   cluster_arrive_relaxed();
-  finish(at, (element *)args.o, partial, shared);
+  finish(at, args, partial, shared);
   cluster_wait();
 #else
-  finish(at, (element *)args.o, partial, shared);
+  finish(at, args, partial, shared);
 #endif
 }

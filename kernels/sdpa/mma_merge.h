@@ -11,7 +11,7 @@
 // What the parts write to warp `warp_n` of a block, for row tile `m` that the caller shares with it.
 AT_DEVICE float4 *inbox(unsigned char *shared, const Place &at, int warp_n, int m) {
   const int index = (m * WARPS_M + at.warp_m) * WARPS_N + warp_n;
-  return (float4 *)(shared + INBOX_OFFSET) + index * PARTS * MESSAGE_FLOAT4 + at.lane;
+  return (float4 *)(shared + INBOX_OFFSET) + index * MERGED * MESSAGE_FLOAT4 + at.lane;
 }
 
 // With INBOX_SIGNALS: completes when all that is written there has come.
@@ -20,19 +20,19 @@ AT_DEVICE uint64_t *inbox_barrier(unsigned char *shared, const Place &at, int wa
 }
 
 AT_DEVICE void prepare_inbox([[maybe_unused]] unsigned char *shared, [[maybe_unused]] const Place &at) {
-#if SPLIT > 1 && SYNC_POLICY == 0
+#if CLUSTER_SPLIT > 1 && SYNC_POLICY == 0
   if (at.part >= SHARERS || at.lane != 0) return;
   uint64_t *barrier = inbox_barrier(shared, at, at.warp_n);
   mbarrier_init(barrier, 1);
   mbarrier_init_fence();
-  mbarrier_expect(barrier, ROW_TILES * PARTS * MESSAGE_FLOAT4 * sizeof(float4));
+  mbarrier_expect(barrier, ROW_TILES * MERGED * MESSAGE_FLOAT4 * sizeof(float4));
 #endif
 }
 
 // Writes to a warp of the block that part `to` belongs to; `slot` and `barrier` are addresses in the caller's block.
 AT_DEVICE void post(float4 *slot, float4 value, [[maybe_unused]] uint64_t *barrier, [[maybe_unused]] const Place &at,
                     [[maybe_unused]] int to) {
-#if SPLIT == 1
+#if CLUSTER_SPLIT == 1
   *slot = value;
 #elif SYNC_POLICY == 0
   store_async_16(slot, value, barrier, to / WARPS_N * MULTICAST + at.member);
@@ -45,7 +45,7 @@ AT_DEVICE void post(float4 *slot, float4 value, [[maybe_unused]] uint64_t *barri
 AT_DEVICE void send(unsigned char *shared, const Place &at, const Partial &partial, int m) {
 #pragma unroll
   for (int to = 0; to < SHARERS; to++) {
-    float4 *slot = inbox(shared, at, to % WARPS_N, m) + at.part * MESSAGE_FLOAT4;
+    float4 *slot = inbox(shared, at, to % WARPS_N, m) + at.merging() * MESSAGE_FLOAT4;
     uint64_t *barrier = inbox_barrier(shared, at, to % WARPS_N);
 #pragma unroll
     for (int i = 0; i < SHARE; i++) {
@@ -59,7 +59,7 @@ AT_DEVICE void send(unsigned char *shared, const Place &at, const Partial &parti
 
 // Meets the parts that write to each other's inboxes.
 AT_DEVICE void meet_parts(const Place &at) {
-#if SPLIT > 1
+#if CLUSTER_SPLIT > 1
   cluster_arrive();
   cluster_wait();
 #else
@@ -71,16 +71,15 @@ AT_DEVICE void meet_parts(const Place &at) {
 }
 
 // The share of a row tile that the caller merges, from what all parts have sent.
-AT_DEVICE void receive(float (&output)[SHARE][4], float (&sum)[2], const float4 *messages) {
-  float max[2] = {-INFINITY, -INFINITY};
+AT_DEVICE void receive(float (&output)[SHARE][4], float (&sum)[2], float (&max)[2], const float4 *messages) {
 #pragma unroll
-  for (int from = 0; from < PARTS; from++) {
+  for (int from = 0; from < MERGED; from++) {
     const float4 state = messages[from * MESSAGE_FLOAT4 + SHARE * 32];
     max[0] = fmaxf(max[0], state.x);
     max[1] = fmaxf(max[1], state.z);
   }
 #pragma unroll
-  for (int from = 0; from < PARTS; from++) {
+  for (int from = 0; from < MERGED; from++) {
     const float4 state = messages[from * MESSAGE_FLOAT4 + SHARE * 32];
     const float low = exponential(state.x - finite(max[0])), high = exponential(state.z - finite(max[1]));
     sum[0] = fmaf(low, state.y, sum[0]);
@@ -96,18 +95,30 @@ AT_DEVICE void receive(float (&output)[SHARE][4], float (&sum)[2], const float4 
   }
 }
 
+// What a row is divided by; a row that sees no key has summed up nothing, and gives 0.
+AT_DEVICE float reciprocal(float sum) { return MAY_BE_BLIND && sum == 0 ? 0.0f : __fdividef(1.0f, sum); }
+
+// ln(sum(exp(score))), of a maximum in powers of two and the sum relative to it.
+AT_DEVICE float log_sum_exp(float max, float sum) {
+  return MAY_BE_BLIND && sum == 0 ? -INFINITY : (max + __log2f(sum)) * 0.693147181f;
+}
+
 // Writes COUNT neighbouring fragments of 16 rows, `first` the number of the first. Lanes 2 i and 2 i + 1 trade words,
 // so that each writes 8 bytes of one fragment instead of 4 bytes of two.
 template <int COUNT>
-AT_DEVICE void store(const Place &at, element *o, int first_row, int first, const float (&output)[COUNT][4],
-                     const float (&sum)[2]) {
+AT_DEVICE void store(const Place &at, const sdpa_args &args, int first_row, int first, const float (&output)[COUNT][4],
+                     const float (&sum)[2], [[maybe_unused]] const float (&max)[2]) {
   const int pair = at.lane % 2;
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const int row = first_row + at.lane / 4 + half * 8;
-    const float factor = __fdividef(1.0f, sum[half]);
-    uint32_t *words = (uint32_t *)(o + ((int64_t)at.slice * at.seq_q + row) * HEAD_DIM) + first * 4 + at.lane % 4;
-    const bool valid = (FIXED && AT_SEQ_Q(at) % CLUSTER_ROWS == 0) || row < at.seq_q;
+    const float factor = reciprocal(sum[half]);
+    element *to = (element *)args.o + at.place(row, args.o_stride);
+    uint32_t *words = (uint32_t *)to + first * 4 + at.lane % 4;
+    const bool valid = (FIXED && AT_SEQ_Q(at) % CLUSTER_ROWS == 0) || row < at.rows;
+#if LSE
+    if (valid && first == 0 && at.lane % 4 == 0) args.lse[at.lse_place(row)] = log_sum_exp(max[half], sum[half]);
+#endif
 #pragma unroll
     for (int i = 0; i < COUNT; i += 2) {
       const uint32_t even = pack(output[i][half * 2] * factor, output[i][half * 2 + 1] * factor);
@@ -123,30 +134,137 @@ AT_DEVICE void store(const Place &at, element *o, int first_row, int first, cons
   }
 }
 
-// Merges what all parts have found and writes it.
-AT_DEVICE void finish(const Place &at, element *o, Partial (&partial)[ROW_TILES], unsigned char *shared) {
-  if (PARTS > 1 && !INBOX_APART) meet_parts(at);
+#if DEVICE_MERGE
+
+// How many blocks have come that share rows; each word is 0 between launches.
+static __device__ unsigned blocks_come[SDPA_COUNTERS];
+
+AT_DEVICE unsigned char *block_workspace(const sdpa_args &args, unsigned block) {
+  return (unsigned char *)args.workspace + (int64_t)block * BLOCK_WORKSPACE;
+}
+
+// As store(), but what the block has found goes to its workspace as it is.
+template <int COUNT>
+AT_DEVICE void hand_in(const Place &at, const sdpa_args &args, int first_row, int first, const float (&output)[COUNT][4],
+                       const float (&sum)[2], const float (&max)[2]) {
+  unsigned char *workspace = block_workspace(args, blockIdx.x);
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
+    const int row = first_row + at.lane / 4 + half * 8, here = row % BLOCK_ROWS;
+    if (row >= at.rows) continue;
+    float2 *to = (float2 *)workspace + here * (HEAD_DIM / 2) + first * 4 + at.lane % 4;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) __stcg(to + i * 4, make_float2(output[i][half * 2], output[i][half * 2 + 1]));
+    if (first == 0 && at.lane % 4 == 0)
+      __stcg((float2 *)(workspace + STATE_OFFSET) + here, make_float2(max[half], sum[half]));
+  }
+}
+
+// Four neighbouring numbers of a row, from what the SPLIT blocks from `block` on have found. They are read many at a time:
+// one after the other would wait for each.
+AT_DEVICE float4 merge_blocks(const sdpa_args &args, unsigned block, int row, int column, float &max, float &sum) {
+  constexpr int AT_ONCE = SPLIT < 16 ? SPLIT : 16;
+  float4 total = make_float4(0, 0, 0, 0);
+  for (int first = 0; first < SPLIT; first += AT_ONCE) {
+    float2 state[AT_ONCE];
+    float4 piece[AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
+      const bool exists = SPLIT % AT_ONCE == 0 || first + i < SPLIT;
+      const unsigned char *from = block_workspace(args, block + (exists ? first + i : 0));
+      state[i] = __ldcg((const float2 *)(from + STATE_OFFSET) + row);
+      piece[i] = __ldcg((const float4 *)from + row * (HEAD_DIM / 4) + column);
+      if (!exists) state[i].x = -INFINITY;
+    }
+    const float before = max;
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) max = fmaxf(max, state[i].x);
+    const float decay = exponential(before - finite(max));
+    sum *= decay;
+    total = make_float4(total.x * decay, total.y * decay, total.z * decay, total.w * decay);
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; i++) {
+      const float weight = exponential(state[i].x - finite(max));
+      sum = fmaf(weight, state[i].y, sum);
+      total.x = fmaf(weight, piece[i].x, total.x);
+      total.y = fmaf(weight, piece[i].y, total.y);
+      total.z = fmaf(weight, piece[i].z, total.z);
+      total.w = fmaf(weight, piece[i].w, total.w);
+    }
+  }
+  return total;
+}
+
+// The last of the SPLIT blocks to come merges what all have found, in their order: the result does not depend on who is
+// last. It leaves the counter as it was.
+AT_DEVICE void merge_on_device(const Place &at, const sdpa_args &args, unsigned char *shared) {
+  int *last = (int *)shared;
+  const unsigned place = blockIdx.x / SPLIT;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    *last = atomicAdd(blocks_come + place, 1u) == SPLIT - 1;
+    if (*last) blocks_come[place] = 0;
+    __threadfence();
+  }
+  __syncthreads();
+  if (!*last) return;
+  const int first_row = at.row - at.warp_m * WARP_ROWS, rows = least(BLOCK_ROWS, at.rows - first_row);
+  for (int i = threadIdx.x; i < rows * (HEAD_DIM / 4); i += THREADS) {
+    const int row = i / (HEAD_DIM / 4), column = i % (HEAD_DIM / 4);
+    float max = -INFINITY, sum = 0;
+    const float4 total = merge_blocks(args, place * SPLIT, row, column, max, sum);
+    const float factor = reciprocal(sum);
+    element *to = (element *)args.o + at.place(first_row + row, args.o_stride) + column * 4;
+    *(uint2 *)to = make_uint2(pack(total.x * factor, total.y * factor), pack(total.z * factor, total.w * factor));
+#if LSE
+    if (column == 0) args.lse[at.lse_place(first_row + row)] = log_sum_exp(max, sum);
+#endif
+  }
+}
+
+#else
+
+template <int COUNT>
+AT_DEVICE void hand_in(const Place &at, const sdpa_args &args, int first_row, int first, const float (&output)[COUNT][4],
+                       const float (&sum)[2], const float (&max)[2]) {
+  store(at, args, first_row, first, output, sum, max);
+}
+
+AT_DEVICE void merge_on_device(const Place &, const sdpa_args &, unsigned char *) {}
+
+#endif
+
+// Merges what the parts of the block, or of its cluster, have found, and hands it in.
+AT_DEVICE void merge_parts(const Place &at, const sdpa_args &args, Partial (&partial)[ROW_TILES], unsigned char *shared) {
+  if (MERGED > 1 && !INBOX_APART) meet_parts(at);
 #pragma unroll
   for (int m = 0; m < ROW_TILES; m++) {
     partial[m].sum[0] = quad_sum(partial[m].sum[0]);
     partial[m].sum[1] = quad_sum(partial[m].sum[1]);
-    if constexpr (PARTS == 1)
-      store(at, o, at.row + m * 16, 0, partial[m].output, partial[m].sum);
+    if constexpr (MERGED == 1)
+      hand_in(at, args, at.row + m * 16, 0, partial[m].output, partial[m].sum, partial[m].max);
     else
       send(shared, at, partial[m], m);
   }
-  if (PARTS == 1) return;
+  if (MERGED == 1) return;
   if (!INBOX_SIGNALS) meet_parts(at);
-  if (at.part >= SHARERS) return;
-#if SPLIT > 1 && SYNC_POLICY == 0
+  if (at.merging() >= SHARERS) return;
+#if CLUSTER_SPLIT > 1 && SYNC_POLICY == 0
   mbarrier_wait(inbox_barrier(shared, at, at.warp_n), 0);
 #endif
 #pragma unroll
   for (int m = 0; m < ROW_TILES; m++) {
-    float output[SHARE][4] = {}, sum[2] = {};
-    receive(output, sum, inbox(shared, at, at.warp_n, m));
-    store(at, o, at.row + m * 16, at.part * SHARE, output, sum);
+    float output[SHARE][4] = {}, sum[2] = {}, max[2] = {-INFINITY, -INFINITY};
+    receive(output, sum, max, inbox(shared, at, at.warp_n, m));
+    hand_in(at, args, at.row + m * 16, at.merging() * SHARE, output, sum, max);
   }
+}
+
+// Merges what all parts have found and writes it.
+AT_DEVICE void finish(const Place &at, const sdpa_args &args, Partial (&partial)[ROW_TILES], unsigned char *shared) {
+  merge_parts(at, args, partial, shared);
+  merge_on_device(at, args, shared);
 }
 
 #endif

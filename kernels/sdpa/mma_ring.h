@@ -130,9 +130,15 @@ struct Ring {
       unsigned char *to = tile + (panel * BLOCK_N + at.member * rows) * ROW_BYTES;
 #if MULTICAST > 1
       const uint16_t blocks = (uint16_t)(((1 << MULTICAST) - 1) << at.first_sharer());
-      tma_load_multicast(to, map, panel * 64, key + at.member * rows, at.slice, full, blocks);
+      if (STRIDED)
+        tma_load_multicast_4d(to, map, panel * 64, key + at.member * rows, at.head_kv, at.batch, full, blocks);
+      else
+        tma_load_multicast(to, map, panel * 64, key + at.member * rows, at.kv_number(args), full, blocks);
 #else
-      tma_load(to, map, panel * 64, key, at.slice, full);
+      if (STRIDED)
+        tma_load_4d(to, map, panel * 64, key, at.head_kv, at.batch, full);
+      else
+        tma_load(to, map, panel * 64, key, at.kv_number(args), full);
 #endif
     }
   }
@@ -147,13 +153,21 @@ struct Ring {
 
   const Place &at;
   const element *k, *v;
+  int64_t k_row = HEAD_DIM, v_row = HEAD_DIM;  // strides of rows
   unsigned char *tiles;
 
   __device__ __forceinline__ Ring(const Place &place, const sdpa_args &args, unsigned char *shared)
       : at(place), tiles(shared + place.warp_n * RING_BYTES) {
-    const int64_t start = (int64_t)at.slice * at.seq_k * HEAD_DIM;
+#if STRIDED
+    k = (const element *)args.k + (at.batch * args.k_stride.batch + at.head_kv * args.k_stride.head);
+    v = (const element *)args.v + (at.batch * args.v_stride.batch + at.head_kv * args.v_stride.head);
+    k_row = args.k_stride.row;
+    v_row = args.v_stride.row;
+#else
+    const int64_t start = (int64_t)at.kv_number(args) * at.seq_k * HEAD_DIM;
     k = (const element *)args.k + start;
     v = (const element *)args.v + start;
+#endif
   }
 
   __device__ __forceinline__ unsigned char *keys(Cursor c) const { return tiles + c.slot * 2 * TILE_BYTES; }
@@ -193,19 +207,19 @@ struct Ring {
   __device__ __forceinline__ void load(int trip, int slot) {
     const int key = at.first_key(trip);
     unsigned char *tile = tiles + slot * 2 * TILE_BYTES;
-    if (key < at.keys) copy(tile, k, key);
+    if (key < at.keys) copy(tile, k, STRIDED ? k_row : HEAD_DIM, key);
     if (SYNC_POLICY > 0) cp_async_commit();
-    if (key < at.keys) copy(tile + TILE_BYTES, v, key);
+    if (key < at.keys) copy(tile + TILE_BYTES, v, STRIDED ? v_row : HEAD_DIM, key);
     cp_async_commit();
   }
 
-  __device__ __forceinline__ void copy(unsigned char *tile, const element *matrix, int key) {
+  __device__ __forceinline__ void copy(unsigned char *tile, const element *matrix, int64_t apart, int key) {
 #pragma unroll
     for (int i = 0; i < BLOCK_N * CHUNKS; i += GROUP_THREADS) {
       const int item = i + at.warp_m * 32 + at.lane, row = item / CHUNKS, chunk = item % CHUNKS;
       if (BLOCK_N * CHUNKS % GROUP_THREADS && item >= BLOCK_N * CHUNKS) break;
-      const bool valid = (FIXED && AT_SEQ_K(at) % BLOCK_N == 0) || key + row < at.seq_k;
-      const element *from = matrix + (int64_t)(valid ? key + row : 0) * HEAD_DIM + chunk * 8;
+      const bool valid = (FIXED && !KEY_LENGTHS && AT_SEQ_K(at) % BLOCK_N == 0) || key + row < at.length;
+      const element *from = matrix + (int64_t)(valid ? key + row : 0) * apart + chunk * 8;
       cp_async_16(tile + swizzled(BLOCK_N, row, chunk), from, valid);
     }
   }

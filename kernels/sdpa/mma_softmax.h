@@ -66,12 +66,13 @@ AT_DEVICE float quad_sum(float x) {
   return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-AT_DEVICE void query_from_global(Queries &queries, const Place &at, const element *q, int first_row) {
+AT_DEVICE void query_from_global(Queries &queries, const Place &at, const sdpa_args &args, int first_row) {
 #pragma unroll
   for (int half = 0; half < 2; half++) {
     const int row = first_row + at.lane / 4 + half * 8;
-    const bool valid = (FIXED && AT_SEQ_Q(at) % CLUSTER_ROWS == 0) || row < at.seq_q;
-    const uint32_t *words = (const uint32_t *)(q + ((int64_t)at.slice * at.seq_q + row) * HEAD_DIM) + at.lane % 4;
+    const bool valid = (FIXED && AT_SEQ_Q(at) % CLUSTER_ROWS == 0) || row < at.rows;
+    const element *from = (const element *)args.q + at.place(row, args.q_stride);
+    const uint32_t *words = (const uint32_t *)from + at.lane % 4;
 #pragma unroll
     for (int i = 0; i < HEAD_DIM / 8; i++) queries.fragment[i / 2][i % 2 * 2 + half] = valid ? words[i * 4] : 0;
   }
@@ -98,12 +99,11 @@ AT_DEVICE void score(Scores (&scores)[ROW_TILES], const Queries (&queries)[ROW_T
 
 // Keys past the end, and those that a causal row does not see.
 AT_DEVICE void mask(Scores &scores, const Place &at, int first_row, int key) {
-  if (FIXED && !CAUSAL && AT_SEQ_K(at) % BLOCK_N == 0) return;
-  if (key + BLOCK_N <= (CAUSAL ? least(at.seq_k, first_row + 1) : at.seq_k)) return;
+  if (FIXED && !CAUSAL && !KEY_LENGTHS && AT_SEQ_K(at) % BLOCK_N == 0) return;
+  if (key + BLOCK_N <= at.end_of(first_row)) return;
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    const int row_end = CAUSAL ? least(at.seq_k, first_row + at.lane / 4 + half * 8 + 1) : at.seq_k;
-    const int end = row_end - key - at.lane % 4 * 2;
+    const int end = at.end_of(first_row + at.lane / 4 + half * 8) - key - at.lane % 4 * 2;
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; j++)
 #pragma unroll

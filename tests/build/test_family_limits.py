@@ -14,6 +14,7 @@ from autotuner.values.errors import KernelError, SpaceError
 
 KERNEL = """
 family = "tiles"
+abi = 2
 op = "sdpa"
 
 [cpu.plain]

@@ -1,15 +1,18 @@
-"""A loaded variant from Python: addresses in, status out, and nothing unfit gets through."""
+"""A loaded variant from Python: tensors in, status out, and nothing unfit gets through."""
 
 from __future__ import annotations
 
-import ctypes
 import importlib.machinery
 import importlib.util
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 import pytest
+import torch
+from torch import Tensor
 
 from autotuner.build.build import build
 from autotuner.build.family import Family
@@ -23,10 +26,10 @@ ROOM = 4096
 
 
 class Buffers(NamedTuple):
-    """Memory that is aligned to 64 bytes: inputs, outputs, workspace."""
+    """Tensors, and the address of a workspace that is aligned to 64 bytes."""
 
-    inputs: tuple[int, int, int]
-    outputs: tuple[int]
+    inputs: tuple[Tensor, Tensor, Tensor]
+    outputs: tuple[Tensor]
     workspace: int
 
 
@@ -53,31 +56,43 @@ def module(artifact: Artifact) -> ModuleType:
     return loaded
 
 
-memory = ctypes.create_string_buffer(5 * ROOM + 64)
+room = torch.zeros(ROOM + 64, dtype=torch.uint8)
+
+
+def zeros(length: int) -> Tensor:
+    """A tensor of PROBLEM's other sizes."""
+    return torch.zeros(PROBLEM.batch, PROBLEM.heads, length, PROBLEM.head_dim)
 
 
 @pytest.fixture
 def buffers() -> Buffers:
-    ctypes.memset(memory, 0, len(memory))
-    start = -(-ctypes.addressof(memory) // 64) * 64
-    q, k, v, output, workspace = (start + i * ROOM for i in range(5))
-    ctypes.c_float.from_address(q).value = 2.0
-    return Buffers((q, k, v), (output,), workspace)
+    q, k, v, output = (zeros(n) for n in (PROBLEM.seq_q, PROBLEM.seq_k, PROBLEM.seq_k, PROBLEM.seq_q))
+    q.view(-1)[0] = 2.0
+    return Buffers((q, k, v), (output,), -(-room.data_ptr() // 64) * 64)
 
 
 def test_a_forward_reads_and_writes_the_given_memory(variant: LoadedVariant, buffers: Buffers) -> None:
     wanted = variant.workspace_bytes(PROBLEM)
     assert wanted == 3 * PROBLEM.seq_k
     assert variant.run(PROBLEM, buffers.inputs, buffers.outputs, buffers.workspace, wanted) == 0
-    assert ctypes.c_float.from_address(buffers.outputs[0]).value == 7.0  # (3 + 1/2) * 2
+    assert float(buffers.outputs[0].view(-1)[0]) == 7.0  # (3 + 1/2) * 2
+
+
+def test_a_prepared_call_runs_often(variant: LoadedVariant, buffers: Buffers) -> None:
+    call = variant.prepared(PROBLEM, *buffers, variant.workspace_bytes(PROBLEM))
+    for _ in range(3):
+        buffers.outputs[0].zero_()
+        assert call(0) == 0
+        assert float(buffers.outputs[0].view(-1)[0]) == 7.0
 
 
 def test_the_variants_status_comes_back(variant: LoadedVariant, buffers: Buffers) -> None:
     wanted = variant.workspace_bytes(PROBLEM)
     assert variant.run(PROBLEM, *buffers, wanted - 1) == 2
     outside = PROBLEM.model_copy(update={"seq_q": 7})
-    assert variant.run(outside, *buffers, wanted) == 1
-    assert ctypes.c_float.from_address(buffers.outputs[0]).value == 0.0
+    (_, k, v), output = buffers.inputs, zeros(7)
+    assert variant.run(outside, (zeros(7), k, v), (output,), buffers.workspace, wanted) == 1
+    assert not output.any()
 
 
 @pytest.mark.parametrize(
@@ -106,32 +121,98 @@ def test_an_error_outlives_its_call_or_not() -> None:
     ]
 
 
-@pytest.mark.parametrize("offset", [1, 4, 8])
-def test_misaligned_tensors_are_refused_before_anything_runs(
-    variant: LoadedVariant, buffers: Buffers, offset: int
+def moved(tensor: Tensor, offset: int) -> Tensor:
+    """The tensor `offset` bytes past a multiple of 64."""
+    raw = torch.zeros(tensor.numel() * 4 + 128, dtype=torch.uint8)
+    start = -raw.data_ptr() % 64 + offset
+    return raw[start : start + tensor.numel() * 4].view(torch.float32).view(tensor.shape).copy_(tensor)
+
+
+UNFIT: list[tuple[Callable[[Tensor], Tensor], type[Exception], str]] = [
+    (lambda x: moved(x, 4), ValueError, "is not aligned to 16 bytes"),
+    (lambda x: moved(x, 8), ValueError, "is not aligned to 16 bytes"),
+    (lambda x: x.half(), TypeError, "is torch.float16, expected float32"),
+    (lambda x: x.double(), TypeError, "is torch.float64, expected float32"),
+    (lambda x: x.to("meta"), TypeError, "is on meta, expected cpu"),
+    (lambda x: x[:, :1], ValueError, r"has shape torch.Size\(\[1, 1, \d+, 64\]\), expected \(1, 2, \d+, 64\)"),
+    (lambda x: x[0], ValueError, "has shape"),
+    (
+        lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
+        ValueError,
+        "has strides .*, expected those of a contiguous",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "message"), UNFIT)
+@pytest.mark.parametrize("place", ["Q", "K", "V", "O"])
+def test_unfit_tensors_are_refused_before_anything_runs(
+    variant: LoadedVariant,
+    buffers: Buffers,
+    place: str,
+    change: Callable[[Tensor], Tensor],
+    error: type[Exception],
+    message: str,
 ) -> None:
-    wanted = variant.workspace_bytes(PROBLEM)
-    q, k, v = buffers.inputs
-    for inputs, name in (((q + offset, k, v), "0"), ((q, k + offset, v), "1"), ((q, k, v + offset), "2")):
-        with pytest.raises(ValueError, match=rf"inputs\[{name}\] is not aligned to 16 bytes"):
-            variant.run(PROBLEM, inputs, buffers.outputs, buffers.workspace, wanted)
-    with pytest.raises(ValueError, match=r"outputs\[0\] is not aligned to 16 bytes"):
-        variant.run(PROBLEM, buffers.inputs, (buffers.outputs[0] + offset,), buffers.workspace, wanted)
-    assert ctypes.c_float.from_address(buffers.outputs[0]).value == 0.0
+    tensors = {**dict(zip("QKV", buffers.inputs, strict=True)), "O": buffers.outputs[0]}
+    tensors[place] = change(tensors[place])
+    q, k, v, output = tensors.values()
+    for run in (variant.run, variant.prepared):
+        with pytest.raises(error, match=f"^{place} {message}"):
+            run(PROBLEM, (q, k, v), (output,), buffers.workspace, variant.workspace_bytes(PROBLEM))
+    assert place == "O" or not output.any()
 
 
 def test_the_workspace_is_aligned_to_64_bytes(variant: LoadedVariant, buffers: Buffers) -> None:
     for offset in (16, 32):
         with pytest.raises(ValueError, match="the workspace is not aligned to 64 bytes"):
             variant.run(PROBLEM, buffers.inputs, buffers.outputs, buffers.workspace + offset, 1000)
-    assert variant.run(PROBLEM, (buffers.inputs[0] + 16, *buffers.inputs[1:]), *buffers[1:], 1000) == 0
+    q, k, v = buffers.inputs
+    assert variant.run(PROBLEM, (moved(q, 16), k, v), *buffers[1:], 1000) == 0
+
+
+VIEWS = PROBLEM.model_copy(update={"layout": "bshd", "batch": 2})
+
+
+@pytest.fixture(scope="module")
+def of_views(kernel_root: Path, toolchain: CpuToolchain) -> LoadedVariant:
+    built = build(Family.load(kernel_root / "tiny"), tiny(MODE="half-up"), VIEWS, toolchain)
+    assert isinstance(built, Artifact)
+    return LoadedVariant(built)
+
+
+STRIDES: list[tuple[Callable[[Tensor], Tensor], str | None]] = [
+    (lambda x: x, None),
+    (lambda x: x.transpose(1, 2).contiguous().transpose(1, 2), None),
+    (lambda x: torch.nn.functional.pad(x, (0, 4))[..., :64], None),
+    (lambda x: x[:1].expand(2, -1, -1, -1), "inputs alone"),
+    (lambda x: torch.nn.functional.pad(x, (0, 2))[..., :64], "multiples of 16 bytes"),
+    (lambda x: x.transpose(2, 3).contiguous().transpose(2, 3), "dense rows"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), STRIDES)
+def test_strides_that_are_the_callers(
+    of_views: LoadedVariant, buffers: Buffers, change: Callable[[Tensor], Tensor], message: str | None
+) -> None:
+    inputs = q, k, v = tuple(torch.zeros(2, *x.shape[1:]) for x in buffers.inputs)
+    output = torch.zeros_like(q)
+    calls = [((change(q), k, v), output, "Q"), ((q, k, change(v)), output, "V"), (inputs, change(output), "O")]
+    for given, written, name in calls:
+        run = partial(of_views.run, VIEWS, given, (written,), buffers.workspace, 1000)
+        if message is None or (message == "inputs alone" and name != "O"):
+            assert run() == 0
+        else:
+            said = "no two elements in one place" if message == "inputs alone" else message
+            with pytest.raises(ValueError, match=f"^{name} has strides .*{said}"):
+                run()
 
 
 @pytest.mark.parametrize(
     ("inputs", "outputs", "dims", "scalars", "message"),
     [
-        ((0,) * 9, (0,), (1,), (), "too many inputs: at most 8"),
-        ((), (0,) * 5, (1,), (), "too many outputs: at most 4"),
+        ((), (), (1,), (), "found 0 inputs, expected 3"),
+        ((0,) * 3, (), (1,), (), "found 0 outputs, expected 1"),
         ((), (), (1,) * 9, (), "too many dims: at most 8"),
         ((), (), (1,), (1.0,) * 5, "too many scalars: at most 4"),
         ((), (), (4, 0), (), r"dims\[1\] must be at least 1"),
@@ -154,9 +235,8 @@ def test_a_call_that_does_not_fit_the_abi_is_refused(
     "arguments",
     [
         ((), (), (), ()),
-        (("q",), (), (1,), (), 0, 0, 0),
-        ((-1,), (), (1,), (), 0, 0, 0),
-        ((1 << 64,), (), (1,), (), 0, 0, 0),
+        ((1, 2, 3), (4,), (1,), (), 0, 0, 0),
+        (("q", None, None), (None,), (1,), (), 0, 0, 0),
         ((), (), (1 << 63,), (), 0, 0, 0),
         ((), (), ("one",), (), 0, 0, 0),
         ((), (), (1,), ("scale",), 0, 0, 0),
@@ -164,7 +244,7 @@ def test_a_call_that_does_not_fit_the_abi_is_refused(
     ],
 )
 def test_arguments_of_another_kind_raise(module: ModuleType, arguments: tuple[object, ...]) -> None:
-    with pytest.raises((TypeError, OverflowError, SystemError)):
+    with pytest.raises((AttributeError, TypeError, OverflowError, SystemError)):
         module.run(*arguments)
 
 

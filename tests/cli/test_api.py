@@ -42,6 +42,7 @@ print(len(heard), "events")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_a_script_without_a_main_guard_tunes(tmp_path: Path) -> None:
     lay_out(tmp_path)
@@ -75,6 +76,11 @@ Q, K = torch.zeros(2, 3, 5, 64), torch.zeros(2, 3, 9, 64)
 def test_a_call_is_a_problem() -> None:
     assert str(problem_of((Q, K, K), {"is_causal": True})) == "(2,3,5x9,64) float32 causal"
     assert str(problem_of((Q.half(), Q.half(), Q.half()), {"dropout_p": 0.0})) == "(2,3,5,64) float16 full"
+    view = Q.transpose(1, 2).contiguous().transpose(1, 2)
+    assert str(problem_of((view, K, K), {})) == "(2,3,5x9,64) float32 full bshd"
+    q, k, v = (x.transpose(1, 2) for x in torch.zeros(2, 5, 9, 64).split((3, 3, 3), 2))
+    assert str(problem_of((q, k, v), {"lse": True})) == "(2,3,5,64) float32 full packed lse"
+    assert str(problem_of((Q, K[:, :1], K[:, :1]), {"enable_gqa": True})) == "(2,3:1,5x9,64) float32 full bshd"
 
 
 @pytest.mark.parametrize(
@@ -82,8 +88,9 @@ def test_a_call_is_a_problem() -> None:
     [
         ((Q, K), {}, "expected three tensors"),
         ((Q, K, Q), {}, "do not fit together"),
-        ((Q, K[:, :1], K[:, :1]), {}, "heads_kv is not supported"),
-        ((Q.transpose(1, 2).contiguous().transpose(1, 2), K, K), {}, "strides is not supported"),
+        ((Q, K[:, :1], K[:, :1]), {}, "say enable_gqa=True"),
+        ((Q, K[:, :2], K[:, :2]), {"enable_gqa": True}, "expected a multiple of heads_kv, 2"),
+        ((Q.transpose(2, 3).contiguous().transpose(2, 3), K, K), {}, r"Q has strides .* call .contiguous\(\) first"),
         ((Q, K, K), {"attn_mask": Q}, "attn_mask is not supported"),
         ((Q, K, K), {"scale": 0.5}, "scale is not supported"),
         ((Q.int(), K.int(), K.int()), {}, "dtype"),

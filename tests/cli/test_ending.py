@@ -25,7 +25,11 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.timed
 @pytest.mark.parametrize(
     ("number", "times"),
-    [(signal.SIGINT, 2), (signal.SIGHUP, 1), pytest.param(signal.SIGINT, 1, marks=pytest.mark.slow)],
+    [
+        (signal.SIGINT, 2),
+        pytest.param(signal.SIGHUP, 1, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_ends_a_sweep_with_one_line_and_so_does_a_second_one(
     tmp_path: Path, number: signal.Signals, times: int

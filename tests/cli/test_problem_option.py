@@ -16,19 +16,29 @@ from autotuner.values.errors import InputError, SpaceError
 from tests.helpers.command_line import SPACE, autotuner, lay_out
 
 SIZES = st.integers(1, 300)
-PROBLEMS = st.builds(
-    SdpaProblem,
-    batch=SIZES,
-    heads=SIZES,
-    seq_q=SIZES,
-    seq_k=SIZES,
-    head_dim=SIZES,
-    dtype=st.sampled_from(["float32", "bfloat16", "float16"]),
-    causal=st.booleans(),
-)
 
 
-@given(PROBLEMS)
+@st.composite
+def problems(draw: st.DrawFn) -> SdpaProblem:
+    """Any problem."""
+    heads_kv, causal = draw(SIZES), draw(st.booleans())
+    return SdpaProblem(
+        batch=draw(SIZES),
+        heads=heads_kv * draw(st.integers(1, 8)),
+        heads_kv=heads_kv,
+        seq_q=draw(SIZES),
+        seq_k=draw(SIZES),
+        head_dim=draw(SIZES),
+        dtype=draw(st.sampled_from(["float32", "bfloat16", "float16"])),
+        causal=causal,
+        corner=draw(st.sampled_from(["top_left", "bottom_right"])) if causal else "top_left",
+        key_lengths=draw(st.booleans()),
+        layout=draw(st.sampled_from(["bhsd", "bshd", "packed qkv"])),
+        lse=draw(st.booleans()),
+    )
+
+
+@given(problems())
 def test_what_is_printed_can_be_typed(problem: SdpaProblem) -> None:
     assert SdpaProblem.parse(str(problem)) == problem
 
@@ -39,6 +49,8 @@ def test_what_is_printed_can_be_typed(problem: SdpaProblem) -> None:
         ("(2,6,197,64) float32 causal", "(2,6,197,64) float32 causal"),
         (" ( 1, 8 , 1x512, 64 )  bf16, full ", "(1,8,1x512,64) bfloat16 full"),
         ("(1,8,512,64) half", "(1,8,512,64) float16 full"),
+        ("(1,32:8,1x4096,128) lse bf16 bshd lengths", "(1,32:8,1x4096,128) bfloat16 full lengths bshd lse"),
+        ("(1,8,4x9,64) half packed causal bottom_right", "(1,8,4x9,64) float16 causal bottom_right packed"),
     ],
 )
 def test_the_form_has_short_words(typed: str, printed: str) -> None:
@@ -49,11 +61,15 @@ def test_the_form_has_short_words(typed: str, printed: str) -> None:
     ("typed", "said"),
     [
         ("(2,6,197,64)", "the dtype is missing; expected one of float32"),
-        ("2,6,197,64 float32", "expected (batch,heads,length,head_dim) dtype [full|causal]"),
+        ("2,6,197,64 float32", "expected (batch,heads[:heads_kv],length[xkeys],head_dim) dtype [full|causal"),
         ("(2,6,197,64) flaot32", "did you mean float32?"),
-        ("(2,6,197,64) float32 attn_mask=m", "attn_mask is not supported: the masks are full and causal"),
-        ("(2,32:8,197,64) float32", "heads_kv is not supported"),
-        ("(2,6,197,64) float32 layout=bshd", "layout is not supported"),
+        (
+            "(2,6,197,64) float32 attn_mask=m",
+            "attn_mask is not supported: the masks are full and causal, at either corner",
+        ),
+        ("(2,32:5,197,64) float32", "heads is 32, expected a multiple of heads_kv, 5"),
+        ("(2,6,197,64) float32 bottom_right", "corner is bottom_right, but the mask is not causal"),
+        ("(2,6,197,64) float32 bsdh", "did you mean bshd?"),
         ("(0,6,197,64) float32", "batch: found 0, expected a number greater than 0"),
     ],
 )
@@ -81,9 +97,9 @@ def test_problems_come_from_a_file_too(tmp_path: Path) -> None:
 
 
 def test_space_show_refuses_what_tune_would(tmp_path: Path) -> None:
-    shown = autotuner(tmp_path, "space", "show", "sdpa_cpu", "--problem", "(1,8,512,80) float32")
+    shown = autotuner(tmp_path, "space", "show", "sdpa_cpu", "--problem", "(1,8,512,72) float32")
     assert shown.returncode == 2
-    assert "no head_dim 80; it has 64, 128" in " ".join(shown.stderr.split())
+    assert "no head_dim 72; it has 64, 80, 96, 128, 192, 256" in " ".join(shown.stderr.split())
 
 
 @pytest.mark.timed

@@ -44,11 +44,3 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(folder: Path) -> None:
     assert "Traceback" not in said
     again = autotuner(folder, "tune", "space.toml", "--trials", "4", "--no-finals")
     assert "judged already" in again.stdout
-
-
-def test_ctrl_c_before_anything_was_judged(folder: Path) -> None:
-    terminal = Terminal(folder, "tune", "space.toml", "--trials", "4", *PATIENCE)
-    terminal.until("calibrating; ")
-    terminal.press("\x03")
-    assert terminal.end() == 130
-    assert "stopped before anything was judged" in " ".join(terminal.text.split())

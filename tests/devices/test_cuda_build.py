@@ -57,7 +57,9 @@ def test_the_library_says_what_it_is_without_a_device(kernel: Family, nvcc: Cuda
     identity = LoadedVariant(artifact).identity()
     assert identity.build_id == artifact.digest
     parameters = {"MUTANT": "none", "BLOCK_N": "32", "DEAD": "1", "FIXED": "0"}
-    assert identity.macros == artifact.macros == {**parameters, "DTYPE": "float16", "HEAD_DIM": "64", "CAUSAL": "0"}
+    compiled = {name: str(value) for name, value in PROBLEM.compiled.items()}
+    assert identity.macros == artifact.macros == {**parameters, **compiled}
+    assert compiled["LAYOUT"] == "bhsd"
     assert artifact.name.startswith("systemic_fixed_")
 
 
@@ -102,7 +104,7 @@ def test_fixed_lengths_are_compiled_in_and_part_of_the_identity(kernel: Family, 
     assert [PROBLEM.fixed_in(each.macros) for each in fixed] == [{"SEQ_Q": 64, "SEQ_K": 64}, {"SEQ_Q": 65, "SEQ_K": 64}]
     assert len({artifact.digest for artifact in fixed}) == 2
     geometry = Geometry.read(Path(fixed[1].path).parent / "variant.cubin")
-    assert geometry.op[2:] == (65, 64)
+    assert geometry.op[2:4] == (65, 64)
     assert LoadedVariant(fixed[1]).identity().macros["SEQ_Q"] == "65"
     free = [made(kernel, nvcc, plain(), problem) for problem in (PROBLEM, other)]
     assert free[0].digest == free[1].digest

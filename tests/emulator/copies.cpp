@@ -180,11 +180,18 @@ constexpr int BOX_COLUMNS = 64, ROW_BYTES = BOX_COLUMNS * 2, CHUNK = 16;
 struct Box {
   unsigned char *shared;
   TensorMap map;
-  int x, y, z;
+  int x, y, z, w;
 };
 
 bool inside(const TensorMap &map, int64_t x, int64_t y, int64_t z) {
   return x >= 0 && x < map.head_dim && y >= 0 && y < map.seq && z >= 0 && z < map.slices;
+}
+
+// Where row y of the box's slice begins.
+int64_t place(const Box &box, int64_t y) {
+  const TensorMap &map = box.map;
+  if (box.w < 0) return (box.z * map.seq + y) * map.head_dim;
+  return box.w * map.batch_stride + box.z * map.slice_stride + y * map.row_stride;
 }
 
 void write_row(const Box &box, int row) {
@@ -192,7 +199,7 @@ void write_row(const Box &box, int row) {
   uint16_t elements[BOX_COLUMNS] = {};
   const int64_t y = box.y + row;
   for (int i = 0; i < BOX_COLUMNS; i++)
-    if (inside(map, box.x + i, y, box.z)) elements[i] = map.base[(box.z * map.seq + y) * map.head_dim + box.x + i];
+    if (inside(map, box.x + i, y, box.z)) elements[i] = map.base[place(box, y) + box.x + i];
   unsigned char *target = box.shared + row * ROW_BYTES;
   for (int chunk = 0; chunk < ROW_BYTES / CHUNK; chunk++)  // the 128-byte swizzle
     memcpy(target + (chunk ^ row % 8) * CHUNK, elements + chunk * CHUNK / 2, CHUNK);
@@ -204,16 +211,18 @@ void write(const Box &box) {
 
 }  // namespace
 
-void tma_load(void *shared, const void *map, int x, int y, int z, uint64_t *barrier, uint32_t blocks) {
+void tma_load(void *shared, const void *map, int x, int y, int z, uint64_t *barrier, uint32_t blocks, int w) {
   TensorMap wanted;
   memcpy(&wanted, map, sizeof wanted);
   if (wanted.magic != TENSOR_MAP_MAGIC) fail("tma_load: not a tensor map (is geometry.tma_rows set?)");
+  if ((w >= 0) != (wanted.batches > 0)) fail("tma_load: the map has another number of dimensions");
+  if (w >= wanted.batches && w >= 0) fail("tma_load: batch %d of %d", w, (int)wanted.batches);
   const size_t bytes = (size_t)(wanted.rows * ROW_BYTES);
   check_shared("tma_load", shared, bytes, 1024);
   if (blocks == 0 || blocks >> cluster->blocks.size()) fail("tma_load: blocks %x of the cluster", blocks);
   for (uint32_t rank = 0; rank < cluster->blocks.size(); rank++) {
     if (!(blocks >> rank & 1)) continue;
-    const Box box = {(unsigned char *)cluster_map(shared, rank), wanted, x, y, z};
+    const Box box = {(unsigned char *)cluster_map(shared, rank), wanted, x, y, z, w};
     take_off("tma_load", rank, barrier, bytes, [=] { write(box); });
   }
 }

@@ -75,6 +75,13 @@ AT_DEVICE void tma_load_multicast(void *shared, const void *map, int x, int y, i
                                   uint16_t blocks) {
   emulator::tma_load(shared, map, x, y, z, barrier, blocks);
 }
+AT_DEVICE void tma_load_4d(void *shared, const void *map, int x, int y, int z, int w, uint64_t *barrier) {
+  emulator::tma_load(shared, map, x, y, z, barrier, 1u << emulator::cluster_rank(), w);
+}
+AT_DEVICE void tma_load_multicast_4d(void *shared, const void *map, int x, int y, int z, int w, uint64_t *barrier,
+                                     uint16_t blocks) {
+  emulator::tma_load(shared, map, x, y, z, barrier, blocks, w);
+}
 AT_DEVICE void tma_prefetch(const void *) {}
 
 // Cheaper meetings in a cluster: what they leave out of the memory order does not show here ---------------------------

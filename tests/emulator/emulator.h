@@ -77,7 +77,8 @@ void mbarrier_expect(uint64_t *barrier, uint32_t bytes);
 void mbarrier_arrive(uint64_t *barrier, uint32_t rank);
 void mbarrier_wait(uint64_t *barrier, uint32_t parity);
 void store_async(float4 *shared, float4 x, uint64_t *barrier, uint32_t rank);
-void tma_load(void *shared, const void *map, int x, int y, int z, uint64_t *barrier, uint32_t blocks);
+// A map of three dimensions has w = -1.
+void tma_load(void *shared, const void *map, int x, int y, int z, uint64_t *barrier, uint32_t blocks, int w = -1);
 
 }  // namespace emulator
 

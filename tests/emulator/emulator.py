@@ -18,11 +18,12 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from autotuner.build.build_inputs import INCLUDE, macro_lines
+from autotuner.build.build_inputs import INCLUDE, compiled_lines, macro_lines
 from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
+from autotuner.ops.sdpa import OP
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.tensors import DTYPES
+from autotuner.ops.tensors import DTYPES, Tensors, gaps_of, lying_in, same_bits, span
 from autotuner.values import config
 from autotuner.values.gate_report import CaseErrors
 from autotuner.values.problem import Problem
@@ -33,6 +34,8 @@ RUNTIME = ("scheduler.cpp", "tensor_cores.cpp", "warpgroups.cpp", "copies.cpp", 
 DRIVERS = {"wgmma.cu": "wgmma_driver.cpp"}
 """The program around a kernel whose argument is not sdpa_args, by the source's name."""
 SHARED_LIMIT = 232448
+POISON = 0xFF
+"""The byte of which an output is full before a launch (memory.cpp)."""
 BAND = 1024
 """Bytes past the largest dynamic shared memory: an overrun by less is seen even there."""
 
@@ -65,16 +68,28 @@ def cuda_include() -> Path | None:
 
 
 def emulate(
-    source: Path, parameters: Mapping[str, int | str], problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, seed: int
-) -> Tensor:
-    """O of one launch. The seed chooses the schedule, when copies land and where tensors lie.
+    source: Path, parameters: Mapping[str, int | str], problem: SdpaProblem, inputs: Tensors, seed: int
+) -> Tensors:
+    """The outputs of one launch. The seed chooses the schedule, when copies land and where tensors lie.
 
     Raises EmulationError.
     """
-    program = build(source, parameters, problem, DRIVERS.get(source.name, "sdpa_driver.cpp"))
+    driver = DRIVERS.get(source.name, "sdpa_driver.cpp")
+    program = build(source, parameters, problem, driver)
+    (o, *lse), given = OP.tensors().outputs(problem, inputs), b"".join(map(_raw, inputs))
     dims = (problem.batch, problem.heads, problem.seq_q, problem.seq_k)
-    output = _run(program, b"".join(_raw(tensor) for tensor in (q, k, v)), seed, *dims, problem.scale)
-    return torch.frombuffer(output, dtype=DTYPES[problem.dtype]).view(q.shape)
+    if driver in DRIVERS.values():
+        found = _run(program, given, seed, *dims, problem.scale)
+        return (torch.frombuffer(found, dtype=o.dtype).view(o.shape),)
+    places = (number for tensor in (*inputs[:3], o) for number in (span(tensor), *tensor.stride()[:3]))
+    small = (inputs[3].numel() * 4 if problem.key_lengths else 0, lse[0].numel() * 4 if problem.lse else 0)
+    found = _run(program, given, seed, *dims, problem.heads_kv, problem.scale, *places, *small)
+    whole = torch.frombuffer(found, dtype=o.dtype, count=span(o))
+    gaps = gaps_of(o)
+    if gaps is not None and not bool((whole[gaps].view(torch.uint8) == POISON).all()):
+        raise EmulationError("what lies between the rows of O was written")
+    more = tuple(torch.frombuffer(found, dtype=each.dtype, offset=2 * span(o)).view(each.shape) for each in lse)
+    return (lying_in(whole, o), *more)
 
 
 def emulate_rows(
@@ -104,7 +119,9 @@ def emulate_softmax(
 
 
 def _raw(tensor: Tensor) -> bytes:
-    return bytes(tensor.contiguous().view(torch.uint8).numpy().tobytes())
+    """All that lies between its first and its last element."""
+    whole = tensor.as_strided((span(tensor),), (1,))
+    return bytes(whole.view(torch.uint8).numpy().tobytes())
 
 
 def _run(program: Path, given: bytes, seed: int, *arguments: float) -> bytearray:
@@ -144,8 +161,7 @@ def unit_text(source: Path, parameters: Mapping[str, int | str], problem: Proble
     lines = [
         '#include "emulated_ptx.h"',
         *macro_lines(parameters),
-        f"#define DTYPE AT_{problem.dtype.upper()}",
-        *(f"#define {name} {value}" for name, value in problem.compiled.items() if name != "DTYPE"),
+        *compiled_lines(problem.compiled),
     ]
     if parameters.get("FIXED") == 1:
         lines += [f"#define {name} {value}" for name, value in problem.lengths.items()]
@@ -226,16 +242,20 @@ def _compile(arguments: list[str]) -> None:
 
 
 def judged(source: Path, parameters: Mapping[str, int | str], case: Case, seeds: int) -> CaseErrors:
-    """The errors of a variant on a case; raises EmulationError when two schedules give different bits."""
-    q, k, v = (truth := compute_truth(case, 1)).inputs
+    """The errors of a variant on a case, those of its worst output; raises EmulationError when two schedules give
+    different bits."""
+    inputs = (truth := compute_truth(case, 1)).inputs
     problem = cast(SdpaProblem, case.problem)
-    first = emulate(source, parameters, problem, q, k, v, 0)
+    first = emulate(source, parameters, problem, inputs, 0)
     for seed in range(1, seeds):
-        other = emulate(source, parameters, problem, q, k, v, seed)
-        if not torch.equal(first.view(torch.int16), other.view(torch.int16)):
-            rows = (first.view(torch.int16) != other.view(torch.int16)).any(-1).nonzero().tolist()
-            raise EmulationError(f"seeds 0 and {seed} differ in {len(rows)} rows, first (batch, head, row) {rows[0]}")
-    return judge(first, truth.outputs[0])
+        for one, other in zip(first, emulate(source, parameters, problem, inputs, seed), strict=True):
+            if not same_bits(one, other):
+                unlike = one != other
+                rows = (unlike.any(-1) if one.dim() == 4 else unlike).nonzero().tolist()
+                found = f"{len(rows)} rows, first (batch, head, row) {rows[0] if rows else 'none'}"
+                raise EmulationError(f"seeds 0 and {seed} differ in {found}")
+    errors = [judge(output, right) for output, right in zip(first, truth.outputs, strict=True)]
+    return max(errors, key=lambda each: each.worst_ratio)
 
 
 def in_words(errors: CaseErrors) -> str:
@@ -268,14 +288,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.emulator.emulator", description=__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("parameters", nargs="*", type=_parameter, metavar="NAME=VALUE")
-    parser.add_argument("--shape", default="1,2,70,91,64", help="batch,heads,seq_q,seq_k,head_dim")
-    parser.add_argument("--dtype", default="float16", choices=["float16", "bfloat16"])
-    parser.add_argument("--causal", action="store_true")
+    parser.add_argument("--problem", default="(1,2,70x91,64) float16", help=SdpaProblem.FORM)
     parser.add_argument("--distribution", default="randn")
     parser.add_argument("--seeds", type=int, default=3, help="schedules to compare")
     given = parser.parse_intermixed_args()
-    sizes = zip(("batch", "heads", "seq_q", "seq_k", "head_dim"), map(int, given.shape.split(",")), strict=True)
-    problem = SdpaProblem.model_validate({**dict(sizes), "dtype": given.dtype, "causal": given.causal})
+    problem = SdpaProblem.parse(given.problem)
     case = Case.model_validate({"name": str(problem), "problem": problem, "distribution": given.distribution})
     started = time.monotonic()
     try:

@@ -63,12 +63,18 @@ void read_tensor(const Region &region, const char *path, size_t offset, bool wri
   if (!writable) mprotect(region.pages, region.mapped, PROT_READ);
 }
 
-void write_tensor(const Region &region, const char *path) {
+static void write_to(const Region &region, const char *path, const char *mode) {
   check_slack(region);
-  FILE *file = fopen(path, "wb");
+  FILE *file = fopen(path, mode);
   if (!file || fwrite(region.data, 1, region.bytes, file) != region.bytes) fail("cannot write %s", path);
   fclose(file);
 }
+
+void write_tensor(const Region &region, const char *path) { write_to(region, path, "wb"); }
+
+void append_tensor(const Region &region, const char *path) { write_to(region, path, "ab"); }
+
+void poison_tensor(const Region &region) { memset(region.data, POISON, region.bytes); }
 
 void check_global(const char *name, const void *pointer, size_t bytes) {
   const auto *address = (const unsigned char *)pointer;

@@ -24,6 +24,12 @@ void read_tensor(const Region &region, const char *path, size_t offset, bool wri
 // Checks what lies around a tensor and writes its bytes to a file.
 void write_tensor(const Region &region, const char *path);
 
+// The same at the end of the file.
+void append_tensor(const Region &region, const char *path);
+
+// Poisons a tensor anew.
+void poison_tensor(const Region &region);
+
 }  // namespace emulator
 
 #endif

@@ -13,6 +13,7 @@ struct TensorMap {
   const uint16_t *base;
   int64_t head_dim, seq, slices;
   int32_t rows;
+  int64_t row_stride = 0, slice_stride = 0, batches = 0, batch_stride = 0;  // of a map of four dimensions, in elements
 };
 
 }  // namespace emulator

@@ -174,5 +174,5 @@ def test_what_has_no_proof_is_not_exported(best: Best) -> None:
 def test_formats_are_chosen_by_name(best: Best) -> None:
     assert FORMATS["json"].filename == "best.json"
     assert json.loads(render(best, study_record(), "json"))["trial"] == 3
-    with pytest.raises(InputError, match="choose one of json"):
+    with pytest.raises(InputError, match="there are json"):
         render(best, study_record(), "yaml")

@@ -104,13 +104,13 @@ def test_fixed_lengths_are_those_of_every_case_and_none_comes_twice(causal: bool
     matrix = Matrix(PROBLEM.model_copy(update={"causal": causal}), {"SEQ_Q": 96, "SEQ_K": 160})
     full = matrix.full((64, 32))
     cases = (*matrix.quick(), *full, matrix.case((2, 3, 113, 203)))
-    assert {case.problem.shape[2:] for case in cases} == {(96, 160)}
+    assert {case.problem.shape[2:4] for case in cases} == {(96, 160)}
     assert len({(case.problem, case.distribution) for case in full}) == len(full)
     assert {case.distribution for case in full} >= {"randn", "large", "huge", "tiny_v", "zero_q", "const_v"}
 
 
 def test_any_lengths_have_cases_at_the_edges_of_the_tiles() -> None:
-    lengths = {case.problem.shape[2:] for case in Matrix(PROBLEM).full((64, 32))}
+    lengths = {case.problem.shape[2:4] for case in Matrix(PROBLEM).full((64, 32))}
     assert {(length, length) for length in tile_lengths((64, 32))} <= lengths
     assert {(63, 63), (64, 64), (65, 65), (31, 31), (33, 33), (81, 81)} <= lengths
 

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from typing import cast
 
 import torch
-from torch import Tensor
 
 from autotuner.devices.environment import usable_cpus
 from autotuner.gate.cases import Case, Matrix
@@ -29,11 +28,10 @@ def seen(expectation: Expectation) -> bool:
     return any(code.startswith(NUMERIC) for code in expectation.codes)
 
 
-def output(expectation: Expectation, case: Case, inputs: Tensors, seed: int = 0) -> Tensor:
-    """O of one emulated launch."""
+def outputs(expectation: Expectation, case: Case, inputs: Tensors, seed: int = 0) -> Tensors:
+    """The outputs of one emulated launch."""
     source = MUTANTS / expectation.table / SOURCES[expectation.table]
-    q, k, v = inputs
-    return emulate(source, expectation.variant.parameters, cast(SdpaProblem, case.problem), q, k, v, seed)
+    return emulate(source, expectation.variant.parameters, cast(SdpaProblem, case.problem), inputs, seed)
 
 
 def cases(expectation: Expectation) -> Iterator[tuple[str, Case, int]]:
@@ -51,14 +49,15 @@ def cases(expectation: Expectation) -> Iterator[tuple[str, Case, int]]:
 def first_failure(expectation: Expectation) -> str:
     """The code of the first numeric level that fails; "pass" when none does."""
     smoke = Matrix(expectation.problem).case((1, 2, 65, 65))
-    if not torch.isfinite(output(expectation, smoke, truth(smoke, SEEDS[0]).inputs)).all():
+    if any(not torch.isfinite(each).all() for each in outputs(expectation, smoke, truth(smoke, SEEDS[0]).inputs)):
         return "G1.unwritten"
 
     def failed(wanted: tuple[str, Case, int]) -> str | None:
         level, case, index = wanted
         expected = truth(case, SEEDS[index % 4])
-        rule = judge(output(expectation, case, expected.inputs), expected.outputs[0]).failed_rule
-        return rule and f"{level}.{rule}"
+        pairs = zip(outputs(expectation, case, expected.inputs), expected.outputs, strict=True)
+        rules = (judge(*pair).failed_rule for pair in pairs)
+        return next((f"{level}.{rule}" for rule in rules if rule), None)
 
     with ExitStack() as stack:  # a launch is a process of its own, so that several run side by side
         pool = ThreadPoolExecutor(usable_cpus())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 GOOD = """
 family = "mine"
+abi = 2
 op = "sdpa"
 
 [cpu.fast]

@@ -27,18 +27,18 @@ def example() -> ModuleType:
 
 def test_an_encoder_is_served_but_for_its_padded_batches(tmp_path: Path, example: ModuleType) -> None:
     model, inputs = example.encoder(layers=2, heads=2), example.batches((16, 24))
-    with autotuner.record(dense=True) as calls:
+    with autotuner.record() as calls:
         for batch in inputs:
             example.forward(model, batch)
     assert {str(problem): count for problem, count in calls.problems.items()} == {
-        "(2,2,16,64) float32 full": 2,
-        "(2,2,24,64) float32 full": 2,
+        "(2,2,16,64) float32 full bshd": 2,
+        "(2,2,24,64) float32 full bshd": 2,
     }
     assert sum(calls.refused.values()) == 2
     recorded = [problem for problem in calls.problems if isinstance(problem, SdpaProblem)]
     artifact = built(recorded[0])
     found = table([served(artifact)], [(problem, artifact.digest) for problem in recorded])
-    ours = autotuner.load(write(found, tmp_path / "best.json"), copies=True)
+    ours = autotuner.load(write(found, tmp_path / "best.json"))
     result = example.compare(model, ours, inputs, rounds=1)
     assert result["served"] == pytest.approx(4 / 6)
     assert result["counters"][str(artifact.variant)] == 4

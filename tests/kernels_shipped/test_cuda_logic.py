@@ -84,8 +84,8 @@ def test_a_seed_repeats_its_schedule() -> None:
     generator = torch.Generator().manual_seed(1)
     q, k, v = (torch.randn(1, 2, rows, 64, generator=generator).half() for rows in (70, 91, 91))
     racing: Point = {"FAULT": "missing_arrival_barrier"}
-    first, second = (emulate(FIXTURES / "tensor_core.cu", racing, FULL, q, k, v, 2) for _ in range(2))
-    assert torch.equal(first.view(torch.int16), second.view(torch.int16))
+    first, second = (emulate(FIXTURES / "tensor_core.cu", racing, FULL, (q, k, v), 2) for _ in range(2))
+    assert torch.equal(first[0].view(torch.int16), second[0].view(torch.int16))
 
 
 def test_a_variant_that_does_not_compile_says_so() -> None:

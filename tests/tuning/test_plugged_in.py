@@ -1,4 +1,4 @@
-"""An op and a kind of device of other packages (tests/plugins) go through whole sweeps: nothing of them is in ours."""
+"""An op, a kind of device, a sampler and a format of other packages (tests/plugins): nothing of them is in ours."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def sweep(folder: Path, space: str, trials: int) -> None:
+def sweep(folder: Path, space: str, trials: int, *options: str) -> None:
     limits = ("--trials", str(trials), "--minutes", "3", "--finals-minutes", "0.1")
-    run(folder, "tune", str(KERNELS / f"{space}.toml"), *limits, "--out", "best.json")
+    run(folder, "tune", str(KERNELS / f"{space}.toml"), *limits, *options, "--out", "best.json")
 
 
 def test_another_op_is_tuned_from_its_search_space_to_its_export(tmp_path: Path) -> None:
     """Its two mutants are found, its finals are run, and what is exported says which op it is of."""
-    sweep(tmp_path, "rowsum_cpu", 6)
+    sweep(tmp_path, "rowsum_cpu", 6, "--sampler", "downhill")
     best = json.loads((tmp_path / "best.json").read_text())
     assert best["parameters"]["MUTANT"] == "none"
     assert [each["problem"] for each in best["problems"]] == [
@@ -53,6 +53,8 @@ def test_another_op_is_tuned_from_its_search_space_to_its_export(tmp_path: Path)
         assert (outcome["verdict"] == Verdict.INCORRECT) == (mutant != "none")
     assert seen == {"none", "drops_tail", "adds_up"}
     assert "torch.sum" in run(tmp_path, "leaderboard")
+    run(tmp_path, "export", "--format", "flags")
+    assert "-DIMPL=plain" in (tmp_path / "best.flags").read_text()
 
 
 def test_another_kind_of_device_runs_a_sweep(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
     before = race_best(store, driver.name, itself=False)
     assert before.tie == TIE
     assert before.winner == winner
-    assert before.ratio.median == pytest.approx(us / 100, rel=1e-3)
+    assert before.speedup.median == pytest.approx(100 / us, rel=1e-3)
 
     best = standings.best(store, driver.name)
     assert best is not None
@@ -55,4 +55,4 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
     after = race_best(store, driver.name, itself=False)
     assert after.tie == pytest.approx(0.02, rel=0.01)
     assert after.winner is None
-    assert after.ratio.median == pytest.approx(us / 100, rel=1e-3)
+    assert after.speedup.median == pytest.approx(100 / us, rel=1e-3)

@@ -26,6 +26,7 @@ def sweeps(folder: Path, regime: str, better: bool, count: int = FEW) -> Tally:
     return tally
 
 
+@pytest.mark.slow
 def test_equal_candidates_are_not_crowned_and_hardly_lost(tmp_path: Path) -> None:
     tally = sweeps(tmp_path, "one load", better=False)
     assert tally.share("crowned wrongly") == 0

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.build.status import DeviceErrors
-from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, tensor_in
+from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, guarded
 from autotuner.gate.bench import Neighbours, Repeats, Traces
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, all_same_bits, same_bits
@@ -47,16 +47,11 @@ class CpuBench:
         self._cpus = sorted(os.sched_getaffinity(0))
 
     def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
-        slab = Slab(tensor.numel() * tensor.element_size(), shift)
+        slab, placed = guarded(tensor, shift)
         self._slabs.append(slab)
-        placed = tensor_in(slab, tensor)
-        placed.copy_(tensor)
         return placed
 
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
-        for tensor in (*inputs, *outputs):
-            if not tensor.is_contiguous():
-                raise ValueError("tensors must be contiguous")
         return self._forward(problem, inputs, outputs, *self._workspace(problem))
 
     def _workspace(self, problem: Problem) -> tuple[int, int]:
@@ -71,8 +66,7 @@ class CpuBench:
         return workspace.bytes.data_ptr(), wanted
 
     def _forward(self, problem: Problem, inputs: Tensors, outputs: Tensors, workspace: int, wanted: int) -> int:
-        given, written = (tuple(tensor.data_ptr() for tensor in each) for each in (inputs, outputs))
-        return self._variant.run(problem, given, written, workspace, wanted)
+        return self._variant.run(problem, inputs, outputs, workspace, wanted)
 
     def repeated(self, problem: Problem, inputs: Tensors, outputs: Tensors, right: Tensors, count: int) -> Repeats:
         workspace = self._workspace(problem)

@@ -13,8 +13,12 @@ import mmap
 import torch
 from torch import Tensor
 
+from autotuner.ops.tensors import distinct, gaps_of, lying_in, span
+
 PAGE = mmap.PAGESIZE
 PATTERN = 0xA5
+GAP = 0xFF
+"""The byte of the gaps between a tensor's rows: a NaN in every element type."""
 ALIGNMENT = 64
 PROT_NONE = 0
 
@@ -47,6 +51,7 @@ class Slab:
         start = (end - size - shift) // step * step + shift
         self._start, self._stop = start, start + size
         self.bytes = self._usable[start : start + size]
+        self._gaps: Tensor | None = None
         _protect(base)
         _protect(base + (pages + 1) * PAGE)
 
@@ -60,9 +65,23 @@ class Slab:
             )
         if len(after):
             return f"{len(after)} bytes past the tensor's end were written, nearest at +{int(after[0])}"
+        if self._gaps is not None and (self.bytes[self._gaps] != GAP).any():
+            count = int((self.bytes[self._gaps] != GAP).sum())
+            return f"{count} bytes in the gaps between a tensor's rows were written"
         return None
 
+    def watch(self, gaps: Tensor) -> None:
+        """From now on these bytes must stay as they are made now."""
+        self._gaps = gaps
+        self.bytes[gaps] = GAP
 
-def tensor_in(slab: Slab, like: Tensor) -> Tensor:
-    """A tensor of `like`'s shape and dtype that lies in the slab."""
-    return slab.bytes.view(like.dtype).view(like.shape)
+
+def guarded(tensor: Tensor, shift: int = 0) -> tuple[Slab, Tensor]:
+    """A copy in a slab of its own, with its strides; the gaps between its rows are watched."""
+    slab = Slab(span(tensor) * tensor.element_size(), shift)
+    placed = lying_in(slab.bytes, tensor)
+    gaps = gaps_of(tensor) if span(tensor) != tensor.numel() else None
+    if gaps is not None:
+        slab.watch(gaps.repeat_interleave(tensor.element_size()))
+    distinct(placed).copy_(distinct(tensor))
+    return slab, placed

@@ -13,15 +13,19 @@ from autotuner.build.build_inputs import BuildInputs, abi_dir, unit_text
 from autotuner.build.family import Family
 from autotuner.build.status import DeviceErrors
 from autotuner.build.toolchain import Toolchain
-from autotuner.devices.sanitized_inputs import draw, output_bytes
+from autotuner.devices.sanitized_inputs import draw, inputs_of, output_bytes, outputs_of, strides_of
 from autotuner.gate import sanitizer_report
 from autotuner.gate.check import Unavailable
 from autotuner.gate.sanitizer import MEMORY, RACE, Level
+from autotuner.ops.op import shape_of
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 
 FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-U_FORTIFY_SOURCE")
 """After the variant's own flags."""
+
+RANK = 4
+"""Dimensions of a tensor, at most: AT_MAX_RANK of kernels/abi/variant.h."""
 
 SANITIZE = {
     MEMORY.code: ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
@@ -78,12 +82,19 @@ class CpuSanitizer:
 
 
 def _call(problem: Problem) -> bytes:
-    """A call as kernels/abi/sanitize_main.cpp reads it: counts, sizes, scalars, bytes of each tensor, inputs."""
+    """A call as kernels/abi/sanitize_main.cpp reads it: counts, dims, scalars; bytes and strides of tensors; inputs."""
     inputs, outputs = draw(problem), output_bytes(problem)
     shape, scalars, sizes = problem.shape, problem.scalars, (*map(len, inputs), *outputs)
     counts = struct.pack("=4q", len(shape), len(scalars), len(inputs), len(outputs))
     numbers = struct.pack(f"={len(shape)}q{len(scalars)}d{len(sizes)}q", *shape, *scalars, *sizes)
-    return counts + numbers + b"".join(inputs)
+    shapes = [shape_of(each, problem) for each in inputs_of(problem)]
+    shapes += [shape_of(each, problem) for each in outputs_of(problem)]
+    strides = b"".join(_packed(strides_of(shape)) for shape in shapes)
+    return counts + numbers + strides + b"".join(inputs)
+
+
+def _packed(strides: tuple[int, ...]) -> bytes:
+    return struct.pack(f"={RANK}q", *strides, *(0 for _ in range(RANK - len(strides))))
 
 
 def _compile(inputs: BuildInputs, arguments: list[str], program: Path) -> None:

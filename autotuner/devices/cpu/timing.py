@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from autotuner.build.loaded_variant import LoadedVariant
-from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, tensor_in
+from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, guarded
 from autotuner.devices.cpu.witness import Witness
 from autotuner.gate.recheck import Timed
 from autotuner.measure.arms import Clocks
@@ -46,10 +46,8 @@ PROBES = 64
 
 def _guarded(tensor: Tensor, slabs: list[Slab]) -> Tensor:
     """A copy that ends at an unmapped page. It is written, so that no page fault is timed."""
-    slab = Slab(tensor.numel() * tensor.element_size())
+    slab, copy = guarded(tensor)
     slabs.append(slab)
-    copy = tensor_in(slab, tensor)
-    copy.copy_(tensor)
     return copy
 
 
@@ -132,9 +130,9 @@ class InputSets:
                 made = tuple(torch.empty_like(tensor)[None] for tensor in self.plain)
                 symmetry.inputs(self.plain, made)
                 right = tuple(tensor[0] for tensor in made)
-            for name, now, then in zip(self.op.inputs, self.inputs[index], right, strict=True):
+            for given, now, then in zip(self.op.inputs(self.problem), self.inputs[index], right, strict=True):
                 if not same_bits(now, then):
-                    return f"{name} of a timed set changed while it was timed"
+                    return f"{given.name} of a timed set changed while it was timed"
         return None
 
 
@@ -153,14 +151,13 @@ class Outputs:
     def __init__(self, sets: InputSets) -> None:
         self._slabs: list[Slab] = []
         self._like = sets.op.tensors().outputs(sets.problem, sets.inputs[0])
-        poison = [torch.full_like(output, float("nan")) for output in self._like]
+        poison = [output.fill_(float("nan")) for output in self._like]
         self.tensors = [tuple(_guarded(each, self._slabs) for each in poison) for _ in sets.inputs]
-        self._flat = [tuple(output.view(-1) for output in outputs) for outputs in self.tensors]
         self._draw()
 
     def _draw(self) -> None:
         """Other elements to look at."""
-        self._places = [torch.randint(output.numel(), (PROBES,)) for output in self._like]
+        self._places = [tuple(torch.randint(size, (PROBES,)) for size in output.shape) for output in self._like]
 
     def damage(self) -> str | None:
         """What was written around an output, in words."""
@@ -175,16 +172,16 @@ class Outputs:
 
     def spoil(self, index: int) -> None:
         """Makes a few elements of these outputs NaN."""
-        for output, places in zip(self._flat[index], self._places, strict=True):
-            output.index_fill_(0, places, float("nan"))
+        for output, places in zip(self.tensors[index], self._places, strict=True):
+            output[places] = float("nan")
 
     def probe(self, index: int) -> list[Tensor]:
         """The same elements, as they are now."""
-        return self.probed(self._flat[index])
+        return self.probed(self.tensors[index])
 
     def probed(self, outputs: Iterable[Tensor]) -> list[Tensor]:
         """The same elements of other outputs."""
-        return [output.view(-1)[places] for output, places in zip(outputs, self._places, strict=True)]
+        return [output[places] for output, places in zip(outputs, self._places, strict=True)]
 
 
 def _equal(some: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
@@ -265,13 +262,11 @@ class VariantArm(Arm):
         self.outputs = Outputs(sets)
         self._strays: str | None = None
         workspace = self.workspace.bytes.data_ptr()
-        inputs, outputs = (
-            [tuple(tensor.data_ptr() for tensor in tensors) for tensors in each]
-            for each in (sets.inputs, self.outputs.tensors)
-        )
+        pairs = zip(sets.inputs, self.outputs.tensors, strict=True)
+        calls = [variant.prepared(problem, *pair, workspace, wanted) for pair in pairs]
 
         def forward(index: int) -> None:
-            variant.run(problem, inputs[index], outputs[index], workspace, wanted)
+            calls[index](0)
 
         sets.restore(0)
         forward(0)

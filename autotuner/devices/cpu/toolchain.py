@@ -54,15 +54,21 @@ class CpuToolchain(Toolchain):
     def flags(self) -> tuple[str, ...]:
         return FLAGS
 
-    def identity(self, digest: str, report: Sequence[str]) -> list[str]:
+    @property
+    def torch_device(self) -> str:
+        return "cpu"
+
+    def identity(self, digest: str, report: Sequence[str], signature: str) -> list[str]:
         """In sections that the program hash leaves out."""
         return [
             f'__attribute__((section(".at_build_id"))) static const char at_build_id[] = "{digest}";',
             '__attribute__((section(".at_macros"))) static const char at_macros[] =',
             *report,
             '"";',
+            f'__attribute__((section(".at_signature"))) static const char at_signature[] = {signature};',
             'extern "C" __attribute__((section(".at_identity"), used)) const at_identity variant_identity = {',
-            "    AT_ABI_VERSION, (int32_t)sizeof(at_call), at_build_id, at_macros, variant_workspace, variant_run};",
+            "    AT_ABI_VERSION, (int32_t)sizeof(at_call), at_build_id, at_macros, at_signature, variant_workspace,",
+            "    variant_run};",
         ]
 
     def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[str]:

@@ -17,7 +17,7 @@ from autotuner.devices.cuda.guarded_memory import Arena, damage, written
 from autotuner.devices.cuda.instruments import NOT_READY, Instruments
 from autotuner.gate.bench import Neighbours, Repeats, Traces
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors
+from autotuner.ops.tensors import Tensors, distinct, gaps_of, lying_in, moved, span
 from autotuner.values.problem import Problem
 
 SHARED_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
@@ -38,7 +38,7 @@ def _predecessor(problem: Problem) -> Tensors:
     """Large inputs for what runs before a launch to leave its traces."""
     op = op_of(problem)
     drawn = op.tensors().inputs(problem, op.cases.between_distribution, seed=0)
-    return tuple(tensor.cuda() for tensor in drawn)
+    return moved(drawn, "cuda")
 
 
 class CudaBench:
@@ -56,15 +56,15 @@ class CudaBench:
         self._traffic: Traffic | None = None
 
     def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
-        words = self._arena.take(tensor.numel() * tensor.element_size(), shift)
-        placed = words.view(tensor.dtype)[: tensor.numel()].view(tensor.shape)
-        placed.copy_(tensor)
+        words = self._arena.take(span(tensor) * tensor.element_size(), shift)
+        gaps = gaps_of(tensor) if span(tensor) != tensor.numel() else None
+        if gaps is not None:
+            self._arena.watch(words, gaps.repeat_interleave(tensor.element_size() // words.element_size()))
+        placed = lying_in(words, tensor)
+        distinct(placed).copy_(distinct(tensor))
         return placed
 
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
-        for tensor in (*inputs, *outputs):
-            if not tensor.is_contiguous():
-                raise ValueError("tensors must be contiguous")
         workspace, wanted = self._workspace(problem)
         stream = torch.cuda.current_stream().cuda_stream
         if not self._disturbed:
@@ -105,8 +105,7 @@ class CudaBench:
 
     def _forward(self, problem: Problem, inputs: Tensors, outputs: Tensors, workspace: int, wanted: int) -> int:
         stream = torch.cuda.current_stream().cuda_stream
-        given, filled = (tuple(tensor.data_ptr() for tensor in each) for each in (inputs, outputs))
-        return self._variant.run(problem, given, filled, workspace, wanted, stream)
+        return self._variant.run(problem, inputs, outputs, workspace, wanted, stream)
 
     def _finished(self, stream: int) -> int:
         """Waits for the stream without blocking in the driver: a launch that never ends could not be left."""
@@ -167,7 +166,7 @@ class CudaBench:
         outputs = self._poisoned(problem, inputs)
         workspace = self._workspace(problem)
         for tensor in placed:
-            tensor.view(torch.uint8).fill_(0xFF)
+            tensor.fill_(torch.nan if tensor.is_floating_point() else 0)
         torch.cuda.synchronize()
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):

@@ -19,11 +19,11 @@ from elftools.elf.sections import Section, SymbolTableSection
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 
-IDENTITY = ("at_build_id", "at_macros")
+IDENTITY = ("at_build_id", "at_macros", "at_signature")
 PROGRAM = re.compile(r"\.(text|nv\.info|nv\.constant\d+|nv\.shared|nv\.global)(\.|$)")
 """Sections that the program executes, reads or is launched by. `.nv.info` holds registers, launch bounds, clusters."""
-GEOMETRY = struct.Struct("<7i4i8i")
-OP_VALUES = 4
+GEOMETRY = struct.Struct("<7i8i8i")
+OP_VALUES = 8
 RESOURCES = {
     "stack_bytes": r"(\d+) bytes stack frame",
     "spill_store_bytes": r"(\d+) bytes spill stores",

@@ -69,6 +69,7 @@ class Arena:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._segments = [Segment(FIRST, device)]
+        self._gaps: list[tuple[Tensor, Tensor]] = []
 
     def take(self, size: int, shift: int = 0) -> Tensor:
         """`size` bytes, `shift` bytes past a multiple of ALIGNMENT, as int16 words (size rounded up)."""
@@ -82,10 +83,16 @@ class Arena:
 
     def bands(self) -> list[Band]:
         """The bands around all that was handed out."""
-        return [band for segment in self._segments for band in segment.bands()]
+        gathered = ((True, words[gaps]) for words, gaps in self._gaps)
+        return [*(band for segment in self._segments for band in segment.bands()), *gathered]
+
+    def watch(self, words: Tensor, gaps: Tensor) -> None:
+        """These of the words lie in the gaps between a tensor's rows: they are band too."""
+        self._gaps.append((words, gaps))
 
     def restore(self) -> None:
         """Takes all tensors back and makes all memory band again."""
+        self._gaps.clear()
         del self._segments[:-1]
         self._segments[-1].restore()
 

@@ -16,7 +16,7 @@ from typing import TextIO
 
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.build.status import DEVICE_ERROR
-from autotuner.devices.sanitized_inputs import FILLED, draw, output_bytes
+from autotuner.devices.sanitized_inputs import FILLED, bare, draw, inputs_of, output_bytes, outputs_of
 from autotuner.gate.sanitizer import DONE, READY, STATUS
 from autotuner.values import config
 from autotuner.values.model import Model
@@ -88,8 +88,10 @@ def forward(device: Device, variant: LoadedVariant, problem: Problem) -> int:
     outputs = tuple(device.filled(size, FILLED) for size in output_bytes(problem))
     wanted = variant.workspace_bytes(problem)
     workspace = device.filled(wanted, FILLED)
+    given = bare(problem, inputs_of(problem), inputs, "cuda")
+    written = bare(problem, outputs_of(problem), outputs, "cuda")
     for _ in range(RUNS):
-        status = variant.run(problem, inputs, outputs, workspace, wanted)
+        status = variant.run(problem, given, written, workspace, wanted)
         if status:
             return status
         device.finish()

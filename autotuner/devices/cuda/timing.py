@@ -18,7 +18,7 @@ from autotuner.devices.cuda.guarded_memory import ALIGNMENT, BAND, PATTERN, Band
 from autotuner.gate.recheck import Timed
 from autotuner.measure.arms import ArmError, Clocks
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits
+from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits, lying_in, span
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
@@ -48,7 +48,7 @@ class Rows:
 
     def __init__(self, count: int, like: Sequence[Tensor]) -> None:
         self._like = tuple(like)
-        self._spans = _spans([tensor.numel() * tensor.element_size() for tensor in like])
+        self._spans = _spans([-(-span(tensor) * tensor.element_size() // 2) * 2 for tensor in like])
         period = -(-(self._spans[-1][1] + BAND) // ALIGNMENT) * ALIGNMENT
         self._memory = torch.full((count, period // 2), PATTERN, dtype=torch.int16, device=like[0].device)
         self.count = count
@@ -61,13 +61,17 @@ class Rows:
     def tensors(self, place: int) -> list[Tensor]:
         """The tensor of that place, a set each."""
         like, words = self._like[place], self.words(place)
-        return [words[row].view(like.dtype).view(like.shape) for row in range(self.count)]
+        return [lying_in(words[row], like) for row in range(self.count)]
 
     @cached_property
     def stacked(self) -> Tensors:
         """The tensors of each place in all sets; the sets are the first dimension."""
-        words = (self.words(place).view(like.dtype) for place, like in enumerate(self._like))
-        return tuple(each.view(self.count, *like.shape) for each, like in zip(words, self._like, strict=True))
+        return tuple(self._stacked(place, like) for place, like in enumerate(self._like))
+
+    def _stacked(self, place: int, like: Tensor) -> Tensor:
+        words = self.words(place).view(like.dtype)
+        strides = (words.stride(0), *like.stride())
+        return words.as_strided((self.count, *like.shape), strides, words.storage_offset())
 
     def bands(self) -> list[Band]:
         """What lies around the tensors of each set."""
@@ -136,7 +140,8 @@ class InputSets:
             self._symmetry.inputs(self.plain, right)
         pairs = zip(self.rows.stacked, right, strict=True)
         flags = torch.stack([(now.view(torch.int16) != then.view(torch.int16)).any() for now, then in pairs])
-        names = [name for name, flag in zip(self.op.inputs, flags.tolist(), strict=True) if flag]
+        given = self.op.inputs(self.problem)
+        names = [each.name for each, flag in zip(given, flags.tolist(), strict=True) if flag]
         return f"{names[0]} of a timed set changed while it was timed" if names else None
 
 
@@ -275,10 +280,7 @@ class VariantArm:
         assert words is not None
         self.workspace = words
         workspace = words.data_ptr()
-        inputs, outputs = (
-            [tuple(tensor.data_ptr() for tensor in tensors) for tensors in each]
-            for each in (sets.inputs, self.outputs.tensors)
-        )
+        inputs, outputs = sets.inputs, self.outputs.tensors
 
         def forward(index: int) -> None:
             stream = torch.cuda.current_stream().cuda_stream

@@ -86,13 +86,18 @@ class CudaToolchain(Toolchain):
     def needs_host(self) -> bool:
         return True
 
-    def identity(self, digest: str, report: Sequence[str]) -> list[str]:
+    @property
+    def torch_device(self) -> str:
+        return "cuda"
+
+    def identity(self, digest: str, report: Sequence[str], signature: str) -> list[str]:
         """Constants of the cubin, which the host side reads there."""
         return [
             f'extern "C" __device__ const char at_build_id[] = "{digest}";',
             'extern "C" __device__ const char at_macros[] =',
             *report,
             '"";',
+            f'extern "C" __device__ const char at_signature[] = {signature};',
         ]
 
     def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[str]:

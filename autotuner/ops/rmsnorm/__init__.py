@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from autotuner.ops.op import Op, Output, digest_of_folder
+from autotuner.ops.op import Input, Op, Output, digest_of_folder
 from autotuner.ops.rmsnorm.cases import CASES
 from autotuner.ops.rmsnorm.distance import distance
 from autotuner.ops.rmsnorm.invariants import INVARIANTS
 from autotuner.ops.rmsnorm.problem import RmsNormProblem
-from autotuner.ops.rmsnorm.words import AXES, WORDS
+from autotuner.ops.rmsnorm.words import WORDS
 from autotuner.values import config
-from autotuner.values.problem import Problem, Shape
+from autotuner.values.problem import Problem
 
 if TYPE_CHECKING:
     from autotuner.ops.op import OpTensors
@@ -22,9 +22,13 @@ USUAL_TOKENS, USUAL_HIDDEN_SIZE = 512, 4096
 """Of the problem that a library is judged on that was built for any sizes."""
 
 
-def _input_shapes(problem: Problem) -> tuple[Shape, ...]:
-    """X and W."""
-    return problem.shape, (cast(RmsNormProblem, problem).hidden_size,)
+def _inputs(problem: Problem) -> tuple[Input, ...]:
+    dtype = problem.dtype
+    return Input("X", dtype, ("tokens", "hidden_size")), Input("W", dtype, ("hidden_size",))
+
+
+def _outputs(problem: Problem) -> tuple[Output, ...]:
+    return (Output("Y", problem.dtype, ("tokens", "hidden_size"), row=1, slice=1),)
 
 
 def _usual(macros: Mapping[str, str]) -> Problem:
@@ -43,13 +47,11 @@ def _tensors() -> OpTensors:
 OP = Op(
     name="rmsnorm",
     problem=RmsNormProblem,
-    inputs=("X", "W"),
-    outputs=(Output("Y", row=1, slice=1, axes=AXES),),
+    inputs=_inputs,
+    outputs=_outputs,
     ordinary="randn",
     cases=CASES,
     invariants=INVARIANTS,
-    input_shapes=_input_shapes,
-    output_shapes=lambda problem: (problem.shape,),
     distance=distance,
     usual=_usual,
     words=WORDS,

@@ -34,6 +34,7 @@ def tail(macros: Mapping[str, str], row: int) -> str | None:
 
 WORDS = Words(
     baseline="rms_norm",
+    axes=AXES,
     distributions=DISTRIBUTIONS,
     case=case,
     nonfinite=(

@@ -1,4 +1,4 @@
-"""The op sdpa: O = softmax(scale Q K^T) V for every (batch, head), full or causal."""
+"""The op sdpa: O = softmax(scale Q K^T) V for every (batch, head), with masks, groups of heads and views."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from autotuner.ops.op import Op, Output, digest_of_folder
+from autotuner.ops.op import Input, Op, Output, digest_of_folder
 from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.cases import CASES
 from autotuner.ops.sdpa.distance import distance
 from autotuner.ops.sdpa.invariants import INVARIANTS
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.sdpa.words import AXES, WORDS
+from autotuner.ops.sdpa.words import WORDS
 from autotuner.values import config
-from autotuner.values.problem import Problem, Shape
+from autotuner.values.problem import Problem
 
 if TYPE_CHECKING:
     from autotuner.ops.op import OpTensors
@@ -23,30 +23,41 @@ USUAL_LENGTH = 512
 """Queries and keys of the problem that a library is judged on that was built for any length."""
 
 
-def _input_shapes(problem: Problem) -> tuple[Shape, ...]:
-    """Q, K and V."""
-    q, o = cast(SdpaProblem, problem), _output_shapes(problem)[0]
-    keys = (q.batch, q.heads, q.seq_k, q.head_dim)
-    return o, keys, keys
-
-
-def _output_shapes(problem: Problem) -> tuple[Shape, ...]:
-    """O."""
+def _inputs(problem: Problem) -> tuple[Input, ...]:
+    """Q, K and V, and the lengths where there are any."""
     of = cast(SdpaProblem, problem)
-    return ((of.batch, of.heads, of.seq_q, of.head_dim),)
+    q, *kv = (
+        Input(name, of.dtype, ("batch", heads, length, of.head_dim), strided=of.layout != "bhsd")
+        for name, heads, length in (("Q", "heads", "seq_q"), ("K", "heads_kv", "seq_k"), ("V", "heads_kv", "seq_k"))
+    )
+    lengths = (Input("key lengths", "int32", ("batch",), most="seq_k"),) if of.key_lengths else ()
+    return (q, *kv, *lengths)
+
+
+def _outputs(problem: Problem) -> tuple[Output, ...]:
+    """O, and the log-sum-exps where they are wanted: of these a slice is a row."""
+    of = cast(SdpaProblem, problem)
+    o = Output("O", of.dtype, ("batch", "heads", "seq_q", of.head_dim), strided=of.layout != "bhsd", row=1, slice=2)
+    lse = Output("LSE", "float32", ("batch", "heads", "seq_q"), row=1, slice=1)
+    return (o, lse) if of.lse else (o,)
 
 
 def _usual(macros: Mapping[str, str]) -> Problem:
-    """8 heads, at the lengths that are compiled in or USUAL_LENGTH."""
+    """8 heads, on 2 of K and V in a variant for groups, at the lengths that are compiled in or USUAL_LENGTH."""
     return SdpaProblem.model_validate(
         {
             "batch": 1,
             "heads": 8,
+            "heads_kv": 2 if macros.get("GROUPED") == "1" else 8,
             "seq_q": int(macros.get("SEQ_Q", USUAL_LENGTH)),
             "seq_k": int(macros.get("SEQ_K", USUAL_LENGTH)),
             "head_dim": int(macros["HEAD_DIM"]),
             "dtype": macros["DTYPE"],
             "causal": macros["CAUSAL"] == "1",
+            "corner": macros.get("CORNER", "top_left"),
+            "key_lengths": macros.get("KEY_LENGTHS") == "1",
+            "layout": macros.get("LAYOUT", "bhsd"),
+            "lse": macros.get("LSE") == "1",
         }
     )
 
@@ -60,13 +71,11 @@ def _tensors() -> OpTensors:
 OP = Op(
     name="sdpa",
     problem=SdpaProblem,
-    inputs=("Q", "K", "V"),
-    outputs=(Output("O", row=1, slice=2, axes=AXES),),
+    inputs=_inputs,
+    outputs=_outputs,
     ordinary="randn",
     cases=CASES,
     invariants=INVARIANTS,
-    input_shapes=_input_shapes,
-    output_shapes=_output_shapes,
     distance=distance,
     usual=_usual,
     words=WORDS,

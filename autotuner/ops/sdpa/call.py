@@ -12,8 +12,10 @@ from autotuner.ops.sdpa.torch_call import FUNCTION
 if TYPE_CHECKING:
     from torch import Tensor
 
-USUAL: Mapping[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "scale": None, "enable_gqa": False}
+USUAL: Mapping[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "scale": None}
 """What the options must be, as far as they are not served otherwise."""
+OURS = ("corner", "key_lengths", "lse")
+"""Fields of the problem that torch's function has no argument for, and may be given all the same."""
 
 
 def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> SdpaProblem:
@@ -24,12 +26,31 @@ def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> SdpaPr
     q, k, v = inputs
     if k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
         raise ValueError(f"Q {tuple(q.shape)}, K {tuple(k.shape)} and V {tuple(v.shape)} do not fit together")
-    SdpaProblem.refuse_not_served(["heads_kv"] if q.shape[1] != k.shape[1] else [])
-    SdpaProblem.refuse_not_served([] if all(tensor.is_contiguous() for tensor in inputs) else ["strides"])
+    if q.shape[1] != k.shape[1] and not options.get("enable_gqa"):
+        raise ValueError(f"Q has {q.shape[1]} heads, K and V have {k.shape[1]}: say enable_gqa=True")
     batch, heads, seq_q, head_dim = q.shape
-    fields = {"batch": batch, "heads": heads, "seq_q": seq_q, "seq_k": k.shape[2], "head_dim": head_dim}
+    fields = {"batch": batch, "heads": heads, "heads_kv": k.shape[1], "seq_q": seq_q, "seq_k": k.shape[2]}
     dtype, causal = str(q.dtype).removeprefix("torch."), bool(options.get("is_causal", False))
-    return SdpaProblem.model_validate({**fields, "dtype": dtype, "causal": causal})
+    more = {name: options[name] for name in OURS if name in options}
+    known = {"head_dim": head_dim, "dtype": dtype, "causal": causal, "layout": _layout(inputs), **more}
+    return SdpaProblem.model_validate({**fields, **known})
 
 
-CALL = OpCall(frozenset({"is_causal", *USUAL}), problem_of, FUNCTION)
+def _layout(inputs: tuple[Tensor, ...]) -> str:
+    """Where the tensors lie. Raises ValueError where no layout is like that."""
+    if all(tensor.is_contiguous() for tensor in inputs):
+        return "bhsd"
+    unit = 16 // inputs[0].element_size()
+    for name, tensor in zip("QKV", inputs, strict=True):
+        strides = [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1]
+        if tensor.stride(3) != 1 or any(stride % unit for stride in strides[:-1]):
+            raise ValueError(
+                f"{name} has strides {tensor.stride()}: rows must be dense and the others multiples of {unit} elements;"
+                " call .contiguous() first"
+            )
+    k, v = (tensor.untyped_storage().data_ptr() for tensor in inputs[1:])
+    shared = k == v and inputs[1].data_ptr() != inputs[2].data_ptr()
+    return "packed qkv" if shared else "bshd"
+
+
+CALL = OpCall(frozenset({"is_causal", "enable_gqa", *OURS, *USUAL}), problem_of, FUNCTION)

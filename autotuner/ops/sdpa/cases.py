@@ -1,4 +1,7 @@
-"""The shapes on which attention is judged, (batch, heads, seq_q, seq_k) each, chosen for the mistakes they show."""
+"""The shapes on which attention is judged, chosen for the mistakes they show.
+
+Each is (batch, heads, seq_q, seq_k), where a problem with groups gives Q twice as many heads; or it ends with heads_kv.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,28 @@ FULL = (
     OpCase((2, 2, 200, 200), "uniform01"),
     OpCase((2, 2, 200, 200), "const_v"),
 )
+VIEWS = (OpCase((2, 3, 113, 203), "gaps", "Q5 "), OpCase((3, 2, 70, 91), "expanded", "Q6 "))
+"""Of variants that serve any strides."""
+GROUPS = (OpCase((2, 8, 113, 203, 2), "one_hot", "Q7 "), OpCase((1, 7, 33, 130, 1), "randn", "Q8 "))
+MORE_GROUPS = (
+    OpCase((2, 8, 65, 130, 1), "randn"),
+    OpCase((1, 3, 70, 91, 3), "randn"),
+    OpCase((1, 4, 1, 130, 2), "huge"),
+)
+"""Of 8 heads, 1 head and 2."""
+LENGTHS = (OpCase((5, 2, 70, 203), "ragged", "Q9 "),)
+MORE_LENGTHS = (OpCase((7, 2, 1, 515), "ragged"), OpCase((6, 1, 130, 65), "ragged"))
+BLIND = (OpCase((2, 2, 203, 113), "randn", "Q10 "),)
+"""The first rows see no key where the last one sees all."""
+FEW = 16
+"""Rows of Q up to which a problem is one of few queries, whose keys are divided among many blocks."""
+FEW_QUERIES = (OpCase((2, 2, 1, 1000), "one_hot", "Q11 "), OpCase((1, 2, 5, 2049), "sink", "Q12 "))
+MORE_FEW_QUERIES = (
+    OpCase((1, 1, 1, 15), "randn"),
+    OpCase((3, 2, 2, 333), "large"),
+    OpCase((1, 2, 16, 777), "huge"),
+    OpCase((1, 2, 3, 4097), "slopes"),
+)
 LONG_CAUSAL: Shape = (1, 1, 2049, 2049)
 INVARIANT: Shape = (2, 3, 113, 203)
 """Ragged, with more keys than queries, and several heads and batches."""
@@ -39,11 +64,28 @@ LONGEST_TILE_CASE = 520
 USUAL_TILE = 64
 
 
+def quick(problem: Problem) -> tuple[OpCase, ...]:
+    """The quick cases, and those of what the problem has beside."""
+    of = cast(SdpaProblem, problem)
+    return (
+        *QUICK,
+        *(VIEWS if of.layout != "bhsd" else ()),
+        *(GROUPS if of.grouped else ()),
+        *(LENGTHS if of.key_lengths else ()),
+        *(BLIND if of.corner == "bottom_right" else ()),
+        *(FEW_QUERIES if of.seq_q <= FEW else ()),
+    )
+
+
 def full(problem: Problem, tile: tuple[int, ...]) -> Iterator[OpCase]:
     """The matrix beside the quick cases; a long one where there is a mask; and lengths around the tile."""
+    of = cast(SdpaProblem, problem)
     yield from FULL
-    if cast(SdpaProblem, problem).causal:
+    if of.causal:
         yield OpCase(LONG_CAUSAL, "randn")
+    yield from MORE_GROUPS if of.grouped else ()
+    yield from MORE_LENGTHS if of.key_lengths else ()
+    yield from MORE_FEW_QUERIES if of.seq_q <= FEW else ()
     for length in tile_lengths(tile):
         yield OpCase((1, 2, length, length), "randn", "tile ")
 
@@ -56,8 +98,10 @@ def tile_lengths(tile: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def tuned(problem: Problem) -> Shape:
-    """The lengths of the problem with few heads."""
+    """The lengths of the problem with few heads: all of one group where there are groups."""
     of = cast(SdpaProblem, problem)
+    if of.grouped:
+        return (1, of.group, of.seq_q, of.seq_k, 1)
     return (1, min(of.heads, 2), of.seq_q, of.seq_k)
 
 
@@ -75,7 +119,7 @@ def tile(parameters: Mapping[str, Value], resources: Mapping[str, int]) -> tuple
 
 CASES = Cases(
     smoke=(1, 2, 65, 65),
-    quick=QUICK,
+    quick=quick,
     full=full,
     tuned=tuned,
     copied=(2, 3, 509, 509),

@@ -13,6 +13,10 @@ LENGTH, ROWS, HEAD_DIM = 0.5, 0.5, 2.0
 head dimension, which changes what fits into registers and on-chip memory."""
 DTYPE, DTYPE_BYTES, MASK = 0.5, 2.0, 1.0
 """What a change counts: of the element type; and each doubling of its size, on top; of the mask."""
+CORNER, KEY_LENGTHS, LAYOUT, LSE = 0.25, 0.5, 0.5, 0.25
+"""And these: of the corner; of whether lengths are read; of the layout; of whether there is a second output."""
+GROUP = 0.5
+"""What a doubling of the heads that share K and V counts."""
 
 
 def distance(one: Problem, other: Problem) -> float:
@@ -25,6 +29,11 @@ def distance(one: Problem, other: Problem) -> float:
         + DTYPE * (a.dtype != b.dtype)
         + DTYPE_BYTES * _doublings(ITEM_BYTES[a.dtype], ITEM_BYTES[b.dtype])
         + MASK * (a.causal != b.causal)
+        + CORNER * (a.corner != b.corner)
+        + KEY_LENGTHS * (a.key_lengths != b.key_lengths)
+        + LAYOUT * (a.layout != b.layout)
+        + LSE * (a.lse != b.lse)
+        + GROUP * _doublings(a.group, b.group)
     )
 
 

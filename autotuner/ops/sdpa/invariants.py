@@ -26,7 +26,7 @@ def scale_v(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """4 V gives exactly 4 O: only an exponent changes, but for outputs so small that they lose digits."""
     import torch
 
-    q, k, v = inputs
+    q, k, v, *lengths = inputs
 
     def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
         got, want = other[0], 4 * plain[0]
@@ -34,30 +34,36 @@ def scale_v(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
         close = (got - want).abs() <= 4 * numbers.smallest_normal * numbers.eps
         return torch.where((want.abs() <= 4 * numbers.tiny) & close, want, got), want
 
-    yield Relation((q, k, 4 * v), compared, "4 V does not give exactly 4 O")
+    yield Relation((q, k, 4 * v, *lengths), compared, "4 V does not give exactly 4 O")
 
 
 def permute(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
-    """Permuting the (batch, head) slices permutes O, nothing else."""
+    """Permuting batches and heads permutes O, nothing else."""
     import torch
 
-    slices = inputs[0].shape[0] * inputs[0].shape[1]
-    order = torch.randperm(slices, generator=torch.Generator().manual_seed(seed))
-
-    def permuted(tensor: Tensor) -> Tensor:
-        return tensor.flatten(0, 1)[order].view(tensor.shape)
+    of = cast(SdpaProblem, problem)
+    generator = torch.Generator().manual_seed(seed)
+    batches, heads_kv = (torch.randperm(n, generator=generator).unsqueeze(1) for n in (of.batch, of.heads_kv))
+    heads = (heads_kv * of.group + torch.arange(of.group)).flatten()
+    q, k, v, *lengths = inputs
+    turned = (
+        q[batches, heads],
+        *(x[batches, heads_kv.flatten()] for x in (k, v)),
+        *(x[batches[:, 0]] for x in lengths),
+    )
 
     def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
-        return other[0], permuted(plain[0])
+        return other[0], plain[0][batches, heads]
 
-    detail = "permuting the (batch, head) slices does not permute O"
-    yield Relation(tuple(permuted(tensor) for tensor in inputs), compared, detail)
+    yield Relation(turned, compared, "permuting the (batch, head) slices does not permute O")
 
 
 def future(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
-    """Causal: keys and values at positions >= t do not reach rows < t. Large finite values, not NaN."""
-    q, k, v = inputs
+    """Causal: keys and values at positions >= t do not reach rows < t; at the bottom right as many rows fewer as there
+    are more keys than rows. Large finite values, not NaN."""
+    q, k, v, *lengths = inputs
     of = cast(SdpaProblem, problem)
+    before = 0 if of.corner == "top_left" else of.seq_k - of.seq_q
     shortest = min(of.seq_q, of.seq_k)
     for t in {shortest // 2, max(1, shortest // 3 // 32 * 32)}:
         later_k, later_v = k.clone(), v.clone()
@@ -65,23 +71,40 @@ def future(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
         later_v[:, :, t:] *= 1000
 
         def compared(plain: Tensors, other: Tensors, t: int = t) -> tuple[Tensor, Tensor]:
-            return other[0][:, :, :t], plain[0][:, :, :t]
+            return other[0][:, :, : max(0, t - before)], plain[0][:, :, : max(0, t - before)]
 
         detail = f"changing keys and values from position {t} on changes earlier rows"
-        yield Relation((q, later_k, later_v), compared, detail)
+        yield Relation((q, later_k, later_v, *lengths), compared, detail)
 
 
 def ones(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
     """V = 1 gives O = 1: the weights of each row sum to 1."""
     import torch
 
-    q, k, v = inputs
+    q, k, v, *lengths = inputs
 
     def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
-        return other[0], torch.ones_like(other[0])
+        blind = (plain[0] == 0).all(-1, keepdim=True)  # a row that sees no key gives 0 whatever V is
+        return other[0], torch.where(blind, 0, torch.ones_like(other[0]))
 
     detail = "V = 1 does not give O = 1: the weights do not sum to 1"
-    yield Relation((q, k, torch.ones_like(v)), compared, detail, within=torch.finfo(v.dtype).eps + SUMS_FLOOR)
+    yield Relation((q, k, torch.ones_like(v), *lengths), compared, detail, within=torch.finfo(v.dtype).eps + SUMS_FLOOR)
+
+
+def stale(problem: Problem, inputs: Tensors, seed: int) -> Iterator[Relation]:
+    """Keys and values past the length reach no row: a cache holds there what was there before."""
+    q, k, v, lengths = inputs
+    half = (lengths + 1) // 2
+    k, v, other_k, other_v = (x.clone() for x in (k, v, k, v))
+    for batch, end in enumerate(half.tolist()):
+        other_k[batch, :, end:] *= -40
+        other_v[batch, :, end:] *= 1000
+
+    def compared(plain: Tensors, other: Tensors) -> tuple[Tensor, Tensor]:
+        return other[0], plain[0]
+
+    detail = "changing keys and values past the length changes the output"
+    yield Relation((q, other_k, other_v, half), compared, detail, before=(q, k, v, half))
 
 
 INVARIANTS = (
@@ -106,6 +129,14 @@ INVARIANTS = (
         future,
         (2, 3, 203, 203),
         applies=lambda problem: cast(SdpaProblem, problem).causal,
+    ),
+    Invariant(
+        "G3.lengths",
+        "keys and values past the lengths do not reach the output",
+        "the lengths are ignored, read on the host, or applied to whole tiles only",
+        stale,
+        INVARIANT,
+        applies=lambda problem: cast(SdpaProblem, problem).key_lengths,
     ),
     Invariant(
         "G3.ones",

@@ -1,4 +1,4 @@
-"""The problem of the op sdpa: the sizes of the tensors, their element type and the mask."""
+"""The problem of the op sdpa: the sizes of the tensors, how they lie in memory, their element type and the mask."""
 
 from __future__ import annotations
 
@@ -7,61 +7,124 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
-from autotuner.values.problem import ITEM_BYTES, Dtype, Problem
-from autotuner.values.validation import show, suggestion
+from autotuner.values.problem import ITEM_BYTES, Dtype, Problem, Shape
+from autotuner.values.validation import refuse, show, suggestion
 
-SIZES = re.compile(r"\(\s*(\d{1,9})\s*,\s*(\d{1,9})\s*,\s*(\d{1,9})(?:\s*x\s*(\d{1,9}))?\s*,\s*(\d{1,9})\s*\)(.*)")
+SIZE = r"\s*(\d{1,9})\s*"
+SIZES = re.compile(rf"\({SIZE},{SIZE}(?::{SIZE})?,{SIZE}(?:x{SIZE})?,{SIZE}\)(.*)")
 SHORT = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32"}
-EXAMPLE = '"(2,6,197,64) float32 causal" or "(1,8,1x512,64) float32"'
+WORDS: Mapping[str, tuple[str, object]] = {
+    "full": ("causal", False),
+    "causal": ("causal", True),
+    "bottom_right": ("corner", "bottom_right"),
+    "top_left": ("corner", "top_left"),
+    "lengths": ("key_lengths", True),
+    "lse": ("lse", True),
+    "bhsd": ("layout", "bhsd"),
+    "bshd": ("layout", "bshd"),
+    "packed": ("layout", "packed qkv"),
+}
+"""What each word of the form says, but the element types: a field and its value."""
+EXAMPLE = '"(2,6,197,64) float32 causal" or "(1,32:8,1x4096,128) float16 bshd lse"'
 
 
 class SdpaProblem(Problem):
-    """One attention forward: Q, O are (batch, heads, seq_q, head_dim), K, V are (batch, heads, seq_k, head_dim)."""
+    """One attention forward: Q, O are (batch, heads, seq_q, head_dim), K, V are (batch, heads_kv, seq_k, head_dim).
+
+    Head h of Q looks at head h // (heads / heads_kv) of K and V.
+    """
 
     op: Literal["sdpa"] = "sdpa"
     batch: PositiveInt
     heads: PositiveInt
+    heads_kv: PositiveInt = Field(
+        default_factory=lambda known: known["heads"],
+        description="heads of K and V, of which heads is a multiple; as many as heads if unsaid",
+    )
     seq_q: PositiveInt
     seq_k: PositiveInt
     head_dim: PositiveInt
     dtype: Dtype
-    causal: bool = Field(default=False, description="row i sees keys j <= i (aligned at the top left)")
+    causal: bool = Field(default=False, description="a row does not see the keys after its own place")
+    corner: Literal["top_left", "bottom_right"] = Field(
+        default="top_left",
+        description="a causal row's place: row i sees keys j <= i, or j <= i + keys - seq_q, so that the last sees all",
+    )
+    key_lengths: bool = Field(
+        default=False, description="a tensor (batch,) of int32 says how many keys there are, from 0 to seq_k"
+    )
+    layout: Literal["bhsd", "bshd", "packed qkv"] = Field(
+        default="bhsd",
+        description="where the tensors lie: dense; views of dense (batch, length, heads, head_dim); Q, K and V, or K"
+        " and V where the lengths differ, views of one such tensor. Variants for the last two serve any strides",
+    )
+    lse: bool = Field(default=False, description="a second output, float32 (batch, heads, seq_q): ln(sum(exp(scores)))")
 
-    DIMS: ClassVar[tuple[str, ...]] = ("batch", "heads", "seq_q", "seq_k")
-    COMPILED: ClassVar[tuple[str, ...]] = ("head_dim", "causal")
+    DIMS: ClassVar[tuple[str, ...]] = ("batch", "heads", "seq_q", "seq_k", "heads_kv")
+    SAME: ClassVar[Mapping[str, str]] = {"heads_kv": "heads"}
+    COMPILED: ClassVar[tuple[str, ...]] = ("head_dim", "causal", "corner", "key_lengths", "layout", "lse", "grouped")
     LENGTHS: ClassVar[tuple[str, ...]] = ("seq_q", "seq_k")
 
-    FORM: ClassVar[str] = "(batch,heads,length,head_dim) dtype [full|causal]"
+    FORM: ClassVar[str] = (
+        "(batch,heads[:heads_kv],length[xkeys],head_dim) dtype [full|causal [bottom_right]] [lengths]"
+        " [bhsd|bshd|packed] [lse]"
+    )
     NOT_SERVED: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(("attn_mask", "mask", "bias"), "the masks are full and causal"),
+        **dict.fromkeys(
+            ("attn_mask", "mask", "bias"), "the masks are full and causal, at either corner, and lengths of the keys"
+        ),
         **dict.fromkeys(("dropout", "dropout_p"), "there is none"),
-        **dict.fromkeys(("enable_gqa", "gqa", "heads_kv"), "K and V have as many heads as Q"),
-        **dict.fromkeys(("layout", "strides", "bshd"), "tensors are dense, (batch, heads, length, head_dim)"),
-        **dict.fromkeys(("lse", "return_lse"), "the output is O alone"),
         "scale": "it is 1 / sqrt(head_dim)",
     }
 
+    @model_validator(mode="after")
+    def _that_fits_together(self) -> Self:
+        if self.heads % self.heads_kv:
+            raise refuse(f"heads is {self.heads}, expected a multiple of heads_kv, {self.heads_kv}")
+        if self.corner == "bottom_right" and not self.causal:
+            raise refuse("corner is bottom_right, but the mask is not causal")
+        return self
+
+    @property
+    def grouped(self) -> bool:
+        """Whether several heads of Q share one of K and V."""
+        return self.heads != self.heads_kv
+
+    @property
+    def group(self) -> int:
+        """Heads of Q that share one of K and V."""
+        return self.heads // self.heads_kv
+
+    def sized(self, shape: Shape) -> Self:
+        """The same problem with other sizes. A shape without heads_kv gives K and V that many heads, and Q as many, or
+        twice as many where this problem has groups."""
+        if self.grouped and len(shape) == len(self.DIMS) - 1:
+            batch, heads, *lengths = shape
+            shape = (batch, 2 * heads, *lengths, heads)
+        return super().sized(shape)
+
     @classmethod
     def parse(cls, text: str) -> Self:
-        """As `str` writes it; `QxK` for another number of keys than of queries."""
+        """As `str` writes it; `H:G` for G heads of K and V, `QxK` for another number of keys than of queries."""
         found = SIZES.fullmatch(text.strip())
         if found is None:
-            cls.refuse_not_served(["heads_kv"] if re.search(r"\d:\d", text) else [])
             raise ValueError(f"found {show(text)}, expected {cls.FORM}, such as {EXAMPLE}")
-        batch, heads, seq_q, seq_k, head_dim, rest = found.groups()
-        sizes = {"batch": batch, "heads": heads, "seq_q": seq_q, "seq_k": seq_k or seq_q, "head_dim": head_dim}
+        batch, heads, heads_kv, seq_q, seq_k, head_dim, rest = found.groups()
+        sizes = {"batch": batch, "heads": heads, "heads_kv": heads_kv or heads}
+        sizes |= {"seq_q": seq_q, "seq_k": seq_k or seq_q, "head_dim": head_dim}
         fields: dict[str, object] = {name: int(size) for name, size in sizes.items()}
         for word in rest.replace(",", " ").split():
             name = word.partition("=")[0].lower()
             cls.refuse_not_served([name])
-            if name in ("full", "causal"):
-                fields["causal"] = name == "causal"
+            if word in WORDS:
+                field, value = WORDS[word]
+                fields[field] = value
             elif name in SHORT or name in ITEM_BYTES:
                 fields["dtype"] = SHORT.get(name, name)
             else:
-                known = [*ITEM_BYTES, "full", "causal", *cls.NOT_SERVED]
+                known = [*ITEM_BYTES, *WORDS, *cls.NOT_SERVED]
                 raise ValueError(f"{show(text)}: unknown {show(word)}{suggestion(name, known)}; the form is {cls.FORM}")
         if "dtype" not in fields:
             raise ValueError(f"{show(text)}: the dtype is missing; expected one of {', '.join(ITEM_BYTES)}")
@@ -78,20 +141,35 @@ class SdpaProblem(Problem):
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of the two products; with a causal mask only visible scores count."""
+        """Floating-point operations of the two products; with a causal mask only visible scores count. Keys are as many
+        as there may be."""
         visible = self.seq_q * self.seq_k
         if self.causal:
-            short = min(self.seq_q, self.seq_k)  # rows before this one see fewer than all keys
-            visible = short * (short + 1) // 2 + (self.seq_q - short) * self.seq_k
+            before = 0 if self.corner == "top_left" else self.seq_k - self.seq_q  # row i sees the first before + i + 1
+            visible = _up_to(before + self.seq_q, self.seq_k) - _up_to(before, self.seq_k)
         return 4 * self.batch * self.heads * visible * self.head_dim
 
     @property
     def bytes(self) -> int:
-        """The fewest bytes to move: Q, K, V read once, O written once."""
-        rows = 2 * self.seq_q + 2 * self.seq_k
-        return self.batch * self.heads * rows * self.head_dim * ITEM_BYTES[self.dtype]
+        """The fewest bytes to move: Q, K, V read once, O written once, and so the lengths and the log-sum-exps."""
+        rows = 2 * self.heads * self.seq_q + 2 * self.heads_kv * self.seq_k
+        small = 4 * (self.heads * self.seq_q * self.lse + self.key_lengths)
+        return self.batch * (rows * self.head_dim * ITEM_BYTES[self.dtype] + small)
 
     def __str__(self) -> str:
+        heads = f"{self.heads}:{self.heads_kv}" if self.grouped else f"{self.heads}"
         lengths = f"{self.seq_q}" if self.seq_q == self.seq_k else f"{self.seq_q}x{self.seq_k}"
-        mask = "causal" if self.causal else "full"
-        return f"({self.batch},{self.heads},{lengths},{self.head_dim}) {self.dtype} {mask}"
+        words = [self.dtype, "causal" if self.causal else "full"]
+        words += [self.corner] if self.corner != "top_left" else []
+        words += ["lengths"] if self.key_lengths else []
+        words += [self.layout.partition(" ")[0]] if self.layout != "bhsd" else []
+        words += ["lse"] if self.lse else []
+        return f"({self.batch},{heads},{lengths},{self.head_dim}) {' '.join(words)}"
+
+
+def _up_to(keys: int, most: int) -> int:
+    """The sum of min(i, most) for i from 1 to `keys`; 0 below that."""
+    if keys <= 0:
+        return 0
+    short = min(keys, most)
+    return short * (short + 1) // 2 + (keys - short) * most

@@ -1,4 +1,4 @@
-"""Exact symmetries of attention: slices permuted, and signs of columns."""
+"""Exact symmetries of attention: batches and heads permuted, and signs of columns."""
 
 from __future__ import annotations
 
@@ -10,22 +10,34 @@ from autotuner.ops.tensors import Tensors
 
 
 class SdpaSymmetry:
-    """Of every set the (batch, head) slices are permuted alike. Each set has columns of its own in which the signs of Q
-    and K change, where every product of a score keeps its bits, and others in which those of V and O do."""
+    """Of every set the batches are permuted alike, and the heads of K and V, each with those of Q that look at it,
+    which are permuted among themselves. Each set has columns of its own in which the signs of Q and K change, where
+    every product of a score keeps its bits, and others in which those of V and O do."""
 
     def __init__(self, problem: SdpaProblem, seed: int, sets: int, device: torch.device) -> None:
         generator = torch.Generator().manual_seed(seed)
-        self._slices = torch.randperm(problem.batch * problem.heads, generator=generator).to(device)
+        batches, heads_kv = (torch.randperm(n, generator=generator) for n in (problem.batch, problem.heads_kv))
+        members = torch.randperm(problem.group, generator=generator)
+        heads = (heads_kv.unsqueeze(1) * problem.group + members).flatten()
+        self._batches, self._heads, self._heads_kv = (each.to(device) for each in (batches, heads, heads_kv))
         signs = 2.0 * torch.randint(2, (2, sets, 1, 1, 1, problem.head_dim), generator=generator) - 1.0
         self._scores, self._values = signs.to(device)
 
     def inputs(self, plain: Tensors, into: Tensors) -> None:
-        for tensor, other, signs in zip(plain, into, (self._scores, self._scores, self._values), strict=True):
-            self._move(tensor, signs, other)
+        heads = (self._heads, self._heads_kv, self._heads_kv)
+        signs = (self._scores, self._scores, self._values)
+        for tensor, other, of_tensor, signed in zip(plain[:3], into[:3], heads, signs, strict=True):
+            self._move(tensor, of_tensor, signed, other)
+        for lengths, other in zip(plain[3:], into[3:], strict=True):
+            other.copy_(lengths[self._batches])
 
     def outputs(self, plain: Tensors, into: Tensors) -> None:
-        self._move(plain[0], self._values, into[0])
+        self._move(plain[0], self._heads, self._values, into[0])
+        for lse, other in zip(plain[1:], into[1:], strict=True):
+            other.copy_(self._permuted(lse, self._heads))
 
-    def _move(self, plain: Tensor, signs: Tensor, into: Tensor) -> None:
-        permuted = plain.flatten(0, 1)[self._slices].view(plain.shape)
-        torch.mul(permuted, signs.to(plain.dtype), out=into)
+    def _permuted(self, plain: Tensor, heads: Tensor) -> Tensor:
+        return plain[self._batches.unsqueeze(1), heads]
+
+    def _move(self, plain: Tensor, heads: Tensor, signs: Tensor, into: Tensor) -> None:
+        torch.mul(self._permuted(plain, heads), signs.to(plain.dtype), out=into)

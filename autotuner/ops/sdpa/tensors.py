@@ -12,6 +12,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from autotuner.ops.op import Baseline
+from autotuner.ops.sdpa.layouts import laid_out, output_like
+from autotuner.ops.sdpa.masks import Masks, visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.symmetry import SdpaSymmetry
 from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, plain_product, shifted
@@ -30,15 +32,53 @@ ROWS = 32
 """Rows of a case in which that is done: those where the order decides most."""
 
 
-def sdpa(problem: SdpaProblem, backend: str) -> Callable[[Tensor, Tensor, Tensor], Tensors]:
-    """torch's SDPA for this problem, pinned to one backend. Calling it raises RuntimeError where the backend cannot."""
-    pinned = BACKENDS[backend]
+def sdpa(problem: SdpaProblem, backend: str) -> Callable[..., Tensors]:
+    """torch's SDPA for this problem, pinned to one backend, with the mask that says the same. Calling it raises
+    RuntimeError where the backend cannot. With log-sum-exps it is torch's own function that returns them."""
+    pinned, masks = BACKENDS[backend], Masks(problem)
 
-    def forward(q: Tensor, k: Tensor, v: Tensor) -> Tensors:
+    def forward(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> Tensors:
+        if problem.lse:
+            return with_lse(problem, backend, masks, q, k, v, lengths)
         with sdpa_kernel([pinned]):
-            return (scaled_dot_product_attention(q, k, v, is_causal=problem.causal),)
+            return (
+                scaled_dot_product_attention(
+                    q, k, v, attn_mask=masks.of(lengths, q), is_causal=masks.is_causal, enable_gqa=problem.grouped
+                ),
+            )
 
     return forward
+
+
+def with_lse(
+    problem: SdpaProblem, backend: str, masks: Masks, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None
+) -> Tensors:
+    """O and the log-sum-exps by the functions of torch below SDPA, which hand them out. Raises RuntimeError where one
+    of that name does not take the problem."""
+    mask, aten = masks.of(lengths, q), torch.ops.aten
+    if backend != "flash" or mask is not None or q.device.type == "cpu":
+        k, v = _of_heads(problem, k), _of_heads(problem, v)
+    if backend == "math":
+        scores = q.float() @ k.float().transpose(-1, -2) * problem.scale
+        hidden = mask if mask is not None else visible(problem, None, q.device)
+        if hidden is not None:
+            scores = scores.masked_fill(~hidden, -math.inf)
+        weights = torch.softmax(scores, -1).nan_to_num(0)
+        return (weights.to(v.dtype) @ v, torch.logsumexp(scores, -1))
+    if q.device.type == "cpu":
+        bias = None if mask is None else torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -math.inf)
+        found = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, masks.is_causal, attn_mask=bias)
+    elif backend == "flash" and mask is None:
+        found = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, masks.is_causal, False)
+    elif backend == "efficient":
+        bias = None if mask is None else masks.bias(q)
+        found = aten._scaled_dot_product_efficient_attention(q, k, v, bias, True, 0.0, masks.is_causal)
+    elif backend == "cudnn":
+        bias = None if mask is None else masks.bias(q)
+        found = aten._scaled_dot_product_cudnn_attention(q, k, v, bias, True, 0.0, masks.is_causal, False)
+    else:
+        raise RuntimeError(f"{backend} takes no mask")
+    return found[0], found[1].reshape(q.shape[0], q.shape[1], -1)[..., : q.shape[2]]
 
 
 def _baseline(backend: str, *devices: str) -> Baseline:
@@ -61,19 +101,22 @@ class SdpaTensors:
         return inputs(cast(SdpaProblem, problem), distribution, seed)
 
     def fresh(self, problem: Problem, inputs: Tensors, seed: int) -> Tensors:
-        return shifted(inputs, seed)
+        return (*shifted(inputs[:3], seed), *inputs[3:])
 
     def symmetry(self, problem: Problem, seed: int, sets: int, device: torch.device) -> Symmetry:
         return SdpaSymmetry(cast(SdpaProblem, problem), seed, sets, device)
 
     def outputs(self, problem: Problem, inputs: Tensors) -> Tensors:
-        return (torch.empty_like(inputs[0]),)  # O has the shape and type of Q
+        q = inputs[0]
+        of = cast(SdpaProblem, problem)
+        lse = (torch.empty(q.shape[:3], dtype=torch.float32, device=q.device),) if of.lse else ()
+        return (output_like(of, q), *lse)
 
     def reference(self, problem: Problem, inputs: Tensors) -> Tensors:
-        return (reference(cast(SdpaProblem, problem), *inputs),)
+        return reference(cast(SdpaProblem, problem), *inputs)
 
     def emulation(self, problem: Problem, inputs: Tensors) -> Tensors:
-        return (emulation(cast(SdpaProblem, problem), *inputs),)
+        return emulation(cast(SdpaProblem, problem), *inputs)
 
     def reordered(
         self, problem: Problem, inputs: Tensors, exact: Tensors
@@ -81,17 +124,18 @@ class SdpaTensors:
         """Only in float32 the sums are what rounds, in the rows where that shows most."""
         if problem.dtype != "float32":
             return
-        q, k, v = inputs
-        rows = sensitive_rows(cast(SdpaProblem, problem), q, k, v, exact[0])
-        for again in reordered(cast(SdpaProblem, problem), q, k, v, rows):
+        of = cast(SdpaProblem, problem)
+        rows = sensitive_rows(of, inputs, exact[0])
+        for again in reordered(of, inputs, rows):
             yield 0, rows.unbind(1), again
 
 
 def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Each query matches one random key: k = sign(randn), q_i = 4 k_pi(i); with 64 dims the matching logit is 32."""
     k = torch.where(k >= 0, 1.0, -1.0)
-    chosen = torch.randint(k.shape[-2], (q.shape[0], q.shape[1], q.shape[2], 1), generator=generator)
-    return 4 * torch.gather(k, 2, chosen.expand(-1, -1, -1, k.shape[-1])), k
+    chosen = torch.randint(k.shape[-2], (*q.shape[:3], 1), generator=generator)
+    of_heads = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+    return 4 * torch.gather(of_heads, 2, chosen.expand(-1, -1, -1, k.shape[-1])), k
 
 
 SLOPE, SINK = 0.15, (10.0, 90.0)
@@ -111,21 +155,23 @@ def _towards(q: Tensor, k: Tensor, position: Tensor | None) -> tuple[Tensor, Ten
     return q, k
 
 
-def inputs(problem: SdpaProblem, distribution: str, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Q, K, V of the problem, drawn independently in float32 and rounded to its dtype; on the CPU. Same seed, same
-    tensors, on whatever device they are used."""
+def inputs(problem: SdpaProblem, distribution: str, seed: int) -> Tensors:
+    """Q, K, V of the problem, drawn independently in float32 and rounded to its dtype, and lengths of the keys where it
+    has them; on the CPU. Same seed, same tensors, on whatever device they are used."""
     generator = torch.Generator().manual_seed(seed)
 
-    def draw(rows: int) -> Tensor:
-        return torch.randn(problem.batch, problem.heads, rows, problem.head_dim, generator=generator)
+    def draw(heads: int, rows: int) -> Tensor:
+        return torch.randn(problem.batch, heads, rows, problem.head_dim, generator=generator)
 
-    q, k, v = draw(problem.seq_q), draw(problem.seq_k), draw(problem.seq_k)
+    q, k, v = draw(problem.heads, problem.seq_q), *(draw(problem.heads_kv, problem.seq_k) for _ in range(2))
     if distribution == "large":
         q, k, v = 5 * q, 3 * k, 3 * v
     elif distribution == "huge":
         q, k = 16 * q, 16 * k
     elif distribution == "one_hot":
         q, k = _one_hot(q, k, generator)
+    elif distribution == "expanded":
+        k, v = k[:1], v[:1]
     elif distribution == "tiny_v":
         v = 1e-6 * v
     elif distribution == "big_v":
@@ -139,29 +185,72 @@ def inputs(problem: SdpaProblem, distribution: str, seed: int) -> tuple[Tensor, 
     elif distribution in ("slopes", "sink"):
         q, k = _towards(q, k, torch.arange(k.shape[-2]) if distribution == "slopes" else None)
     dtype = DTYPES[problem.dtype]
-    return q.to(dtype), k.to(dtype), v.to(dtype)
+    placed = laid_out(problem, distribution, q.to(dtype), k.to(dtype), v.to(dtype))
+    if not problem.key_lengths:
+        return placed
+    lengths = _lengths(problem, distribution, generator)
+    if distribution == "ragged":
+        for tensor in placed[1:]:  # what a cache holds past its length may be anything
+            tensor.masked_fill_(_past(problem, lengths), math.nan)
+    return (*placed, lengths)
 
 
-def hidden(problem: SdpaProblem, device: torch.device) -> Tensor | None:
-    """(seq_q, seq_k) mask of the scores that no row may see; None for a full problem."""
-    if not problem.causal:
-        return None
-    return torch.ones(problem.seq_q, problem.seq_k, dtype=torch.bool, device=device).triu(1)
+def _past(problem: SdpaProblem, lengths: Tensor) -> Tensor:
+    """Which rows of K and V lie past their length; (batch, 1, seq_k, 1)."""
+    return (torch.arange(problem.seq_k, device=lengths.device) >= lengths.unsqueeze(1)).view(problem.batch, 1, -1, 1)
 
 
-def _softmax(problem: SdpaProblem, scores: Tensor) -> Tensor:
-    """Probabilities of the visible scores."""
-    mask = hidden(problem, scores.device)
-    return torch.softmax(scores if mask is None else scores.masked_fill(mask, -math.inf), -1)
+def _without_past(problem: SdpaProblem, x: Tensor, lengths: Tensor | None) -> Tensor:
+    """K or V with zeros past the lengths: a reference multiplies what no row sees by 0."""
+    return x if lengths is None else x.masked_fill(_past(problem, lengths), 0)
 
 
-def reference(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """r: attention of the exact low-precision inputs, computed in float64; (batch, heads, seq_q, head_dim)."""
-    scores = q.double() @ k.double().transpose(-1, -2) * problem.scale
-    return _softmax(problem, scores) @ v.double()
+FULL_LENGTHS = ("randn", "gaps", "expanded")
+"""The distributions with which every length is that of the tensor: what is timed is drawn so."""
 
 
-def emulation(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def _lengths(problem: SdpaProblem, distribution: str, generator: torch.Generator) -> Tensor:
+    """Of each batch a number of keys: at least 1, and with `ragged` none, 1 and all among them."""
+    if distribution in FULL_LENGTHS:
+        return torch.full((problem.batch,), problem.seq_k, dtype=torch.int32)
+    drawn = torch.randint(1, problem.seq_k + 1, (problem.batch,), generator=generator, dtype=torch.int32)
+    some = torch.tensor([problem.seq_k, 0, 1], dtype=torch.int32)[: problem.batch]
+    return torch.cat((some, drawn[len(some) :])) if distribution == "ragged" else drawn
+
+
+def _of_heads(problem: SdpaProblem, x: Tensor) -> Tensor:
+    """K or V with a head for every head of Q."""
+    return x.repeat_interleave(problem.group, 1) if problem.grouped else x
+
+
+def _hide(problem: SdpaProblem, scores: Tensor, lengths: Tensor | None) -> Tensor:
+    """The scores, -inf where a row does not see the key."""
+    seen = visible(problem, lengths, scores.device)
+    return scores if seen is None else scores.masked_fill(~seen, -math.inf)
+
+
+def _softmax(scores: Tensor) -> Tensor:
+    """Probabilities of the scores that are not hidden; all 0 in a row that sees nothing."""
+    found = torch.softmax(scores, -1)
+    return found.nan_to_num_(0) if bool(found[..., 0].isnan().any()) else found
+
+
+def _scores(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None) -> Tensor:
+    """Of every row and key, in float64, hidden ones -inf."""
+    scores = q.double() @ _of_heads(problem, k).double().transpose(-1, -2) * problem.scale
+    return _hide(problem, scores, lengths)
+
+
+def reference(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> Tensors:
+    """r: attention of the exact low-precision inputs, computed in float64; (batch, heads, seq_q, head_dim). A row that
+    sees no key gives 0. Where they are wanted, the log-sum-exps (batch, heads, seq_q), of such a row -inf."""
+    k, v = (_without_past(problem, x, lengths) for x in (k, v))
+    scores = _scores(problem, q, k, lengths)
+    o = _softmax(scores) @ _of_heads(problem, v).double()
+    return (o, torch.logsumexp(scores, -1)) if problem.lse else (o,)
+
+
+def emulation(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> Tensors:
     """P: what the textbook algorithm gives in the problem's dtype, with sums in float32; returned in float64.
 
     k * scale, the scores, the probabilities and the output are each rounded to the dtype. In a 16-bit dtype those
@@ -169,39 +258,63 @@ def emulation(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     which compare with an implementation in the low precision (Dao et al., 2022).
     """
     dtype = DTYPES[problem.dtype]
-    scaled_k = (k.float() * problem.scale).to(dtype)
+    k, v = (_without_past(problem, x, lengths) for x in (k, v))
+    v = _of_heads(problem, v)
+    scaled_k = _of_heads(problem, (k.float() * problem.scale).to(dtype))
     if dtype == torch.float32:
-        probabilities = _softmax(problem, plain_product(q, scaled_k.transpose(-1, -2)))
-        return plain_product(probabilities, v).double()
-    scores = (q.double() @ scaled_k.double().transpose(-1, -2)).to(dtype)
-    probabilities = _softmax(problem, scores.double()).to(dtype)
-    return (probabilities.double() @ v.double()).to(dtype).double()
+        probabilities = _softmax(_hide(problem, plain_product(q, scaled_k.transpose(-1, -2)), lengths))
+        o = plain_product(probabilities, v).double()
+    else:
+        scores = _hide(problem, (q.double() @ scaled_k.double().transpose(-1, -2)).to(dtype), lengths)
+        probabilities = _softmax(scores.double()).to(dtype)
+        o = (probabilities.double() @ v.double()).to(dtype).double()
+    return (o, emulated_lse(problem, q, k, lengths)) if problem.lse else (o,)
 
 
-def sensitive_rows(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, exact: Tensor) -> Tensor:
+def emulated_lse(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None) -> Tensor:
+    """The log-sum-exps, float32 whatever the dtype: scores in float32, in powers of two, as FlashAttention has them,
+    and weights that are rounded to the dtype before they are summed."""
+    scaled = _of_heads(problem, k).float().transpose(-1, -2)
+    scores = _hide(problem, plain_product(q.float(), scaled) * float(problem.scale * math.log2(math.e)), lengths)
+    largest = scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min)
+    weights = torch.exp2(scores - largest).to(DTYPES[problem.dtype]).float()
+    return ((largest[..., 0] + torch.log2(weights.sum(-1))) * math.log(2)).double()
+
+
+def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
     """The ROWS rows, or all if there are fewer, whose outputs move most when scores are off in their last digit: large
     scores of which none has all the weight. (rows, 3): batch, head and query of each.
     """
-    scores = q.double() @ k.double().transpose(-1, -2) * problem.scale
-    weights = _softmax(problem, scores)
-    moves = (weights * (1 - weights) * scores.abs()).sum(-1) * v.abs().amax((-1, -2)).unsqueeze(-1)
+    q, k, v, *lengths = inputs
+    length = lengths[0] if lengths else None
+    k, v = (_without_past(problem, x, length) for x in (k, v))
+    scores = _scores(problem, q, k, length)
+    weights = _softmax(scores)
+    largest = _of_heads(problem, v).abs().amax((-1, -2)).unsqueeze(-1)
+    moves = (weights * (1 - weights) * scores.clamp_min(-torch.finfo(torch.float64).max).abs()).sum(-1) * largest
     moves = moves / exact.abs().amax(-1).clamp_min(torch.finfo(torch.float64).tiny)
     found = moves.flatten().topk(min(ROWS, moves.numel())).indices
     heads, queries = moves.shape[1:]  # torch.unravel_index imports 500 modules first, in every process
     return torch.stack((found // (heads * queries), found // queries % heads, found % queries), dim=1)
 
 
-def reordered(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, rows: Tensor) -> Iterator[Tensor]:
+def reordered(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Iterator[Tensor]:
     """P in float32 at some rows, (n, 3) as above, with the terms of all sums in other orders: ORDERS - 1 times (n, D),
     in float64."""
+    q, k, v, *lengths = inputs
+    length = lengths[0] if lengths else None
+    k, v = (_without_past(problem, x, length) for x in (k, v))
     batch, head, query = rows.unbind(1)
-    q, v = q[batch, head, query].unsqueeze(1), v[batch, head]
-    scaled_k = (k * problem.scale).transpose(-1, -2)[batch, head].contiguous()
-    mask = hidden(problem, q.device)
+    of_kv = head // problem.group
+    q, v = q[batch, head, query].unsqueeze(1), v[batch, of_kv]
+    scaled_k = (k * problem.scale).transpose(-1, -2)[batch, of_kv].contiguous()
+    seen = visible(problem, length, q.device)
+    if seen is not None:
+        seen = seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)[batch, 0, query].unsqueeze(1)
     for order in range(1, ORDERS):
         generator = torch.Generator().manual_seed(order)
         dims, keys = (torch.randperm(size, generator=generator).tolist() for size in (q.shape[-1], v.shape[-2]))
         scores = plain_product(q, scaled_k, dims)
-        if mask is not None:
-            scores = scores.masked_fill(mask[query].unsqueeze(1), -math.inf)
-        yield plain_product(torch.softmax(scores, -1), v, keys)[:, 0].double()
+        if seen is not None:
+            scores = scores.masked_fill(~seen, -math.inf)
+        yield plain_product(_softmax(scores), v, keys)[:, 0].double()

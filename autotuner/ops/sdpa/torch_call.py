@@ -41,7 +41,8 @@ def _arguments(
 
 
 def _options(problem: Problem) -> dict[str, Any]:
-    return {"is_causal": problem.facts()["CAUSAL"]}
+    facts = problem.facts()
+    return {"is_causal": facts["CAUSAL"], "enable_gqa": facts["HEADS"] != facts["HEADS_KV"]}
 
 
 def _like_inputs(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
@@ -62,8 +63,8 @@ def _function() -> Any:
 FUNCTION = TorchFunction(
     function=_function,
     arguments=_arguments,
-    schema="(Tensor query, Tensor key, Tensor value, *, bool is_causal=False) -> Tensor",
-    scalars=frozenset({"is_causal"}),
+    schema="(Tensor query, Tensor key, Tensor value, *, bool is_causal=False, bool enable_gqa=False) -> Tensor",
+    scalars=frozenset({"is_causal", "enable_gqa"}),
     empty=_like_inputs,
     options=_options,
 )

@@ -20,18 +20,26 @@ DISTRIBUTIONS = {
     "uniform01": "uniform between 0 and 1",
     "const_v": "V constant",
     "slopes": "scores rise along the keys in even rows and fall in odd ones, so that each tile has another maximum",
+    "gaps": "standard normal; rows, heads and batches lie apart, each tensor in its own way, with NaN in between",
+    "expanded": "standard normal; all batches share one K and V, which lie in memory once",
+    "ragged": "standard normal; among the lengths of the keys are none, 1 and all, and past them is NaN",
     "sink": "the first key draws most of the weight, in odd rows all of it",
 }
 
 
 def case(shape: Shape, macros: Mapping[str, str]) -> str:
     """The sizes, and what the artifact is compiled for."""
-    batch, heads, seq_q, seq_k = shape
-    words = f"batch {batch}, heads {heads}, {seq_q} query rows, {seq_k} keys"
+    batch, heads, seq_q, seq_k, *heads_kv = shape
+    groups = f" ({heads_kv[0]} of K and V)" if heads_kv and heads_kv[0] != heads else ""
+    words = f"batch {batch}, heads {heads}{groups}, {seq_q} query rows, {seq_k} keys"
     if not macros:
         return words
     mask = "causal" if macros["CAUSAL"] == "1" else "no mask"
-    return f"{words}, head_dim {macros['HEAD_DIM']}, {macros['DTYPE']}, {mask}"
+    corner = " at the bottom right" if macros.get("CORNER") == "bottom_right" else ""
+    more = ", lengths of keys" if macros.get("KEY_LENGTHS") == "1" else ""
+    layout = macros.get("LAYOUT", "bhsd")
+    views = "" if layout == "bhsd" else f", {layout}"
+    return f"{words}, head_dim {macros['HEAD_DIM']}, {macros['DTYPE']}, {mask}{corner}{more}{views}"
 
 
 def tail(macros: Mapping[str, str], row: int) -> str | None:
@@ -46,6 +54,7 @@ def tail(macros: Mapping[str, str], row: int) -> str | None:
 
 WORDS = Words(
     baseline="SDPA",
+    axes=AXES,
     distributions=DISTRIBUTIONS,
     case=case,
     nonfinite=(

@@ -6,7 +6,8 @@
 //   BLOCK_N                    keys a tile
 //   LANES                      threads a row, a power of two
 //   LOAD_PLAIN, LOAD_CP_ASYNC  one of them is 1: how a tile reaches shared memory
-// and from the problem: DTYPE, HEAD_DIM, CAUSAL. docs/own-kernel.md walks through this file.
+// and from the problem: DTYPE, HEAD_DIM, CAUSAL and others, of which kernel.toml says what is not served. Strides are the
+// caller's, and heads may share K and V. docs/own-kernel.md walks through this file.
 #include "sdpa_cuda.h"
 
 #include "cuda_element.h"
@@ -30,11 +31,16 @@ struct alignas(16) Chunk {
   uint32_t word[4];
 };
 
-// A tile of K or V into shared memory. Rows past the end become zeros.
-static __device__ void fetch(Chunk *tile, const Chunk *matrix, int first, int rows) {
+// A row of a tensor. Strides are in elements, and multiples of a chunk's 8.
+static __device__ const Chunk *row_at(const void *tensor, const sdpa_strides &stride, int batch, int head, int row) {
+  return (const Chunk *)((const element *)tensor + batch * stride.batch + head * stride.head + row * stride.row);
+}
+
+// A tile of K or V, whose rows are `apart` chunks apart, into shared memory. Rows past the end become zeros.
+static __device__ void fetch(Chunk *tile, const Chunk *matrix, int64_t apart, int first, int rows) {
   for (int i = threadIdx.x; i < BLOCK_N * ROW_CHUNKS; i += THREADS) {
     const bool exists = first + i / ROW_CHUNKS < rows;
-    const Chunk *from = matrix + (exists ? (int64_t)first * ROW_CHUNKS + i : 0);
+    const Chunk *from = matrix + (exists ? (first + i / ROW_CHUNKS) * apart + i % ROW_CHUNKS : 0);
 #if LOAD_CP_ASYNC
     cp_async_16(tile + i, from, exists);
 #else
@@ -92,21 +98,22 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   __shared__ Chunk k_tile[BLOCK_N * ROW_CHUNKS], v_tile[BLOCK_N * ROW_CHUNKS];
   const int row_blocks = (args.seq_q + BLOCK_M - 1) / BLOCK_M, slice = blockIdx.x / row_blocks;
   const int first_row = blockIdx.x % row_blocks * BLOCK_M, position = first_row + threadIdx.x / LANES;
-  const int lane = threadIdx.x % LANES;
-  const int64_t own = ((int64_t)slice * args.seq_q + position) * ROW_CHUNKS + lane;
-  const int64_t start = (int64_t)slice * args.seq_k * ROW_CHUNKS;
-  const Chunk *k = (const Chunk *)args.k + start, *v = (const Chunk *)args.v + start;
+  const int lane = threadIdx.x % LANES, batch = slice / args.heads, head = slice % args.heads;
+  const int head_kv = head / (args.heads / args.heads_kv);  // the heads of a group are neighbours
+  const Chunk *q = row_at(args.q, args.q_stride, batch, head, position) + lane;
+  const Chunk *k = row_at(args.k, args.k_stride, batch, head_kv, 0);
+  const Chunk *v = row_at(args.v, args.v_stride, batch, head_kv, 0);
 
   // A thread whose row lies past the end computes with Q = 0 and stores nothing: it must still meet the others.
   const bool exists = position < args.seq_q;
   Row row;
 #pragma unroll
-  for (int c = 0; exists && c < CHUNKS; ++c) widen(row.q[c], ((const Chunk *)args.q)[own + c * LANES]);
+  for (int c = 0; exists && c < CHUNKS; ++c) widen(row.q[c], q[c * LANES]);
 
   const int end = CAUSAL ? min(args.seq_k, first_row + BLOCK_M) : args.seq_k;  // of what the block's rows see
   for (int first = 0; first < end; first += BLOCK_N) {
-    fetch(k_tile, k, first, args.seq_k);
-    fetch(v_tile, v, first, args.seq_k);
+    fetch(k_tile, k, args.k_stride.row / 8, first, args.seq_k);
+    fetch(v_tile, v, args.v_stride.row / 8, first, args.seq_k);
     await_fetched();
     const int keys = min(BLOCK_N, end - first);
     for (int n = 0; n < keys; ++n) {
@@ -117,10 +124,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
   }
 
   const float factor = 1.0f / row.sum;
+  Chunk *o = const_cast<Chunk *>(row_at(args.o, args.o_stride, batch, head, position)) + lane;
 #pragma unroll
   for (int c = 0; exists && c < CHUNKS; ++c) {
     Chunk out;
     for (int w = 0; w < 4; ++w) out.word[w] = pack(row.o[c][2 * w] * factor, row.o[c][2 * w + 1] * factor);
-    ((Chunk *)args.o)[own + c * LANES] = out;
+    o[c * LANES] = out;
   }
 }

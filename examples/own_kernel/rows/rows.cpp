@@ -4,7 +4,8 @@
  *   BLOCK_N                         keys a block; a multiple of 16
  *   ROWS                            query rows that share one reading of K and V
  *   EXP_LIBM, EXP_POLY, EXP_COARSE  one of them is 1: how exp is computed
- * and from the problem: DTYPE, HEAD_DIM, CAUSAL. One thread. docs/own-kernel.md walks through this file. */
+ * and from the problem: DTYPE, HEAD_DIM, CAUSAL and others, of which kernel.toml says what is not served. Strides are
+ * the caller's, and heads may share K and V. One thread. docs/own-kernel.md walks through this file. */
 #include <math.h>
 
 #include "sdpa.h"
@@ -55,7 +56,7 @@ inline vec exponential(vec x) {
 }
 
 /* c[row][0..WIDTH) = sum over k of a[row][k] * b[k][0..WIDTH), for ROWS rows. Both products are made of it. */
-inline void tile(const float *a, int a_stride, const float *b, int b_stride, int depth, vec (&c)[ROWS][2]) {
+inline void tile(const float *a, int a_stride, const float *b, int64_t b_stride, int depth, vec (&c)[ROWS][2]) {
   for (int r = 0; r < ROWS; ++r) c[r][0] = c[r][1] = vec{};
   for (int k = 0; k < depth; ++k) {
     const vec left = *(const loose *)(b + k * b_stride), right = *(const loose *)(b + k * b_stride + LANES);
@@ -89,8 +90,21 @@ inline float soften(Rows &rows, int r, int64_t visible) {
   return decay;
 }
 
-/* One block of keys for ROWS rows. `packed` is its K transposed, D x BLOCK_N; row r sees `visible[r]` keys of it. */
-inline void block(Rows &rows, const float *packed, const float *v, int keys, const int64_t *visible) {
+/* A tensor: where a row of it lies. Strides are in elements. */
+struct Tensor {
+  float *base;
+  const int64_t *stride;
+
+  float *row(int64_t batch, int64_t head, int64_t i) const {
+    return base + batch * stride[SDPA_BATCH_STRIDE] + head * stride[SDPA_HEAD_STRIDE] + i * stride[SDPA_ROW_STRIDE];
+  }
+};
+
+inline Tensor input(const at_call *call, int slot) { return {(float *)call->in[slot], call->in_stride[slot]}; }
+
+/* One block of keys for ROWS rows. `packed` is its K transposed, D x BLOCK_N; rows of V are `apart` elements apart; row r
+ * sees `visible[r]` keys of the block. */
+inline void block(Rows &rows, const float *packed, const float *v, int64_t apart, int keys, const int64_t *visible) {
   vec sums[ROWS][2];
   for (int j = 0; j < BLOCK_N; j += WIDTH) {
     tile(rows.q[0], D, packed + j, BLOCK_N, D, sums);
@@ -100,7 +114,7 @@ inline void block(Rows &rows, const float *packed, const float *v, int keys, con
   float decay[ROWS];
   for (int r = 0; r < ROWS; ++r) decay[r] = soften(rows, r, visible[r]);
   for (int d = 0; d < D; d += WIDTH) {
-    tile(rows.score[0], BLOCK_N, v + d, D, keys, sums);
+    tile(rows.score[0], BLOCK_N, v + d, apart, keys, sums);
     for (int r = 0; r < ROWS; ++r)
       for (int half = 0; half < 2; ++half) {
         vec &o = *(vec *)&rows.o[r][d + half * LANES];
@@ -110,10 +124,10 @@ inline void block(Rows &rows, const float *packed, const float *v, int keys, con
 }
 
 /* K of one head as blocks of D x BLOCK_N; keys past the end are 0. */
-void pack(const float *k, int64_t seq_k, float *packed) {
+void pack(const float *k, int64_t apart, int64_t seq_k, float *packed) {
   for (int64_t j0 = 0; j0 < seq_k; j0 += BLOCK_N)
     for (int d = 0; d < D; ++d)
-      for (int j = 0; j < BLOCK_N; ++j) *packed++ = j0 + j < seq_k ? k[(j0 + j) * D + d] : 0.0f;
+      for (int j = 0; j < BLOCK_N; ++j) *packed++ = j0 + j < seq_k ? k[(j0 + j) * apart + d] : 0.0f;
 }
 
 }  // namespace
@@ -124,32 +138,33 @@ int64_t variant_workspace(const at_call *call) {
 
 int variant_run(const at_call *call) {
   if (call->workspace_bytes < variant_workspace(call)) return AT_NO_WORKSPACE;
-  const int64_t heads = call->dim[SDPA_BATCH] * call->dim[SDPA_HEADS];
+  const int64_t heads = call->dim[SDPA_HEADS], group = heads / call->dim[SDPA_HEADS_KV];
   const int64_t seq_q = call->dim[SDPA_SEQ_Q], seq_k = call->dim[SDPA_SEQ_K];
   const float scale = float(call->scalar[SDPA_SCALE]);
+  const Tensor q = input(call, SDPA_Q), k = input(call, SDPA_K), v = input(call, SDPA_V);
+  const Tensor o = {(float *)call->out[SDPA_O], call->out_stride[SDPA_O]};
+  const int64_t k_apart = k.stride[SDPA_ROW_STRIDE], v_apart = v.stride[SDPA_ROW_STRIDE];
   float *packed = (float *)call->workspace;
-  for (int64_t head = 0; head < heads; ++head) {
-    const float *q = (const float *)call->in[SDPA_Q] + head * seq_q * D;
-    const float *k = (const float *)call->in[SDPA_K] + head * seq_k * D;
-    const float *v = (const float *)call->in[SDPA_V] + head * seq_k * D;
-    float *o = (float *)call->out[SDPA_O] + head * seq_q * D;
-    pack(k, seq_k, packed);
+  for (int64_t slice = 0; slice < call->dim[SDPA_BATCH] * heads; ++slice) {
+    const int64_t batch = slice / heads, head = slice % heads; /* which shares K and V with the others of its group */
+    const float *values = v.row(batch, head / group, 0);
+    pack(k.row(batch, head / group, 0), k_apart, seq_k, packed);
     for (int64_t i0 = 0; i0 < seq_q; i0 += ROWS) {
       const int count = int(least(ROWS, seq_q - i0)); /* rows past the end are zeros, computed and not stored */
       Rows rows = {};
       for (int r = 0; r < ROWS; ++r) {
         rows.top[r] = HIDDEN;
-        for (int d = 0; d < D && r < count; ++d) rows.q[r][d] = q[(i0 + r) * D + d] * scale;
+        for (int d = 0; d < D && r < count; ++d) rows.q[r][d] = q.row(batch, head, i0 + r)[d] * scale;
       }
       const int64_t seen = CAUSAL ? least(i0 + ROWS, seq_k) : seq_k;
       for (int64_t j0 = 0; j0 < seen; j0 += BLOCK_N) {
         const int keys = int(least(BLOCK_N, seen - j0));
         int64_t visible[ROWS];
         for (int r = 0; r < ROWS; ++r) visible[r] = CAUSAL ? least(i0 + r + 1 - j0, keys) : keys;
-        block(rows, packed + j0 * D, v + j0 * D, keys, visible);
+        block(rows, packed + j0 * D, values + j0 * v_apart, v_apart, keys, visible);
       }
       for (int r = 0; r < count; ++r)
-        for (int d = 0; d < D; ++d) o[(i0 + r) * D + d] = rows.o[r][d] / rows.total[r];
+        for (int d = 0; d < D; ++d) o.row(batch, head, i0 + r)[d] = rows.o[r][d] / rows.total[r];
     }
   }
   return AT_OK;

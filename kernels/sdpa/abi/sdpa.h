@@ -1,16 +1,34 @@
 /* The op sdpa: O = softmax(scale * Q K^T) V for every (batch, head).
  *
- * Q, O: (batch, heads, seq_q, HEAD_DIM); K, V: (batch, heads, seq_k, HEAD_DIM), all of element type DTYPE.
- * CAUSAL = 1: row i sees keys j <= i (aligned at the top left, as torch's is_causal), for any seq_q and seq_k.
+ * Q, O: (batch, heads, seq_q, HEAD_DIM); K, V: (batch, heads_kv, seq_k, HEAD_DIM), all of element type DTYPE. Head h of Q
+ * looks at head h / (heads / heads_kv) of K and V. A row that sees no key gives 0.
+ *
+ * Macros of the problem, beside DTYPE and HEAD_DIM:
+ *   CAUSAL       1: row i sees keys j <= i + offset, for any seq_q and seq_k
+ *   CORNER       AT_TOP_LEFT: offset is 0, as torch's is_causal; AT_BOTTOM_RIGHT: keys - seq_q, so that the last row sees
+ *                all keys
+ *   KEY_LENGTHS  1: in[SDPA_KEY_LENGTHS] says how many keys there are, (batch,) int32 from 0 to seq_k
+ *   LAYOUT       AT_BHSD: all tensors are dense; any other: batches, heads and rows lie anywhere (at_call.in_stride)
+ *   GROUPED      1: heads may be any multiple of heads_kv; 0: they are as many
+ *   LSE          1: out[SDPA_LSE] gets ln(sum(exp(scale * scores))), (batch, heads, seq_q) float32; -INFINITY in a row
+ *                that sees no key
  */
 #ifndef AUTOTUNER_SDPA_H
 #define AUTOTUNER_SDPA_H
 
 #include "variant.h"
 
-enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_Q_SCALE, SDPA_K_SCALE, SDPA_V_SCALE }; /* at_call.in; scales: (heads,) float32, or null */
-enum { SDPA_O };                                                          /* at_call.out */
-enum { SDPA_BATCH, SDPA_HEADS, SDPA_SEQ_Q, SDPA_SEQ_K };                  /* at_call.dim */
-enum { SDPA_SCALE };                                                      /* at_call.scalar */
+/* Values of the macros CORNER and LAYOUT. */
+#define AT_TOP_LEFT 0
+#define AT_BOTTOM_RIGHT 1
+#define AT_BHSD 0
+#define AT_BSHD 1
+#define AT_PACKED_QKV 2
+
+enum { SDPA_Q, SDPA_K, SDPA_V, SDPA_KEY_LENGTHS };                                 /* at_call.in */
+enum { SDPA_O, SDPA_LSE };                                                         /* at_call.out */
+enum { SDPA_BATCH, SDPA_HEADS, SDPA_SEQ_Q, SDPA_SEQ_K, SDPA_HEADS_KV };            /* at_call.dim */
+enum { SDPA_SCALE };                                                               /* at_call.scalar */
+enum { SDPA_BATCH_STRIDE, SDPA_HEAD_STRIDE, SDPA_ROW_STRIDE };                     /* at_call.in_stride[i], out_stride[i] */
 
 #endif

@@ -6,7 +6,9 @@
  *   extern "C" __global__ void variant_kernel(const __grid_constant__ sdpa_args args)
  *
  * The grid is one-dimensional: batch * heads * ceil(seq_q / rows) * split blocks; how a block's number becomes
- * (batch and head, rows, split) is the kernel's affair, but for `split` consecutive blocks sharing their rows. */
+ * (batch and head, rows, split) is the kernel's affair, but for `split` consecutive blocks sharing their rows. With
+ * `packs_groups` the rows are those of all heads of Q that share K and V: batch * heads_kv * ceil(seq_q * heads / heads_kv /
+ * rows) * split blocks. */
 #ifndef AUTOTUNER_SDPA_CUDA_H
 #define AUTOTUNER_SDPA_CUDA_H
 
@@ -15,27 +17,41 @@
 #endif
 
 /* The op's numbers in the geometry: HEAD_DIM; rows of K and V that one bulk tensor copy brings, 0 for no tensor maps; the
- * only lengths served, 0 for any. */
-#define AT_GEOMETRY_OP int32_t head_dim, tma_rows, fixed_seq_q, fixed_seq_k;
+ * only lengths served, 0 for any; 1 for tensor maps of four dimensions; 1 for rows of whole groups; bytes of workspace for
+ * each block of the grid; bytes that a tensor map's copies bring to the second-level cache at a time, 0: 256, or 64 or 128,
+ * 1: as many as are read. */
+#define AT_GEOMETRY_OP                                                                                            \
+  int32_t head_dim, tma_rows, fixed_seq_q, fixed_seq_k, strided_maps, packs_groups, block_workspace, l2_bytes;
 
 #include "geometry.h"
 #include "sdpa.h"
+
+/* Places with rows that blocks share and merge through the workspace: at most so many in a launch. */
+#define SDPA_COUNTERS 65536
 
 /* A CUtensorMap, opaque here. */
 typedef struct alignas(64) sdpa_tensor_map {
   uint64_t words[16];
 } sdpa_tensor_map;
 
+/* Where rows lie: strides, in elements. */
+typedef struct sdpa_strides {
+  int64_t batch, head, row;
+} sdpa_strides;
+
 /* The kernel's one argument. The tensor maps of K and V are filled in when geometry.tma_rows > 0: dimensions, innermost
- * first, (HEAD_DIM, seq_k, batch * heads); box (64, tma_rows, 1), 128-byte swizzle; rows past the end read as 0. */
+ * first, (HEAD_DIM, seq_k, batch * heads_kv), for dense tensors, or with strided_maps (HEAD_DIM, seq_k, heads_kv, batch);
+ * box (64, tma_rows, 1, 1), 128-byte swizzle; what lies outside reads as 0. */
 typedef struct sdpa_args {
   sdpa_tensor_map k_map, v_map;
   const void *q, *k, *v;
   void *o;
-  const float *q_scale, *k_scale, *v_scale; /* (heads,) or null */
+  float *lse;                 /* with LSE */
+  const int32_t *key_lengths; /* with KEY_LENGTHS */
   void *workspace;
-  int32_t batch, heads, seq_q, seq_k;
+  int32_t batch, heads, heads_kv, seq_q, seq_k;
   float scale, scale_log2; /* scale_log2 = scale * log2(e) */
+  sdpa_strides q_stride, k_stride, v_stride, o_stride;
 } sdpa_args;
 
 #define AT_GEOMETRY extern "C" __device__ const at_geometry variant_geometry

@@ -175,7 +175,7 @@ static __device__ Kept *memory_of([[maybe_unused]] const sdpa_args &args, [[mayb
 #if MUTANT_MEMO_IN_WORKSPACE
   return (Kept *)args.workspace + tile.number;
 #elif MUTANT_MEMO_IN_HOST_MEMORY
-  return (Kept *)args.q_scale + tile.number; /* a slot that this kernel has no other use for */
+  return (Kept *)args.key_lengths + tile.number; /* a slot that this kernel has no other use for */
 #elif MUTANT_MEMO_IN_SHARED_MEMORY
   __shared__ Kept left; /* by the block that was here before */
   return &left;

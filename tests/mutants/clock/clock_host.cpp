@@ -158,7 +158,7 @@ int launch_early(const at_call *call) {
 
 int launch_with_own_memory(const at_call *call) {
   sdpa_args args = arguments(call);
-  args.q_scale = (const float *)own_memory();
+  args.key_lengths = (const int32_t *)own_memory();
   return at::status(kernel.launch((unsigned)blocks_of(call), &args, (CUstream)call->stream));
 }
 

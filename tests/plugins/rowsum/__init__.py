@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
 
 from pydantic import PositiveInt
 
-from autotuner.ops.op import Cases, Invariant, Op, OpCase, Output, Relation, Words, digest_of_folder
+from autotuner.ops.op import Cases, Input, Invariant, Op, OpCase, Output, Relation, Words, digest_of_folder
 from autotuner.values.problem import ITEM_BYTES, Dtype, Problem, Shape
 from autotuner.values.variant import Value
 
@@ -70,7 +70,7 @@ def _tile(parameters: Mapping[str, Value], resources: Mapping[str, int]) -> tupl
 
 CASES = Cases(
     smoke=(5, 65),
-    quick=(OpCase((37, 501), "randn", "Q1 "), OpCase((8, 130), "huge", "Q2 ")),
+    quick=lambda problem: (OpCase((37, 501), "randn", "Q1 "), OpCase((8, 130), "huge", "Q2 ")),
     full=_full,
     tuned=_tuned,
     copied=(37, 501),
@@ -121,6 +121,7 @@ def _tensors() -> OpTensors:
 
 WORDS = Words(
     baseline="torch.sum",
+    axes=("row",),
     distributions={"randn": "standard normal", "huge": "normal, times 1e4"},
     case=lambda shape, macros: f"{shape[0]} rows of {shape[1]} numbers",
     nonfinite="a sum that overflows, or memory that was read before it was written",
@@ -132,13 +133,11 @@ WORDS = Words(
 OP = Op(
     name="rowsum",
     problem=RowSumProblem,
-    inputs=("X",),
-    outputs=(Output("Y", row=1, slice=1, axes=("row",)),),
+    inputs=lambda problem: (Input("X", problem.dtype, ("rows", "columns")),),
+    outputs=lambda problem: (Output("Y", problem.dtype, ("rows",), row=1, slice=1),),
     ordinary="randn",
     cases=CASES,
     invariants=INVARIANTS,
-    input_shapes=lambda problem: (problem.shape,),
-    output_shapes=lambda problem: (problem.shape[:1],),
     distance=_distance,
     usual=_usual,
     words=WORDS,

@@ -1,0 +1,64 @@
+"""Where the tensors of an attention problem lie in memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from autotuner.ops.sdpa.problem import SdpaProblem
+
+# Units of 16 bytes after a row, rows after a length and heads after a batch that no tensor has, in each tensor another
+# number; and whether a batch is heads of rows or rows of heads.
+Q_GAPS, K_GAPS, V_GAPS, O_GAPS = (1, 3, 1, True), (3, 1, 0, False), (2, 2, 2, True), (5, 0, 1, False)
+
+
+def rows_first(x: Tensor) -> Tensor:
+    """The same numbers, (batch, heads, length, head_dim), as a view of a dense (batch, length, heads, head_dim)."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def packed(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The same numbers in one dense (batch, length, all heads, head_dim)."""
+    heads = [x.shape[1] for x in tensors]
+    whole = torch.cat([x.transpose(1, 2) for x in tensors], 2)
+    return tuple(part.transpose(1, 2) for part in whole.split(heads, 2))
+
+
+def apart(like: Tensor, after_row: int, after_rows: int, after_heads: int, by_heads: bool) -> Tensor:
+    """Room for such a tensor with gaps: units of 16 bytes after each row, rows after each length, heads after each
+    batch. All of it is NaN."""
+    batch, heads, length, head_dim = like.shape
+    row = head_dim + after_row * 16 // like.element_size()
+    outer, inner = (
+        (heads + after_heads, length + after_rows) if by_heads else (length + after_rows, heads + after_heads)
+    )
+    whole = torch.full((batch, outer, inner, row), torch.nan, dtype=like.dtype, device=like.device)
+    placed = whole if by_heads else whole.transpose(1, 2)
+    return placed[:, :heads, :length, :head_dim]
+
+
+def laid_out(problem: SdpaProblem, distribution: str, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
+    """Q, K and V where the problem's layout has them, or, for layouts other than the dense one, where the distribution
+    does. With `expanded`, K and V have one batch, which all share."""
+    if distribution == "expanded":
+        q, k, v = (x if problem.layout == "bhsd" else rows_first(x) for x in (q, k, v))
+        return q, k.expand(problem.batch, -1, -1, -1), v.expand(problem.batch, -1, -1, -1)
+    if problem.layout == "bhsd":
+        return q, k, v
+    if distribution == "gaps":
+        pairs = zip((q, k, v), (Q_GAPS, K_GAPS, V_GAPS), strict=True)
+        return tuple(apart(x, *gaps).copy_(x) for x, gaps in pairs)
+    if problem.layout == "bshd":
+        return rows_first(q), rows_first(k), rows_first(v)
+    return packed(q, k, v) if problem.seq_q == problem.seq_k else (rows_first(q), *packed(k, v))
+
+
+def output_like(problem: SdpaProblem, q: Tensor) -> Tensor:
+    """O as SDPA returns it: dense where Q is, else a view of a dense (batch, length, heads, head_dim). Where even Q has
+    gaps after its rows, O has others."""
+    if problem.layout == "bhsd":
+        return torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    if q.stride(2) % q.shape[3] or q.stride(1) % q.shape[3]:
+        return apart(q, *O_GAPS)
+    batch, heads, length, head_dim = q.shape
+    return torch.empty((batch, length, heads, head_dim), dtype=q.dtype, device=q.device).transpose(1, 2)

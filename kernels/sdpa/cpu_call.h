@@ -1,0 +1,64 @@
+// Where the tensors of a call lie, and which keys a row sees: what every CPU implementation of attention shares.
+#ifndef AUTOTUNER_SDPA_CPU_CALL_H
+#define AUTOTUNER_SDPA_CPU_CALL_H
+
+#include "sdpa.h"
+
+#if DTYPE == AT_FLOAT32
+typedef float element;
+#else
+typedef uint16_t element;
+#endif
+
+#define AT_MAY_BE_BLIND (KEY_LENGTHS || CORNER == AT_BOTTOM_RIGHT)  // a row may see no key
+
+// The stride of rows, which in the dense layout the compiler knows.
+static inline int64_t row_step(int64_t stride) { return LAYOUT == AT_BHSD ? HEAD_DIM : stride; }
+
+// A tensor (batch, heads, length, HEAD_DIM).
+struct Rows {
+  element *base;
+  int64_t batch, head, row;  // strides, in elements
+
+  Rows(const void *tensor, const int64_t *stride)
+      : base((element *)tensor), batch(stride[SDPA_BATCH_STRIDE]), head(stride[SDPA_HEAD_STRIDE]),
+        row(stride[SDPA_ROW_STRIDE]) {}
+
+  element *at(int64_t b, int64_t h, int64_t i) const { return base + b * batch + h * head + i * row_step(row); }
+};
+
+// What a call is about, read once.
+struct Attention {
+  Rows q, k, v, o;
+  const int32_t *key_lengths;
+  float *lse;
+  int64_t batch, heads, group, seq_q, seq_k;
+
+  explicit Attention(const at_call *call)
+      : q(call->in[SDPA_Q], call->in_stride[SDPA_Q]), k(call->in[SDPA_K], call->in_stride[SDPA_K]),
+        v(call->in[SDPA_V], call->in_stride[SDPA_V]), o(call->out[SDPA_O], call->out_stride[SDPA_O]),
+        key_lengths(KEY_LENGTHS ? (const int32_t *)call->in[SDPA_KEY_LENGTHS] : nullptr),
+        lse(LSE ? (float *)call->out[SDPA_LSE] : nullptr), batch(call->dim[SDPA_BATCH]), heads(call->dim[SDPA_HEADS]),
+        group(GROUPED ? call->dim[SDPA_HEADS] / call->dim[SDPA_HEADS_KV] : 1), seq_q(call->dim[SDPA_SEQ_Q]),
+        seq_k(call->dim[SDPA_SEQ_K]) {}
+
+  // Keys of a batch. A length that cannot be is no reason to read elsewhere.
+  int64_t keys(int64_t b) const {
+    if (!KEY_LENGTHS) return seq_k;
+    const int64_t length = key_lengths[b];
+    return length < 0 ? 0 : length < seq_k ? length : seq_k;
+  }
+
+  // Of so many keys a causal row i sees those up to i + offset.
+  int64_t offset(int64_t keys) const { return CORNER == AT_BOTTOM_RIGHT ? keys - seq_q : 0; }
+
+  // How many of so many keys row i sees.
+  int64_t seen(int64_t i, int64_t keys) const {
+    const int64_t end = CAUSAL ? i + 1 + offset(keys) : keys;
+    return end < 0 ? 0 : end < keys ? end : keys;
+  }
+
+  float *lse_at(int64_t b, int64_t h, int64_t i) const { return lse + (b * heads + h) * seq_q + i; }
+};
+
+#endif

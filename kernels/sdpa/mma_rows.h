@@ -1,0 +1,120 @@
+// Where a row of the work lies in the tensors, and which keys it sees.
+//
+// A slice is one head of Q; with PACK_GQA it is one head of K and V, and its rows are those of all heads of Q that look at
+// it: row r is query r / group of head r % group of the group, so that the rows of few queries fill a tile.
+#ifndef MMA_ROWS_H
+#define MMA_ROWS_H
+
+#include "sdpa_cuda.h"
+
+#include "cuda_element.h"
+
+// What an implementation leaves out has one value.
+#ifndef PACK_GQA
+#define PACK_GQA 0
+#endif
+#ifndef L2_FETCH
+#define L2_FETCH 256
+#endif
+#ifndef MULTICAST
+#define MULTICAST 1
+#endif
+#ifndef FIXED
+#define FIXED 0
+#endif
+#ifndef SYNC_POLICY
+#define SYNC_POLICY 0
+#endif
+
+#if GROUPED && PACK_GQA
+#define PACKED 1
+#else
+#define PACKED 0
+#endif
+#define STRIDED (LAYOUT != AT_BHSD)
+// Rows may see no key at all.
+#define MAY_BE_BLIND (KEY_LENGTHS || CORNER == AT_BOTTOM_RIGHT)
+// Batches and heads are told apart.
+#define NAMES_HEADS (STRIDED || GROUPED || KEY_LENGTHS)
+
+#if FIXED
+#define AT_SEQ_Q(args) SEQ_Q
+#define AT_SEQ_K(args) SEQ_K
+#else
+#define AT_SEQ_Q(args) (args).seq_q
+#define AT_SEQ_K(args) (args).seq_k
+#endif
+
+AT_DEVICE int least(int a, int b) { return a < b ? a : b; }
+
+struct Slice {
+  int number;          // of a slice: batch * heads + head, or batch * heads_kv + head of K and V
+  int batch, head;     // with NAMES_HEADS; the first head of Q
+  int head_kv, group;  // the head of K and V, and the rows of one query
+  int seq_q, seq_k;
+  int rows;    // of Q
+  int length;  // keys that there are
+  int offset;  // of these a causal query i sees those up to i + offset
+
+  __device__ __forceinline__ int query(int row) const { return PACKED ? row / group : row; }
+  __device__ __forceinline__ int head_of(int row) const { return PACKED ? head + row % group : head; }
+
+  // How many keys the row sees.
+  __device__ __forceinline__ int end_of(int row) const {
+    if (!CAUSAL) return length;
+    const int end = query(row) + 1 + offset;
+    return least(length, CORNER == AT_BOTTOM_RIGHT && end < 0 ? 0 : end);
+  }
+
+  // The first element of a row of Q or O.
+  __device__ __forceinline__ int64_t place(int row, [[maybe_unused]] const sdpa_strides &stride) const {
+#if STRIDED
+    return batch * stride.batch + head_of(row) * stride.head + query(row) * stride.row;
+#elif PACKED
+    return (((int64_t)number * group + row % group) * seq_q + query(row)) * HEAD_DIM;
+#else
+    return ((int64_t)number * seq_q + row) * HEAD_DIM;
+#endif
+  }
+
+  // The place of its log-sum-exp.
+  __device__ __forceinline__ int64_t lse_place(int row) const {
+    return PACKED ? ((int64_t)number * group + row % group) * seq_q + query(row) : (int64_t)number * seq_q + row;
+  }
+
+  // The number of the head of K and V in dense tensors.
+  __device__ __forceinline__ int kv_number([[maybe_unused]] const sdpa_args &args) const {
+    return GROUPED && !PACKED ? batch * args.heads_kv + head_kv : number;
+  }
+};
+
+// Rows of all slices, for locate(): the slice's number is not known yet.
+AT_DEVICE Slice sizes_of(const sdpa_args &args) {
+  Slice s;
+  s.seq_q = AT_SEQ_Q(args);
+  s.seq_k = AT_SEQ_K(args);
+  s.group = GROUPED ? args.heads / args.heads_kv : 1;
+  s.rows = PACKED ? s.seq_q * s.group : s.seq_q;
+  return s;
+}
+
+AT_DEVICE int slices_of(const sdpa_args &args) { return args.batch * (PACKED ? args.heads_kv : args.heads); }
+
+AT_DEVICE void name_slice(Slice &s, const sdpa_args &args, int number) {
+  s.number = number;
+#if NAMES_HEADS
+  const int heads = PACKED ? args.heads_kv : args.heads;
+  s.batch = number / heads;
+  s.head = PACKED ? number % heads * s.group : number % heads;
+  s.head_kv = PACKED ? number % heads : s.head / s.group;
+#endif
+#if KEY_LENGTHS
+  const int length = args.key_lengths[s.batch];
+  s.length = length < 0 ? 0 : least(length, s.seq_k);
+#else
+  s.length = s.seq_k;
+#endif
+  s.offset = CORNER == AT_BOTTOM_RIGHT ? s.length - s.seq_q : 0;
+}
+
+#endif

@@ -1,0 +1,16 @@
+"""An export format of another package: the parameters as flags of a compiler."""
+
+from __future__ import annotations
+
+from autotuner.export.best import Format
+from autotuner.store import StudyRecord
+from autotuner.tuning.standings import Best
+
+
+def flags(best: Best, study: StudyRecord) -> str:
+    """A line of flags under a line that says where they are from."""
+    point = best.entry.variant.point
+    return f"# {study.name}, trial {best.entry.number}\n" + " ".join(f"-D{name}={point[name]}" for name in point) + "\n"
+
+
+FORMAT = Format("best.flags", flags)

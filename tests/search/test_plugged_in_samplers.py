@@ -1,0 +1,42 @@
+"""A sampler of another package, found by its entry point."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotuner.export.best import FORMATS
+from autotuner.run.inline import InlineExecutor
+from autotuner.search.samplers import SAMPLERS
+from autotuner.store import Store
+from autotuner.tuning import standings
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
+from autotuner.values.errors import InputError
+from tests.helpers import simulated
+
+PLUGINS = Path(__file__).parent.parent / "plugins"
+
+
+def test_it_searches_by_its_name(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "downhill" not in SAMPLERS
+    monkeypatch.syspath_prepend(PLUGINS)
+    assert [name for name in SAMPLERS if name in ("evolution", "downhill")] == ["evolution", "downhill"]
+    plan = Plan(simulated.space(), simulated.DEVICE, simulated.conditions(), sampler="downhill")
+    driver = Driver(store, InlineExecutor(simulated.backend()), plan)
+    driver.run(Budget(trials=15))
+    variants = [outcome.variant for outcome in store.judged_numbers(driver.name).values()]
+    assert len({variant.digest for variant in variants}) == 15
+    assert standings.best(store, driver.name) is not None
+
+
+def test_what_is_not_there_or_cannot_be_loaded_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(PLUGINS)
+    with pytest.raises(InputError, match=r"no sampler 'mine'; there are evolution, random, .*, downhill"):
+        SAMPLERS.chosen("mine")
+    with pytest.raises(InputError, match=r"the sampler 'broken' of another package .*cannot be loaded"):
+        SAMPLERS.chosen("broken")
+    assert FORMATS.chosen("flags").filename == "best.flags"
+    with pytest.raises(InputError, match="no export format 'yaml'; there are json, flags"):
+        FORMATS.chosen("yaml")
