@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -270,10 +271,9 @@ def load(
 def _sharing(tensors: Tensors) -> tuple[bool, ...]:
     """Which tensors are views of the same memory as the one before, from another place on: an op may call that another
     layout."""
-    pairs = zip(tensors, tensors[1:], strict=False)
     return tuple(
         one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() and one.data_ptr() != other.data_ptr()
-        for one, other in pairs
+        for one, other in pairwise(tensors)
     )
 
 

@@ -102,6 +102,7 @@ def main() -> None:
     ratios = {name: each / us["torch"] for name, each in us.items()}
     document = {
         **provenance([said.export]),
+        "torch": torch.__version__,
         "problem": str(problem),
         "device": ours.table.device,
         "host_us": us,
