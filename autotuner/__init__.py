@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from autotuner.values.versions import version_of
 
 if TYPE_CHECKING:
     from autotuner.api import Study, StudyStore, gate, open_store, tune, tune_like
+    from autotuner.inference.load import load
+    from autotuner.inference.record import record
 
 __version__ = version_of("autotuner")
-__all__ = ["Study", "StudyStore", "gate", "open_store", "tune", "tune_like"]
+__all__ = ["Study", "StudyStore", "gate", "load", "open_store", "record", "tune", "tune_like"]
+
+_INFERENCE = {"load": "autotuner.inference.load", "record": "autotuner.inference.record"}
 
 
 def __getattr__(name: str) -> object:
     """The Python interface is imported when it is asked for: a job's process imports this package too."""
     if name in __all__:
-        from autotuner import api
-
-        return getattr(api, name)
+        return getattr(import_module(_INFERENCE.get(name, "autotuner.api")), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

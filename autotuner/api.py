@@ -99,6 +99,7 @@ class Study:
     def export(self, path: str | Path = "best.json", format: str = "json") -> Path:
         """Writes the best configuration with its proof. Raises InputError when there is none."""
         from autotuner.export.best import render
+        from autotuner.export.table import table_of
         from autotuner.store import queries
         from autotuner.tuning import standings
         from autotuner.values.files import regular_target, write_atomically
@@ -109,7 +110,8 @@ class Study:
             best = standings.best(opened, self.name)
             if best is None:
                 raise InputError(f"{self.name} has no variant measured to the end yet")
-            write_atomically(target, render(best, queries.study(opened, self.name), format))
+            table = None if best.finals is None else table_of(opened, [self.name])
+            write_atomically(target, render(best, queries.study(opened, self.name), format, table))
         return target
 
 

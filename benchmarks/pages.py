@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from autotuner.export.best import json_schema
 from autotuner.tuning import trial_report
 from benchmarks import people_pages
 from benchmarks.attention import cuda_pages, wgmma_pages
@@ -312,6 +313,7 @@ def drawn() -> dict[Path, str]:
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),
         RESULTS / "wgmma_attention.md": wgmma_pages.page(loaded("wgmma_attention")[0]),
         ROOT / "docs" / "trial-report.schema.json": json.dumps(trial_report.json_schema(), indent=1) + "\n",
+        ROOT / "docs" / "best.schema.json": json.dumps(json_schema(), indent=1) + "\n",
     }
 
 

@@ -20,11 +20,22 @@ def export(
     output: Annotated[
         Path | None, typer.Option("--out", help="a file, - for standard output; the format's own name")
     ] = None,
+    more: Annotated[
+        list[str] | None, typer.Option("--with", help="another study whose problems the table serves; can be repeated")
+    ] = None,
+    loss: Annotated[
+        float, typer.Option(min=0, max=1, help="how much slower than its own best a problem may be, for fewer variants")
+    ] = 0.03,
+    estimates: Annotated[
+        bool, typer.Option("--estimates", help="let the table serve what no finals confirmed; it will say so")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Writes the best configuration of a study, with its proof."""
+    """Writes the best configuration of a study, with its proof and the table of what serves which problem."""
     from autotuner.export.best import FORMATS
+    from autotuner.export.table import table_of
+    from autotuner.report.table_words import table_words
     from autotuner.store import queries
     from autotuner.tuning import standings
 
@@ -37,10 +48,15 @@ def export(
         found = standings.best(opened, name)
         if found is None:
             raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
-        text = form.render(found, queries.study(opened, name))
+        names = list(dict.fromkeys([name, *(queries.resolve_study(opened, each) for each in more or ())]))
+        without = len(names) == 1 and found.finals is None and not estimates
+        table = None if without else table_of(opened, names, loss, estimates)
+        text = form.text(found, queries.study(opened, name), table)
     if as_json or str(target) == "-":
         typer.echo(text)
         return
     write_atomically(target, text)
     out.print(f"{name}, trial {found.entry.number}: written to {target}")
+    if table is not None:
+        out.print(table_words(table))
     say_where_the_gate_is_looser(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,37 +75,47 @@ def tune(
     """Runs a sweep, or goes on with one; ends with finals and a leaderboard, and writes the best configuration."""
     from autotuner.search.samplers import SAMPLERS
     from autotuner.store import Store
-    from autotuner.sweeps import foreground, queue
+    from autotuner.sweeps import queue
     from autotuner.tuning import workbench
 
     SAMPLERS.chosen(sampler)
     regular_target(output, "--out")
-    file = workbench.load_space(space or workbench.default_space(), threads, problem or (), problems)
-    request = queue.request_for(
-        [file],
-        trials=trials,
-        minutes=None if minutes == float("inf") else minutes,
-        sampler=sampler,
-        seed=seed,
-        like=like,
-        cold=cold,
-        devices=devices,
-        until_converged=until_converged,
-        finals=final,
-        finals_minutes=finals_minutes,
-        patience_minutes=patience,
-        calm=calm,
-    )
-    here = workbench.Workbench(file, devices=devices)
+    files = workbench.load_spaces(space or workbench.default_space(), threads, problem or (), problems)
+    if len(files) > 1:
+        out.print(f"{len(files)} studies, one for each set of problems that one variant can serve")
+    studies: list[str] = []
     with closing(Store.open(store or config.store_url())) as opened:
-        server = foreground.server_of(opened, here)
-        if server is None:
-            shown = _Shown(here, request)
-            with _says_what_is_kept(opened, shown.progress):
-                study = foreground.run_here(opened, request, here, shown)
-        else:
-            study = _attach(opened, request, server, cancels)
-        _conclude(opened, study, output)
+        for file in files:
+            request = queue.request_for(
+                [file],
+                trials=trials,
+                minutes=None if minutes == float("inf") else minutes / len(files),
+                sampler=sampler,
+                seed=seed,
+                like=like,
+                cold=cold,
+                devices=devices,
+                until_converged=until_converged,
+                finals=final,
+                finals_minutes=finals_minutes,
+                patience_minutes=patience,
+                calm=calm,
+            )
+            studies.append(_swept(opened, request, workbench.Workbench(file, devices=devices), cancels))
+            _show(opened, studies[-1])
+        _conclude(opened, studies, output)
+
+
+def _swept(store: Store, request: SweepRequest, here: Workbench, cancels: bool) -> str:
+    """The study of a sweep that ran here, or on the worker that has the device."""
+    from autotuner.sweeps import foreground
+
+    server = foreground.server_of(store, here)
+    if server is not None:
+        return _attach(store, request, server, cancels)
+    shown = _Shown(here, request)
+    with _says_what_is_kept(store, shown.progress):
+        return foreground.run_here(store, request, here, shown)
 
 
 @contextmanager
@@ -232,26 +242,41 @@ def finals(
         out.print(finals_table(found, of.problems[0]))
 
 
-def _conclude(store: Store, study: str, output: Path) -> None:
-    """The leaderboard, and the best configuration in its file."""
-    from autotuner.export.best import FORMATS
+def _show(store: Store, study: str) -> None:
+    """The leaderboard."""
     from autotuner.report.leaderboard import disturbed_line, leaderboard_table
+    from autotuner.store import queries
+    from autotuner.tuning import standings
+
+    out.print(leaderboard_table(standings.leaderboard(store, study, 10), queries.study(store, study)))
+    disturbed = queries.disturbed(store, study)
+    if disturbed:
+        out.print(disturbed_line(disturbed))
+    if standings.best(store, study) is None:
+        out.print(f"No variant of {study} was measured to the end; see `autotuner status`.")
+
+
+def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
+    """The best configuration of the first study that has one in its file, with a table over all that have finals."""
+    from autotuner.export.best import FORMATS
+    from autotuner.export.table import table_of
+    from autotuner.report.table_words import table_words
     from autotuner.report.trial_words import chosen_because
     from autotuner.store import queries
     from autotuner.tuning import standings
 
-    record = queries.study(store, study)
-    out.print(leaderboard_table(standings.leaderboard(store, study, 10), record))
-    disturbed = queries.disturbed(store, study)
-    if disturbed:
-        out.print(disturbed_line(disturbed))
-    best = standings.best(store, study)
-    if best is None:
-        out.print(f"No variant of {study} was measured to the end; see `autotuner status`.")
+    found = [(study, best) for study in studies if (best := standings.best(store, study)) is not None]
+    if not found:
         return
-    write_atomically(output, FORMATS["json"].render(best, record))
+    confirmed = [study for study, best in found if best.finals is not None]
+    table = table_of(store, confirmed) if confirmed else None
+    study, best = found[0]
+    write_atomically(output, FORMATS["json"].text(best, queries.study(store, study), table))
     out.print(f"{output} has trial {best.entry.number} of {study}: {chosen_because(best)}.")
-    say_where_the_gate_is_looser(best)
+    if table is not None and len(table.entries) > 1:
+        out.print(table_words(table))
+    for _, each in found:
+        say_where_the_gate_is_looser(each)
 
 
 def race(

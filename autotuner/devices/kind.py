@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotuner.build.toolchain import Toolchain
 from autotuner.values.outcome import Device
+from autotuner.values.variant import Value
 
 if TYPE_CHECKING:
     from autotuner.devices.process import DeviceProcess
@@ -60,6 +62,17 @@ class Cage(NamedTuple):
     """References are drawn up, and kept in the cache, by a process beside it that runs no variant."""
 
 
+class Serving(NamedTuple):
+    """What a program asks of a device that it calls variants on, by the number that torch gives the device."""
+
+    facts: Callable[[int], Mapping[str, Value | bool]]
+    """Those that `DeviceKind.proven_by` names, as they are here."""
+    stream: Callable[[int], int]
+    """What a variant is given as the stream of a call: torch's current one."""
+    on: Callable[[int], AbstractContextManager[object]]
+    """Makes it the current device in a block."""
+
+
 class DeviceKind(NamedTuple):
     """All that the other rooms ask of a kind of device."""
 
@@ -80,6 +93,11 @@ class DeviceKind(NamedTuple):
     """Opens the device in the process that calls it. Raises InfrastructureError when the device does not work."""
     builders: Callable[[int], int]
     """How many variants are built at a time beside that many devices."""
+    proven_by: tuple[str, ...] = ()
+    """Names of the facts that say that another device is as good: where one differs, what was proven and timed on a
+    device of this kind says nothing."""
+    serving: Callable[[], Serving] | None = None
+    """How calls are served in a user's program; imports torch. None: they are not."""
     cage: Cage = Cage()
     """Of the processes that run variants."""
     overlap: bool = False

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import ConfigDict, Field
 
+from autotuner.export.table import digest_of_table
 from autotuner.store.records import StudyRecord
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.tuning.standings import Best
@@ -19,6 +20,7 @@ from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Interval, Timing
 from autotuner.values.plugs import Listed
 from autotuner.values.problem import Problem
+from autotuner.values.table import Table
 from autotuner.values.variant import Value
 
 NOTE = (
@@ -166,7 +168,7 @@ class BestConfiguration(Model):
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
 
-    schema_version: Literal[1, 2] = 2
+    schema_version: Literal[1, 2, 3] = 3
     generator: str = Field(description="program and version that wrote this")
     study: str
     trial: int = Field(description="trial number in the study")
@@ -185,6 +187,11 @@ class BestConfiguration(Model):
     recorded_at: datetime
     exported_at: datetime
     note: str = NOTE
+    table: Table | None = Field(
+        default=None,
+        description="which variant serves which problem, over all studies of the export; null without finals",
+    )
+    table_digest: str | None = Field(default=None, description="SHA-256 of the table's canonical JSON")
 
 
 class Format(NamedTuple):
@@ -192,10 +199,19 @@ class Format(NamedTuple):
 
     filename: str
     render: Callable[[Best, StudyRecord], str]
+    tabled: Callable[[Best, StudyRecord, Table | None], str] | None = None
+    """The same with the table of what serves which problem, for a format that has one."""
+
+    def text(self, best: Best, study: StudyRecord, table: Table | None) -> str:
+        """The document. Raises InputError where the trial does not carry its proof."""
+        return self.render(best, study) if self.tabled is None else self.tabled(best, study, table)
 
 
-def configuration(best: Best, study: StudyRecord) -> BestConfiguration:
-    """The document about a study's best trial. Raises InputError where the trial does not carry its proof."""
+def configuration(best: Best, study: StudyRecord, table: Table | None = None) -> BestConfiguration:
+    """The document about a study's best trial, with the table of this study and others.
+
+    Raises InputError where the trial does not carry its proof.
+    """
     outcome = best.outcome
     artifact, gate, measurement = outcome.artifact, best.gate, outcome.measurement
     if artifact is None or gate is None or not gate.passed or measurement is None or best.record.revoked_at is not None:
@@ -228,21 +244,31 @@ def configuration(best: Best, study: StudyRecord) -> BestConfiguration:
         recorded_at=best.record.recorded_at,
         exported_at=datetime.now(UTC),
         note=NOTE if confirmed is None else CONFIRMED_NOTE,
+        table=table,
+        table_digest=None if table is None else digest_of_table(table),
     )
 
 
-def export_json(best: Best, study: StudyRecord) -> str:
+def export_json(best: Best, study: StudyRecord, table: Table | None = None) -> str:
     """best.json as text: a `BestConfiguration`. Raises InputError where the trial does not carry its proof."""
-    return configuration(best, study).model_dump_json(indent=2) + "\n"
+    return configuration(best, study, table).model_dump_json(indent=2) + "\n"
 
 
-FORMATS: Listed[Format] = Listed("autotuner.formats", "export format", {"json": Format("best.json", export_json)})
+def json_schema() -> dict[str, object]:
+    """The schema of best.json; docs/best.schema.json holds it."""
+    schema = BestConfiguration.model_json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+FORMATS: Listed[Format] = Listed(
+    "autotuner.formats", "export format", {"json": Format("best.json", export_json, export_json)}
+)
 """The formats by the name a user gives; also those of other packages (docs/own-format.md)."""
 
 
-def render(best: Best, study: StudyRecord, format_name: str = "json") -> str:
+def render(best: Best, study: StudyRecord, format_name: str = "json", table: Table | None = None) -> str:
     """The text of the export in a format. Raises InputError for an unknown format or a trial without its proof."""
-    return FORMATS.chosen(format_name).render(best, study)
+    return FORMATS.chosen(format_name).text(best, study, table)
 
 
 def _version() -> str:

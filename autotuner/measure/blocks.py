@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
-from statistics import fmean
-from typing import Literal
+from collections.abc import Sequence
 
 from autotuner.measure.arms import Arm, Tracks
+from autotuner.values.objective import Objective, combine
 from autotuner.values.verdict import Fault, Verdict
 
-Objective = Literal["mean", "max"]
 MOST_DISCARDED = 10
 
 
@@ -82,11 +80,6 @@ class Blocks:
     def objectives(self, arm: int, objective: Objective) -> list[float]:
         """The objective over the problems, a block each."""
         return combined([self.log_ratios(arm, problem) for problem in range(len(self._tracks))], objective)
-
-
-def combine(objective: Objective) -> Callable[[Sequence[float]], float]:
-    """How the log-ratios of several problems become one number: their mean (a geometric mean of ratios) or maximum."""
-    return fmean if objective == "mean" else max
 
 
 def combined(ratios: Sequence[Sequence[float]], objective: Objective) -> list[float]:

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, model_validator
 
-from autotuner.measure.blocks import Objective, combined
+from autotuner.measure.blocks import combined
 from autotuner.measure.statistics import deviation, holm, p_positive, student
 from autotuner.measure.tie import logs
 from autotuner.values import first_documents
 from autotuner.values.model import Model
+from autotuner.values.objective import Objective
 from autotuner.values.outcome import Heat, MeanInterval
 
 FIRST = 2

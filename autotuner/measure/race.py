@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from autotuner.measure.arms import Arm, ArmError, Tracks, VariantArm
-from autotuner.measure.blocks import Blocks, Throttled, combine
+from autotuner.measure.blocks import Blocks, Throttled
 from autotuner.measure.heat import baseline_arms
 from autotuner.measure.plausible import clocks_disagree, too_fast
 from autotuner.measure.rules import decide
@@ -15,6 +15,7 @@ from autotuner.measure.statistics import median_interval, trimmed_interval
 from autotuner.measure.thermometer import Drifted, undisturbed
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
+from autotuner.values.objective import combine
 from autotuner.values.outcome import Artifact, Measurement, Say, Stop, Timing
 from autotuner.values.verdict import Fault
 
@@ -108,6 +109,7 @@ class _Race:
         return Measurement(
             timings=timings,
             objective=over([timing.log_ratio.median for timing in timings]),
+            weights=() if isinstance(self._conditions.objective, str) else self._conditions.objective,
             cache=self._conditions.cache,
             stopped=self._stopped,
             incumbent=self._incumbent.digest if self._incumbent else None,

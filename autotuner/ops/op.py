@@ -178,6 +178,23 @@ class Words(NamedTuple):
     a tail was dropped."""
 
 
+class TorchFunction(NamedTuple):
+    """The function of torch that computes the op: what models call."""
+
+    function: Callable[[], Any]
+    """Imports torch."""
+    arguments: Callable[..., tuple[Tensors, dict[str, Any]]]
+    """From the arguments as torch's function takes them: the tensors, and the options that change what is computed."""
+    schema: str
+    """Of a torch.library op of the tensors, with those options that are `scalars` as keywords."""
+    scalars: frozenset[str]
+    """Names of the options that such an op takes."""
+    empty: Callable[..., Tensor]
+    """From the tensors and the options: an empty result, where such an op puts it."""
+    options: Callable[[Problem], dict[str, Any]]
+    """Of a problem: with them torch's function computes it."""
+
+
 class OpCall(NamedTuple):
     """What a call of the op in torch computes."""
 
@@ -185,6 +202,8 @@ class OpCall(NamedTuple):
     """Names of the call's arguments beside the tensors."""
     problem: Callable[[tuple[Tensor, ...], Mapping[str, Any]], Problem]
     """Of the tensors and the options. Raises ValueError where it is none of the op's problems."""
+    torch: TorchFunction | None = None
+    """How such calls are recorded in a model, and replaced (`record` and `load` of the Python interface)."""
 
 
 class Op(NamedTuple):

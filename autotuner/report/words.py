@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from autotuner.values.objective import Objective
 from autotuner.values.outcome import Interval, MeanInterval
 
 MOST_NUMBERS = 12
@@ -25,12 +26,18 @@ def numbers_words(trials: Sequence[int]) -> str:
     return f"{shown}, ..." if len(trials) > MOST_NUMBERS else shown
 
 
-def over_words(problems: int, objective: str) -> str:
+def over_words(problems: int, objective: Objective) -> str:
     """What figures over several problems are; "" for one problem."""
     if problems == 1:
         return ""
-    over = {"mean": f"geometric means over {problems} problems", "max": f"those of the worst of {problems} problems"}
-    return f"Speedups and microseconds are {over[objective]}."
+    if isinstance(objective, str):
+        over = {
+            "mean": f"geometric means over {problems} problems",
+            "max": f"those of the worst of {problems} problems",
+        }
+        return f"Speedups and microseconds are {over[objective]}."
+    shares = ", ".join(f"{100 * weight / math.fsum(objective):.2g} %" for weight in objective)
+    return f"Speedups and microseconds are geometric means over {problems} problems, which count {shares}."
 
 
 def ending_words(crowned: int | None, tied: Sequence[int], beaten: bool, baseline: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, create_model, model_validator
@@ -29,12 +31,17 @@ from autotuner.spaces.space_document import Document, complete, parse_document, 
 from autotuner.values import first_documents
 from autotuner.values.errors import InputError, KernelError, SpaceError
 from autotuner.values.model import Model
+from autotuner.values.objective import Objective
 from autotuner.values.problem import Problem
 from autotuner.values.validation import explanation, refuse, show, suggestion
 from autotuner.values.variant import Value
 
 MOST = {"problems": 256, "parameters": 128, "constraints": 512, "amounts": 64, "derived": 64, EXPECTED: 64}
 """Entries of each table or list, at most, those of the family among them."""
+
+COUNT, US = "count", "us"
+"""What a file of problems may say of each beside its fields: calls of it, and the baseline's microseconds."""
+WEIGHED = {COUNT, US}
 
 HIDDEN = ("path", "op", "limit_of", "place")
 """Fields that are no keys of a file, or not to be suggested."""
@@ -70,13 +77,59 @@ def problem_documents(texts: Iterable[str], op: str = first_documents.OP) -> lis
     return found
 
 
+class Asked(NamedTuple):
+    """Problems that one study can be about, as a file would have them, and what counts of them."""
+
+    problems: list[Document]
+    weights: tuple[float, ...] = ()
+    """One a problem; none: they count alike."""
+
+
 def problems_in(path: Path) -> list[Document]:
-    """The tables [[problems]] of a file that may have nothing else. Raises SpaceError."""
+    """The tables [[problems]] of a file that may have nothing else; each may say how often it is called (`count`) and
+    what the baseline takes for it (`us`, microseconds). Raises SpaceError."""
     document = read_document(path)
     problems = document.get("problems")
-    if not isinstance(problems, list) or not problems:
+    if not isinstance(problems, list) or not problems or not all(isinstance(each, dict) for each in problems):
         raise SpaceError(f"{path}: problems: missing; expected tables [[problems]] as in a space file")
+    for index, each in enumerate(problems):
+        for key, other in ((COUNT, US), (US, COUNT)):
+            if key not in each:
+                continue
+            where = f"{path}: problems[{index}].{key}"
+            if other not in each or not all(WEIGHED & each.keys() for each in problems):
+                raise SpaceError(f"{where}: give every problem {COUNT} and {US}, or none")
+            if isinstance(each[key], bool) or not isinstance(each[key], int | float) or not 0 < each[key] < math.inf:
+                raise SpaceError(f"{where}: found {show(each[key])}, expected a number greater than 0")
     return problems
+
+
+def asked(documents: Iterable[Document]) -> list[Asked]:
+    """The problems in groups that one artifact can serve each, in the order in which the groups begin; the weights are
+    count times microseconds, and what is there twice counts as often as both."""
+    groups: dict[object, dict[str, tuple[Document, float]]] = {}
+    for document in documents:
+        weight = float(document.get(COUNT, 0)) * float(document.get(US, 0))
+        rest = {name: value for name, value in document.items() if name not in WEIGHED}
+        group = groups.setdefault(_compiled_part(rest), {})
+        key = json.dumps(rest, sort_keys=True, default=str) if weight else f"{len(group)}"
+        group[key] = rest, weight + (group[key][1] if key in group else 0.0)
+    return [_of_group(list(group.values())) for group in groups.values()]
+
+
+def _of_group(group: list[tuple[Document, float]]) -> Asked:
+    weights = tuple(weight for _, weight in group)
+    shares = tuple(float(f"{weight / math.fsum(weights):.3g}") for weight in weights) if all(weights) else ()
+    return Asked([problem for problem, _ in group], shares if len(group) > 1 else ())
+
+
+def _compiled_part(document: Document) -> object:
+    """What the problems of one study share; nothing where the document is no problem, which is refused later."""
+    try:
+        problem = Problem.model_validate({"op": first_documents.OP, **document}, strict=True)
+    except (ValidationError, PydanticCustomError):
+        return None
+    return problem.op, tuple(sorted(problem.compiled.items()))
 
 
 def _bounded(document: Document) -> Document:
@@ -108,7 +161,7 @@ class SpaceFile(Model):
     backend: str = Field(pattern="^[a-z][a-z0-9_]{0,63}$")
     threads: Annotated[int | Literal["all"], PlainValidator(_threads)] = "all"
     cache: Literal["cold", "warm"] = "cold"
-    objective: Literal["mean", "max"] = "mean"
+    objective: Objective = "mean"
     problems: Annotated[tuple[Problem, ...], BeforeValidator(as_tuple)] = Field(min_length=1)
     parameters: dict[str, Parameter]
     amounts: dict[str, ExpressionText] = Field(default_factory=dict, description="named parts of other expressions")
@@ -118,17 +171,17 @@ class SpaceFile(Model):
     default: dict[str, ParameterValue] = Field(description="a parameter that is not named takes its first value")
 
     @classmethod
-    def load(
-        cls, path: str | Path, limits: FindLimits | None = None, problems: list[Document] | None = None
-    ) -> SpaceFile:
+    def load(cls, path: str | Path, limits: FindLimits | None = None, problems: Asked | None = None) -> SpaceFile:
         """Read and check a file and add what `limits` finds for its family; None where the file says all there is.
-        `problems` replace those of the file.
+        `problems` replace those of the file, and their weights its objective.
 
         Raises SpaceError, one line with the file, the key, what was found and expected; and what `limits` raises.
         """
         written = read_document(Path(path))
         if problems is not None:
-            written = {**written, "problems": problems, "title": f"{Path(path).stem} for problems of the caller"}
+            title = f"{Path(path).stem} for problems of the caller"
+            weights = {"objective": list(problems.weights)} if problems.weights else {}
+            written = {**written, "problems": problems.problems, "title": title, **weights}
         return cls._of(written, path, limits)
 
     @classmethod
@@ -270,6 +323,9 @@ class SpaceFile(Model):
 
     def _check_problems(self) -> None:
         first = self.problems[0]
+        if not isinstance(self.objective, str) and len(self.objective) != len(self.problems):
+            found = f"found {len(self.objective)} weights, expected one for each of {len(self.problems)} problems"
+            raise refuse(found, "objective")
         for index, problem in enumerate(self.problems[1:], 1):
             if problem in self.problems[:index]:
                 raise refuse("found the same problem twice, expected distinct problems", f"problems[{index}]")

@@ -11,6 +11,7 @@ from pydantic import Field
 from autotuner.measure.confirm import Standing
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.model import Model
+from autotuner.values.objective import Objective
 from autotuner.values.outcome import Calibration, Device, Heat, Outcome
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
@@ -32,9 +33,10 @@ class StudyRecord(Model):
     created_at: datetime | None = Field(default=None, description="set by the store")
 
     @property
-    def objective(self) -> Literal["mean", "max"]:
-        """What counts of several problems: the mean of their log-ratios, or the largest."""
-        return "max" if json.loads(self.space_document).get("objective") == "max" else "mean"
+    def objective(self) -> Objective:
+        """What counts of several problems: the mean of their log-ratios, weighted or not, or the largest."""
+        found = json.loads(self.space_document).get("objective", "mean")
+        return tuple(found) if isinstance(found, list) else "max" if found == "max" else "mean"
 
 
 class SessionRecord(Model):
@@ -107,7 +109,7 @@ class Lineup(Model):
     baselines: tuple[str, ...] = Field(description="the pinned baseline, one a problem")
     tie: float = Field(description="relative: ratios within it are ties")
     aa_races: int = Field(default=0, description="how many A/A races the tie band comes from; it has a least width")
-    objective: Literal["mean", "max"] = "mean"
+    objective: Objective = "mean"
     considered: tuple[int, ...] = Field(
         default=(), description="numbers of all that deserved to be in them, also of those that failed here"
     )

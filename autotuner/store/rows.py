@@ -47,12 +47,14 @@ class Figures(Model):
         """The figures of a measurement with at least one block of each problem."""
         worst = max(measurement.timings, key=lambda timing: timing.log_ratio.median)
         # The largest equals the mean only where all are equal, and then it does not matter.
-        timings = (worst,) if measurement.objective == worst.log_ratio.median else measurement.timings
+        one = measurement.objective == worst.log_ratio.median
+        timings = (worst,) if one else measurement.timings
+        over = statistics.fmean if one else measurement.over
         return cls(
-            median_us=statistics.geometric_mean(statistics.median(t.variant_us) for t in timings),
-            baseline_us=statistics.geometric_mean(statistics.median(t.baseline_us) for t in timings),
-            log_low=statistics.fmean(t.log_ratio.low for t in timings),
-            log_high=statistics.fmean(t.log_ratio.high for t in timings),
+            median_us=math.exp(over([math.log(statistics.median(t.variant_us)) for t in timings])),
+            baseline_us=math.exp(over([math.log(statistics.median(t.baseline_us)) for t in timings])),
+            log_low=over([t.log_ratio.low for t in timings]),
+            log_high=over([t.log_ratio.high for t in timings]),
         )
 
 

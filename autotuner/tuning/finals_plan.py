@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Literal, NamedTuple
 
 from autotuner.measure.confirm import FINAL_BLOCKS, FIRST, PROCESSES
@@ -101,7 +100,8 @@ def _ends(outcome: Outcome) -> tuple[float, float]:
     worst = max(intervals, key=lambda each: each.median)
     if worst.median == outcome.objective:  # the largest, or there is one problem only
         return worst.low, worst.high
-    return fmean(each.low for each in intervals), fmean(each.high for each in intervals)
+    over = outcome.measurement.over
+    return over([each.low for each in intervals]), over([each.high for each in intervals])
 
 
 # Time -------------------------------------------------------------------------------------------------------------

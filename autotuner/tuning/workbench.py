@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autotuner.build.build import build, require_cache
 from autotuner.build.build_inputs import built_from, files_of
@@ -30,7 +30,7 @@ from autotuner.run.executor import Executor
 from autotuner.run.line import LineFactory
 from autotuner.run.local import LocalExecutor
 from autotuner.spaces.space import Space, SpaceFile
-from autotuner.spaces.space_file import problem_documents, problems_in
+from autotuner.spaces.space_file import Asked, asked, problem_documents, problems_in
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, SpaceError
@@ -87,10 +87,33 @@ def load_space(
     """
     path = find_space_file(name)
     file = SpaceFile.load(path, find_limits)
-    documents = problem_documents(problems, file.problems[0].op)
-    documents += problems_in(problems_file) if problems_file is not None else []
+    documents = _documents(file, problems, problems_file)
     if documents:
-        file = SpaceFile.load(path, find_limits, documents)
+        merged = asked(documents)
+        # Of several groups all problems, so that the refusal names the field in which they differ.
+        one = merged[0] if len(merged) == 1 else Asked([each for group in merged for each in group.problems])
+        file = SpaceFile.load(path, find_limits, one)
+    return _with_threads(file, threads)
+
+
+def load_spaces(
+    name: str, threads: int | None = None, problems: Sequence[str] = (), problems_file: Path | None = None
+) -> tuple[SpaceFile, ...]:
+    """As `load_space`; problems that no artifact serves together are the problems of several spaces."""
+    path = find_space_file(name)
+    file = SpaceFile.load(path, find_limits)
+    groups = asked(_documents(file, problems, problems_file))
+    if not groups:
+        return (_with_threads(file, threads),)
+    return tuple(_with_threads(SpaceFile.load(path, find_limits, group), threads) for group in groups)
+
+
+def _documents(file: SpaceFile, problems: Sequence[str], problems_file: Path | None) -> list[dict[str, Any]]:
+    documents = problem_documents(problems, file.problems[0].op)
+    return documents + (problems_in(problems_file) if problems_file is not None else [])
+
+
+def _with_threads(file: SpaceFile, threads: int | None) -> SpaceFile:
     require_choices(file, Wishes(threads=threads))
     return file if threads is None else file.model_copy(update={"threads": threads})
 

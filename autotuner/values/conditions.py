@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, PositiveInt
 
 from autotuner.values.model import Model
+from autotuner.values.objective import Objective
 from autotuner.values.outcome import Ceilings
 from autotuner.values.problem import Problem
 
@@ -19,7 +20,7 @@ class StudyProtocol(Model):
 
     problems: tuple[Problem, ...] = Field(min_length=1)
     cache: Literal["cold", "warm"] = "cold"
-    objective: Literal["mean", "max"] = Field(default="mean", description="of the problems' log-ratios")
+    objective: Objective = Field(default="mean", description="of the problems' log-ratios")
     threads: PositiveInt = 1
     min_blocks: PositiveInt = 12
     max_blocks: PositiveInt = 60

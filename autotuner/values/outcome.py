@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from autotuner.values import first_documents
 from autotuner.values.gate_report import GateReport, ReferenceCheck
 from autotuner.values.model import Model
+from autotuner.values.objective import weighted
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
@@ -110,11 +111,12 @@ class Measurement(Model):
     """Latency of a variant that passed the gate.
 
     `objective` is ln(t_variant / t_baseline): the median over the blocks, and over several problems their mean or,
-    where the space file says so, their maximum.
+    where the space file says so, their weighted mean or their maximum.
     """
 
     timings: tuple[Timing, ...]
     objective: float
+    weights: tuple[float, ...] = Field(default=(), description="of the problems in the objective; none: all alike")
     cache: Literal["cold", "warm"]
     stopped: Stop = Stop.PRECISE
     incumbent: str | None = Field(default=None, description="digest of the artifact that it raced against")
@@ -139,6 +141,10 @@ class Measurement(Model):
     def promoted(self) -> bool:
         """Whether the variant is the new incumbent: it beat the old one beyond the tie band, or there was none."""
         return self.stopped == Stop.PROMOTED or (self.incumbent is None and not self.censored)
+
+    def over(self, values: Sequence[float]) -> float:
+        """The mean of one number a problem, as the objective weighs them."""
+        return weighted(values, self.weights or "mean")
 
     @property
     def speedup(self) -> float:

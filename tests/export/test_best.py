@@ -52,7 +52,7 @@ def best(tmp_path: Path) -> Best:
 
 def test_the_document_holds_the_proof(best: Best) -> None:
     found = BestConfiguration.model_validate_json(export_json(best, study_record()))
-    assert (found.schema_version, found.study, found.trial, found.note) == (2, "scalar-abc", 3, NOTE)
+    assert (found.schema_version, found.study, found.trial, found.note) == (3, "scalar-abc", 3, NOTE)
     assert found.parameters == {"IMPL": "scalar", "BLOCK_M": 16}
     assert found.problems[0].flops == 4 * 8 * 512 * 512 * 64
     assert found.device.name == "A CPU"

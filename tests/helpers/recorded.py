@@ -200,8 +200,9 @@ def hold_finals(
 ) -> int:
     """Records finals of those tiles, which take so many microseconds there; their number. `proof`: what was found of
     the first."""
-    line = lineup(numbers, dict(micros), slower_than=slower_than)
     found = heats or [heat(micros, process) for process in range(5)]
+    line = lineup(numbers, dict(micros), slower_than=slower_than)
+    line = line.model_copy(update={"baselines": found[0].baselines})
     finals = store.start_finals("scalar-abc", line, {"torch": "2.11"})
     for each in found:
         store.record_heat("scalar-abc", "finals", each, finals_id=finals)

@@ -347,3 +347,7 @@ def test_calibration_pins_the_fastest_backend_that_takes_the_problem() -> None:
     timings = time_baselines(plain, ["slow", "refuses", "quick"], 9)
     assert [(timing.backend, round(timing.median_us)) for timing in timings] == [("slow", 100), ("quick", 50)]
     assert fastest(timings) == "quick"
+
+
+def test_weights_say_how_much_each_problem_counts() -> None:
+    assert combined([[0.0, 1.0], [2.0, -1.0]], (3.0, 1.0)) == [0.5, 0.5]

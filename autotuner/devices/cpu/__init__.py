@@ -9,7 +9,7 @@ from autotuner.devices.cpu.disturbance import who_disturbs
 from autotuner.devices.cpu.facts import choose
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import usable_cpus
-from autotuner.devices.kind import Cage, DeviceKind
+from autotuner.devices.kind import Cage, DeviceKind, Serving
 from autotuner.values.outcome import Device
 
 if TYPE_CHECKING:
@@ -27,6 +27,12 @@ def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
     return CpuProcess(toolchain, cache_bytes)
 
 
+def _serving() -> Serving:
+    from autotuner.devices.cpu.serving import SERVING
+
+    return SERVING
+
+
 DEVICE = DeviceKind(
     name="cpu",
     preference=0,
@@ -37,6 +43,8 @@ DEVICE = DeviceKind(
     module=f"{__name__}.device",
     open=_open,
     who_disturbs=lambda chosen: who_disturbs(),
+    proven_by=("CPU_VECTOR_BYTES", "CPU_FMA", "CPU_BF16_DOT", "L2_BYTES", "L3_BYTES", "THREADS_ALLOWED"),
+    serving=_serving,
     cage=Cage(references=True),
     builders=lambda lanes: usable_cpus(),  # however few threads a variant may have: builds and judging take turns
 )

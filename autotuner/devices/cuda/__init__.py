@@ -9,7 +9,7 @@ from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.facts import choose, missing
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
-from autotuner.devices.kind import Cage, Chosen, DeviceKind
+from autotuner.devices.kind import Cage, Chosen, DeviceKind, Serving
 from autotuner.values.outcome import Device
 
 if TYPE_CHECKING:
@@ -38,6 +38,12 @@ def _builders(lanes: int) -> int:
     return max(1, usable_cpus() - lanes)
 
 
+def _serving() -> Serving:
+    from autotuner.devices.cuda.serving import SERVING
+
+    return SERVING
+
+
 DEVICE = DeviceKind(
     name="cuda",
     preference=1,
@@ -47,6 +53,8 @@ DEVICE = DeviceKind(
     toolchain=_toolchain,
     module=f"{__name__}.device",
     open=_open,
+    proven_by=("SM", "MULTIPROCESSORS"),
+    serving=_serving,
     cage=Cage(
         reads=("/opt/nvidia*",),
         writes=("/dev/nvidia*", "/dev/dri", "/dev/dxg", "/dev/shm", "/tmp/nvidia-mps", "/run/nvidia-*"),

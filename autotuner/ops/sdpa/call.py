@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotuner.ops.op import OpCall
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.sdpa.torch_call import FUNCTION
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -52,4 +53,4 @@ def _layout(inputs: tuple[Tensor, ...]) -> str:
     return "packed qkv" if shared else "bshd"
 
 
-CALL = OpCall(frozenset({"is_causal", "enable_gqa", *OURS, *USUAL}), problem_of)
+CALL = OpCall(frozenset({"is_causal", "enable_gqa", *OURS, *USUAL}), problem_of, FUNCTION)

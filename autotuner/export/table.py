@@ -1,0 +1,227 @@
+"""The dispatch table of some studies: what the finals confirmed on each problem, and who serves it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from autotuner.build.build_inputs import BuildInputs, host_source, source_digests
+from autotuner.build.family import Family
+from autotuner.devices import DEVICES
+from autotuner.export.choose import Choice, smallest_set
+from autotuner.measure.confirm import Confirmed, standing_of
+from autotuner.measure.tie import logs
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import FinalsRecord, Store, StudyRecord, queries
+from autotuner.tuning import standings
+from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.workbench import toolchain_for
+from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.outcome import Artifact, Heat, MeanInterval
+from autotuner.values.problem import Problem
+from autotuner.values.table import Entry, Proven, Ratio, Table, TableVariant
+from autotuner.values.variant import Value, digest_of
+
+LOSS = 0.03
+"""How much slower than its own best a problem may become for the table to be smaller, relative."""
+
+
+class _Candidate(NamedTuple):
+    """A variant with what it takes on each problem of its study: ln(t_variant / t_baseline)."""
+
+    number: int
+    ratios: Sequence[Confirmed | None]
+
+
+class _Studied(NamedTuple):
+    """A study, and who may serve its problems, by artifact."""
+
+    record: StudyRecord
+    candidates: dict[str, _Candidate]
+    baselines: Sequence[str]
+    environment: dict[str, str]
+
+
+def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates: bool = False) -> Table:
+    """The table over all problems of the studies. With `estimates`, a study without finals counts by the figures of its
+    search, and the table says so.
+
+    Raises InputError where the studies do not go together, or one has nothing confirmed.
+    """
+    found = [_studied(store, name, estimates) for name in studies]
+    _require_one_device([each.record for each in found])
+    variants: dict[str, TableVariant] = {}
+    entries: dict[Problem, Entry] = {}
+    for each in found:
+        for entry in _entries(each, loss):
+            if entry.problem in entries:
+                raise InputError(f"{entry.problem} is in several of the studies; name one of them")
+            entries[entry.problem] = entry
+            if entry.use is not None and entry.use not in variants:
+                variants[entry.use] = _variant(store, each.record, each.candidates[entry.use].number)
+    first = found[0].record
+    return Table(
+        op=first.problems[0].op,
+        device=first.device.backend,
+        proven_on=_proven_on(first),
+        environment=found[0].environment,
+        allowed_loss=loss,
+        estimates=estimates,
+        variants=tuple(variants.values()),
+        entries=tuple(entries.values()),
+    )
+
+
+def _proven_on(record: StudyRecord) -> dict[str, Value | bool]:
+    """The facts of the device that say where the variants are as good."""
+    names = DEVICES[record.device.backend].proven_by
+    missing = [name for name in names if name not in record.device.facts]
+    if missing:
+        raise InputError(
+            f"{record.name} does not say the device's {missing[0]}: an earlier version tuned it; tune again"
+        )
+    return {name: record.device.facts[name] for name in names}
+
+
+def digest_of_table(table: Table) -> str:
+    """What a damaged file is told by."""
+    return digest_of(table.model_dump(mode="json"))
+
+
+def _require_one_device(records: Sequence[StudyRecord]) -> None:
+    first = records[0]
+    for other in records[1:]:
+        if (first.device.backend, first.device.name) != (other.device.backend, other.device.name):
+            names = f"{first.name} is of {first.device.name}, {other.name} of {other.device.name}"
+            raise InputError(f"a table is of one model of device: {names}")
+        if first.problems[0].op != other.problems[0].op:
+            raise InputError(f"a table is of one op: {first.name} and {other.name} are not")
+
+
+def _studied(store: Store, name: str, estimates: bool) -> _Studied:
+    record, finals = queries.study(store, name), standings.finals(store, name)
+    if finals is not None and finals.standing is not None:
+        # One that was built differently for the finals is another artifact than the one that has the proof.
+        standing = [each for each in finals.finalists if each.number not in finals.revoked]
+        numbers = {each.digest: each.number for each in standing if each.digest == each.searched}
+        found = {digest: _Candidate(number, _confirmed(finals, digest)) for digest, number in numbers.items()}
+        return _Studied(record, found, finals.baselines, finals.environment)
+    if not estimates:
+        raise InputError(f"{name} has no finals: run `autotuner finals {name}`, or take --estimates")
+    best = standings.best(store, name)
+    if best is None or best.outcome.artifact is None or best.outcome.measurement is None:
+        raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
+    digest, timings = best.outcome.artifact.digest, best.outcome.measurement.timings
+    guessed = [_estimate(digest, each.log_ratio.low, each.log_ratio.median, each.log_ratio.high) for each in timings]
+    candidate = _Candidate(best.record.number, guessed)
+    return _Studied(record, {digest: candidate}, [each.baseline for each in timings], best.record.session.environment)
+
+
+def _estimate(digest: str, low: float, mid: float, high: float) -> Confirmed:
+    interval = MeanInterval(low=low, mean=mid, high=high)
+    return Confirmed(digest=digest, log_ratio=interval, processes=1, tied=False, alike=False)
+
+
+def _confirmed(finals: FinalsRecord, digest: str) -> list[Confirmed | None]:
+    """Of one finalist, on each problem by itself; None where it is out."""
+    found: list[Confirmed | None] = []
+    for place in range(len(finals.baselines)):
+        values = _values(finals.heats, place)
+        standing = standing_of(values, finals.tie)
+        found.append(next((each for each in standing.finalists if each.digest == digest), None))
+    return found
+
+
+def _values(heats: Sequence[Heat], problem: int) -> dict[str, list[float]]:
+    """By artifact: the median over the blocks of ln(t_variant / t_baseline) on that problem, one a process. Who failed
+    in a process is out."""
+    found: dict[str, list[float]] = {}
+    out: set[str] = set()
+    for heat in heats:
+        for place, digest in enumerate(heat.entrants):
+            if place in heat.faults or not all(heat.us[place]):
+                out.add(digest)
+            else:
+                found.setdefault(digest, []).append(median(logs(heat, place)[problem]))
+    return {digest: values for digest, values in found.items() if digest not in out}
+
+
+def _entries(studied: _Studied, loss: float) -> list[Entry]:
+    record = studied.record
+    problems = range(len(record.problems))
+    faster = [
+        {
+            digest: ratio.log_ratio.mean
+            for digest, candidate in studied.candidates.items()
+            if (ratio := candidate.ratios[place]) is not None and ratio.log_ratio.high < 0
+        }
+        for place in problems
+    ]
+    weights = [1.0] * len(faster) if isinstance(record.objective, str) else list(record.objective)
+    chosen = smallest_set(faster, weights, loss)
+    return [_entry(studied, place, chosen[place], loss) for place in problems]
+
+
+def _entry(studied: _Studied, place: int, choice: Choice, loss: float) -> Entry:
+    problem, baseline = studied.record.problems[place], studied.baselines[place]
+    lost = math.expm1(choice.loss)
+    if choice.use is None:
+        near = lost > 0
+        why = f"a variant is faster by {100 * lost:.1f} %, less than the table may lose" if near else "no variant is"
+        why = why if near else f"{why} shown to be faster than the baseline {baseline}"
+        return Entry(problem=problem, use=None, why=why, loss=lost, baseline=baseline)
+    ratio = studied.candidates[choice.use].ratios[place]
+    assert ratio is not None
+    why = "the problem's own best" if lost == 0 else f"within {100 * loss:g} % of the problem's own best"
+    return Entry(problem=problem, use=choice.use, why=why, speedup=ratio_of(ratio), loss=lost, baseline=baseline)
+
+
+def ratio_of(found: Confirmed) -> Ratio:
+    """t_baseline / t_variant, without its infinite ends."""
+    speedup = standings.speedup_of(found.log_ratio)
+    low, high = (end if 0 < end < math.inf else None for end in (speedup.low, speedup.high))
+    return Ratio(low=low, mean=speedup.mean, high=high, level=speedup.level, processes=found.processes)
+
+
+def _variant(store: Store, record: StudyRecord, number: int) -> TableVariant:
+    outcome = queries.trial(store, record.name, number).outcome
+    artifact, gate = outcome.artifact, outcome.gate
+    if artifact is None or gate is None or not gate.passed:
+        raise InputError(f"trial {number} of {record.name} is no measured pass of the gate: export a standing one")
+    summary = GateSummary.of(gate)
+    return TableVariant(
+        study=record.name,
+        trial=number,
+        variant=artifact.variant,
+        artifact=artifact.digest,
+        program=artifact.program_hash,
+        architecture=artifact.architecture,
+        compiler=artifact.compiler,
+        sources=_sources(record, artifact),
+        fixed=record.problems[0].fixed_in(artifact.macros),
+        proven=Proven(
+            passed=summary.passed,
+            unavailable=summary.unavailable,
+            cases=summary.cases,
+            worst_ratio=summary.worst_ratio if math.isfinite(summary.worst_ratio or 0.0) else None,
+            looser=summary.looser,
+        ),
+    )
+
+
+def _sources(record: StudyRecord, artifact: Artifact) -> dict[str, str]:
+    """Digests of what the artifact was built from; none where that, or the compiler, is no longer as it was."""
+    with suppress(AutotunerError, OSError):
+        file = SpaceFile.stored(record.space_document)
+        family = Family.find(file.family, near=Path(file.path).resolve().parent)
+        toolchain = toolchain_for(record.device)
+        inputs = BuildInputs.of(family, artifact.variant, record.problems[0], toolchain)
+        if inputs.digest == artifact.digest:
+            implementation = family.implementation(artifact.variant.backend, artifact.variant.impl)
+            host = host_source(family, toolchain, implementation)
+            return source_digests([inputs.source, *([host] if host else [])], inputs.include_dirs)
+    return {}

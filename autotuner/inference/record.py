@@ -1,0 +1,160 @@
+"""Which calls a model makes: recorded while it runs, written as problems that `autotuner tune --problems` reads."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils.benchmark import Timer
+
+from autotuner.inference.calls import GRADIENT, as_dense, described, needs_gradient, why_not
+from autotuner.ops import OPS
+from autotuner.ops.op import Op, TorchFunction
+from autotuner.ops.tensors import Tensors
+from autotuner.values.errors import InputError
+from autotuner.values.files import regular_target, write_atomically
+from autotuner.values.problem import Problem
+
+TIMED_S = 0.1
+"""Seconds for which a problem is run, at least, to see what torch takes for it."""
+
+
+class Served(NamedTuple):
+    """A problem of one of our ops, and the kind of device it was called on."""
+
+    problem: Problem
+    device: str
+
+
+class Refused(NamedTuple):
+    """A call that no problem stands for, and why."""
+
+    call: str
+    why: str
+
+
+class Calls:
+    """The calls of a recording, the most frequent first, and what they are written as."""
+
+    def __init__(self) -> None:
+        self._served: Counter[Served] = Counter()
+        self._refused: Counter[Refused] = Counter()
+
+    @property
+    def problems(self) -> Mapping[Problem, int]:
+        """How often each problem was called."""
+        found: Counter[Problem] = Counter()
+        for (problem, _), count in self._served.items():
+            found[problem] += count
+        return MappingProxyType(dict(found.most_common()))
+
+    @property
+    def refused(self) -> Mapping[Refused, int]:
+        """Calls that cannot be tuned for, why, and how often there were such."""
+        return MappingProxyType(dict(self._refused.most_common()))
+
+    def __len__(self) -> int:
+        """All calls that were seen."""
+        return self._served.total() + self._refused.total()
+
+    def note(self, op: Op, tensors: Tensors, options: Mapping[str, Any], dense: bool) -> None:
+        """Counts a call."""
+        call = op.call
+        assert call is not None
+        device = tensors[0].device.type
+        if needs_gradient(tensors):
+            self._refused[Refused(described(tensors, options), GRADIENT)] += 1
+            return
+        try:
+            problem = call.problem(as_dense(tensors) if dense else tensors, options)
+        except ValueError as error:
+            self._refused[Refused(described(tensors, options), why_not(error, op.problem))] += 1
+            return
+        self._served[Served(problem, device)] += 1
+
+    def write(self, path: str | Path = "problems.toml") -> Path:
+        """Writes the problems with `count`, how often each was called, and `us`, the microseconds that torch takes for
+        it here: it is run now, on made-up tensors. What cannot be tuned for stands in comments.
+
+        Raises InputError where nothing was recorded that can be tuned for.
+        """
+        target = Path(path)
+        regular_target(target, "path")
+        if not self._served:
+            reasons = "; ".join(f"{each.call}: {each.why}" for each in list(self.refused)[:3])
+            raise InputError(f"no call was recorded that can be tuned for{f' ({reasons})' if reasons else ''}")
+        timed = [(each, count, microseconds(each)) for each, count in self._served.most_common()]
+        timed.sort(key=lambda entry: -entry[1] * entry[2])
+        write_atomically(target, "\n".join(self._lines(timed)))
+        return target
+
+    def _lines(self, timed: list[tuple[Served, int, float]]) -> Iterator[str]:
+        yield f"# {len(self)} calls recorded. torch {torch.__version__}."
+        for (call, why), count in self.refused.items():
+            yield f"# not tuned for, {count} times: {call}: {why}"
+        for (problem, device), count, us in timed:
+            yield f"\n# {problem} on {device}"
+            yield "[[problems]]"
+            yield from (f"{name} = {json.dumps(value)}" for name, value in problem.model_dump().items())
+            yield f"count = {count}"
+            yield f"us = {us:.4g}"
+        yield ""
+
+
+class _Recorder(TorchFunctionMode):
+    """Sees every function of torch that is called in its thread while it is on."""
+
+    def __init__(self, calls: Calls, dense: bool) -> None:
+        super().__init__()
+        self._calls, self._dense = calls, dense
+        self._ops: dict[Any, tuple[Op, TorchFunction]] = {}
+        for op in OPS.values():
+            if op.call is not None and op.call.torch is not None:
+                self._ops[op.call.torch.function()] = op, op.call.torch
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        found = self._ops.get(func)
+        if found is not None:
+            op, function = found
+            tensors, options = function.arguments(*args, **(kwargs or {}))
+            self._calls.note(op, tensors, options, self._dense)
+        return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def record(*, dense: bool = False) -> Iterator[Calls]:
+    """Notes every call of an op that models make in the block, in this thread.
+
+    With `dense`, strided tensors are noted as dense ones of the same sizes: what `load(..., copies=True)` serves. In
+    the block torch.compile's functions run eagerly, since a compiled one hides its calls. What torch calls inside of
+    its own nn.MultiheadAttention is hidden as well.
+    """
+    calls = Calls()
+    with torch.compiler.set_stance("force_eager"), _Recorder(calls, dense):
+        yield calls
+
+
+def microseconds(served: Served) -> float:
+    """What torch takes for a problem, as it chooses itself how to compute it: the median of some runs on one device."""
+    op = OPS[served.problem.op]
+    assert op.call is not None
+    assert op.call.torch is not None
+    drawn = op.tensors().inputs(served.problem, op.ordinary, seed=0)
+    inputs = tuple(each.to(served.device) for each in drawn)
+    scope = {
+        "function": op.call.torch.function(),
+        "inputs": inputs,
+        "options": op.call.torch.options(served.problem),
+    }
+    timer = Timer("function(*inputs, **options)", globals=scope, num_threads=torch.get_num_threads())
+    with torch.no_grad():
+        return 1e6 * timer.blocked_autorange(min_run_time=TIMED_S).median

@@ -1,0 +1,121 @@
+"""The dispatch table: which variant serves which problem, and where the baseline does because it is as fast.
+
+It is part of an export and is all that a program needs that calls tuned variants. It says of each variant what was
+proven, and of each problem what was confirmed. It matches by facts of the device and fields of the problem; it has no
+marketing names, and no index that means something else after an update.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from autotuner.values.model import Model
+from autotuner.values.problem import Problem, Shape
+from autotuner.values.validation import refuse
+from autotuner.values.variant import Value, Variant
+
+
+class Ratio(Model):
+    """t_baseline / t_variant in fresh processes; an end is null where these were too few to bound it."""
+
+    low: float | None
+    mean: float
+    high: float | None
+    level: float = 0.95
+    processes: int
+
+
+class Proven(Model):
+    """What the gate found of a variant, in figures."""
+
+    passed: tuple[str, ...] = Field(description="codes of the checks that passed, in order")
+    unavailable: tuple[str, ...] = Field(description="codes of the checks that could not run; absence is no pass")
+    cases: int = Field(description="outputs compared with the float64 reference")
+    worst_ratio: float | None = Field(description="largest error over all cases, in units of its tolerance")
+    looser: tuple[str, ...] = Field(default=(), description="where kernel.toml loosens the gate, with the reason")
+
+
+class TableVariant(Model):
+    """A variant that serves problems."""
+
+    study: str
+    trial: int
+    variant: Variant
+    artifact: str = Field(description="digest of the build: variant, compile-time part, compiler, flags, sources")
+    program: str = Field(description="program hash: a build that has another one is another program")
+    architecture: str
+    compiler: str
+    sources: dict[str, str] = Field(description="SHA-256 of each source and header, by folder/name")
+    fixed: dict[str, int] = Field(description="lengths that it is compiled for, by macro; empty: it serves any")
+    proven: Proven
+
+
+class Entry(Model):
+    """What serves a problem that was tuned."""
+
+    problem: Problem
+    use: str | None = Field(description="artifact of the variant; null: the baseline")
+    why: str
+    speedup: Ratio | None = Field(default=None, description="of the variant in use; null where the baseline is used")
+    loss: float = Field(default=0.0, description="how much slower than the problem's own best, relative")
+    baseline: str = Field(description="the baseline that it was compared with, the fastest that took the problem")
+
+
+class Validated(Model):
+    """A problem that was not tuned, on which the variant of a range was timed."""
+
+    problem: Problem
+    speedup: Ratio
+
+
+class Range(Model):
+    """Problems between those that were tuned, served by a variant that is proven for any length. It was timed on some
+    of them, and was faster than the baseline on each."""
+
+    use: str = Field(description="artifact of the variant")
+    like: Problem = Field(description="what is compiled in, and all other fields but the sizes, is as here")
+    low: Shape = Field(description="the least of each size")
+    high: Shape = Field(description="the largest of each size")
+    validated: tuple[Validated, ...] = Field(min_length=1)
+
+    def holds(self, problem: Problem) -> bool:
+        """Whether the problem lies in it."""
+        sizes = zip(self.low, problem.shape, self.high, strict=True)
+        return problem.sized(self.like.shape) == self.like and all(low <= size <= high for low, size, high in sizes)
+
+
+class Table(Model):
+    """The dispatch table of an export."""
+
+    op: str
+    device: str = Field(description="kind of device")
+    proven_on: dict[str, Value | bool] = Field(description="facts of the device; where they differ, nothing is served")
+    environment: dict[str, str] = Field(description="versions and settings of the session that confirmed it")
+    allowed_loss: float = Field(description="relative, that a variant may cost a problem for the table to be smaller")
+    estimates: bool = Field(description="whether variants are in it that no finals confirmed")
+    variants: tuple[TableVariant, ...]
+    entries: tuple[Entry, ...]
+    ranges: tuple[Range, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_what_it_has(self) -> Table:
+        known = {each.artifact for each in self.variants}
+        for index, use in enumerate([each.use for each in self.entries]):
+            if use is not None and use not in known:
+                raise refuse(f"found {use[:16]}, expected one of the variants", f"entries[{index}].use")
+        for index, found in enumerate(self.ranges):
+            if found.use not in known:
+                raise refuse(f"found {found.use[:16]}, expected one of the variants", f"ranges[{index}].use")
+        return self
+
+
+class TableFile(Model):
+    """The part of an export that is needed to serve calls; the rest of the document is its proof."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    schema_version: Literal[3]
+    table_digest: str = Field(description="SHA-256 of the table's canonical JSON")
+    table: Table

@@ -1,0 +1,1 @@
+"""What it costs to be served in a user's program."""

@@ -1,0 +1,119 @@
+"""The table of studies: who serves which problem, by what finals confirmed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from autotuner.devices import DEVICES
+from autotuner.export.best import export_json
+from autotuner.export.table import digest_of_table, table_of
+from autotuner.report.table_words import table_words
+from autotuner.store import Store, StudyRecord, queries
+from autotuner.tuning import standings
+from autotuner.values.errors import InputError
+from autotuner.values.outcome import Heat
+from autotuner.values.table import TableFile
+from tests.helpers.recorded import CALIBRATION, PROBLEM, artifact, heat, hold_finals, measured, study_record
+
+SCHEMA = json.loads((Path(__file__).parent.parent.parent / "docs" / "best.schema.json").read_text())
+LONG = PROBLEM.model_copy(update={"seq_q": 2048, "seq_k": 2048})
+
+
+def record(*problems: object) -> StudyRecord:
+    """A study of a device that says what another one must have."""
+    plain = study_record()
+    facts = dict.fromkeys(DEVICES["cpu"].proven_by, 1)
+    device = plain.device.model_copy(update={"facts": facts})
+    return plain.model_copy(update={"device": device, "problems": problems or plain.problems})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(str(tmp_path / "studies.db")) as opened:
+        yield opened
+
+
+def tuned(store: Store, study: StudyRecord, tiles: tuple[int, ...] = (16, 32)) -> None:
+    store.ensure_study(study)
+    session = store.start_session(study.name, CALIBRATION, {"torch": "2.11"})
+    for number, tile in enumerate(tiles):
+        store.record(study.name, session, number, measured(tile, 50.0))
+
+
+def of_two(one: dict[int, float], other: dict[int, float], process: int) -> Heat:
+    """A heat on two problems."""
+    first, second = heat(one, process), heat(other, process + 100)
+    return first.model_copy(
+        update={
+            "baselines": ("flash", "flash"),
+            "us": tuple((a[0], b[0]) for a, b in zip(first.us, second.us, strict=True)),
+            "baseline_us": (first.baseline_us[0], second.baseline_us[0]),
+        }
+    )
+
+
+def test_the_best_of_the_finals_serves_its_problem_with_its_interval(store: Store) -> None:
+    tuned(store, record())
+    hold_finals(store, {16: 50.0, 32: 60.0}, {16: 0, 32: 1})
+    found = table_of(store, ["scalar-abc"])
+    (entry,) = found.entries
+    assert (entry.problem, entry.use, entry.baseline, entry.loss) == (PROBLEM, artifact(16).digest, "flash", 0.0)
+    assert entry.speedup is not None
+    assert entry.speedup.low is not None
+    assert entry.speedup.low < 2.0 < (entry.speedup.high or 0.0)
+    assert entry.speedup.processes == 5
+    (variant,) = found.variants
+    assert (variant.trial, variant.program) == (0, artifact(16).program_hash)
+    assert variant.proven.passed[-1].startswith("G")
+    assert not found.estimates
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    document = json.loads(export_json(best, queries.study(store, "scalar-abc"), found))
+    jsonschema.validate(document, SCHEMA)
+    read = TableFile.model_validate_json(json.dumps(document))
+    assert read.table == found
+    assert digest_of_table(read.table) == document["table_digest"]
+    assert "trial 0 of scalar-abc" in table_words(found)
+
+
+def test_where_the_baseline_wins_the_table_says_so(store: Store) -> None:
+    tuned(store, record())
+    hold_finals(store, {16: 101.0, 32: 130.0}, {16: 0, 32: 1})
+    found = table_of(store, ["scalar-abc"])
+    assert [entry.use for entry in found.entries] == [None]
+    assert "no variant is shown to be faster" in found.entries[0].why
+    assert found.variants == ()
+    assert "the baseline flash" in table_words(found)
+
+
+def test_a_variant_that_loses_little_takes_the_place_of_two(store: Store) -> None:
+    tuned(store, record(PROBLEM, LONG), (16, 32, 64))
+    heats = [of_two({16: 50.0, 32: 70.0, 64: 51.0}, {16: 70.0, 32: 50.0, 64: 51.0}, process) for process in range(5)]
+    hold_finals(store, {16: 60.0, 32: 60.0, 64: 51.0}, {16: 0, 32: 1, 64: 2}, heats)
+    few = table_of(store, ["scalar-abc"], loss=0.03)
+    assert [entry.use for entry in few.entries] == [artifact(64).digest] * 2
+    assert all(math.isclose(entry.loss, 0.02, abs_tol=0.005) for entry in few.entries)
+    own = table_of(store, ["scalar-abc"], loss=0.0)
+    assert [entry.use for entry in own.entries] == [artifact(16).digest, artifact(32).digest]
+
+
+def test_without_finals_only_estimates_and_only_on_request(store: Store) -> None:
+    tuned(store, record())
+    with pytest.raises(InputError, match="has no finals: run `autotuner finals scalar-abc`"):
+        table_of(store, ["scalar-abc"])
+    found = table_of(store, ["scalar-abc"], estimates=True)
+    assert found.estimates
+    assert found.entries[0].use == artifact(16).digest
+
+
+def test_a_study_that_does_not_say_what_device_it_was_is_refused(store: Store) -> None:
+    tuned(store, study_record())
+    hold_finals(store, {16: 50.0, 32: 60.0}, {16: 0, 32: 1})
+    with pytest.raises(InputError, match="tune again"):
+        table_of(store, ["scalar-abc"])

@@ -1,0 +1,91 @@
+"""Tables of variants that are built, for tests of what serves them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from autotuner.build.build import build
+from autotuner.build.family import Family
+from autotuner.devices import DEVICES
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.values.outcome import Artifact
+from autotuner.values.table import Entry, Proven, Range, Ratio, Table, TableVariant, Validated
+from autotuner.values.variant import Variant, digest_of
+
+ROOT = Path(__file__).parent.parent.parent
+FOLDER = ROOT / "examples" / "own_kernel"
+RATIO = Ratio(low=1.9, mean=2.0, high=2.1, processes=3)
+GATE = Proven(passed=("G1.status",), unavailable=(), cases=1, worst_ratio=0.5)
+
+
+def problem(length: int, causal: bool = False, heads: int = 2) -> SdpaProblem:
+    return SdpaProblem(batch=1, heads=heads, seq_q=length, seq_k=length, head_dim=64, dtype="float32", causal=causal)
+
+
+def built(like: SdpaProblem, block: int = 16) -> Artifact:
+    """A variant of the family of examples/own_kernel, which is right on any length."""
+    variant = Variant(
+        family="rows", backend="cpu", impl="plain", parameters={"BLOCK_N": block, "EXP": "libm", "ROWS": 4}
+    )
+    made = build(Family.load(FOLDER / "rows"), variant, like, CpuToolchain.discover())
+    assert isinstance(made, Artifact)
+    return made
+
+
+def served(artifact: Artifact, trial: int = 0) -> TableVariant:
+    return TableVariant(
+        study="rows-abc",
+        trial=trial,
+        variant=artifact.variant,
+        artifact=artifact.digest,
+        program=artifact.program_hash,
+        architecture=artifact.architecture,
+        compiler=artifact.compiler,
+        sources={},
+        fixed={},
+        proven=GATE,
+    )
+
+
+def table(
+    variants: Sequence[TableVariant], entries: Sequence[tuple[SdpaProblem, str | None]], ranges: Sequence[Range] = ()
+) -> Table:
+    """Where what is here is what was proven."""
+    kind = DEVICES["cpu"]
+    assert kind.serving is not None
+    here = kind.serving().facts(0)
+    return Table(
+        op="sdpa",
+        device="cpu",
+        proven_on={name: here[name] for name in kind.proven_by},
+        environment={},
+        allowed_loss=0.03,
+        estimates=False,
+        variants=tuple(variants),
+        entries=tuple(
+            Entry(problem=of, use=use, why="its own best", speedup=RATIO if use else None, baseline="flash")
+            for of, use in entries
+        ),
+        ranges=tuple(ranges),
+    )
+
+
+def between(artifact: Artifact, low: SdpaProblem, high: SdpaProblem) -> Range:
+    middle = low.model_copy(update={"seq_q": 50, "seq_k": 50})
+    return Range(
+        use=artifact.digest,
+        like=low,
+        low=low.shape,
+        high=high.shape,
+        validated=(Validated(problem=middle, speedup=RATIO),),
+    )
+
+
+def write(of: Table, path: Path) -> Path:
+    document = of.model_dump(mode="json")
+    text = json.dumps({"schema_version": 3, "table_digest": digest_of(document), "table": document})
+    path.write_text(text)
+    return path

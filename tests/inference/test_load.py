@@ -1,0 +1,203 @@
+"""An export in a program: who serves a call, and why; torch's own answer wherever nothing is proven."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+import autotuner
+from autotuner.inference.load import NotServed
+from autotuner.values.errors import InputError
+from autotuner.values.outcome import Artifact
+from tests.helpers.tables import FOLDER, between, built, problem, served, table, write
+
+
+@pytest.fixture(scope="module")
+def artifact() -> Artifact:
+    return built(problem(32))
+
+
+@pytest.fixture
+def export(tmp_path: Path, artifact: Artifact) -> Path:
+    """Length 32 and what lies between 32 and 64 is ours, length 16 torch's."""
+    entries = [(problem(32), artifact.digest), (problem(64), artifact.digest), (problem(16), None)]
+    found = table([served(artifact)], entries, [between(artifact, problem(32), problem(64))])
+    return write(found, tmp_path / "best.json")
+
+
+def qkv(length: int, heads: int = 2, **options: object) -> tuple[Tensor, Tensor, Tensor]:
+    return tuple(torch.randn(1, heads, length, 64, **options) for _ in range(3))  # type: ignore[call-overload]
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("length", [32, 50, 64])
+def test_a_variant_serves_what_it_is_proven_for(export: Path, artifact: Artifact, length: int) -> None:
+    ours, inputs = autotuner.load(export), qkv(length)
+    close(ours(*inputs), scaled_dot_product_attention(*inputs))
+    assert ours.explain(*inputs).variant == str(artifact.variant)
+    assert dict(ours.counters) == {str(artifact.variant): 1}
+    assert ours.served == 1.0
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (lambda f: f(*qkv(16)), "its own best"),
+        (lambda f: f(*qkv(100)), "was not tuned"),
+        (lambda f: f(*qkv(32, heads=3)), "was not tuned"),
+        (lambda f: f(*qkv(32), is_causal=True), "was not tuned"),
+        (lambda f: f(*qkv(32), attn_mask=torch.zeros(32, 32)), "attn_mask is not supported"),
+        (lambda f: f(*qkv(32), scale=0.3), "scale is not supported"),
+        (lambda f: f(*qkv(32, dtype=torch.float64)), "dtype"),
+        (lambda f: f(*(each.transpose(1, 2) for each in qkv(2, heads=32))), "bshd was not tuned"),
+    ],
+)
+def test_torch_serves_the_rest_and_it_says_why(
+    export: Path, call: Callable[[Callable[..., Tensor]], Tensor], why: str
+) -> None:
+    ours = autotuner.load(export)
+    torch.manual_seed(0)
+    found = call(ours)
+    torch.manual_seed(0)
+    close(found, call(scaled_dot_product_attention))
+    (said,) = ours.counters
+    assert why in said
+    assert ours.served == 0.0
+    with pytest.raises(NotServed, match="no variant serves this call"):
+        call(autotuner.load(export, strict=True))
+
+
+def test_another_device_than_the_proven_one_is_torchs(export: Path) -> None:
+    ours, threads = autotuner.load(export), torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads + 1)
+        assert f"THREADS_ALLOWED is {threads}" in ours.explain(*qkv(32)).why
+    finally:
+        torch.set_num_threads(threads)
+    assert ours.explain(*qkv(32)).served
+
+
+def test_gradients_are_refused_or_torchs(export: Path) -> None:
+    inputs = qkv(32, requires_grad=True)
+    with pytest.raises(InputError, match="needs a gradient"):
+        autotuner.load(export)(*inputs)
+    ours = autotuner.load(export, gradients="torch")
+    ours(*inputs).sum().backward()
+    assert inputs[0].grad is not None
+    with torch.no_grad():
+        ours(*inputs)
+    assert ours.served == 0.5
+
+
+def test_strided_tensors_are_copied_on_request(export: Path) -> None:
+    ours = autotuner.load(export, copies=True)
+    q, k, v = (each.transpose(1, 2) for each in qkv(2, heads=32))
+    close(ours(q, k, v), scaled_dot_product_attention(q, k, v))
+    assert ours.served == 1.0
+
+
+def test_a_tensor_that_is_not_aligned_is_torchs(export: Path) -> None:
+    ours, (q, k, v) = autotuner.load(export), qkv(32)
+    odd = torch.empty(q.numel() + 1)[1:].view(q.shape).copy_(q)
+    close(ours(odd, k, v), scaled_dot_product_attention(q, k, v))
+    assert "a tensor is not aligned to 16 bytes" in ours.counters
+
+
+def test_threads_call_it_at_the_same_time(export: Path) -> None:
+    ours, inputs = autotuner.load(export), [qkv(64) for _ in range(4)]
+    found: list[Tensor | None] = [None] * 4
+
+    def call(place: int) -> None:
+        for _ in range(20):
+            found[place] = ours(*inputs[place])
+
+    threads = [threading.Thread(target=call, args=(place,)) for place in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for place, each in enumerate(found):
+        assert each is not None
+        close(each, scaled_dot_product_attention(*inputs[place]))
+    assert ours.served == 1.0
+
+
+@pytest.mark.parametrize("length", [32, 50, 16, 100])
+def test_it_is_an_op_of_torch(export: Path, length: int) -> None:
+    ours = autotuner.load(export, copies=True)
+    for inputs in (qkv(length), tuple(each.transpose(1, 2) for each in qkv(2, heads=length))):
+        torch.library.opcheck(ours.op, inputs)
+        torch.library.opcheck(ours.op, inputs, {"is_causal": True})
+
+
+def test_a_gradient_through_the_op_is_refused(export: Path) -> None:
+    ours = autotuner.load(export)
+    with pytest.raises(InputError, match="needs a gradient"):
+        ours.op(*qkv(32, requires_grad=True)).sum().backward()
+
+
+def test_a_compiled_model_holds_it_as_one_node_for_all_lengths(export: Path) -> None:
+    ours, graphs = autotuner.load(export), []
+
+    def backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> object:
+        graphs.append([node.target for node in graph.graph.nodes if node.op == "call_function"])
+        return graph.forward
+
+    @torch.compile(backend=backend, fullgraph=True, dynamic=True)
+    def model(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return ours(q, k, v) + 1
+
+    with torch.no_grad():
+        for length in (32, 50, 100, 64):
+            inputs = qkv(length)
+            close(model(*inputs), scaled_dot_product_attention(*inputs) + 1)
+    assert len(graphs) == 1
+    assert ours.op in graphs[0]
+    assert ours.served == 0.75
+
+
+def test_a_damaged_file_is_refused(export: Path) -> None:
+    document = json.loads(export.read_text())
+    document["table"]["entries"][0]["why"] = "another"
+    export.write_text(json.dumps(document))
+    with pytest.raises(InputError, match="damaged: its table is not the one of its digest"):
+        autotuner.load(export)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 2}', "[1]", '{"schema_version": 3, "table": {}}'])
+def test_what_is_no_export_with_a_table_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "best.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match="no export with a table") as caught:
+        autotuner.load(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_is_built_unless_it_is_asked_for(tmp_path: Path, export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(InputError, match="is not built here: load"):
+        autotuner.load(export)
+    beside = FOLDER / "best.json"
+    try:  # the family is found beside the export
+        beside.write_text(export.read_text())
+        assert autotuner.load(beside, build=True).explain(*qkv(32)).served
+    finally:
+        beside.unlink()
+    assert autotuner.load(export).explain(*qkv(32)).served
+
+
+def test_another_program_than_the_proven_one_is_refused(tmp_path: Path, artifact: Artifact) -> None:
+    other = served(artifact).model_copy(update={"program": "0" * 64})
+    path = write(table([other], [(problem(32), artifact.digest)]), tmp_path / "best.json")
+    with pytest.raises(InputError, match="built differently here"):
+        autotuner.load(path)

@@ -1,0 +1,111 @@
+"""What a model calls is noted with counts, and written so that `tune --problems` reads it."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import autotuner
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.tuning.workbench import load_spaces
+from autotuner.values.errors import InputError, SpaceError
+
+
+def attend(length: int, heads: int = 2, **options: object) -> Tensor:
+    q = torch.zeros(1, heads, length, 64)
+    return functional.scaled_dot_product_attention(q, q, q, **options)  # type: ignore[arg-type]
+
+
+def test_calls_are_counted_by_problem() -> None:
+    with autotuner.record() as calls:
+        for _ in range(3):
+            attend(16)
+        attend(16, is_causal=True, scale=0.125, enable_gqa=True)
+    attend(16)
+    full = SdpaProblem(batch=1, heads=2, seq_q=16, seq_k=16, head_dim=64, dtype="float32")
+    assert dict(calls.problems) == {full: 3, full.model_copy(update={"causal": True}): 1}
+    assert not calls.refused
+    assert len(calls) == 4
+
+
+def test_what_no_problem_stands_for_is_noted_with_the_reason() -> None:
+    q = torch.zeros(1, 2, 16, 64, requires_grad=True)
+    with autotuner.record() as calls:
+        attend(16, attn_mask=torch.zeros(16, 16))
+        functional.scaled_dot_product_attention(q, q, q)
+        attend(16, scale=0.5)
+    reasons = [each.why for each in calls.refused]
+    assert len(reasons) == 3
+    assert any("attn_mask is not supported" in why for why in reasons)
+    assert any("gradient" in why for why in reasons)
+    assert any("scale is not supported" in why for why in reasons)
+    with pytest.raises(InputError, match="no call was recorded that can be tuned for"):
+        calls.write("nowhere.toml")
+
+
+def test_strided_calls_are_noted_as_dense_ones_on_request() -> None:
+    q = torch.zeros(1, 16, 2, 64).transpose(1, 2)
+    with autotuner.record(dense=True) as calls:
+        functional.scaled_dot_product_attention(q, q, q)
+    assert [str(each) for each in calls.problems] == ["(1,2,16,64) float32 full"]
+
+
+def test_a_compiled_function_runs_eagerly_while_it_is_recorded() -> None:
+    calls_of_backend: list[int] = []
+
+    def backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> object:
+        calls_of_backend.append(1)
+        return graph.forward
+
+    compiled = torch.compile(attend, backend=backend)
+    with torch.no_grad(), autotuner.record() as calls:
+        compiled(16)
+    assert len(calls) == 1
+    assert not calls_of_backend
+
+
+def test_what_is_written_can_be_tuned(tmp_path: Path) -> None:
+    with autotuner.record() as calls:
+        for _ in range(5):
+            attend(16)
+        attend(33)
+        attend(33, is_causal=True)
+        attend(8, attn_mask=torch.zeros(8, 8))
+    path = calls.write(tmp_path / "problems.toml")
+    document = tomllib.loads(path.read_text())
+    assert sorted(each["count"] for each in document["problems"]) == [1, 1, 5]
+    assert all(each["us"] > 0 for each in document["problems"])
+    assert "# not tuned for, 1 times: 1x2x8x64" in path.read_text()
+    spaces = load_spaces("sdpa_cpu", problems_file=path)
+    assert sorted(len(space.problems) for space in spaces) == [1, 2]
+    two = next(space for space in spaces if len(space.problems) == 2)
+    assert not isinstance(two.objective, str)
+    us = {each["seq_q"]: each["count"] * each["us"] for each in document["problems"] if not each["causal"]}
+    expected = [us[16] / (us[16] + us[33]), us[33] / (us[16] + us[33])]
+    shares = dict(zip((problem.shape[2] for problem in two.problems), two.objective, strict=True))
+    assert [shares[16], shares[33]] == pytest.approx(expected, rel=0.01)
+    assert next(space for space in spaces if len(space.problems) == 1).objective == "mean"
+
+
+PROBLEM = '[[problems]]\nbatch = 1\nheads = 1\nseq_q = {}\nseq_k = 8\nhead_dim = 64\ndtype = "float32"\n{}\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (("count = 3", "count = 3"), "give every problem count and us, or none"),
+        (("count = 3\nus = 1.0", ""), "give every problem count and us, or none"),
+        (("count = 0\nus = 1.0", "count = 1\nus = 1.0"), "found 0, expected a number greater than 0"),
+        (("count = 1\nus = inf", "count = 1\nus = 1.0"), "expected a number greater than 0"),
+    ],
+)
+def test_a_file_with_odd_weights_is_refused(tmp_path: Path, lines: tuple[str, str], said: str) -> None:
+    path = tmp_path / "problems.toml"
+    path.write_text("".join(PROBLEM.format(16 + i, line) for i, line in enumerate(lines)))
+    with pytest.raises(SpaceError, match=said):
+        load_spaces("sdpa_cpu", problems_file=path)
