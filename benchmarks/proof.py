@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from benchmarks.cli import hostile
 from benchmarks.driver import chaos, kills
-from benchmarks.gate import emulated, mutants, op_mutants, view_mutants
+from benchmarks.gate import emulated, mutants, op_mutants
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import landscapes, replay, replay_choice, transfer
 from benchmarks.timing import aa_sweeps, disturbed, simulated_truth
@@ -62,7 +62,6 @@ PARTS = {
             step(mutants, kept("mutants_cpu"), "--only", "right", "--dtype", "bfloat16", "--seeds", "25", "--hold"),
             step(mutants, kept("mutants_cpu"), "--only", "right", "--dtype", "float32", "--seeds", "13", "--hold"),
             step(op_mutants, kept("mutants_ops"), "--seeds", "5", "--hold"),
-            step(view_mutants),
         ),
     ),
     "emulator": Part(
