@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from autotuner.report.beliefs import StudyBeliefs
     from autotuner.store import Store, TrialRecord
     from autotuner.tuning.gate_one import GateResult
-    from autotuner.tuning.plan import Start
     from autotuner.tuning.standings import Best, Entry, StudySummary
 
 Event = object
@@ -169,37 +168,49 @@ def tune(
 
     Raises InputError, SpaceError, StoreError, OracleError or InfrastructureError.
     """
-    from autotuner.search.samplers import SAMPLERS
     from autotuner.store import Store
+    from autotuner.sweeps import foreground, queue
     from autotuner.tuning import workbench
-    from autotuner.tuning.calm import Caution
-    from autotuner.tuning.driver import Budget
-    from autotuner.tuning.finals import due
-
-    SAMPLERS.chosen(sampler)
-
-    def tell(event: Event) -> None:
-        for callback in callbacks:
-            callback(event)
 
     several = problems if isinstance(problems, Sequence) and not isinstance(problems, str) else [problems]
     ops = {each.op for each in several if isinstance(each, Problem)}
     wanted = space or workbench.default_space(ops.pop() if ops else None)
     file = workbench.load_space(str(wanted), threads, [str(each) for each in several])
+    request = queue.request_for(
+        [file],
+        trials=trials,
+        minutes=None if minutes == float("inf") else minutes,
+        sampler=sampler,
+        seed=seed,
+        devices=devices,
+        finals=finals,
+        finals_minutes=finals_minutes,
+        patience_minutes=patience_minutes,
+    )
     here = workbench.Workbench(file, devices=devices)
-    url, patience_s = str(store) if store is not None else config.store_url(), 60 * patience_minutes
-    with (
-        _main_is_not_imported(),
-        closing(Store.open(url)) as opened,
-        here.held(patience_s, tell),
-        closing(here.executor()) as executor,
-    ):
-        start: Start = here.start(opened, sampler)
-        driver = here.driver(opened, executor, sampler, seed, tell, start)
-        driver.run(Budget(trials=trials, seconds=60 * minutes), Caution(patience_s=patience_s))
-        if finals and due(opened, driver.name, here.default_digest):
-            here.finals(opened, driver.name, executor, tell, 60 * finals_minutes, patience_s).run()
-    return Study(url, driver.name)
+    url = str(store) if store is not None else config.store_url()
+    with _main_is_not_imported(), closing(Store.open(url)) as opened:
+        return Study(url, foreground.run_here(opened, request, here, _Callbacks(callbacks)))
+
+
+class _Callbacks:
+    """Tells callbacks what a run tells."""
+
+    def __init__(self, callbacks: Sequence[Callable[[Event], None]]) -> None:
+        self._callbacks = callbacks
+
+    def begins(self, here: object, start: object, study: str) -> None:
+        """The first event says it."""
+
+    def hears(self, event: Event) -> None:
+        for callback in self._callbacks:
+            callback(event)
+
+    def confirms(self) -> None:
+        """Other events say it."""
+
+    def ends(self) -> None:
+        """Other events say it."""
 
 
 def tune_like(op: str, *inputs: Any, **options: Any) -> Study:

@@ -18,6 +18,7 @@ from typing import Any
 
 from autotuner.export.best import json_schema
 from autotuner.tuning import trial_report
+from benchmarks import people_pages
 from benchmarks.attention import cuda_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.gate import gate_pages
@@ -269,6 +270,16 @@ def optuna_drawn() -> dict[Path, str]:
     return {page: insert(page.read_text(), "importances", importance_pages.importances(*loaded("importances")))}
 
 
+def people_drawn() -> dict[Path, str]:
+    """docs/how-long.md and docs/compared.md."""
+    long, compared = ROOT / "docs" / "how-long.md", ROOT / "docs" / "compared.md"
+    text = insert(long.read_text(), "rates", people_pages.rates(loaded("throughput_cuda", "throughput_cpu")))
+    text = insert(text, "after", people_pages.after(*loaded("transfer_others")))
+    runs = loaded("throughput_kernel_tuner_first", "throughput_kernel_tuner")
+    beside = insert(compared.read_text(), "kernel_tuner", people_pages.kernel_tuner(runs))
+    return {long: text, compared: insert(beside, "replay_brief", replay_pages.brief(replays()))}
+
+
 def landscapes_drawn() -> dict[Path, str]:
     """docs/results/landscapes.md, on the kept landscapes."""
     head = "# Landscapes\n\nDrawn by `benchmarks/pages.py` from the files in `landscapes/`; do not edit. What they are "
@@ -296,6 +307,7 @@ def drawn() -> dict[Path, str]:
         **search_drawn(),
         **landscapes_drawn(),
         **optuna_drawn(),
+        **people_drawn(),
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),

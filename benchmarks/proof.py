@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from benchmarks.cli import hostile
-from benchmarks.driver import kills
+from benchmarks.driver import chaos, kills
 from benchmarks.gate import emulated, mutants, op_mutants
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import landscapes, replay, replay_choice, transfer
@@ -114,6 +114,11 @@ PARTS = {
         "a sweep killed twenty times loses nothing and judges nothing twice",
         5,
         (step(kills, "--kills", "20", "--json", kept("kills")),),
+    ),
+    "chaos": Part(
+        "a worker that is killed, stopped and told to go at random finds what an undisturbed one finds",
+        125,
+        (step(chaos, "--minutes", "60", "--json", kept("chaos"), "--hold"),),
     ),
     "hostile": Part(
         "bad files, bad command lines and damaged stores end in one line, 100,000 of them",

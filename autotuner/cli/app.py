@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from autotuner.cli import ask, cache, export, gate, space, tune
+from autotuner.cli import ask, cache, devices, export, figures, gate, serve, space, sweeps, tune
 from autotuner.cli.output import err
 from autotuner.values.errors import AutotunerError, InputError, Stopped
 from autotuner.values.files import FULL, why
@@ -30,10 +30,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-TUNE, LOOK, JUDGE, SPACES = "Tune", "Look at a study", "Judge and time again", "Spaces and disk"
+TUNE, QUEUE, LOOK, FIGURES, JUDGE, SPACES = (
+    *("Tune", "Leave it to workers", "Look at a study"),
+    *("Figures of studies", "Judge and time again", "Spaces and disk"),
+)
 """The panels of the help, in the order of use."""
 COMMANDS: dict[str, tuple[tuple[str, Callable[..., None]], ...]] = {
     TUNE: (("tune", tune.tune), ("finals", tune.finals), ("export", export.export)),
+    QUEUE: (
+        ("submit", sweeps.submit),
+        ("worker", sweeps.worker),
+        ("sweeps", sweeps.sweeps),
+        ("watch", sweeps.watch),
+        ("logs", sweeps.logs),
+        ("pause", sweeps.pause),
+        ("resume", sweeps.resume),
+        ("cancel", sweeps.cancel),
+        ("retry", sweeps.retry),
+    ),
     LOOK: (
         ("status", ask.status),
         ("leaderboard", ask.leaderboard),
@@ -41,6 +55,15 @@ COMMANDS: dict[str, tuple[tuple[str, Callable[..., None]], ...]] = {
         ("trials", ask.trials),
         ("show", ask.show),
         ("explain", ask.explain_study),
+        ("serve", serve.serve),
+        ("page", serve.page),
+    ),
+    FIGURES: (
+        ("history", figures.history),
+        ("costs", figures.costs),
+        ("coverage", figures.coverage),
+        ("compare", figures.compare),
+        ("baselines", figures.baselines),
     ),
     JUDGE: (("gate", gate.gate), ("race", tune.race), ("reference", gate.reference)),
     SPACES: (("doctor", space.doctor),),
@@ -56,6 +79,10 @@ cache_app = typer.Typer(help="The cache of builds and references.", no_args_is_h
 app.add_typer(cache_app, name="cache", rich_help_panel=SPACES)
 cache_app.command("show")(cache.cache_show)
 cache_app.command("prune")(cache.cache_prune)
+devices_app = typer.Typer(invoke_without_command=True, callback=devices.devices)
+of_devices = "The devices that workers serve: who holds each, and how it is."
+app.add_typer(devices_app, name="devices", help=of_devices, rich_help_panel=QUEUE)
+devices_app.command("clear")(devices.devices_clear)
 
 
 @app.callback(invoke_without_command=True)

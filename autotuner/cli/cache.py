@@ -41,7 +41,9 @@ def cache_prune(
 
     if to is None and unused_days is None:
         raise InputError("say what shall go: --to SIZE, --unused-days DAYS, or both")
-    done = prune(None if to is None else _bytes(to), None if unused_days is None else 86400 * unused_days)
+    done = prune(
+        None if to is None else size_in_bytes(to, "--to"), None if unused_days is None else 86400 * unused_days
+    )
     if as_json:
         print_json(json_of(done))
         return
@@ -58,10 +60,11 @@ def _print(found: Usage) -> None:
         out.print(f"  the oldest was last used on {day}", markup=False)
 
 
-def _bytes(text: str) -> int:
+def size_in_bytes(text: str, option: str) -> int:
+    """The bytes that are meant by a size such as 5G. Raises InputError."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if found is None:
-        raise InputError(f"--to {text!r} is no size; expected a number and K, M, G or T, such as 5G")
+        raise InputError(f"{option} {text!r} is no size; expected a number and K, M, G or T, such as 5G")
     return int(float(found[1]) * UNITS[found[2].upper()])
 
 

@@ -11,10 +11,11 @@ import typer
 from rich.console import Console
 from rich.segment import Segment
 
+from autotuner.values.model import json_of as json_of  # the commands take it from here
 from autotuner.values.toml_text import is_control
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, JsonValue
+    from pydantic import JsonValue
 
     from autotuner.tuning.calm import Waiting
     from autotuner.tuning.standings import Best
@@ -57,12 +58,6 @@ def json_text(document: JsonValue) -> str:
 def print_json(document: JsonValue) -> None:
     """Prints a document of JSON-ready data."""
     typer.echo(json_text(document))
-
-
-def json_of(model: BaseModel) -> dict[str, JsonValue]:
-    """A model as JSON-ready data, with infinite and missing numbers as null."""
-    document: dict[str, JsonValue] = json.loads(model.model_dump_json(), parse_constant=lambda _: None)
-    return document
 
 
 def say_waiting(event: Waiting) -> None:

@@ -25,17 +25,22 @@ from autotuner.cli.options import (
 )
 from autotuner.cli.output import err, json_of, out, print_json, say_waiting, say_where_the_gate_is_looser
 from autotuner.values import config
-from autotuner.values.errors import AutotunerError, Stopped
+from autotuner.values.errors import InputError, Stopped
 from autotuner.values.files import regular_target, write_atomically
 
 FINALS_MINUTES = "minutes that finals may take on a calm machine; waiting for one comes on top"
 FinalsMinutes = Annotated[float, typer.Option("--finals-minutes", min=0.01, help=FINALS_MINUTES)]
 
 if TYPE_CHECKING:
+    from autotuner.report.finals_progress import FinalsProgress
     from autotuner.report.progress import Progress
     from autotuner.run.executor import Executor
     from autotuner.store import FinalsRecord, Store
+    from autotuner.tuning.driver import Event
+    from autotuner.tuning.finals import Step
+    from autotuner.tuning.plan import Start
     from autotuner.tuning.workbench import Workbench
+    from autotuner.values.sweep import SweepRequest
 
 
 def tune(
@@ -63,41 +68,54 @@ def tune(
     output: Annotated[Path, typer.Option("--out", help="where to write the best configuration")] = Path("best.json"),
     patience: PatienceOption = config.PATIENCE_MINUTES,
     calm: Annotated[bool, typer.Option("--calm", help="believe that nobody disturbs this machine now")] = False,
+    cancels: Annotated[
+        bool, typer.Option("--cancel-on-stop", help="where a worker has the device: Ctrl-C cancels instead of detaches")
+    ] = False,
 ) -> None:
     """Runs a sweep, or goes on with one; ends with finals and a leaderboard, and writes the best configuration."""
-    from autotuner.report import progress
     from autotuner.search.samplers import SAMPLERS
     from autotuner.store import Store
+    from autotuner.sweeps import queue
     from autotuner.tuning import workbench
-    from autotuner.tuning.calm import Caution
-    from autotuner.tuning.driver import Budget
 
     SAMPLERS.chosen(sampler)
     regular_target(output, "--out")
     files = workbench.load_spaces(space or workbench.default_space(), threads, problem or (), problems)
     if len(files) > 1:
         out.print(f"{len(files)} studies, one for each set of problems that one variant can serve")
-    budget = Budget(trials=trials, seconds=60 * minutes / len(files), until_converged=until_converged)
-    finals_s = 60 * finals_minutes if final else 0.0
     studies: list[str] = []
     with closing(Store.open(store or config.store_url())) as opened:
         for file in files:
-            here = workbench.Workbench(file, devices=devices)
-            with here.held(60 * patience, say_waiting), closing(here.executor()) as executor:
-                shown = progress.Progress(
-                    out, here.space, here.device, here.conditions, trials, budget.seconds, finals_s
-                )
-                with _says_what_is_kept(opened, shown):
-                    with shown:
-                        start = here.start(opened, sampler, like, cold)
-                        shown.starts_from(start)
-                        driver = here.driver(opened, executor, sampler, seed, shown.hear, start)
-                        driver.run(budget, Caution(patience_s=60 * patience, believes=calm))
-                    if final:
-                        _confirm(opened, driver.name, here, executor, finals_minutes, patience)
-            studies.append(driver.name)
-            _show(opened, driver.name)
+            request = queue.request_for(
+                [file],
+                trials=trials,
+                minutes=None if minutes == float("inf") else minutes / len(files),
+                sampler=sampler,
+                seed=seed,
+                like=like,
+                cold=cold,
+                devices=devices,
+                until_converged=until_converged,
+                finals=final,
+                finals_minutes=finals_minutes,
+                patience_minutes=patience,
+                calm=calm,
+            )
+            studies.append(_swept(opened, request, workbench.Workbench(file, devices=devices), cancels))
+            _show(opened, studies[-1])
         _conclude(opened, studies, output)
+
+
+def _swept(store: Store, request: SweepRequest, here: Workbench, cancels: bool) -> str:
+    """The study of a sweep that ran here, or on the worker that has the device."""
+    from autotuner.sweeps import foreground
+
+    server = foreground.server_of(store, here)
+    if server is not None:
+        return _attach(store, request, server, cancels)
+    shown = _Shown(here, request)
+    with _says_what_is_kept(store, shown.progress):
+        return foreground.run_here(store, request, here, shown)
 
 
 @contextmanager
@@ -113,16 +131,71 @@ def _says_what_is_kept(store: Store, shown: Progress) -> Iterator[None]:
         raise Stopped(f"stopped: {kept}; {on if shown.judged else 'the same command goes on'}") from None
 
 
-def _confirm(store: Store, study: str, here: Workbench, executor: Executor, minutes: float, patience: float) -> None:
-    """The finals, unless those who would be in them were in the last ones. Without them the sweep's result stands."""
-    from autotuner.tuning.finals import due
+def _attach(store: Store, request: SweepRequest, server: str, cancels: bool) -> str:
+    """Has the worker that serves the device do it, before all else, and shows it; its study."""
+    from autotuner.cli.sweeps import show_until_over
+    from autotuner.sweeps import queue
 
-    if not due(store, study, here.default_digest):
-        return
+    number = queue.submit(store, request, priority=queue.TOP).sweep.id
+    on_stop = "cancels it" if cancels else "leaves it running; `autotuner watch` shows it again"
+    out.print(f"{server} has the device: this is its sweep {number} now, before all others. Ctrl-C {on_stop}.")
     try:
-        _finals(store, study, here, executor, minutes, patience)
-    except AutotunerError as error:
-        out.print(f"finals: not finished: {error}; `autotuner finals` tries again", style="yellow")
+        show_until_over(store, number)
+    except KeyboardInterrupt:
+        if cancels:
+            queue.cancel(store, number)
+            raise Stopped(f"sweep {number} is cancelled; its study keeps what was judged") from None
+        raise Stopped(f"sweep {number} goes on; `autotuner watch {number}` shows it again") from None
+    found = queue.resolve(store, number)
+    if not found.studies or found.state != "done":
+        raise InputError(f"sweep {number} is {found.state}: {found.detail or 'see `autotuner logs`'}")
+    return found.studies[0]
+
+
+class _Shown:
+    """Shows a sweep in the terminal."""
+
+    def __init__(self, here: Workbench, request: SweepRequest) -> None:
+        from autotuner.report import progress
+
+        seconds = float("inf") if request.minutes is None else 60 * request.minutes
+        self._finals_s = 60 * request.finals_minutes
+        finals_s = self._finals_s if request.finals else 0.0
+        where = (here.space, here.device, here.conditions)
+        self.progress = progress.Progress(out, *where, request.trials, seconds, finals_s)
+        self._finals: FinalsProgress | None = None
+        self._is_searching = False
+
+    def begins(self, here: Workbench, start: Start, study: str) -> None:
+        self.progress.__enter__()
+        self._is_searching = True
+        self.progress.starts_from(start)
+
+    def confirms(self) -> None:
+        from autotuner.report.finals_progress import FinalsProgress
+
+        self._finals = FinalsProgress(out, self._finals_s)
+        self._finals.__enter__()
+
+    def hears(self, event: Event | Step) -> None:
+        from autotuner.tuning.calm import Waiting
+        from autotuner.tuning.finals import Step
+
+        if self._is_searching and not isinstance(event, Step):
+            self.progress.hear(event)
+        elif self._finals is not None and isinstance(event, Step | Waiting):
+            self._finals.hear(event)
+        elif isinstance(event, Waiting):
+            say_waiting(event)
+        elif isinstance(event, Step):
+            out.print(f"finals: {event.text}", style="yellow")
+
+    def ends(self) -> None:
+        if self._is_searching:
+            self.progress.__exit__(None, None, None)
+        elif self._finals is not None:
+            self._finals.__exit__(None, None, None)
+        self._is_searching, self._finals = False, None
 
 
 def _finals(

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from autotuner.measure.confirm import Confirmed, Standing
 from autotuner.ops import op_of
-from autotuner.report.table import POINTS, STYLES, TIE, WIDE, WINNER, Fitted, beside, new_table
+from autotuner.report.table import POINTS, STYLES, TIE, WIDE, WINNER, Fitted, beside, new_table, note
 from autotuner.report.words import ending_words, interval_words, over_words
 from autotuner.values.conditions import TIE as LEAST_TIE
 from autotuner.values.outcome import MeanInterval
@@ -53,8 +53,8 @@ def finals_table(record: FinalsRecord, problem: Problem) -> RenderableType:
     beaten = sum(each.tied for each in standing.finalists) > len(found)
     ending = ending_words(crowned, tied, beaten, baseline) if found else "No finalist is left."
     notes = [*_finals_notes(record, standing), *_missing(record), *_rebuilt(record)]
-    head = Text(_finals_head(record, standing))
-    return Group(head, *above, Fitted(made), Text(ending), *(Text(note) for note in notes))
+    head = note(_finals_head(record, standing))
+    return Group(head, *above, Fitted(made), note(ending), *map(note, notes))
 
 
 def _cells(finalist: Finalist, found: Confirmed, standing: Standing, leading: Collection[str]) -> tuple[str, ...]:

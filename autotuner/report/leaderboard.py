@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from autotuner.ops import op_of
-from autotuner.report.table import ESTIMATE, POINTS, STYLES, TIE, WIDE, WINNER, Fitted, beside, new_table
+from autotuner.report.table import ESTIMATE, POINTS, STYLES, TIE, WIDE, WINNER, Fitted, beside, new_table, note
 from autotuner.report.words import LATER, ending_words, interval_words, numbers_words, over_words
 
 if TYPE_CHECKING:  # sqlalchemy takes longer to import than a table to print
@@ -56,7 +56,7 @@ def leaderboard_table(entries: Sequence[Entry], of: StudyRecord) -> RenderableTy
             table.add_row(*(column.cell(entry) for column in shown), point, style=STYLES.get(_sign(entry), ""))
         return table
 
-    return Group(*above, Fitted(made), *(Text(note) for note in _notes(entries, of, baseline)))
+    return Group(*above, Fitted(made), *map(note, _notes(entries, of, baseline)))
 
 
 def _columns(has_finals: bool, baseline: str) -> list[Column]:

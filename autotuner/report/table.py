@@ -38,9 +38,9 @@ def new_table(*columns: str, right: tuple[int, ...] = ()) -> Table:
     return made
 
 
-def signed(text: str, sign: str) -> Text:
-    """A cell in the colour of its sign, which the text has in it already."""
-    return Text(text, style=STYLES.get(sign, ""))
+def note(text: str) -> Text:
+    """A line above or below a table: it breaks between words, also where other lines are left whole."""
+    return Text(text, no_wrap=False, overflow="fold")
 
 
 def beside(points: Sequence[Point]) -> tuple[list[Text], tuple[str, ...]]:
@@ -49,7 +49,7 @@ def beside(points: Sequence[Point]) -> tuple[list[Text], tuple[str, ...]]:
     if len(cells) < 2:
         return [], cells
     head = f"All have {shared}. " if shared else ""
-    return [Text(f"{head}The first row has the other parameters, each row below what differs from it.")], cells
+    return [note(f"{head}The first row has the other parameters, each row below what differs from it.")], cells
 
 
 POINTS = "parameters"

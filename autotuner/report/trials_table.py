@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from autotuner.ops import op_of
-from autotuner.report.table import ESTIMATE, OURS, POINTS, REJECT, STYLES, WIDE, Fitted, beside, new_table
+from autotuner.report.table import ESTIMATE, OURS, POINTS, REJECT, STYLES, WIDE, Fitted, beside, new_table, note
 from autotuner.report.trial_lines import TrialLine
 from autotuner.report.words import over_words
 from autotuner.store import StudyRecord
@@ -41,7 +41,7 @@ def trials_table(lines: Sequence[TrialLine], of: StudyRecord) -> RenderableType:
 
     signs = [sign for sign in SIGNS if any(sign_of(line) == sign for line in lines)]
     notes = [*(f"{sign} {SIGNS[sign]}." for sign in signs), over_words(len(of.problems), of.objective)]
-    return Group(*above, Fitted(made), Text(" ".join(note for note in notes if note)))
+    return Group(*above, Fitted(made), note(" ".join(filter(None, notes))))
 
 
 def sign_of(line: TrialLine) -> str:

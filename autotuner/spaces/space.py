@@ -162,9 +162,8 @@ class Space:
 
         The wording of conditions, constraints, reasons and title does not matter; which points they leave does.
         """
-        content = self.file.model_dump(
-            mode="json", include={"family", "backend", "threads", "cache", "problems", "default"}
-        )
+        content = self.file.model_dump(mode="json", include={"family", "backend", "threads", "cache", "default"})
+        content["problems"] = [problem.identity for problem in self.file.problems]
         if self.file.objective != "mean":  # what says nothing of it has the digest that it always had
             content["objective"] = self.file.objective
         content["parameters"] = [[name, list(values)] for name, values in self.values.items()]

@@ -6,7 +6,7 @@ imports sqlalchemy; what crosses its border is in `records`.
 
 from __future__ import annotations
 
-from autotuner.store import queries, trials
+from autotuner.store import briefs, queries, trials
 from autotuner.store.lease import Lease
 from autotuner.store.records import (
     Ending,
@@ -41,6 +41,7 @@ __all__ = [
     "StudyProgress",
     "StudyRecord",
     "TrialRecord",
+    "briefs",
     "queries",
     "trials",
 ]

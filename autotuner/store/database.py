@@ -9,21 +9,36 @@ import shutil
 import sqlite3
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, InvalidRequestError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    InvalidRequestError,
+    NoSuchModuleError,
+    OperationalError,
+)
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import QueuePool
 
 from autotuner.store import migrations
-from autotuner.values.errors import AutotunerError, DiskFullError, StoreError
+from autotuner.store.patience import Patience
+from autotuner.values.errors import AutotunerError, DiskFullError, StoreError, StoreUnavailableError
 from autotuner.values.files import text_of, why
 
 BUSY_SECONDS = 60.0
+"""Seconds that two writers of a SQLite file wait for each other."""
+TURN_MS = 1000
+"""Of these, milliseconds in one call of SQLite, which no signal ends."""
+OPENING = 0x617574
+"""Number of the lock under which one process at a time opens a store on a server."""
 PRAGMAS = ("synchronous = NORMAL", "foreign_keys = ON")
 _SPARE_BYTES = 1 << 20
 _CHECKED_BYTES = 64 << 20
@@ -94,14 +109,39 @@ def connect_args(url: URL) -> dict[str, Any]:
     return {"factory": TunedConnection, "timeout": BUSY_SECONDS}
 
 
+def _opened_to_read(path: Path) -> sqlite3.Connection:
+    """A connection to a SQLite file that writes nothing, also where neither the file nor its folder can be written:
+    such a file has no writer, and what a writer would share with readers is not asked for."""
+    lonely = not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK)
+    beside = Path(f"{path}-wal")
+    immutable = "&immutable=1" if lonely and not (beside.exists() and beside.stat().st_size) else ""
+    uri = f"{path.absolute().as_uri()}?mode=ro{immutable}"
+    connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 class Database:
     """One database: `reading()` and `writing()` are transactions, each whole or not at all."""
 
-    def __init__(self, url: URL, *, create: bool) -> None:
-        self.url = url
+    def __init__(self, url: URL, *, create: bool, read_only: bool = False) -> None:
+        self.url, self._read_only = url, read_only
         self.label = url.database or "" if self.is_sqlite else url.render_as_string(hide_password=True)
-        if self.is_sqlite:
+        if self.is_sqlite and read_only:
+            _check_readable(Path(self.label))
+        elif self.is_sqlite:
             self._check_file(Path(self.label), create)
+        self.patience = Patience()
+        self.wait_s = BUSY_SECONDS
+        """Seconds that a transaction waits for another program's lock."""
+        self.fences: dict[str, str] = {}
+        """The leases that this process holds through this database: what they are of, by token."""
+        self.guard: Callable[[Connection], None] = lambda connection: None
+        """Asked in each plain writing transaction whether this process may still write."""
         self._engine = self._build_engine()
         self._writer = self._engine.execution_options(autotuner_write=True)
         try:
@@ -137,7 +177,19 @@ class Database:
     def writing_plainly(self) -> Iterator[Connection]:
         """As `writing`, without a session: that takes longer to make than a plain statement takes."""
         with self.errors(), self._writer.begin() as connection:
+            self.guard(connection)
             yield connection
+
+    @staticmethod
+    def now(session: Session | Connection) -> datetime:
+        """The database's time, by which all that use it agree."""
+        connection = session.connection() if isinstance(session, Session) else session
+        if connection.dialect.name == "sqlite":
+            found = connection.execute(text("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')")).scalar_one()
+            return datetime.fromisoformat(found).replace(tzinfo=UTC)
+        found = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+        assert isinstance(found, datetime)
+        return found.astimezone(UTC)
 
     @contextmanager
     def _records(self) -> Iterator[None]:
@@ -166,16 +218,16 @@ class Database:
         while error is not None:
             if isinstance(error, sqlite3.Error):
                 return self._sqlite_in_words(error)
-            if isinstance(error, OperationalError) and not self.is_sqlite:
+            if isinstance(error, DBAPIError) and not self.is_sqlite and _is_of_the_server(error):
                 return self._server_in_words(error)
             error = error.__cause__
         return None
 
-    def _server_in_words(self, error: OperationalError) -> StoreError | DiskFullError:
+    def _server_in_words(self, error: DBAPIError) -> StoreError | DiskFullError:
         first = next(iter(str(error.orig).strip().splitlines()), type(error.orig).__name__)
         if getattr(error.orig, "sqlstate", None) == "53100":
             return DiskFullError(f"{self.label}: the server's disk is full ({first}): free space there")
-        return StoreError(f"{self.label}: {first}: check the server and the URL")
+        return StoreUnavailableError(f"{self.label}: {first}: check the server and the URL")
 
     def _sqlite_in_words(self, error: sqlite3.Error) -> StoreError | DiskFullError | None:
         where = self.label
@@ -190,7 +242,9 @@ class Database:
         if _is(error, "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH"):
             return StoreError(f"{where} cannot be written ({error}): make it and its folder writable")
         if _is(error, "SQLITE_BUSY", "SQLITE_LOCKED"):
-            return StoreError(f"{where} was locked by another program for {BUSY_SECONDS:.0f} s: close that one")
+            return StoreUnavailableError(
+                f"{where} was locked by another program for {self.wait_s:.0f} s: close that one"
+            )
         return StoreError(f"{where}: {error}: check the disk and the file, or give another path")
 
     def _disk_is_full(self) -> bool:
@@ -221,19 +275,37 @@ class Database:
     def _build_engine(self) -> Engine:
         arguments = connect_args(self.url)
         if not self.is_sqlite:
+            options = {"execution_options": {"postgresql_readonly": True}} if self._read_only else {}
             try:
-                return create_engine(self.url, pool_pre_ping=True)
+                return create_engine(self.url, pool_pre_ping=True, **options)
             except (ArgumentError, TypeError, ValueError) as error:
                 raise StoreError(f"{self.label}: the URL cannot be used ({error}): mend it") from None
             except (ImportError, NoSuchModuleError) as error:
                 raise StoreError(f"{self.label}: no driver for it ({error}): pip install 'psycopg[binary]'") from None
         # isolation_level None: the driver begins nothing by itself, we do, below.
+        if self._read_only:
+            path = Path(self.label)
+            return create_engine("sqlite://", creator=lambda: _opened_to_read(path), poolclass=QueuePool)
         try:
             engine = create_engine(self.url, connect_args=arguments | {"isolation_level": None})
         except (ArgumentError, TypeError, ValueError) as error:
             raise StoreError(f"the store's URL cannot be used ({error}): give a file's path") from None
-        event.listen(engine, "begin", _begin)
+        event.listen(engine, "begin", self._begin)
+        event.listen(engine, "connect", lambda made, _: made.execute(f"PRAGMA busy_timeout = {TURN_MS}"))
         return engine
+
+    def _begin(self, connection: Connection) -> None:
+        """Waits for the write lock in short turns, so that a signal is heard meanwhile."""
+        write = connection.get_execution_options().get("autotuner_write", False)
+        until = time.monotonic() + self.wait_s
+        while True:
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+                return
+            except OperationalError as error:
+                locked = isinstance(error.orig, sqlite3.Error) and _is(error.orig, "SQLITE_BUSY", "SQLITE_LOCKED")
+                if not locked or time.monotonic() >= until:
+                    raise
 
     def _check_whole(self, create: bool) -> None:
         """Raises StoreError where SQLite's own structures are damaged: much of such a file may still be read, and what
@@ -259,13 +331,28 @@ class Database:
                 f"{self.label} was written by a newer autotuner (schema {found}, this one knows {migrations.HEAD}):"
                 " upgrade autotuner"
             )
+        if self._read_only:
+            raise StoreError(
+                f"{self.label} was written by an older autotuner (schema {found}, this one reads {migrations.HEAD}):"
+                " open it once without --read-only"
+            )
         if found is not None and found < migrations.OLDEST:
             raise StoreError(
                 f"{self.label} was written by an older autotuner (schema {found}, the oldest that this one can convert"
                 f" is {migrations.OLDEST}): open it once with a release between"
             )
         with self._writer.begin() as connection:
+            if not self.is_sqlite:
+                connection.execute(text(f"SELECT pg_advisory_xact_lock({OPENING})"))
             migrations.upgrade(connection)
+
+
+def _check_readable(path: Path) -> None:
+    _require_regular(path)
+    if path.is_dir() or not path.exists():
+        raise StoreError(f"{path} does not exist, or is a folder: give the path of a store")
+    if not os.access(path, os.R_OK):
+        raise StoreError(f"{path} cannot be read by this user: change its permissions")
 
 
 def _size_of(label: str) -> int:
@@ -288,9 +375,9 @@ def _require_regular(path: Path) -> None:
             raise StoreError(f"{beside} is no regular file: give another path for the store")
 
 
-def _begin(connection: Connection) -> None:
-    write = connection.get_execution_options().get("autotuner_write", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+def _is_of_the_server(error: DBAPIError) -> bool:
+    """Whether the server, or the way to it, has failed, and not the statement."""
+    return error.connection_invalidated or isinstance(error, OperationalError | InterfaceError)
 
 
 def _schema_version(connection: Connection) -> str | None:

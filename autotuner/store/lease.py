@@ -1,26 +1,44 @@
-"""The lease: one driver at a time drives a store. A dead driver's lease is taken over, a living one's is refused."""
+"""Leases: a study, a sweep and a device each have one holder at a time. A dead holder's lease is taken over, a living
+one's is refused. Time is the database's, so that hosts whose clocks differ agree."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import text
+from sqlalchemy import Connection, delete, select, text, update
 from sqlalchemy.orm import Session
 
 from autotuner.store.database import Database
+from autotuner.store.patience import patient
 from autotuner.store.tables import LeaseRow
-from autotuner.values.errors import StoreError
+from autotuner.values.errors import DiskFullError, LeaseHeldError, LeaseLostError, StoreUnavailableError
 from autotuner.values.model import Model
 
 STALE = timedelta(seconds=120)
-"""A holder that this host cannot look at (it runs on another one) counts as dead when silent for so long."""
+"""A holder that cannot be looked at (it runs on another host), or that is stopped, counts as dead when silent for so
+long."""
 
-DRIVER = "driver"
+
+def of_study(name: str) -> str:
+    """The lease of who drives a study."""
+    return f"study/{name}"
+
+
+def of_sweep(number: int) -> str:
+    """The lease of who works on a sweep."""
+    return f"sweep/{number}"
+
+
+def of_device(name: str) -> str:
+    """The lease of who serves a device."""
+    return f"device/{name}"
 
 
 class Process(Model):
@@ -58,14 +76,27 @@ def _link(path: str) -> str:
         return ""
 
 
-def start_of(pid: int) -> str | None:
-    """When the process started, in clock ticks since boot; "" where the system does not say; None when it is gone."""
+def _fields(pid: int) -> list[str] | None:
+    """What the system says of a process after its name; None where there is no such process, or no such saying."""
     try:
         # The second field is the program's name in brackets and may hold blanks and brackets of its own.
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return None if fields[0] in "ZX" else fields[19]
-    except (OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def start_of(pid: int) -> str | None:
+    """When the process started, in clock ticks since boot; "" where the system does not say; None when it is gone."""
+    fields = _fields(pid)
+    if fields is None or len(fields) < 20:
         return None if Path("/proc/self/stat").exists() else _signalled(pid)
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether the process was stopped by a signal, or by a debugger."""
+    fields = _fields(pid)
+    return bool(fields) and fields is not None and fields[0] in "Tt"
 
 
 def _signalled(pid: int) -> str | None:
@@ -79,7 +110,7 @@ def _signalled(pid: int) -> str | None:
 
 
 def is_alive(row: LeaseRow, now: datetime) -> bool:
-    """Whether the lease's holder still runs, as far as can be known from here."""
+    """Whether the lease's holder still runs, as far as can be known from here. `now` is the database's."""
     here = Process.current()
     fresh = now - row.heartbeat_at < STALE
     if row.host != here.host:
@@ -89,63 +120,94 @@ def is_alive(row: LeaseRow, now: datetime) -> bool:
     if row.namespace != here.namespace:
         return fresh  # another container of this host: its process numbers mean nothing here
     started = start_of(row.pid)
-    return started is not None and (not started or not row.pid_started or started == row.pid_started)
+    if started is None or (started and row.pid_started and started != row.pid_started):
+        return False
+    return fresh or not _is_stopped(row.pid)
+
+
+def holders(session: Session, names: list[str] | None = None, prefix: str = "") -> dict[str, LeaseRow]:
+    """The leases with a living holder, by name: those of these names, or all that begin so."""
+    query = select(LeaseRow)
+    if names is not None:
+        query = query.where(LeaseRow.name.in_(names))
+    now = Database.now(session)
+    return {row.name: row for row in session.scalars(query) if row.name.startswith(prefix) and is_alive(row, now)}
 
 
 class Lease:
     """A held lease. The holder calls `beat` at least every minute, so that other hosts see it alive."""
 
-    def __init__(self, database: Database, name: str, holder: Process) -> None:
-        self._database = database
-        self._name = name
-        self._holder = holder
+    def __init__(self, database: Database, name: str, holder: Process, token: str) -> None:
+        self.database, self.name, self._holder, self.token = database, name, holder, token
+        database.fences[token] = name
 
-    def beat(self) -> None:
-        """Says "still alive". Raises StoreError when another driver has the lease: it took this one for dead."""
-        with self._database.writing() as session:
-            row = session.get(LeaseRow, self._name)
-            if row is None or not self._owns(row):
-                raise StoreError(f"{_lost(row)}: stop this driver")
-            row.heartbeat_at = datetime.now(UTC)
+    @staticmethod
+    def process() -> str:
+        """This process, for a person."""
+        return f"{os.getpid()} on {socket.gethostname()}"
 
-    def _owns(self, row: LeaseRow) -> bool:
-        return (row.host, row.pid, row.pid_started) == (self._holder.host, self._holder.pid, self._holder.pid_started)
+    @patient
+    def beat(self, doing: str | None = None) -> None:
+        """Says "still alive", and what it does now. Raises LeaseLostError when another process has the lease: it took
+        this one for dead."""
+        with self.database.writing_plainly() as connection:
+            renewal = update(LeaseRow).where(LeaseRow.token == self.token)
+            renewal = renewal.values(heartbeat_at=Database.now(connection))
+            connection.execute(renewal if doing is None else renewal.values(doing=doing))
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Gives it back, if it is this process's still. Where the store cannot be reached others see who is gone."""
         if os.getpid() != self._holder.pid:
             return  # a forked child that unwinds: the lease is its parent's
-        with self._database.writing() as session:
-            row = session.get(LeaseRow, self._name)
-            if row is not None and self._owns(row):
-                session.delete(row)
+        self.database.fences.pop(self.token, None)
+        with contextlib.suppress(StoreUnavailableError, DiskFullError), self.database.writing() as session:
+            session.execute(delete(LeaseRow).where(LeaseRow.token == self.token))
 
 
-def _lost(row: LeaseRow | None) -> str:
-    return "the lease is gone" if row is None else f"the lease was taken over by process {row.pid} on {row.host}"
+def require(connection: Connection, database: Database) -> None:
+    """Raises LeaseLostError where another process has what this one holds. A write in the same transaction is fenced:
+    who was stopped for long, and runs again, writes nothing more."""
+    query = select(LeaseRow.token).where(LeaseRow.token.in_(database.fences))
+    if not database.is_sqlite:
+        query = query.with_for_update(read=True)  # nobody takes it over before this transaction ends
+    there = set(connection.scalars(query))
+    for token, name in database.fences.items():
+        if token not in there:
+            row = connection.execute(select(LeaseRow.pid, LeaseRow.host).where(LeaseRow.name == name)).first()
+            by = "is gone" if row is None else f"was taken over by process {row.pid} on {row.host}"
+            raise LeaseLostError(f"the lease of {name} {by}: stop this driver")
 
 
 @contextmanager
-def hold(database: Database, name: str) -> Iterator[Lease]:
-    """Holds the lease while the block runs. Raises StoreError naming the living driver that has it."""
-    holder = Process.current()
+def hold(database: Database, name: str, doing: str = "") -> Iterator[Lease]:
+    """Holds the lease while the block runs. Raises LeaseHeldError naming the living process that has it."""
     with database.writing() as session:
-        _take(session, database, name, holder)
-    lease = Lease(database, name, holder)
+        lease = take(session, database, name, doing)
     try:
         yield lease
     finally:
-        lease._release()
+        lease.release()
 
 
-def _take(session: Session, database: Database, name: str, holder: Process) -> None:
+def lock(session: Session, database: Database) -> None:
+    """Nobody else takes a lease before this transaction ends. SQLite's write transactions exclude each other; elsewhere
+    two could both find no row."""
     if not database.is_sqlite:
-        # SQLite's write transactions exclude each other; elsewhere two could both find no row.
         session.execute(text(f"LOCK TABLE {LeaseRow.__tablename__} IN EXCLUSIVE MODE"))
-    now = datetime.now(UTC)
+
+
+def take(session: Session, database: Database, name: str, doing: str = "") -> Lease:
+    """Takes the lease in a transaction of the caller's. Raises LeaseHeldError naming the living process that has it."""
+    holder, token = Process.current(), secrets.token_hex(16)
+    lock(session, database)
+    now = Database.now(session)
     row = session.get(LeaseRow, name)
     if row is not None and is_alive(row, now):
-        raise StoreError(
-            f"{database.label} is being driven by process {row.pid} on {row.host}"
+        raise LeaseHeldError(
+            f"{name.partition('/')[2] or name} in {database.label} is being driven by process {row.pid} on {row.host}"
             f" since {row.started_at:%Y-%m-%d %H:%M:%S} UTC: wait for it, stop it, or use another store"
         )
-    session.merge(LeaseRow(name=name, started_at=now, heartbeat_at=now, **holder.model_dump()))
+    values = {"token": token, "started_at": now, "heartbeat_at": now, "doing": doing, **holder.model_dump()}
+    session.merge(LeaseRow(name=name, **values))
+    session.flush()
+    return Lease(database, name, holder, token)

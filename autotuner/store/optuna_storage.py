@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from optuna.distributions import BaseDistribution, check_distribution_compatibility, distribution_to_json
 from optuna.storages import BaseStorage, RDBStorage
@@ -25,8 +25,11 @@ from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from autotuner.store.database import Database
+
+T = TypeVar("T")
 
 _TRIALS, _PARAMS, _ATTRIBUTES, _MARKS, _VALUES = (
     model.__table__
@@ -38,6 +41,10 @@ _TRIALS, _PARAMS, _ATTRIBUTES, _MARKS, _VALUES = (
 _NEWER = select(func.count()).select_from(_TRIALS)
 _NEWER = _NEWER.where(_TRIALS.c.study_id == bindparam("study"), _TRIALS.c.trial_id > bindparam("known"))
 """How many trials a study has after one with that key."""
+_BEGUN = select(_TRIALS.c.number, _TRIALS.c.trial_id)
+_BEGUN = _BEGUN.where(_TRIALS.c.study_id == bindparam("study"), _TRIALS.c.trial_id > bindparam("known"))
+_BEGUN = _BEGUN.where(_TRIALS.c.state == TrialState.RUNNING, _TRIALS.c.datetime_start == bindparam("at"))
+"""A trial that this driver has begun at that moment."""
 _BEGIN = insert(_TRIALS).returning(_TRIALS.c.trial_id)
 _END = update(_TRIALS).where(_TRIALS.c.trial_id == bindparam("trial"))
 _END = _END.values(state=bindparam("ended"), datetime_complete=bindparam("at"))
@@ -128,9 +135,28 @@ class DriverStorage(BaseStorage):
     def flush(self) -> None:
         """Writes the parameters and attributes that are in memory only."""
         if self._params or self._attributes or self._marks:
+            self._write(lambda connection: None)
+
+    def _write(self, more: Callable[[Connection], None]) -> None:
+        """One transaction: what is in memory only, and more. A full, locked or lost store is waited for; rows that are
+        there already when it is tried again were written by the attempt whose connection was lost."""
+
+        def attempt() -> None:
             with self._database.writing_plainly() as connection:
                 self._write_pending(connection)
-            self._forget_pending()
+                more(connection)
+
+        self._database.patience.keep_on(attempt, IntegrityError)
+        self._forget_pending()
+
+    def _by_optuna(self, call: Callable[[], T]) -> T:
+        """What Optuna's own storage returns; a store that is locked or lost is waited for."""
+
+        def attempt() -> T:
+            with self._database.errors():
+                return call()
+
+        return self._database.patience.keep_on(attempt)  # type: ignore[return-value]  # nothing else can be `done`
 
     def _write_pending(self, connection: Connection) -> None:
         pending = (_ADD_PARAMS, self._params), (_ADD_ATTRIBUTES, self._attributes), (_ADD_MARKS, self._marks)
@@ -150,7 +176,9 @@ class DriverStorage(BaseStorage):
 
     def _read(self, study_id: int) -> _Study:
         self.flush()
-        study = self._studies[study_id] = _Study(self._plain.get_all_trials(study_id, deepcopy=False))
+        study = self._studies[study_id] = _Study(
+            self._by_optuna(lambda: self._plain.get_all_trials(study_id, deepcopy=False))
+        )
         self._places.update({trial._trial_id: (study_id, trial.number) for trial in study.trials})
         return study
 
@@ -183,23 +211,31 @@ class DriverStorage(BaseStorage):
 
     def _refresh(self, trial_id: int) -> None:
         """Reads a trial again, after Optuna's own storage has changed it."""
-        self._keep(self._places[trial_id][0], self._plain.get_trial(trial_id))
+        self._keep(self._places[trial_id][0], self._by_optuna(lambda: self._plain.get_trial(trial_id)))
 
     # Trials -----------------------------------------------------------------------------------------------------
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         self.flush()
         if template_trial is not None:
-            trial_id = self._plain.create_new_trial(study_id, template_trial)
-            self._keep(study_id, self._plain.get_trial(trial_id))
+            trial_id = self._by_optuna(lambda: self._plain.create_new_trial(study_id, template_trial))
+            self._keep(study_id, self._by_optuna(lambda: self._plain.get_trial(trial_id)))
             return trial_id
         known = self._study(study_id).trials
         now = datetime.now(UTC)
-        with self._database.writing_plainly() as connection:
-            last = known[-1]._trial_id if known else 0
-            number = len(known) + (connection.scalar(_NEWER, {"study": study_id, "known": last}) or 0)
-            row = {"number": number, "study_id": study_id, "state": TrialState.RUNNING, "datetime_start": _naive(now)}
-            trial_id = connection.execute(_BEGIN, row).scalar_one()
+
+        def attempt() -> tuple[int, int]:
+            with self._database.writing_plainly() as connection:
+                last = known[-1]._trial_id if known else 0
+                begun = {"study": study_id, "known": last, "at": _naive(now)}
+                lost = connection.execute(_BEGUN, begun).first()
+                if lost is not None:  # by an attempt whose connection was lost
+                    return lost[0], lost[1]
+                number = len(known) + (connection.scalar(_NEWER, {"study": study_id, "known": last}) or 0)
+                row = {"number": number, "study_id": study_id, "state": TrialState.RUNNING}
+                return number, connection.execute(_BEGIN, {**row, "datetime_start": _naive(now)}).scalar_one()
+
+        number, trial_id = self._database.patience.keep_on(attempt) or (0, 0)
         self._keep(
             study_id,
             _Kept(
@@ -249,7 +285,7 @@ class DriverStorage(BaseStorage):
         study, trial = self._changing(trial_id)
         if key in trial.system_attrs:
             self.flush()
-            self._plain.set_trial_system_attr(trial_id, key, value)
+            self._by_optuna(lambda: self._plain.set_trial_system_attr(trial_id, key, value))
             self._refresh(trial_id)
             return
         text = json.dumps(value)
@@ -261,16 +297,17 @@ class DriverStorage(BaseStorage):
         study, trial = self._changing(trial_id)
         if not state.is_finished():
             self.flush()
-            changed = self._plain.set_trial_state_values(trial_id, state, values)
+            changed = self._by_optuna(lambda: self._plain.set_trial_state_values(trial_id, state, values))
             self._refresh(trial_id)
             return changed
         now = datetime.now(UTC)
-        with self._database.writing_plainly() as connection:
-            self._write_pending(connection)
+
+        def end(connection: Connection) -> None:
             if values is not None:
                 connection.execute(_ADD_VALUES, [_value_row(trial_id, place, v) for place, v in enumerate(values)])
             connection.execute(_END, {"trial": trial_id, "ended": state, "at": _naive(now)})
-        self._forget_pending()
+
+        self._write(end)
         trial.state, trial.datetime_complete = state, _local(now)
         trial.values = list(values) if values is not None else None
         study.keep(trial)
@@ -279,14 +316,14 @@ class DriverStorage(BaseStorage):
     def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
         self._changing(trial_id)
         self.flush()
-        self._plain.set_trial_intermediate_value(trial_id, step, intermediate_value)
+        self._by_optuna(lambda: self._plain.set_trial_intermediate_value(trial_id, step, intermediate_value))
         self._refresh(trial_id)
 
     def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
         study, trial = self._changing(trial_id)
         if key in trial.user_attrs:
             self.flush()
-            self._plain.set_trial_user_attr(trial_id, key, value)
+            self._by_optuna(lambda: self._plain.set_trial_user_attr(trial_id, key, value))
             self._refresh(trial_id)
             return
         text = json.dumps(value)
@@ -316,10 +353,13 @@ class DriverStorage(BaseStorage):
             for trial, key, value, _ in changes
             if value is not None
         ]
-        with self._database.writing_plainly() as connection:
+
+        def change(connection: Connection) -> None:
             for statement, rows in ((_DROP_MARK, gone), (_ADD_MARKS, new)):
                 if rows:
                     connection.execute(statement, rows)
+
+        self._write(change)
         self._read(study_id)
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
@@ -352,10 +392,10 @@ class DriverStorage(BaseStorage):
         self._places = {key: place for key, place in self._places.items() if place[0] != study_id}
 
     def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._plain.set_study_user_attr(study_id, key, value)
+        self._by_optuna(lambda: self._plain.set_study_user_attr(study_id, key, value))
 
     def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._plain.set_study_system_attr(study_id, key, value)
+        self._by_optuna(lambda: self._plain.set_study_system_attr(study_id, key, value))
 
     def get_study_id_from_name(self, study_name: str) -> int:
         return self._plain.get_study_id_from_name(study_name)

@@ -7,7 +7,7 @@ import difflib
 import math
 import statistics
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
@@ -24,7 +24,7 @@ from autotuner.store.records import (
     TrialRecord,
 )
 from autotuner.store.store import Store, study_id
-from autotuner.store.tables import FinalsRow, HeatRow, LeaseRow, SessionRow, StudyRow, TrialRow
+from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow
 from autotuner.values.errors import StoreError
 from autotuner.values.outcome import Heat, Outcome
 from autotuner.values.verdict import Verdict
@@ -49,6 +49,22 @@ def records(store: Store) -> tuple[StudyRecord, ...]:
     with store.database.reading() as session:
         found = session.scalars(select(StudyRow).order_by(StudyRow.id))
         return tuple(rows.study_record(row) for row in found if rows.missing_op(row) is None)
+
+
+def now(store: Store) -> datetime:
+    """The database's time."""
+    with store.database.reading() as session:
+        return store.database.now(session)
+
+
+def judged_and_best(store: Store, study: str) -> tuple[int, float | None]:
+    """How many variants a study has judged, and the largest speedup of its search. Raises StoreError."""
+    with store.database.reading() as session:
+        owner = study_id(session, store, study)
+        judged = session.scalar(select(func.count()).where(TrialRow.study_id == owner, TrialRow.judged)) or 0
+        stands = TrialRow.study_id == owner, TrialRow.objective.is_not(None), TrialRow.revoked_at.is_(None)
+        best = session.scalar(select(func.min(TrialRow.objective)).where(*stands))
+        return judged, None if best is None else math.exp(-best)
 
 
 def study(store: Store, name: str) -> StudyRecord:
@@ -81,6 +97,13 @@ def measured(
         if fully:
             query = query.where(TrialRow.verdict == Verdict.MEASURED.value, TrialRow.censored.is_(False))
         return tuple(_measured(row) for row in session.scalars(query.limit(limit)))
+
+
+def running(store: Store, study: str) -> bool:
+    """Whether a living driver is working on the study now. Raises StoreError."""
+    with store.database.reading() as session:
+        study_id(session, store, study)
+        return _running(session, study)
 
 
 def disturbed(store: Store, study: str) -> tuple[int, ...]:
@@ -233,7 +256,7 @@ def _progress(session: Session, row: StudyRow) -> StudyProgress:
         sampler=row.sampler,
         started_at=row.created_at,
         last_activity=_last_activity(session, row),
-        running=_running(session, row.id),
+        running=_running(session, row.name),
         judged=session.scalar(judged) or 0,
         by_verdict=_by_verdict(session, row.id),
         by_fault=_by_fault(session, row.id),
@@ -301,13 +324,6 @@ def _names_by_activity(session: Session) -> list[str]:
     return [row.name for row in ordered]
 
 
-def _running(session: Session, owner: int) -> bool:
-    """Whether a driver that lives has an unfinished session on the study."""
-    now = datetime.now(UTC)
-    holders = [row for row in session.scalars(select(LeaseRow)) if lease.is_alive(row, now)]
-    query = select(SessionRow).where(SessionRow.study_id == owner, SessionRow.finished_at.is_(None))
-    return any(
-        (one.host, one.pid) == (holder.host, holder.pid) and one.started_at >= holder.started_at
-        for one in session.scalars(query)
-        for holder in holders
-    )
+def _running(session: Session, study: str) -> bool:
+    """Whether a driver that lives has the study."""
+    return bool(lease.holders(session, [lease.of_study(study)]))

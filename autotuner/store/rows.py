@@ -24,6 +24,9 @@ from autotuner.values.verdict import Fault, Verdict
 REVOKED = "store.revoked"
 """Fault code of a trial that was revoked after it had been recorded."""
 
+STAGES = {"build": "build_s", "measure": "measure_s", "audit": "measure_s"}
+"""Under which column the seconds of a stage count; those of every other one are the gate's."""
+
 _PROBLEMS = TypeAdapter(tuple[Problem, ...])
 
 
@@ -166,9 +169,18 @@ def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, 
         "fault_detail": fault.detail if fault else None,
         "outcome": outcome.model_dump_json(),
         "seconds": math.fsum(outcome.seconds.values()),
+        **_stages(outcome),
         "recorded_at": now,
     }
     return values if measurement is None else {**values, **Figures.of(measurement).model_dump()}
+
+
+def _stages(outcome: Outcome) -> dict[str, float]:
+    """Seconds of the build, of timing, and of the gate with all that belongs to it."""
+    spent = {"build_s": 0.0, "measure_s": 0.0, "check_s": 0.0}
+    for stage, seconds in outcome.seconds.items():
+        spent[STAGES.get(stage, "check_s")] += seconds
+    return spent
 
 
 def doubt(row: TrialRow, outcome: Outcome) -> None:

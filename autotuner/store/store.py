@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, or_, select, text
 from sqlalchemy.orm import Session
 
 from autotuner.measure.confirm import Standing
-from autotuner.store import lease, rows
+from autotuner.store import lease, rows, unwritten
 from autotuner.store.database import Database, connect_args, parse
 from autotuner.store.lease import Lease
+from autotuner.store.patience import patient
 from autotuner.store.records import HeatKind, Lineup, StudyRecord
 from autotuner.store.tables import BlockRow, FinalsRow, HeatRow, ParameterRow, SessionRow, StudyRow, TrialRow
+from autotuner.store.unwritten import Unwritten
 from autotuner.values.errors import StoreError
 from autotuner.values.outcome import Calibration, Heat, Outcome
 from autotuner.values.verdict import Verdict
@@ -48,17 +52,19 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        database.guard = partial(lease.require, database=database)
         self._optuna: DriverStorage | None = None
         self.study_ids: dict[str, int] = {}
         """The keys of the studies that were asked for."""
 
     @classmethod
-    def open(cls, url_or_path: str, *, create: bool = True) -> Self:
+    def open(cls, url_or_path: str, *, create: bool = True, read_only: bool = False) -> Self:
         """Opens the store at the path of a SQLite file or at a SQLAlchemy URL, and brings its tables up to date.
 
-        With `create` false a missing file, or one without our tables, is refused instead of made. Raises StoreError.
+        With `create` false a missing file, or one without our tables, is refused instead of made. With `read_only`
+        nothing is written to it, and tables of an older version are refused. Raises StoreError.
         """
-        return cls(Database(parse(url_or_path), create=create))
+        return cls(Database(parse(url_or_path), create=create and not read_only, read_only=read_only))
 
     def close(self) -> None:
         """Closes every connection, Optuna's too."""
@@ -115,13 +121,14 @@ class Store:
         """Turns errors of Optuna's calls on `optuna_storage()` inside the block into StoreError and DiskFullError."""
         return self.database.errors()
 
-    def lease(self, name: str = lease.DRIVER) -> AbstractContextManager[Lease]:
-        """Holds the right to drive this store while the block runs; a dead driver's is taken over.
+    def lease(self, study: str) -> AbstractContextManager[Lease]:
+        """Holds the right to drive a study while the block runs; a dead driver's is taken over.
 
         Raises StoreError naming the process, its host and since when, if a living driver has it.
         """
-        return lease.hold(self.database, name)
+        return lease.hold(self.database, lease.of_study(study))
 
+    @patient
     def ensure_study(self, study: StudyRecord) -> None:
         """Makes the study unless it is there. Raises StoreError when another study has its name.
 
@@ -135,6 +142,7 @@ class Store:
             elif _identity(rows.study_record(row)) != _identity(study):
                 raise StoreError(f"{self.label}: another study is named {study.name!r}: rename this one")
 
+    @patient
     def start_session(self, study: str, calibration: Calibration, environment: Mapping[str, str]) -> int:
         """Records that this process starts on the study; the session's number. Raises StoreError: no such study."""
         with self.database.writing() as session:
@@ -150,6 +158,7 @@ class Store:
             session.flush()
             return row.id
 
+    @patient
     def died(self, study: str) -> bool:
         """Whether the last driver of the study ended without saying so: it was killed."""
         with self.database.reading() as session:
@@ -157,6 +166,7 @@ class Store:
             last = session.execute(query.where(StudyRow.name == study).order_by(SessionRow.id.desc()).limit(1)).first()
             return last is not None and last[0] is None
 
+    @patient
     def finish_session(self, session_id: int) -> None:
         """Records that the session ended in good order. Raises StoreError: no such session."""
         with self.database.writing() as session:
@@ -165,6 +175,7 @@ class Store:
                 raise StoreError(f"{self.label} has no session {session_id}: start one first")
             row.finished_at = datetime.now(UTC)
 
+    @patient
     def record_heat(
         self, study: str, kind: HeatKind, heat: Heat, session_id: int | None = None, finals_id: int | None = None
     ) -> None:
@@ -187,6 +198,7 @@ class Store:
             self._check_owner(session, row.study_id, session_id, finals_id)
             session.add(row)
 
+    @patient
     def start_finals(
         self, study: str, lineup: Lineup, environment: Mapping[str, str], session_id: int | None = None
     ) -> int:
@@ -206,6 +218,7 @@ class Store:
             session.flush()
             return row.id
 
+    @patient
     def finish_finals(self, finals_id: int, standing: Standing) -> None:
         """Records the result of finals whose heats are all recorded. Raises StoreError: no such finals."""
         with self.database.writing() as session:
@@ -225,13 +238,35 @@ class Store:
                 raise StoreError(f"{self.label}: the study has no {name} {key}: start one first")
 
     def record(self, study: str, session_id: int, number: int, outcome: Outcome) -> None:
-        """Records a trial's outcome and its raw blocks; a second time with the same variant changes nothing.
+        """Records a trial's outcome and its raw blocks; a second time with the same variant changes nothing. What a
+        locked or lost store does not take is kept in a file until it does.
 
         Raises StoreError when the number stands for another variant or the variant was judged under another number
         before, and ValueError when the outcome is not one that the gate allows (a latency without a pass).
         """
         rows.check(outcome)
         self.flush()
+        kept = []
+
+        def keep() -> None:
+            unwritten.keep(self.label, Unwritten(study=study, session=session_id, number=number, outcome=outcome))
+            kept.append(number)
+
+        self.database.patience.keep_on(lambda: self._record(study, session_id, number, outcome), failed=keep)
+        if kept:
+            unwritten.drop(self.label, study, number)
+
+    def record_unwritten(self, study: str) -> int:
+        """Records what an earlier driver of the study on this host could not; how many outcomes that were. One whose
+        trial was judged anew meanwhile is dropped."""
+        found = list(unwritten.of(self.label, study))
+        for each in found:
+            with contextlib.suppress(StoreError):
+                self._record(study, each.session, each.number, each.outcome)
+            unwritten.drop(self.label, study, each.number)
+        return len(found)
+
+    def _record(self, study: str, session_id: int, number: int, outcome: Outcome) -> None:
         with self.database.writing_plainly() as connection:
             owner = study_id(connection, self, study)
             if self._is_recorded(connection, owner, study, number, outcome):
@@ -258,6 +293,7 @@ class Store:
             )
         return False
 
+    @patient
     def judged_numbers(self, study: str) -> Mapping[int, Outcome]:
         """The outcomes of all recorded trials, faults of ours included, by number. A revoked one has no latency."""
         with self.database.reading() as session:
@@ -265,6 +301,7 @@ class Store:
             query = select(TrialRow).where(TrialRow.study_id == owner).order_by(TrialRow.number)
             return {row.number: rows.standing_outcome(row) for row in session.scalars(query)}
 
+    @patient
     def doubt(self, study: str, outcomes: Mapping[int, Outcome]) -> None:
         """Takes the latency of trials back that turn out to have been measured on a disturbed machine: each is kept as
         this outcome, and its variant may be judged again. Raises StoreError: no such study."""

@@ -33,6 +33,16 @@ LATENCY_RULE = "objective IS NULL OR verdict IN ('measured', 'deduplicated', 'ra
 KIND_RULE = "(kind = 'aa' AND finals_id IS NULL) OR (kind = 'finals' AND finals_id IS NOT NULL)"
 """The heats of finals, and no others, belong to finals."""
 
+STATE_RULE = "state IN ('queued', 'running', 'paused', 'done', 'cancelled', 'failed')"
+"""The states of a sweep."""
+
+FIGURES = (
+    *("study_id", "recorded_at", "number", "judged", "verdict", "objective", "session_id", "baseline_us"),
+    *("seconds", "build_s", "check_s", "measure_s", "revoked_at"),
+)
+"""The columns of a trial from which figures are made."""
+VARIANTS = ("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us")
+"""Those from which two studies are compared."""
 VALUE_RULE = "(number IS NULL) <> (word IS NULL)"
 """A parameter has one value."""
 
@@ -119,6 +129,9 @@ class TrialRow(Base):
         Index(None, "study_id", "program_hash"),
         Index(None, "study_id", "recorded_at"),
         Index(None, "session_id"),
+        # All that figures are made of, so that no outcome is read for them.
+        Index("ix_at_trial_figures", *FIGURES),
+        Index("ix_at_trial_variants", *VARIANTS),
         CheckConstraint(LATENCY_RULE, name="latency"),
     )
 
@@ -144,6 +157,9 @@ class TrialRow(Base):
     fault_detail: Mapped[str | None]
     outcome: Mapped[str]
     seconds: Mapped[float]
+    build_s: Mapped[float | None]
+    check_s: Mapped[float | None]
+    measure_s: Mapped[float | None]
     recorded_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
     revoked_reason: Mapped[str | None]
@@ -153,7 +169,10 @@ class ParameterRow(Base):
     """The value of a parameter of a trial's variant, IMPL included: a number or a word."""
 
     __tablename__ = "at_parameter"
-    __table_args__ = (CheckConstraint(VALUE_RULE, name="value"),)
+    __table_args__ = (
+        CheckConstraint(VALUE_RULE, name="value"),
+        Index("ix_at_parameter_values", "trial_id", "name", "number", "word"),
+    )
 
     trial_id: Mapped[int] = mapped_column(ForeignKey("at_trial.id"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
@@ -214,11 +233,12 @@ class HeatRow(Base):
 
 
 class LeaseRow(Base):
-    """Who drives the store now. A row means a driver that lives, or one that died without saying so."""
+    """Who has a study, a sweep or a device now: a process that lives, or one that died without saying so."""
 
     __tablename__ = "at_lease"
 
-    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    token: Mapped[str] = mapped_column(String(32))
     host: Mapped[str]
     boot_id: Mapped[str]
     namespace: Mapped[str]
@@ -226,3 +246,65 @@ class LeaseRow(Base):
     pid_started: Mapped[str]
     started_at: Mapped[datetime]
     heartbeat_at: Mapped[datetime]
+    doing: Mapped[str]
+
+
+class SweepRow(Base):
+    """A sweep that somebody has asked for. `request` is a SweepRequest, which later changes of a file do not touch."""
+
+    __tablename__ = "at_sweep"
+    __table_args__ = (
+        UniqueConstraint("key"),
+        Index(None, "state", "priority", "id"),
+        CheckConstraint(STATE_RULE, name="state"),
+        CheckConstraint("(finished_at IS NULL) = (state IN ('queued', 'running', 'paused'))", name="finished"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    key: Mapped[str | None]
+    name: Mapped[str]
+    state: Mapped[str] = mapped_column(String(16))
+    wish: Mapped[str | None] = mapped_column(String(16))
+    priority: Mapped[int]
+    backend: Mapped[str]
+    request: Mapped[str]
+    foreground: Mapped[bool]
+    studies: Mapped[str]
+    detail: Mapped[str]
+    attempts: Mapped[int]
+    spent_s: Mapped[float]
+    submitted_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    not_before: Mapped[datetime | None]
+
+
+class EventRow(Base):
+    """Something that happened, by the database's clock. Rows are added and never changed."""
+
+    __tablename__ = "at_event"
+    __table_args__ = (Index(None, "sweep_id", "id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    at: Mapped[datetime]
+    sweep_id: Mapped[int | None] = mapped_column(ForeignKey("at_sweep.id"))
+    device: Mapped[str | None]
+    kind: Mapped[str] = mapped_column(String(32))
+    text: Mapped[str]
+    data: Mapped[str]
+
+
+class DeviceRow(Base):
+    """A device that a worker serves or has served."""
+
+    __tablename__ = "at_device"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    host: Mapped[str]
+    backend: Mapped[str]
+    model: Mapped[str]
+    health: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str]
+    remedy: Mapped[str]
+    changed_at: Mapped[datetime]
+    seen_at: Mapped[datetime]

@@ -14,7 +14,7 @@ from statistics import median
 from optuna.trial import Trial
 from pydantic import Field
 
-from autotuner.run.ask import Heartbeat, next_answer
+from autotuner.run.ask import Beat, Heartbeat, next_answer
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import Result
 from autotuner.store import Store
@@ -89,6 +89,8 @@ class UnderWay(Model):
 
 Event = Started | Judged | UnderWay | TieFound | Converged | Waiting | Calm | Protest
 Listener = Callable[[Event], None]
+Promised = Callable[[float | None], None]
+"""Hears an expected improvement, relative; None of a point that was enqueued."""
 
 
 class Driver:
@@ -99,12 +101,27 @@ class Driver:
         self.name = plan.record.name
         """Of the study."""
 
-    def run(self, budget: Budget, caution: Caution | None = None) -> None:
-        """Raises InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then."""
-        with self._store.lease() as lease, self._store.errors():
+    def run(
+        self,
+        budget: Budget,
+        caution: Caution | None = None,
+        beat: Beat = lambda: None,
+        promised: Promised = lambda _: None,
+    ) -> None:
+        """Raises InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then.
+
+        `beat` is called whenever the lease is renewed. What it raises ends the run in good order: what is in flight is
+        judged by the next one, under the same numbers. `promised` hears the expected improvement of each proposal.
+        """
+        with self._store.lease(self.name) as lease, self._store.errors():
             until = time.monotonic() + budget.seconds
-            beat = Heartbeat(lease.beat)
-            run = _Run(self._store, self._executor, self._plan, caution or Caution(), self._listen, beat)
+
+            def renew() -> None:
+                lease.beat()
+                beat()
+
+            run = _Run(self._store, self._executor, self._plan, caution or Caution(), self._listen, Heartbeat(renew))
+            run.promised = promised
             run.begin(budget)
             try:
                 run.loop(budget, until)
@@ -123,6 +140,7 @@ class _Run:
         self._outcomes = Outcomes()
         self._study = OptunaStudy(store, plan, self._outcomes)
         self._conditions = plan.conditions.model_copy(update={"seeds": self._study.seeds})
+        store.record_unwritten(self._name)
         for number, outcome in store.judged_numbers(self._name).items():
             self._outcomes.add(number, outcome.corrected(self._study.corrections.get(number)))
         self._study.leave_out(self._outcomes.disturbed)  # Optuna may have been told values
@@ -131,6 +149,7 @@ class _Run:
         remembered = fastest_baselines(store, plan.record, environments[0])
         self._calm = CalmWatch(self._lanes, remembered, caution, plan.who_disturbs, listen, beat)
         self._flights = Flights(executor, self._lanes, self._outcomes)
+        self.promised: Promised = lambda _: None
         self._doubtful = False
         """Whether the machine has to be looked at before anything else is measured."""
         self._look_at = 0.0
@@ -177,8 +196,8 @@ class _Run:
         self._lanes.finish()
 
     def loop(self, budget: Budget, until: float) -> None:
-        """Judges variants until the budget is spent, at `until` on the monotonic clock, and nothing is in flight.
-        Waiting for a calm machine comes on top."""
+        """Judges variants until the budget is spent, at `until` on the monotonic clock, and nothing is in flight, nor
+        left by an earlier driver. Waiting for a calm machine comes on top."""
         for trial, variant in self._study.settle():
             assert variant is not None  # its parameters are whole
             self._record(Landed(trial, deadly(variant), self._lanes.first))
@@ -188,7 +207,7 @@ class _Run:
             if not self._doubtful:  # else the jobs under way come to their end first
                 for duplicate in self._flights.feed():
                     self._record(duplicate)
-                while has_time and self._has_room(budget):
+                while (has_time or self._study.has_left) and self._has_room(budget):
                     self._propose()
                     has_time = time.monotonic() < until + self._calm.waited_s
             if self._flights.are_under_way or self._lanes.is_racing:
@@ -196,6 +215,7 @@ class _Run:
             elif self._doubtful:
                 self._look()
             elif not len(self._flights) and not (has_time and self._is_calm_at_last()):
+                self._study.put_back()
                 return
 
     def _look(self) -> None:
@@ -248,6 +268,7 @@ class _Run:
     def _note_promise(self) -> None:
         """Counts the proposals that promise less than a tie; enqueued points promise nothing."""
         promise = self._study.promise()
+        self.promised(promise)
         if promise is None:
             return
         self._unpromising = self._unpromising + 1 if promise < self._lanes.tie else 0

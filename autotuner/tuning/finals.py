@@ -58,10 +58,12 @@ class Finals:
         listen: Listener = lambda _: None,
         seconds: float = FINALS_S,
         patience_s: float = 60 * config.PATIENCE_MINUTES,
+        beat: Beat = lambda: None,
     ) -> None:
         """`conditions`: the study's, whose seeds are not used. `default`: digest of the space's default variant.
         `seconds`: what the finals may take on a calm machine; two finalists have two processes in any case.
-        `patience_s`: how long they wait for one."""
+        `patience_s`: how long they wait for one. `beat` is called again and again; what it raises ends them."""
+        self._beat = beat
         self._store, self._study, self._conditions = store, study, conditions
         self._executor, self._environment, self._default = executor, environment, default
         self._listen, self._seconds, self._patience_s = listen, seconds, patience_s
@@ -69,8 +71,13 @@ class Finals:
     def run(self) -> FinalsRecord:
         """Raises InputError when there is nothing to confirm, OracleError or InfrastructureError when it cannot be."""
         until = time.monotonic() + self._seconds
-        with self._store.lease() as lease:
-            beat = Heartbeat(lease.beat)
+        with self._store.lease(self._study) as lease:
+
+            def renew() -> None:
+                lease.beat()
+                self._beat()
+
+            beat = Heartbeat(renew)
             outcomes = self._store.judged_numbers(self._study)
             numbers = contenders(outcomes, self._default)
             if not numbers:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from autotuner.build.build import build, built, cached_builds
 from autotuner.build.family import Family
@@ -16,6 +17,7 @@ from autotuner.devices import DEVICES, Chosen, Wishes
 from autotuner.ops import OPS
 from autotuner.run import ask
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
+from autotuner.spaces.fields import ParameterValue
 from autotuner.spaces.space import SpaceFile
 from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.tuning.workbench import (
@@ -25,13 +27,14 @@ from autotuner.tuning.workbench import (
     executor_for,
     fresh_seeds,
     load_space,
+    require_memory,
     toolchain_for,
 )
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome
 from autotuner.values.problem import Problem
-from autotuner.values.variant import Value
+from autotuner.values.variant import Value, Variant
 
 EXTENSION = re.compile(r"^(?P<name>.+_[0-9a-f]{16})\.abi3\.so$")
 
@@ -72,6 +75,50 @@ def subject(target: str, space: str | None, store: str, study: str | None) -> Su
     if target.isdecimal() and len(target) < 6:
         return _by_trial(int(target), store, study)
     return _described(_by_build_id(target), space)
+
+
+def of_family(
+    folder: Path,
+    name: str,
+    device: str,
+    impl: str,
+    parameters: Mapping[str, Value],
+    problem: Problem,
+    threads: int | None = None,
+) -> Subject:
+    """A variant of a family that lies in a folder, built; no space is asked for.
+
+    What a caller from elsewhere says becomes no path: the family is found by listing the folder, and every value has
+    the form that a space file's values have. Raises InputError where there is no such family, implementation or device,
+    the values are not those of the implementation, the problem is not its own, or the variant cannot be built.
+    """
+    families = {each.name: each for each in sorted(folder.iterdir()) if (each / "kernel.toml").is_file()}
+    if name not in families:
+        raise InputError(f"no family {name!r} here; there are {', '.join(families) or 'none'}")
+    if device not in DEVICES:
+        raise InputError(f"no device {device!r}; there are {', '.join(DEVICES)}")
+    try:
+        values = TypeAdapter(dict[str, ParameterValue]).validate_python(dict(parameters))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(f"parameters.{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    family = Family.load(families[name])
+    if family.document.op != problem.op:
+        raise InputError(f"{name} computes {family.document.op or 'no op'}, the problem is one of {problem.op}")
+    wanted = family.implementation(device, impl).parameters
+    if {*wanted} != {*values}:
+        raise InputError(f"{name}, {impl}: expected a value for each of {', '.join(wanted) or 'no parameters'}")
+    require_memory(problem)
+    if threads is not None and "threads" not in DEVICES[device].choices:
+        raise InputError(f"{device} has no threads to choose: leave them out")
+    chosen = DEVICES[device].choose(Wishes(threads=threads))
+    toolchain = toolchain_for(chosen.device)
+    variant = Variant.of(family.document.family, device, {"IMPL": impl, **values})
+    family.admit(variant, problem)
+    made = build(family, variant, problem, toolchain)
+    if not isinstance(made, Artifact):
+        raise InputError(f"{variant} cannot be built ({made.code}): {made.detail}")
+    return Subject(made, family, (problem,), chosen, toolchain)
 
 
 def judge(found: Subject, sanitize: bool = False) -> GateResult:

@@ -127,6 +127,18 @@ class OptunaStudy:
     def _next_is_suspected(self) -> bool:
         return bool(self._left) and self._left[0].user_attrs.get(DEATHS, 0) >= SUSPECTED
 
+    @property
+    def has_left(self) -> bool:
+        """Whether an earlier driver left trials that were not proposed again yet."""
+        return bool(self._left)
+
+    def put_back(self) -> None:
+        """Ends the trials that are left where no more are to be judged; their points come first in the next run."""
+        while self._left:
+            trial = self._left.pop()
+            self._study.enqueue_trial(trial.params)
+            self.fail(trial)
+
     def promise(self) -> float | None:
         """The improvement that the last proposal was expected to be; None of an enqueued point, or asked twice."""
         promise, self._sampler.promise = self._sampler.promise, None

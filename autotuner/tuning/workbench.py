@@ -24,6 +24,7 @@ from autotuner.devices import DEVICES, Chosen, DeviceKind, Wishes
 from autotuner.devices.environment import usable_cpus
 from autotuner.ops import OPS
 from autotuner.run import cage
+from autotuner.run.ask import Beat
 from autotuner.run.cage import CageParts
 from autotuner.run.executor import Executor
 from autotuner.run.line import LineFactory
@@ -34,6 +35,7 @@ from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, SpaceError
 from autotuner.values.outcome import Artifact, Device
+from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault
 from autotuner.values.versions import version_of
@@ -203,6 +205,13 @@ class Workbench:
         """Digest of the variant at the space's default point."""
         return self.variant(self.space.default_index).digest
 
+    @property
+    def study_name(self) -> str:
+        """Of the study of this space, begun or not."""
+        from autotuner.tuning.study_identity import study_record
+
+        return study_record(self.space, self.device, self.conditions, built_from=self.built_from).name
+
     def build_all(self, points: Sequence[int]) -> list[Artifact | Fault]:
         """The variants at these points, built side by side on all CPUs. Raises InputError when nothing can be kept."""
         require_cache()
@@ -276,12 +285,13 @@ class Workbench:
         listen: Callable[[Step], None],
         seconds: float,
         patience_s: float,
+        beat: Beat = lambda: None,
     ) -> Finals:
         """The finals of a study of this space, which may take so long and wait so long for a calm machine."""
         from autotuner.tuning.finals import Finals
 
         where = (store, study, self.conditions, executor, self.device.environment, self.default_digest)
-        return Finals(*where, listen, seconds, patience_s)
+        return Finals(*where, listen, seconds, patience_s, beat)
 
     def executor(self) -> LocalExecutor:
         """Processes on this machine that judge variants for this space."""
@@ -289,12 +299,20 @@ class Workbench:
 
 
 def _require_memory(file: SpaceFile) -> None:
-    """Raises SpaceError for a problem whose tensors alone fill the machine: inputs and references are drawn in it."""
-    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Raises SpaceError for a problem whose tensors alone fill the machine."""
     for index, problem in enumerate(file.problems):
-        if problem.bytes > here // 2:
-            wanted = f"{problem.bytes / 2**30:,.0f} GiB of tensors, this machine has {here / 2**30:,.0f} GiB of memory"
-            raise SpaceError(f"{file.path}: problems[{index}]: {wanted}; choose smaller sizes")
+        try:
+            require_memory(problem)
+        except InputError as error:
+            raise SpaceError(f"{file.path}: problems[{index}]: {error}") from None
+
+
+def require_memory(problem: Problem) -> None:
+    """Raises InputError for a problem whose tensors alone fill the machine: inputs and references are drawn in it."""
+    here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if problem.bytes > here // 2:
+        wanted = f"{problem.bytes / 2**30:,.0f} GiB of tensors, this machine has {here / 2**30:,.0f} GiB of memory"
+        raise InputError(f"{wanted}; choose smaller sizes")
 
 
 def toolchain_for(device: Device) -> Toolchain:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 STORE = "AUTOTUNER_STORE"
 CACHE = "AUTOTUNER_CACHE"
+TOKEN = "AUTOTUNER_TOKEN"
 PATIENCE_MINUTES = 10.0
 """Minutes that a run waits for a calm machine, or for one that another run times, unless the user says otherwise."""
 
@@ -17,6 +18,11 @@ PATIENCE_MINUTES = 10.0
 def store_url() -> str:
     """Path or SQLAlchemy URL of the study store: $AUTOTUNER_STORE, else studies.db in the working directory."""
     return os.environ.get(STORE, "studies.db")
+
+
+def token() -> str | None:
+    """What a caller of the service must show to change anything: $AUTOTUNER_TOKEN; None: nobody can."""
+    return os.environ.get(TOKEN) or None
 
 
 def cache_dir() -> Path:
@@ -55,6 +61,11 @@ def compute_sanitizer() -> str | None:
     folders = [str(root / part) for root in roots for part in ("bin", "compute-sanitizer")]
     found = (shutil.which("compute-sanitizer", path=folder) for folder in (*folders, None))
     return next((tool for tool in found if tool), None)
+
+
+def notify_socket() -> str | None:
+    """Where systemd listens to the service that this process is; None where it is none."""
+    return os.environ.get("NOTIFY_SOCKET") or None
 
 
 def devices_hidden() -> bool:

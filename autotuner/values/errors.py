@@ -6,6 +6,9 @@ AutotunerError
 │   ├── KernelError       a kernel family's kernel.toml
 │   ├── ToolchainError    no compiler, or one that cannot do the job
 │   ├── StoreError        the study store: unreadable, another driver owns it, no such study or trial
+│   │   ├── StoreUnavailableError  it is locked, or its server does not answer: waiting may help
+│   │   ├── LeaseHeldError         another living process has what this one wants
+│   │   └── LeaseLostError         another process has taken over what this one held
 │   └── DiskFullError     nothing more can be written
 ├── OracleError           calibration found a reference that breaks its own tolerance; the sweep does not start
 ├── InfrastructureError   our machinery failed while judging a variant (worker lost); the trial runs again
@@ -37,6 +40,18 @@ class ToolchainError(InputError):
 
 class StoreError(InputError):
     """The study store cannot be used as asked."""
+
+
+class StoreUnavailableError(StoreError):
+    """The study store is locked, or its server cannot be reached; later it may be there again."""
+
+
+class LeaseHeldError(StoreError):
+    """A living process has the study, the sweep or the device that this one wants."""
+
+
+class LeaseLostError(StoreError):
+    """Another process took this one for dead and has taken over what it held; nothing more may be written for it."""
 
 
 class DiskFullError(InputError):

@@ -38,6 +38,8 @@ class Problem(Model):
     """The fields or properties, beside dtype, that are macros of a variant: one artifact serves one value of each."""
     SAME: ClassVar[Mapping[str, str]] = {}
     """Sizes at the end of DIMS that a shape may leave out, and the one each then equals."""
+    ADDED: ClassVar[tuple[str, ...]] = ()
+    """Fields that came later: a problem that has their defaults is the one that it was before there were any."""
     LENGTHS: ClassVar[tuple[str, ...]] = ()
     """The fields among DIMS that a variant may serve some values of only, or fix at compile time."""
 
@@ -103,6 +105,17 @@ class Problem(Model):
         sizes = dict(zip(self.DIMS, shape, strict=False))
         sizes |= {name: sizes[like] for name, like in self.SAME.items() if name not in sizes}
         return self.model_copy(update=sizes)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The fields by which the problem is known, for digests: those of ADDED only where they are not the default."""
+        document = self.model_dump(mode="json")
+        fields = type(self).model_fields
+        for name in self.ADDED:
+            usual = fields[name].get_default(call_default_factory=True, validated_data=document)
+            if document[name] == usual:
+                del document[name]
+        return document
 
     @property
     def compiled(self) -> dict[str, Value]:

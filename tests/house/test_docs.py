@@ -139,7 +139,7 @@ def typed(page: Path, program: str) -> Iterator[list[str]]:
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command that is called, and the words after its name."""
     command: Any = typer.main.get_command(app)
-    while hasattr(command, "commands"):
+    while hasattr(command, "commands") and (words or not command.invoke_without_command):
         assert words, "a group is no command"
         assert words[0] in command.commands, f"there is no command {words[0]}"
         command, words = command.commands[words[0]], words[1:]

@@ -49,7 +49,7 @@ def kill(process: subprocess.Popen[str], *, reap: bool = True) -> None:
 def holder(path: Path) -> subprocess.Popen[str]:
     return child(f"""
         from autotuner.store import Store
-        with Store.open({str(path)!r}) as store, store.lease():
+        with Store.open({str(path)!r}) as store, store.lease("scalar-abc"):
             print("held", flush=True)
             sys.stdin.read()
     """)
@@ -58,26 +58,26 @@ def holder(path: Path) -> subprocess.Popen[str]:
 def test_a_living_driver_is_named_and_a_killed_one_is_followed(store: Store, path: Path) -> None:
     other = holder(path)
     assert say(other) == "held"
-    with pytest.raises(StoreError, match=rf"process {other.pid} on .* since 20\d\d-"), store.lease():
+    with pytest.raises(StoreError, match=rf"process {other.pid} on .* since 20\d\d-"), store.lease("scalar-abc"):
         pass
     kill(other, reap=False)
     deadline = threading.Event()
     while lease.start_of(other.pid) is not None:  # a zombie, not reaped yet, counts as gone
         deadline.wait(0.01)
-    with store.lease() as held:
+    with store.lease("scalar-abc") as held:
         held.beat()
     other.communicate()
 
 
 def test_a_lease_is_given_back(store: Store) -> None:
     for _ in range(2):
-        with store.lease() as held:
+        with store.lease("scalar-abc") as held:
             held.beat()
-            with pytest.raises(StoreError, match=f"process {os.getpid()}"), store.lease():
+            with pytest.raises(StoreError, match=f"process {os.getpid()}"), store.lease("scalar-abc"):
                 pass
-    with pytest.raises(RuntimeError, match="mine"), store.lease():
+    with pytest.raises(RuntimeError, match="mine"), store.lease("scalar-abc"):
         raise RuntimeError("mine")
-    with store.lease():
+    with store.lease("scalar-abc"):
         pass
 
 
@@ -90,7 +90,7 @@ def test_only_one_of_two_gets_the_lease(path: Path) -> None:
         print("ready", flush=True)
         sys.stdin.readline()
         try:
-            with store.lease():
+            with store.lease("scalar-abc"):
                 print("held", flush=True)
                 sys.stdin.readline()
         except StoreError:
@@ -109,7 +109,7 @@ def test_only_one_of_two_gets_the_lease(path: Path) -> None:
 
 def change_lease(store: Store, **changes: object) -> None:
     with store.database.writing() as session:
-        row = session.get_one(LeaseRow, lease.DRIVER)
+        row = session.get_one(LeaseRow, "study/scalar-abc")
         for name, value in changes.items():
             setattr(row, name, value)
 
@@ -127,13 +127,13 @@ def change_lease(store: Store, **changes: object) -> None:
     ],
 )
 def test_a_lease_is_taken_over_only_from_the_dead(store: Store, changes: dict[str, object], taken: bool) -> None:
-    with store.lease() as first:
+    with store.lease("scalar-abc") as first:
         change_lease(store, **changes)
         if not taken:
-            with pytest.raises(StoreError, match="is being driven"), store.lease():
+            with pytest.raises(StoreError, match="is being driven"), store.lease("scalar-abc"):
                 pass
             return
-        with store.lease():
+        with store.lease("scalar-abc"):
             pass
         with pytest.raises(StoreError, match="stop this driver"):
             first.beat()
@@ -149,7 +149,7 @@ def test_a_kill_in_the_middle_of_records_leaves_only_whole_trials(path: Path) ->
         store.ensure_study(study_record())
     driver = child(f"""
         from tests.helpers import recorded as t
-        with t.Store.open({str(path)!r}) as store, store.lease():
+        with t.Store.open({str(path)!r}) as store, store.lease("scalar-abc"):
             session = store.start_session("scalar-abc", t.CALIBRATION, {{}})
             for number in range(100_000):
                 store.record("scalar-abc", session, number, t.measured(number + 1, 50.0 + number))
@@ -163,7 +163,7 @@ def test_a_kill_in_the_middle_of_records_leaves_only_whole_trials(path: Path) ->
     rest, _ = driver.communicate()
     whole = [int(line) for line in rest.split("\n")[:-1]]
     confirmed = max([confirmed, *whole])
-    with Store.open(str(path), create=False) as after, after.lease():
+    with Store.open(str(path), create=False) as after, after.lease("scalar-abc"):
         numbers = list(after.judged_numbers("scalar-abc"))
         assert numbers == list(range(len(numbers)))
         assert len(numbers) in (confirmed + 1, confirmed + 2)

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import tempfile
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import optuna
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, text
 
 from autotuner.store import Store, queries
 from autotuner.store.tables import Base
@@ -35,60 +28,16 @@ from tests.helpers.recorded import (
     study_record,
 )
 
-SERVER_USER = "nobody"
-"""Who runs the server where the tests run as root, as whom it does not start."""
-SETTINGS = "-c listen_addresses='' -c fsync=off"
-
-
-def program(name: str) -> str:
-    """One of the server's; Debian keeps them off the PATH."""
-    installed = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
-    found = shutil.which(name) or (str(installed[-1]) if installed else None)
-    if found is None:
-        pytest.skip(f"PostgreSQL's {name} is not installed")
-    return found
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    """The folder of a server's socket."""
-    initdb, pg_ctl = program("initdb"), program("pg_ctl")
-    user = SERVER_USER if os.getuid() == 0 else None
-    with tempfile.TemporaryDirectory(prefix="pg", dir="/tmp") as folder:  # a socket's path has to be short
-        if user is not None:
-            shutil.chown(folder, user)
-
-        def done(*command: str) -> None:
-            subprocess.run(command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL, timeout=60)
-
-        data = f"{folder}/data"
-        done(initdb, "-D", data, "-A", "trust", "-U", "tester", "--no-sync")
-        done(pg_ctl, "-D", data, "-o", f"-k {folder} {SETTINGS}", "-l", f"{folder}/log", "-w", "start")
-        yield folder
-        done(pg_ctl, "-D", data, "-m", "immediate", "-w", "stop")
-
-
-@pytest.fixture
-def url(server: str) -> str:
-    """An empty database."""
-    address = f"postgresql+psycopg://tester@/{{}}?host={server}"
-    name = f"t{uuid.uuid4().hex}"
-    engine = create_engine(address.format("postgres"), isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    return address.format(name)
-
 
 def test_what_is_recorded_is_found(url: str) -> None:
     with Store.open(url) as store:
         store.ensure_study(study_record())
-        with store.lease() as held:
+        with store.lease("scalar-abc") as held:
             number = store.start_session("scalar-abc", CALIBRATION, {})
             original = measured(16, 50.0, program="p")
             record_all(store, number, [original, deduplicated(32, original), rejected(64), raced_out(8, 300.0)])
             held.beat()
-            with pytest.raises(StoreError, match="is being driven"), store.lease():
+            with pytest.raises(StoreError, match="is being driven"), store.lease("scalar-abc"):
                 pass
         assert standings.summary(store, "scalar-abc").best_number == 0
         assert store.revoke("scalar-abc", 0, "wrong") == (0, 1)

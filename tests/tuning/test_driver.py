@@ -273,9 +273,9 @@ def test_the_lease_is_renewed_between_slow_proposals(store: Store, monkeypatch: 
             now[0] += 0.4 * BEAT_S
             return super().propose(*args)
 
-    def noted(lease: Lease) -> None:
+    def noted(lease: Lease, doing: str | None = None) -> None:
         beats.append(now[0])
-        beat(lease)
+        beat(lease, doing)
 
     monkeypatch.setattr(ask, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(Lease, "beat", noted)
@@ -309,8 +309,9 @@ def test_a_broken_reference_keeps_the_sweep_from_starting(store: Store) -> None:
 
 
 def test_a_second_driver_is_refused(store: Store) -> None:
-    with store.lease(), pytest.raises(StoreError, match="driver"):
-        driver(store, simulated.backend()).run(Budget(trials=3))
+    second = driver(store, simulated.backend())
+    with store.lease(second.name), pytest.raises(StoreError, match="is being driven"):
+        second.run(Budget(trials=3))
 
 
 def test_another_device_is_another_study(store: Store) -> None:
@@ -354,3 +355,29 @@ def test_the_first_points_of_a_new_study_are_those_it_is_given(store: Store, wid
     assert [trial.number for trial in trials if "fixed_params" in trial.system_attrs] == [0, 1]
     assert {trial.state for trial in trials} == {TrialState.COMPLETE}
     assert len(trials) == 10
+
+
+def test_a_run_without_time_ends_what_an_earlier_one_left(store: Store) -> None:
+    """Killed in the middle of a trial; the next run has no more time, or has judged enough already."""
+
+    class Killed(Exception):
+        pass
+
+    class Dies(Shuffled):
+        after = 0
+
+        def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+            if len(store.judged_numbers(name)) >= self.after:
+                raise Killed
+            return super().wait(timeout)
+
+    plan = Plan(SPACE, simulated.DEVICE, simulated.conditions())
+    name = plan.record.name
+    for dies_after, budget, judged in ((1, Budget(trials=99, seconds=0), 2), (3, Budget(trials=3), 3)):
+        executor = Dies(simulated.backend(), 1)
+        executor.after = dies_after
+        with pytest.raises(Killed):
+            Driver(store, executor, plan).run(Budget(trials=99))
+        driver(store, simulated.backend()).run(budget)
+        assert standings.summary(store, name).judged == judged
+        assert [trial.number for trial in trials_of(store, name) if trial.state == TrialState.RUNNING] == []

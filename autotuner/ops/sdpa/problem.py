@@ -64,6 +64,7 @@ class SdpaProblem(Problem):
 
     DIMS: ClassVar[tuple[str, ...]] = ("batch", "heads", "seq_q", "seq_k", "heads_kv")
     SAME: ClassVar[Mapping[str, str]] = {"heads_kv": "heads"}
+    ADDED: ClassVar[tuple[str, ...]] = ("heads_kv", "corner", "key_lengths", "layout", "lse")
     COMPILED: ClassVar[tuple[str, ...]] = ("head_dim", "causal", "corner", "key_lengths", "layout", "lse", "grouped")
     LENGTHS: ClassVar[tuple[str, ...]] = ("seq_q", "seq_k")
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+
 from autotuner.build.toolchain import Toolchain
 from autotuner.devices import Chosen, DeviceKind, Wishes
 from autotuner.devices.cpu.facts import cpu_facts
 from autotuner.devices.environment import environment
 from autotuner.devices.process import DeviceProcess
+from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Device
+
+SICK = "OTHER_CPU_IS_SICK"
+"""The variable that names a file: as long as that is there the device does not work."""
 
 
 def _choose(wishes: Wishes) -> Chosen:
@@ -26,6 +32,8 @@ def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
     from autotuner.devices.cpu.toolchain import CpuToolchain
 
     assert isinstance(toolchain, CpuToolchain)
+    if os.path.exists(os.environ.get(SICK, "")):  # noqa: PTH110
+        raise InfrastructureError("the device is gone")
     return CpuProcess(toolchain, int(cpu_facts(1)["L3_BYTES"]))
 
 

@@ -1,0 +1,44 @@
+"""Commands on the devices that workers serve."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Annotated
+
+import typer
+
+from autotuner.cli.options import JsonOption, StoreOption, open_store
+from autotuner.cli.output import json_of, out, print_json
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="DEVICE...", help="all in quarantine when left out")]
+
+
+def devices(context: typer.Context, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """The devices that workers serve: who holds each, and which are in quarantine and why."""
+    if context.invoked_subcommand is not None:
+        return
+    from autotuner.report.sweep_tables import devices_table
+    from autotuner.store import device_health
+
+    with closing(open_store(store)) as opened:
+        found = device_health.every(opened)
+    if as_json:
+        print_json([json_of(each) for each in found])
+    elif found:
+        out.print(devices_table(found))
+    else:
+        out.print("No worker has served a device from this store: `autotuner worker` does.")
+
+
+def devices_clear(device: Names = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Ends the quarantine of devices: they get sweeps again."""
+    from autotuner.store import device_health
+
+    with closing(open_store(store)) as opened:
+        known = device_health.every(opened)
+        names = device or [each.name for each in known if each.health == "quarantined"]
+        cleared = device_health.clear(opened, names)
+    if as_json:
+        print_json(list(cleared))
+    else:
+        out.print(f"Cleared: {', '.join(cleared)}." if cleared else "None of them is in quarantine.")

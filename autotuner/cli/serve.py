@@ -1,0 +1,140 @@
+"""The command that serves a store: pages for people, an API for programs."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotuner.cli.options import StoreOption, StudyName
+from autotuner.cli.output import out
+from autotuner.values import config
+from autotuner.values.errors import InputError
+from autotuner.values.files import regular_target, write_atomically
+
+if TYPE_CHECKING:
+    from autotuner.service.settings import Settings
+
+GIVES_WAY = 10
+"""The server's niceness: a sweep on the same machine comes first."""
+HAND_BACK_S = 15.0
+"""Seconds that workers have to hand back what they work on."""
+SHORTEST = 16
+"""Characters of a token, at least."""
+MISSING = "the service needs more packages: pip install 'autotuner[service]'"
+
+
+def serve(
+    store: StoreOption = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port on 127.0.0.1; 0: any that is free")] = 8760,
+    read_only: Annotated[
+        bool, typer.Option("--read-only", help="nothing can be changed, whatever token is shown")
+    ] = False,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help=f"file with the token for changes [${config.TOKEN}]; made if it is not there"),
+    ] = None,
+    families: Annotated[
+        Path | None, typer.Option(help="folder of kernel families that POST /gate may judge, with the token")
+    ] = None,
+    spaces: Annotated[
+        Path | None, typer.Option(help="folder of spaces that sweeps may be asked for, beside those that are shipped")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=0, max=64, help="workers to start beside it, each a process")] = 0,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", help="another name under which it is asked for; can be repeated")
+    ] = None,
+) -> None:
+    """Serves the store's studies on this machine: pages for people, an API for programs. Read-only unless a token is
+    set."""
+    try:
+        from autotuner.service.app import create_app
+        from autotuner.service.listen import listen
+    except ImportError as error:
+        raise InputError(f"{MISSING} ({error.name} is not here)") from None
+    from autotuner.service.settings import LOOPBACK, Settings
+
+    for option, folder in (("--families", families), ("--spaces", spaces)):
+        if folder is not None and not folder.is_dir():
+            raise InputError(f"{option}: {folder} is not a folder")
+    if workers and read_only:
+        raise InputError("--workers writes to the store, and --read-only does not: leave one of them out")
+    settings = Settings(
+        store=store or config.store_url(),
+        read_only=read_only,
+        token=None if read_only else _token(token_file),
+        hosts=(*LOOPBACK, *(each.lower() for each in name or ())),
+        spaces=None if spaces is None else spaces.resolve(),
+        families=None if families is None else families.resolve(),
+    )
+    with _beside(workers, settings.store):
+        listen(create_app(settings), port, lambda bound: _say(bound, settings))
+
+
+@contextmanager
+def _beside(workers: int, store: str) -> Iterator[None]:
+    """Workers as processes of their own, in sessions of their own: what happens to the server does not happen to them.
+    When it ends in good order they hand back what they work on."""
+    words = [sys.executable, "-m", "autotuner", "worker", "--store", store]
+    started = [subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True) for _ in range(workers)]
+    try:
+        yield
+    finally:
+        for each in started:
+            each.terminate()
+        for each in started:
+            with suppress(subprocess.TimeoutExpired):
+                each.wait(HAND_BACK_S)
+
+
+def _say(port: int, settings: Settings) -> None:
+    os.nice(GIVES_WAY)
+    out.print(f"http://127.0.0.1:{port}/ serves {settings.store}; Ctrl-C ends it")
+    if not settings.writes:
+        out.print(f"Nothing can be changed: {'--read-only' if settings.read_only else 'no token is set'}")
+    sys.stdout.flush()
+
+
+def _token(path: Path | None) -> str | None:
+    """The token; None where none is set."""
+    if path is None:
+        token = config.token()
+    elif path.exists():
+        token = path.read_text().strip()
+    else:
+        token = secrets.token_urlsafe(24)
+        regular_target(path, "--token-file")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(f"{token}\n")
+    if token is not None and len(token) < SHORTEST:
+        raise InputError(f"the token has {len(token)} characters, expected at least {SHORTEST}")
+    return token
+
+
+def page(
+    study: StudyName = None,
+    output: Annotated[Path, typer.Option("--out", help="the file to write")] = Path("study.html"),
+    store: StoreOption = None,
+) -> None:
+    """Writes a study's pages as one HTML file that needs no server."""
+    try:
+        from autotuner.service import whole_page
+    except ImportError as error:
+        raise InputError(f"{MISSING} ({error.name} is not here)") from None
+    from autotuner.service.reader import Reader
+    from autotuner.store import Store, queries
+
+    regular_target(output, "--out")
+    with Store.open(store or config.store_url(), read_only=True) as opened:
+        snapshot = Reader(opened).study(queries.resolve_study(opened, study))
+        text = whole_page.render(snapshot, opened.label, (config.kernels_dir(),))
+    write_atomically(output, text)
+    out.print(f"{snapshot.name}: written to {output}")

@@ -1,0 +1,299 @@
+"""Commands on sweeps as jobs: asked for, listed, followed, paused, and worked on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotuner.cli.options import (
+    MOST,
+    AnySpaceName,
+    JsonOption,
+    PatienceOption,
+    ProblemOption,
+    ProblemsOption,
+    SeedOption,
+    StoreOption,
+    ThreadsOption,
+    open_store,
+)
+from autotuner.cli.output import json_of, out, print_json, print_lines
+from autotuner.values import config
+from autotuner.values.errors import InputError
+
+if TYPE_CHECKING:
+    from autotuner.spaces.space import SpaceFile
+    from autotuner.store import Store
+    from autotuner.store.sweep_records import SweepRecord
+    from autotuner.sweeps.signals import Stop
+
+AnySweep = Annotated[str | None, typer.Argument(metavar="SWEEP", help="number, key or name; the latest when left out")]
+Sweeps = Annotated[list[str], typer.Argument(metavar="SWEEP...", help="numbers, keys or names")]
+CACHE = "what the cache may take, such as 20G; the longest unused goes first"
+
+
+def submit(
+    space: AnySpaceName = None,
+    problem: ProblemOption = None,
+    problems: ProblemsOption = None,
+    each: Annotated[
+        bool, typer.Option("--each", help="a study for each problem, over one budget: what promises most goes on")
+    ] = False,
+    weight: Annotated[
+        list[float] | None, typer.Option(min=0, help="with --each: what an improvement is worth; one for each problem")
+    ] = None,
+    trials: Annotated[int, typer.Option(min=1, max=MOST, help="judged variants, those of earlier runs included")] = 60,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, help="of work over all runs; pauses and waiting do not count")
+    ] = None,
+    priority: Annotated[int, typer.Option(min=-MOST, max=MOST, help="larger goes first")] = 0,
+    devices: Annotated[str | None, typer.Option(help="such as cuda:0; any that a worker serves when left out")] = None,
+    name: Annotated[str | None, typer.Option(help="for people; the space's name when left out")] = None,
+    key: Annotated[
+        str | None, typer.Option(help="the same sweep under the same key is made once, however often it is asked for")
+    ] = None,
+    sampler: Annotated[str | None, typer.Option(help="as of tune")] = None,
+    seed: SeedOption = 0,
+    threads: ThreadsOption = None,
+    like: Annotated[str | None, typer.Option("--from", help="start from this study")] = None,
+    cold: Annotated[bool, typer.Option("--cold", help="start without what related studies know")] = False,
+    until_converged: Annotated[bool, typer.Option("--until-converged", help="also stop when converged")] = False,
+    final: Annotated[bool, typer.Option("--finals/--no-finals", help="confirm the best in fresh processes")] = True,
+    finals_minutes: Annotated[float, typer.Option("--finals-minutes", min=0.01, help="that finals may take")] = 2.0,
+    patience: PatienceOption = config.PATIENCE_MINUTES,
+    calm: Annotated[bool, typer.Option("--calm", help="believe that nobody disturbs the machine")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Asks for a sweep; a worker does it. The space is taken as it is now, whatever becomes of its file."""
+    from autotuner.store import Store
+    from autotuner.sweeps import outlook, queue
+
+    files = _files(space, problem, problems, threads, each)
+    request = queue.request_for(
+        files,
+        weights=weight or (),
+        name=name,
+        trials=trials,
+        minutes=minutes,
+        sampler=sampler,
+        seed=seed,
+        like=like,
+        cold=cold,
+        devices=devices,
+        until_converged=until_converged,
+        finals=final,
+        finals_minutes=finals_minutes,
+        patience_minutes=patience,
+        calm=calm,
+    )
+    with closing(Store.open(store or config.store_url())) as opened:
+        asked = queue.submit(opened, request, priority, key)
+        found = outlook.outlook(opened, asked.sweep.id)
+    if as_json:
+        print_json({**json_of(found), "is_new": asked.is_new})
+        return
+    from autotuner.report.sweep_tables import sweep_lines
+
+    print_lines([*sweep_lines(found), *([] if asked.is_new else ["It was asked for before, under the same key."])])
+
+
+def _files(
+    space: str | None, problem: list[str] | None, problems: Path | None, threads: int | None, each: bool
+) -> list[SpaceFile]:
+    """The space, or with `each` the space once for each problem."""
+    from autotuner.tuning import workbench
+
+    wanted = space or workbench.default_space()
+    file = workbench.load_space(wanted, threads, problem or (), problems)
+    if not each:
+        return [file]
+    return [file.model_copy(update={"problems": (one,)}) for one in file.problems]
+
+
+def sweeps(
+    everything: Annotated[bool, typer.Option("--all", help="also those that are over")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The queue: where each sweep is, when it may start, and why it waits."""
+    from autotuner.report.sweep_tables import sweeps_table
+    from autotuner.sweeps import outlook
+
+    with closing(open_store(store)) as opened:
+        found = outlook.outlooks(opened, everything)
+    if as_json:
+        print_json([json_of(each) for each in found])
+    elif found:
+        out.print(sweeps_table(found))
+    else:
+        out.print("Nothing is queued: `autotuner submit` asks for a sweep, `autotuner sweeps --all` lists those over.")
+
+
+def watch(sweep: AnySweep = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Shows a sweep until it is over or paused. Exit code 1 where it was cancelled or has failed."""
+    from autotuner.sweeps import outlook, queue
+
+    with closing(open_store(store)) as opened:
+        number = queue.resolve(opened, sweep).id
+        show_until_over(opened, number, as_json)
+        found = outlook.outlook(opened, number)
+    if as_json:
+        print_line(json_of(found))
+    else:
+        from autotuner.report.sweep_tables import sweep_lines
+
+        print_lines(sweep_lines(found))
+    if found.sweep.state in ("cancelled", "failed"):
+        raise typer.Exit(1)
+
+
+def show_until_over(opened: Store, number: int, as_json: bool = False, after: int = 0) -> None:
+    """Prints the events of a sweep until it is over or paused."""
+    from autotuner.report.sweep_tables import event_line
+    from autotuner.sweeps.following import follow
+
+    for event in follow(opened, number, after):
+        if as_json:
+            print_line(json_of(event))
+        else:
+            out.print(event_line(event))
+
+
+def print_line(document: object) -> None:
+    """A document of JSON in one line, at once."""
+    typer.echo(json.dumps(document))
+
+
+def logs(
+    sweep: AnySweep = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the sweep is over")] = False,
+    last: Annotated[int | None, typer.Option("--last", "-n", min=1, max=MOST, help="only so many")] = None,
+    every: Annotated[bool, typer.Option("--every", help="of all sweeps and devices")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What happened to a sweep, a line an event; with --json a JSON document a line."""
+    from autotuner.report.sweep_tables import event_line
+    from autotuner.store import sweeps as stored
+    from autotuner.sweeps import following, queue
+
+    def show(event: object) -> None:
+        if as_json:
+            print_line(json_of(event))  # type: ignore[arg-type]
+        else:
+            out.print(event_line(event))  # type: ignore[arg-type]
+
+    with closing(open_store(store)) as opened:
+        number = None if every else queue.resolve(opened, sweep).id
+        found = stored.events(opened, number, last=last)
+        for event in found:
+            show(event)
+        if follow:
+            for event in following.follow(opened, number, found[-1].id if found else 0):
+                show(event)
+
+
+def pause(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Has sweeps paused; what is in flight is judged after `resume`. The time does not count."""
+    from autotuner.sweeps import queue
+
+    _each(sweep, store, as_json, queue.pause)
+
+
+def resume(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Puts paused sweeps back into the queue."""
+    from autotuner.sweeps import queue
+
+    _each(sweep, store, as_json, queue.resume)
+
+
+def cancel(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Ends sweeps. Their studies keep what was judged."""
+    from autotuner.sweeps import queue
+
+    _each(sweep, store, as_json, queue.cancel)
+
+
+def retry(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Puts sweeps that have failed, were cancelled or are done back into the queue, with the budget they have left."""
+    from autotuner.sweeps import queue
+
+    _each(sweep, store, as_json, queue.retry)
+
+
+def _each(wanted: list[str], store: str | None, as_json: bool, change: Callable[[Store, int], SweepRecord]) -> None:
+    """Changes each sweep, and shows what it is then. All are looked up before any is changed."""
+    from autotuner.report.sweep_tables import sweep_lines
+    from autotuner.sweeps import outlook, queue
+
+    with closing(open_store(store)) as opened:
+        numbers = [queue.resolve(opened, each).id for each in wanted]
+        found = [outlook.outlook(opened, change(opened, number).id) for number in numbers]
+    if as_json:
+        print_json([json_of(each) for each in found])
+    for each in () if as_json else found:
+        print_lines(sweep_lines(each)[:1])
+
+
+def worker(
+    devices: Annotated[
+        str | None, typer.Option(help="what it serves: a kind of device, or such as cuda:0,cuda:1; as tune if left out")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="hands back and ends then: 18:30, 2026-12-24T18:30, or 90m, 12h from now")
+    ] = None,
+    idle_exit: Annotated[bool, typer.Option("--idle-exit", help="end when nothing is left to do")] = False,
+    cache: Annotated[str, typer.Option("--cache", help=CACHE)] = "20G",
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Works on the sweeps of a store, one at a time, until it is told to end. SIGTERM and SIGUSR1 hand back what it
+    works on within ten seconds."""
+    from autotuner.sweeps.signals import Stop
+
+    stop = Stop()
+    with stop.listening():
+        _work(stop, devices, until, idle_exit, cache, store, as_json)
+
+
+def _work(
+    stop: Stop, devices: str | None, until: str | None, idle_exit: bool, cache: str, store: str | None, as_json: bool
+) -> None:
+    from autotuner.cli.cache import size_in_bytes
+    from autotuner.store import Store
+    from autotuner.sweeps.worker import Worker, served
+
+    def say(line: str) -> None:
+        if as_json:
+            print_line({"at": datetime.now(UTC).isoformat(timespec="seconds"), "text": line})
+        else:
+            out.print(f"{datetime.now(UTC):%H:%M:%S} {line}")
+
+    ends = None if until is None else moment(until, datetime.now().astimezone())
+    serves, limit = served(devices), size_in_bytes(cache, "--cache")
+    with closing(Store.open(store or config.store_url())) as opened:
+        say(Worker(opened, serves, say, limit, stop).run(ends, idle_exit))
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """The moment that is meant by a time of day, a date and time, or a span from now. Raises InputError."""
+    span = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*([smhd])", text)
+    if span is not None:
+        return now + timedelta(seconds=float(span[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[span[2]])
+    try:
+        if re.fullmatch(r"\d{1,2}:\d{2}", text):
+            found = datetime.strptime(text, "%H:%M").time()
+            at = now.replace(hour=found.hour, minute=found.minute, second=0, microsecond=0)
+            return at if at > now else at + timedelta(days=1)
+        at = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise InputError(f"--until {text!r}: expected such as 18:30, 2026-12-24T18:30, 90m or 12h") from None
+    return at if at.tzinfo is not None else at.astimezone()

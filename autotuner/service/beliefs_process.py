@@ -1,0 +1,76 @@
+"""Beliefs take seconds of a whole CPU: they are found in a process of its own that gives way to everything else."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+
+from autotuner.report.beliefs import StudyBeliefs, study_beliefs
+from autotuner.store import Store
+
+KEPT = 8
+"""Studies whose beliefs are kept."""
+GIVES_WAY = 19
+"""The process's niceness: the most there is."""
+
+
+def _find(store: str, study: str) -> StudyBeliefs:
+    with Store.open(store, read_only=True) as opened:
+        return study_beliefs(opened, study)
+
+
+def _give_way() -> None:
+    os.nice(GIVES_WAY)
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
+
+
+class BeliefsFinder:
+    """Finds the beliefs of one study after the other, and keeps the last ones."""
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        self._pool: ProcessPoolExecutor | None = None
+        self._found: OrderedDict[tuple[str, str], Future[StudyBeliefs]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def ask(self, study: str, tag: str) -> Future[StudyBeliefs]:
+        """The beliefs of a study at a revision; begun when they are first asked for."""
+        with self._lock:
+            key = study, tag
+            if key in self._found and not _broken(self._found[key]):
+                self._found.move_to_end(key)
+                return self._found[key]
+            if self._pool is None or key in self._found:
+                self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_give_way)
+            for other in [each for each in self._found if each[0] == study and self._found[each].cancel()]:
+                del self._found[other]  # of an older revision, and not begun
+            self._found[key] = self._pool.submit(_find, self._store, study)
+            while len(self._found) > KEPT:
+                self._found.popitem(last=False)
+            return self._found[key]
+
+    def last(self, study: str) -> StudyBeliefs | None:
+        """What was found of the study at any revision, the newest one; None before any was."""
+        with self._lock:
+            done = [
+                each for key, each in self._found.items() if key[0] == study and each.done() and not each.cancelled()
+            ]
+        return next((each.result() for each in reversed(done) if each.exception() is None), None)
+
+    def close(self) -> None:
+        """Ends the process."""
+        with self._lock:
+            if self._pool is not None:
+                self._pool.shutdown(wait=False, cancel_futures=True)
+                self._pool = None
+
+
+def _broken(found: Future[StudyBeliefs]) -> bool:
+    """Whether the process was lost, so that a new one is to try again."""
+    from concurrent.futures.process import BrokenProcessPool
+
+    return found.done() and not found.cancelled() and isinstance(found.exception(), BrokenProcessPool)

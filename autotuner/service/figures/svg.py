@@ -1,0 +1,214 @@
+"""An SVG drawing, its text escaped, and the scales of its axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+WIDE = 600
+"""Pixels from which on a drawing fills its panel, and is moved under a narrow window instead of shrunk until nobody can
+read it."""
+
+
+def plain(text: object) -> str:
+    """The text without what XML cannot hold."""
+    return "".join(each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}" for each in str(text))
+
+
+def written(value: object) -> str:
+    """A number with at most two places after the point, anything else as text."""
+    if isinstance(value, float):
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return plain(value)
+
+
+class Svg:
+    """A drawing of a size in pixels. Attributes are keywords: `class_`, and `_` for each hyphen."""
+
+    def __init__(self, width: float, height: float, label: str) -> None:
+        self.width, self.height, self._label = width, height, label
+        self._parts: list[str] = []
+
+    def add(self, tag: str, text: str | None = None, /, title: str | None = None, **attributes: object) -> None:
+        """An element, with a text and with a title that shows under the pointer."""
+        named = "".join(
+            f' {name.rstrip("_").replace("_", "-")}="{escape(written(value))}"'
+            for name, value in attributes.items()
+            if value is not None
+        )
+        inner = f"<title>{escape(plain(title))}</title>" if title is not None else ""
+        inner += str(escape(plain(text))) if text is not None else ""
+        self._parts.append(f"<{tag}{named}>{inner}</{tag}>" if inner else f"<{tag}{named}/>")
+
+    def link(self, href: str | None, draw: Callable[[], None]) -> None:
+        """What `draw` adds, as a link; its text is its name."""
+        if href is None:
+            draw()
+            return
+        self._parts.append(f'<a href="{escape(href)}">')
+        draw()
+        self._parts.append("</a>")
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, class_: str = "rule") -> None:
+        """A straight line."""
+        self.add("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+
+    def text(self, x: float, y: float, text: str, class_: str = "label", anchor: str = "start") -> None:
+        """A line of text that begins, is centred (middle) or ends at x."""
+        self.add("text", text, x=x, y=y, class_=class_, text_anchor=anchor)
+
+    def mark(self, kind: str, x: float, y: float, size: float = 4, title: str | None = None) -> None:
+        """The mark of a kind of outcome: each has a shape of its own, so that none rests on its colour."""
+        shape = {
+            "raced_out": "circle",
+            "duplicate": "square",
+            "wrong": "cross",
+            "build": "triangle",
+            "died": "diamond",
+        }.get(kind, "circle")
+        class_ = f"mark {kind}"
+        if shape == "circle":
+            self.add("circle", cx=x, cy=y, r=size, class_=class_, title=title)
+        elif shape == "square":
+            self.add("rect", x=x - size, y=y - size, width=2 * size, height=2 * size, class_=class_, title=title)
+        else:
+            self.add("path", d=_outline(shape, x, y, size), class_=class_, title=title)
+
+    def render(self) -> Markup:
+        """The element, with its label for those who do not see it."""
+        body = "".join(self._parts)
+        head = f'viewBox="0 0 {written(self.width)} {written(self.height)}" width="{written(self.width)}"'
+        head += f' height="{written(self.height)}"'
+        # An image to assistive programs unless it holds links; its table says the same.
+        role = "group" if "<a " in body else "img"
+        class_ = "figure wide" if self.width >= WIDE else "figure"
+        label = escape(plain(self._label))
+        return Markup(f'<svg class="{class_}" {head} role="{role}" aria-label="{label}">{body}</svg>')
+
+
+def _outline(shape: str, x: float, y: float, size: float) -> str:
+    outlines: dict[str, list[tuple[float, float] | None]] = {
+        "cross": [(-1, -1), (1, 1), None, (-1, 1), (1, -1)],
+        "triangle": [(0, -1.1), (1.1, 0.9), (-1.1, 0.9), (0, -1.1)],
+        "diamond": [(0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0), (0, -1.3)],
+    }
+    path, pen = [], "M"
+    for point in outlines[shape]:
+        if point is None:
+            pen = "M"
+            continue
+        path.append(f"{pen}{written(float(x + size * point[0]))} {written(float(y + size * point[1]))}")
+        pen = "L"
+    return "".join(path)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From values between `low` and `high` to pixels between `start` and `end`."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """The pixel of a value; a value outside lies on the edge."""
+        span = self.high - self.low
+        share = (min(max(value, self.low), self.high) - self.low) / span if span else 0.5
+        return self.start + share * (self.end - self.start)
+
+    def holds(self, value: float) -> bool:
+        """Whether the value lies within."""
+        return self.low <= value <= self.high
+
+    def ticks(self, wanted: int = 6) -> list[float]:
+        """Round values within, about as many as wanted."""
+        span = self.high - self.low
+        if not span > 0:
+            return [self.low]
+        step = 10 ** math.floor(math.log10(span / wanted))
+        step *= next((factor for factor in (1, 2, 2.5, 5) if span / (step * factor) <= wanted), 10)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [place * step for place in range(first, last + 1)]
+
+    def moments(self, wanted: int = 7) -> list[float]:
+        """As `ticks`, of seconds: whole seconds, minutes or hours."""
+        span = self.high - self.low
+        step = next((each for each in _MOMENTS if span / each <= wanted), 86400 * math.ceil(span / wanted / 86400))
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [float(place * step) for place in range(first, last + 1)]
+
+
+_MOMENTS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+"""Steps between the figures on an axis of time, in seconds."""
+
+
+def around(values: Sequence[float], share: float = 0.04) -> tuple[float, float]:
+    """The least and the greatest of the finite values, with room on both sides."""
+    finite = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+    low, high = min(finite), max(finite)
+    room = share * (high - low) or abs(high) * share or 1.0
+    return low - room, high + room
+
+
+def number(value: float) -> str:
+    """A number on an axis."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A drawing with an axis to the left and one below."""
+
+    svg: Svg
+    x: Scale
+    y: Scale
+
+    @classmethod
+    def of(
+        cls,
+        size: tuple[float, float],
+        label: str,
+        x: tuple[float, float],
+        y: tuple[float, float],
+        margins: tuple[float, float, float, float] = (12, 16, 40, 60),
+    ) -> Plot:
+        """An empty plot; margins in pixels: top, right, bottom, left."""
+        (width, height), (top, right, bottom, left) = size, margins
+        return cls(Svg(width, height, label), Scale(*x, left, width - right), Scale(*y, height - bottom, top))
+
+    def axes(
+        self,
+        x_name: str,
+        y_name: str,
+        x_label: Callable[[float], str] = number,
+        y_label: Callable[[float], str] = number,
+        moments: bool = False,
+    ) -> None:
+        """Grid, figures and names of both axes; `moments`: x is in seconds."""
+        svg, x, y = self.svg, self.x, self.y
+        for tick in y.ticks():
+            svg.line(x.start, y(tick), x.end, y(tick), "grid")
+            svg.text(x.start - 8, y(tick) + 4, y_label(tick), "tick", "end")
+        for tick in x.moments() if moments else x.ticks(8):
+            svg.line(x(tick), y.start, x(tick), y.start + 4, "rule")
+            svg.text(x(tick), y.start + 18, x_label(tick), "tick", "middle")
+        svg.line(x.start, y.start, x.end, y.start)
+        svg.text((x.start + x.end) / 2, svg.height - 4, x_name, "name", "middle")
+        centre = (y.start + y.end) / 2
+        svg.add(
+            "text",
+            y_name,
+            x=12,
+            y=centre,
+            class_="name",
+            text_anchor="middle",
+            transform=f"rotate(-90 12 {written(centre)})",
+        )

@@ -1,0 +1,121 @@
+"""What every request must be, before anything looks at it: for this server, from its own pages, and not too large.
+
+Loopback alone protects nobody: any page that a browser shows can send requests there, and a name that another server
+resolves to 127.0.0.1 makes them look like its own (DNS rebinding). So the Host must be a name of this server, a request
+that changes something must come from its own page or a program, and no answer may be framed or run a foreign script.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LARGEST = 64 * 1024
+"""Bytes of a request's body, at most."""
+LONGEST = 4096
+"""Bytes of a path with its query, at most."""
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self';"
+    " base-uri 'none'; frame-ancestors 'none'"
+)
+"""Content-Security-Policy: what a page may load, all of it from here, and nothing inline."""
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+class Guard:
+    """An ASGI application around another one."""
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
+        self._app, self._hosts = app, frozenset(name.lower() for name in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        refused = self._refused(scope, headers)
+        if refused is not None:
+            await _answer(send, *refused)
+            return
+        taken = 0
+
+        async def guarded_send(message: Message) -> None:
+            if taken > LARGEST:
+                return  # the application's answer is about a body that it has not seen to its end
+            if message["type"] == "http.response.start":
+                own = {name.lower() for name, _ in message.get("headers", [])}
+                more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in own]
+                message = {**message, "headers": [*message.get("headers", []), *more]}
+            await send(message)
+
+        async def guarded_receive() -> Message:
+            nonlocal taken
+            message = await receive()
+            taken += len(message.get("body", b""))
+            return {"type": "http.disconnect"} if taken > LARGEST else message
+
+        with suppress(ClientDisconnect):
+            await self._app(scope, guarded_receive, guarded_send)
+        if taken > LARGEST:
+            await _answer(send, 413, f"the body is larger than {LARGEST} bytes")
+
+    def _refused(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
+        """Status and reason where the request is none for this server."""
+        if _name_of(headers.get("host", "")) not in self._hosts:
+            return 421, "this server has another name: ask for it as localhost, or start it with --name"
+        if len(scope.get("raw_path") or b"") + len(scope.get("query_string", b"")) > LONGEST:
+            return 414, f"the address is longer than {LONGEST} bytes"
+        if scope["method"] in SAFE:
+            return None
+        if _foreign(headers):
+            return 403, "the request comes from another site"
+        length = headers.get("content-length", "0")
+        if not length.isdecimal():
+            return 400, "the length of the body is no number"
+        return (413, f"the body is larger than {LARGEST} bytes") if int(length) > LARGEST else None
+
+
+def _name_of(host: str) -> str:
+    """The name of a Host header, without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _foreign(headers: dict[str, str]) -> bool:
+    """Whether a browser says that a page of another origin has sent it. A program that is no browser says nothing."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return True
+    origin = headers.get("origin")
+    if origin is None:
+        return False
+    try:
+        return urlsplit(origin).netloc.lower() != headers.get("host", "").lower()
+    except ValueError:
+        return True
+
+
+async def _answer(send: Send, status: int, reason: str) -> None:
+    body = json.dumps({"error": reason}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    headers += [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

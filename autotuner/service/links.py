@@ -1,0 +1,48 @@
+"""Where the pages are. In a page that is saved as one file most links lead nowhere, and are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import quote, urlencode
+
+
+def path_of(*parts: str | int) -> str:
+    """A path whose parts may be any text."""
+    return "/" + "/".join(quote(str(part), safe="") for part in parts)
+
+
+class Links:
+    """The links of a server's pages."""
+
+    saved = False
+
+    def study(self, study: str, page: str = "", **query: str | int) -> str | None:
+        """A page of a study; None for a name that no address can have."""
+        if "/" in study or study in (".", ".."):
+            return None
+        path = path_of("studies", study, *([page] if page else []))
+        return f"{path}?{urlencode(query)}" if query else path
+
+    def trial(self, study: str, number: int) -> str | None:
+        """The page of a trial."""
+        base = self.study(study)
+        return None if base is None else f"{base}/trials/{number}"
+
+
+class SavedLinks(Links):
+    """The links of one study's saved page: to its own sections, and to the trials that it holds."""
+
+    saved = True
+
+    def __init__(self, trials: Collection[int]) -> None:
+        self._trials = {*trials}
+
+    def study(self, study: str, page: str = "", **query: str | int) -> str | None:
+        """A section of the page."""
+        del study, query
+        return f"#{page}" if page else "#answer"
+
+    def trial(self, study: str, number: int) -> str | None:
+        """The trial's section, where the page holds it."""
+        del study
+        return f"#trial-{number}" if number in self._trials else None

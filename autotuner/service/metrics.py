@@ -1,0 +1,68 @@
+"""Metrics in Prometheus' form: how far each study is, from the store, whenever they are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from autotuner.service.sweep_desk import Look
+from autotuner.tuning.standings import StudySummary
+from autotuner.values.sweep import State
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Studies(Collector):
+    def __init__(self, studies: Sequence[StudySummary]) -> None:
+        self._studies = studies
+
+    def collect(self) -> Iterator[Metric]:
+        running = GaugeMetricFamily("autotuner_study_running", "1 while a driver works on the study", labels=["study"])
+        judged = GaugeMetricFamily("autotuner_study_judged", "Variants judged", labels=["study"])
+        verdicts = GaugeMetricFamily(
+            "autotuner_study_trials", "Recorded trials by verdict, revoked ones left out", labels=["study", "verdict"]
+        )
+        speedup = GaugeMetricFamily(
+            "autotuner_study_best_speedup", "Time of the baseline over that of the best variant", labels=["study", "by"]
+        )
+        last = GaugeMetricFamily(
+            "autotuner_study_last_activity_seconds", "When something was recorded last, Unix time", labels=["study"]
+        )
+        for study in self._studies:
+            running.add_metric([study.name], float(study.running))
+            judged.add_metric([study.name], study.judged)
+            last.add_metric([study.name], study.last_activity.timestamp())
+            for verdict, count in study.by_verdict.items():
+                verdicts.add_metric([study.name, str(verdict)], count)
+            if study.best_speedup is not None:
+                speedup.add_metric([study.name, "finals" if study.best_confirmed else "search"], study.best_speedup)
+        yield from (running, judged, verdicts, speedup, last)
+
+
+class _Queue(Collector):
+    def __init__(self, look: Look) -> None:
+        self._look = look
+
+    def collect(self) -> Iterator[Metric]:
+        sweeps = GaugeMetricFamily("autotuner_sweeps", "Sweeps by state", labels=["state"])
+        counted = Counter(str(each.sweep.state) for each in self._look.sweeps)
+        for state in State:
+            sweeps.add_metric([str(state)], counted[str(state)])
+        devices = GaugeMetricFamily("autotuner_devices", "Devices of workers by health", labels=["health"])
+        for health, count in Counter(each.health for each in self._look.devices).items():
+            devices.add_metric([health], count)
+        served = GaugeMetricFamily("autotuner_devices_served", "Devices that a living worker serves")
+        served.add_metric([], sum(each.holder is not None for each in self._look.devices))
+        yield from (sweeps, devices, served)
+
+
+def text(studies: Sequence[StudySummary], look: Look) -> bytes:
+    """The metrics of these studies and of the queue."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Studies(studies))
+    registry.register(_Queue(look))
+    return generate_latest(registry)

@@ -1,0 +1,155 @@
+"""The pages of the queue: sweeps and devices, one sweep as it goes, and the forms that change them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, HTTPException, Path, Request
+from pydantic import ValidationError
+from starlette.responses import RedirectResponse, Response
+
+from autotuner.service.api import MOST, study_devices
+from autotuner.service.pages import LINKS, page
+from autotuner.service.server import Server, server_of
+from autotuner.service.sweep_desk import LAST, VERBS
+from autotuner.service.sweep_models import SweepAsk
+from autotuner.service.views import answer, history
+from autotuner.sweeps.outlook import Outlook
+from autotuner.values.errors import InputError
+from autotuner.values.sweep import State
+
+router = APIRouter(include_in_schema=False)
+Number = Annotated[int, Path(ge=1, le=MOST)]
+Carried = Annotated[str, Form(max_length=100)]
+SHOWN = 30
+"""Sweeps that are over and still listed."""
+
+
+@router.get("/queue")
+def queue(request: Request) -> Response:
+    """Sweeps and devices."""
+    return _queue(request, None)
+
+
+def _queue(request: Request, refused: str | None) -> Response:
+    server = server_of(request)
+    look = server.desk.look()
+    over = [each for each in look.sweeps if each.sweep.state.is_over][:SHOWN]
+    values = {
+        "open": [each for each in look.sweeps if not each.sweep.state.is_over],
+        "over": over,
+        "devices": look.devices,
+        "models": study_devices(server),
+        "spaces": server.desk.space_entries() if server.access.form_of(request) is not None else (),
+        "refused": refused,
+        "key": secrets.token_hex(16),
+        "live": refused is None,
+    }
+    return page(request, "queue.html", f"{look.tag}{secrets.token_hex(4) if refused else ''}", lambda: values)
+
+
+@router.post("/queue")
+def submit(
+    request: Request,
+    form: Carried,
+    space: Annotated[str, Form(max_length=300)],
+    key: Annotated[str, Form(max_length=100, pattern=r"^[0-9a-f]+$")],
+    problems: Annotated[str, Form(max_length=5000)] = "",
+    trials: Annotated[int, Form(ge=1, le=MOST)] = 60,
+    minutes: Annotated[str, Form(max_length=20)] = "",
+    patience: Annotated[float, Form(ge=0, le=1e6)] = 10.0,
+    calm: Annotated[str, Form(max_length=10)] = "",
+    finals: Annotated[str, Form(max_length=10)] = "",
+) -> Response:
+    """Asks for a sweep. The form carries a key of its own: sent twice, it is one sweep."""
+    server = server_of(request)
+    server.access.require_form(request, form)
+    try:
+        asked = SweepAsk(
+            space=space,
+            problems=tuple(line.strip() for line in problems.splitlines() if line.strip()),
+            trials=trials,
+            minutes=float(minutes) if minutes.strip() else None,
+            patience_minutes=patience,
+            calm=bool(calm),
+            finals=bool(finals),
+        )
+        found = server.desk.ask(asked, key)
+    except ValidationError as error:
+        return _refused(request, str(error.errors()[0]["msg"]))
+    except (ValueError, InputError) as error:
+        return _refused(request, str(error))
+    return RedirectResponse(f"/sweeps/{found.sweep.id}", 303)
+
+
+def _refused(request: Request, why: str) -> Response:
+    refused = _queue(request, why)
+    refused.status_code = 400
+    return refused
+
+
+@router.get("/sweeps/{number}")
+def sweep(request: Request, number: Number) -> Response:
+    """One sweep as it goes."""
+    server = server_of(request)
+    found = _found(server, number)
+    events = server.desk.events(number, last=LAST)
+    tag = f"{events[-1].id if events else 0}-{found.sweep.state}-{found.sweep.wish}-{found.sweep.holder is not None}"
+
+    def values() -> dict[str, Any]:
+        shown = [server.reader.study(name) for name in found.sweep.studies if name in server.reader.names()]
+        snapshot = shown[0] if shown else None
+        return {
+            "found": found,
+            "events": tuple(reversed(events)),
+            "study": snapshot,
+            "cards": () if snapshot is None else answer.cards(snapshot, server.reader.store.label),
+            "history": () if snapshot is None else history.history(snapshot, LINKS)[:1],
+            "verbs": _verbs(found),
+            "live": not found.sweep.state.is_over,
+        }
+
+    return page(request, "sweep.html", tag, values)
+
+
+def _found(server: Server, number: int) -> Outlook:
+    found = server.desk.one(number)
+    if found is None:
+        raise HTTPException(404, f"there is no sweep {number}")
+    return found
+
+
+def _verbs(found: Outlook) -> tuple[str, ...]:
+    """What may be asked of a sweep as it is."""
+    state = found.sweep.state
+    if state.is_over:
+        return ("retry",)
+    return ("resume", "cancel") if state == State.PAUSED else ("pause", "cancel")
+
+
+@router.post("/sweeps/{number}/{verb}")
+def change(request: Request, number: Number, verb: str, form: Carried) -> Response:
+    """Pauses, resumes, cancels or retries a sweep."""
+    server = server_of(request)
+    server.access.require_form(request, form)
+    _found(server, number)
+    if verb not in VERBS:
+        raise HTTPException(404, f"a sweep knows {', '.join(VERBS)}")
+    try:
+        server.desk.change(number, verb)
+    except InputError as error:
+        raise HTTPException(409, str(error)) from None
+    return RedirectResponse(f"/sweeps/{number}", 303)
+
+
+@router.post("/devices/clear")
+def clear(request: Request, form: Carried, name: Annotated[str, Form(max_length=300)]) -> Response:
+    """Ends the quarantine of a device."""
+    server = server_of(request)
+    server.access.require_form(request, form)
+    try:
+        server.desk.clear((name,))
+    except InputError as error:
+        raise HTTPException(409, str(error)) from None
+    return RedirectResponse("/queue#devices", 303)

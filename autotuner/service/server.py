@@ -1,0 +1,82 @@
+"""What one server holds while it runs: its settings, the store's snapshots, beliefs, and who may change something."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from concurrent.futures import CancelledError
+
+from fastapi import HTTPException, Request
+
+from autotuner.report.beliefs import StudyBeliefs
+from autotuner.service.access import Access
+from autotuner.service.beliefs_process import BeliefsFinder
+from autotuner.service.gate_service import GateService
+from autotuner.service.reader import Reader, Snapshot
+from autotuner.service.settings import Settings
+from autotuner.service.sweep_desk import SweepDesk
+from autotuner.store import Store
+from autotuner.values.errors import AutotunerError, InfrastructureError
+
+
+class Beliefs(BeliefsFinder):
+    """The finder, for coroutines too."""
+
+    async def wait(self, study: str, tag: str) -> StudyBeliefs:
+        """The beliefs of a study at a revision. Raises InputError, or InfrastructureError: ask again."""
+        try:
+            return await asyncio.wrap_future(self.ask(study, tag))
+        except (CancelledError, asyncio.CancelledError):
+            raise InfrastructureError("the study has changed meanwhile: ask again") from None
+
+
+class Server:
+    """One server."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises StoreError where the store cannot be read."""
+        self.settings = settings
+        self.writer = None if settings.read_only else Store.open(settings.store, create=settings.writes)
+        self.reader = Reader(Store.open(settings.store, read_only=True))
+        self.desk = SweepDesk(self.reader.store, self.writer if settings.writes else None, settings.spaces)
+        self.streams = 0
+        """Readers of events that are connected now."""
+        self.beliefs = Beliefs(settings.store)
+        self.access = Access(settings)
+        self.gate = GateService(settings.families)
+
+    def close(self) -> None:
+        """Ends what runs beside it."""
+        self.beliefs.close()
+        self.reader.store.close()
+        if self.writer is not None:
+            self.writer.close()
+
+    def study(self, name: str) -> Snapshot:
+        """A study as it is now. Raises HTTPException 404 where there is none, StoreError where the store is gone."""
+        if name not in self.reader.names():
+            raise HTTPException(404, f"there is no study {name!r} here")
+        return self.reader.study(name)
+
+    def require_trial(self, snapshot: Snapshot, number: int) -> None:
+        """Raises HTTPException 404 where the study has no such trial."""
+        if number not in snapshot.numbers:
+            raise HTTPException(404, f"{snapshot.name} has no trial {number}")
+
+    def warm(self) -> None:
+        """Reads the studies that were active last, so that the first reader does not wait for it."""
+
+        def read() -> None:
+            with contextlib.suppress(AutotunerError):
+                for each in self.reader.studies()[:3]:
+                    _ = self.reader.study(each.name).trials
+
+        threading.Thread(target=read, name="warm", daemon=True).start()
+
+
+def server_of(request: Request) -> Server:
+    """The server of a request."""
+    found = request.app.state.server
+    assert isinstance(found, Server)
+    return found

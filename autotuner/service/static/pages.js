@@ -1,0 +1,42 @@
+// Copying, light and dark, and what stays as it was when a page is written anew.
+"use strict";
+(() => {
+  const status = document.getElementById("status");
+  const say = (text) => { if (status) status.textContent = text; };
+
+  document.addEventListener("click", async (event) => {
+    const button = event.target.closest("button[data-copy]");
+    if (!button) return;
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      button.textContent = "Copied";
+      say("Copied");
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    } catch {
+      const range = document.createRange();
+      range.selectNodeContents(button.previousElementSibling);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      say("Selected: copy it with the keyboard");
+    }
+  });
+
+  document.getElementById("theme")?.addEventListener("click", () => {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    try { localStorage.setItem("theme", root.dataset.theme); } catch { /* it holds for this page */ }
+    document.dispatchEvent(new Event("theme"));
+  });
+
+  // A page in the background asks for nothing; tables that were opened stay open, the focus stays where it was.
+  let open = [];
+  document.addEventListener("htmx:beforeRequest", (event) => { if (document.hidden) event.preventDefault(); });
+  document.addEventListener("htmx:beforeSwap", () => {
+    open = [...document.querySelectorAll("details[id][open]")].map((each) => each.id);
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+    say("Updated");
+  });
+})();

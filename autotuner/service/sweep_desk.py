@@ -1,0 +1,132 @@
+"""The queue as the service sees it: what is there, and what may be asked of it by a caller who may change something."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from autotuner.service.sweep_models import SpaceEntry, SweepAsk
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import Store, device_health, sweeps
+from autotuner.store.sweep_records import DeviceRecord, EventRecord, SweepRecord
+from autotuner.sweeps import outlook, queue
+from autotuner.sweeps.outlook import Outlook
+from autotuner.tuning.workbench import load_space
+from autotuner.values import config
+from autotuner.values.errors import AutotunerError, InputError
+
+FRESH_S = 0.5
+"""Seconds for which one look at the queue is believed."""
+LAST = 200
+"""Events of a sweep that a page shows."""
+VERBS: dict[str, Callable[[Store, int], SweepRecord]] = {
+    "pause": queue.pause,
+    "resume": queue.resume,
+    "cancel": queue.cancel,
+    "retry": queue.retry,
+}
+
+
+class Look(NamedTuple):
+    """One look at the queue."""
+
+    tag: str
+    sweeps: tuple[Outlook, ...]
+    devices: tuple[DeviceRecord, ...]
+
+
+class SweepDesk:
+    """`reader` is only read from; `writer` is None where nothing may be changed."""
+
+    def __init__(self, reader: Store, writer: Store | None, spaces: Path | None) -> None:
+        self._reader, self._writer, self._folder = reader, writer, spaces
+        self._look: tuple[float, Look] | None = None
+        self._lock = threading.Lock()
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def look(self) -> Look:
+        """The whole queue, not older than a moment."""
+        with self._lock:
+            if self._look is not None and time.monotonic() - self._look[0] < FRESH_S:
+                return self._look[1]
+            found, devices = outlook.outlooks(self._reader, everything=True), device_health.every(self._reader)
+            states = [(each.name, each.health, each.holder is not None) for each in devices]
+            tag = format(hash((sweeps.last_event(self._reader), tuple(states))) & 0xFFFFFFFF, "x")
+            look = Look(tag, found, devices)
+            self._look = time.monotonic(), look
+            return look
+
+    def one(self, number: int) -> Outlook | None:
+        """A sweep, as the last look has it or as it is; None where there is none."""
+        found = next((each for each in self.look().sweeps if each.sweep.id == number), None)
+        if found is None and any(each.id == number for each in sweeps.every(self._reader)):
+            return outlook.outlook(self._reader, number)
+        return found
+
+    def state(self, number: int) -> SweepRecord:
+        """A sweep as it is. Raises StoreError: no such sweep."""
+        return sweeps.one(self._reader, number)
+
+    def events(self, number: int, after: int = 0, last: int | None = None) -> tuple[EventRecord, ...]:
+        """What happened to a sweep, the oldest first."""
+        return sweeps.events(self._reader, number, after, last=last)
+
+    def revision(self, number: int) -> int:
+        """The number of a sweep's last event."""
+        return max((each.id for each in self.events(number, last=1)), default=0)
+
+    def spaces(self) -> dict[str, Path]:
+        """The files of the spaces that may be asked for, by name: those that are shipped, and the operator's."""
+        folders = [config.spaces_dir(), *([self._folder] if self._folder is not None else [])]
+        return {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+
+    def space_entries(self) -> tuple[SpaceEntry, ...]:
+        """The spaces that can be read, by name."""
+        found = []
+        for name, path in sorted(self.spaces().items()):
+            try:
+                file = load_space(str(path))
+            except AutotunerError:
+                continue  # the operator's folder may hold other files
+            problems = tuple(map(str, file.problems))
+            found.append(SpaceEntry(name=name, backend=file.backend, title=file.title, problems=problems))
+        return tuple(found)
+
+    # Changing ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def _store(self) -> Store:
+        if self._writer is None:
+            raise InputError("this server is read-only: start it with a token to change anything")
+        return self._writer
+
+    def ask(self, asked: SweepAsk, key: str | None) -> queue.Submitted:
+        """Puts a sweep into the queue. Raises InputError for a space that is not here, or problems that are not its."""
+        files = self.spaces()
+        if asked.space not in files:
+            raise InputError(f"no space {asked.space!r} here; there are {', '.join(sorted(files))}")
+        file: SpaceFile = load_space(str(files[asked.space]), problems=asked.problems)
+        wanted = asked.model_dump(exclude={"space", "problems", "priority"})
+        found = queue.submit(self._store, queue.request_for([file], **wanted), asked.priority, key)
+        self._forget()
+        return found
+
+    def change(self, number: int, verb: str) -> SweepRecord:
+        """Pauses, resumes, cancels or retries a sweep. Raises StoreError where that has no meaning for it now."""
+        found = VERBS[verb](self._store, number)
+        self._forget()
+        return found
+
+    def clear(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Ends the quarantine of devices. Raises StoreError: no such device."""
+        found = device_health.clear(self._store, names)
+        self._forget()
+        return found
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._look = None

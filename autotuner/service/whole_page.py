@@ -1,0 +1,58 @@
+"""A study's pages as one HTML file: the same drawings, nothing loaded from anywhere, to mail or to keep."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+
+from markupsafe import Markup
+
+from autotuner.service import templates
+from autotuner.service.links import SavedLinks
+from autotuner.service.reader import Snapshot
+from autotuner.service.views import answer, history, leaderboard, problems, rejects, scatter, timeline
+from autotuner.service.views.trial import head, trial_page
+
+SCRIPT = "times.js"
+STYLE = "pages.css"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+POLICY = (
+    f"default-src 'none'; style-src {_hash(templates.static_text(STYLE))};"
+    f" script-src {_hash(templates.static_text(SCRIPT))}; base-uri 'none'; form-action 'none'"
+)
+"""Content-Security-Policy of the file, by the hashes of its own style and script."""
+
+
+def render(snapshot: Snapshot, store: str, roots: tuple[Path, ...] = ()) -> str:
+    """The file's text. It holds the trial to use and the last reject of each cause in full."""
+    best = snapshot.best
+    numbers = dict.fromkeys(
+        [*([] if best is None else [best.entry.number]), *rejects.by_cause(snapshot.trials).values()]
+    )
+    links = SavedLinks(numbers)
+    figure, every, _ = timeline.timeline(snapshot)
+    trials = [trial_page(snapshot, number, store, roots) for number in numbers]
+    return templates.render(
+        "saved.html",
+        study=snapshot,
+        running=snapshot.running,
+        links=links,
+        policy=POLICY,
+        style=Markup(templates.static_text(STYLE)),
+        script=Markup(templates.static_text(SCRIPT)),
+        cards=answer.cards(snapshot, store),
+        rejects=rejects.rejects(snapshot, links),
+        history=history.history(snapshot, links),
+        board=leaderboard.leaderboard(snapshot, links, 30),
+        problems=problems.problems(snapshot, links),
+        scatter=scatter.scatter(snapshot, links, scatter.Choice("number", "speedup", "kind", {})),
+        timeline=figure,
+        runs=timeline.runs(every),
+        trials=[(each, head(snapshot, each)) for each in trials],
+    )

@@ -1,0 +1,91 @@
+"""The devices that workers serve: who has each, and which are in quarantine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from sqlalchemy import select
+
+from autotuner.store import lease
+from autotuner.store.lease import Lease
+from autotuner.store.store import Store
+from autotuner.store.sweep_records import DeviceRecord
+from autotuner.store.sweeps import holder
+from autotuner.store.tables import DeviceRow, EventRow, LeaseRow
+from autotuner.values.errors import StoreError
+
+
+def every(store: Store) -> tuple[DeviceRecord, ...]:
+    """All devices that were ever served, by name."""
+    with store.database.reading() as session:
+        held = lease.holders(session, prefix=lease.of_device(""))
+        found = session.scalars(select(DeviceRow).order_by(DeviceRow.name))
+        return tuple(_record(row, held.get(lease.of_device(row.name))) for row in found)
+
+
+def quarantined(store: Store, names: Sequence[str]) -> DeviceRecord | None:
+    """The first of these devices that is in quarantine."""
+    return next((each for each in every(store) if each.name in names and each.health == "quarantined"), None)
+
+
+@contextmanager
+def serving(
+    store: Store, names: Sequence[str], host: str, backend: str, model: str, doing: str
+) -> Iterator[list[Lease]]:
+    """Serves devices while the block runs. Raises StoreError naming the living process that serves one already."""
+    with ExitStack() as stack:
+        leases = [stack.enter_context(lease.hold(store.database, lease.of_device(name), doing)) for name in names]
+        with store.database.writing() as session:
+            now = store.database.now(session)
+            for name in names:
+                row = session.get(DeviceRow, name)
+                if row is None:
+                    row = DeviceRow(name=name, health="healthy", reason="", remedy="", changed_at=now)
+                    session.add(row)
+                row.host, row.backend, row.model, row.seen_at = host, backend, model, now
+        yield leases
+
+
+def quarantine(store: Store, names: Sequence[str], reason: str, remedy: str, sweep: int | None) -> None:
+    """Gives no more sweeps to these devices until somebody clears them."""
+    _change(store, names, "quarantined", reason, remedy, sweep)
+
+
+def clear(store: Store, names: Sequence[str]) -> tuple[str, ...]:
+    """Ends the quarantine of devices; which of them were in one. Raises StoreError: no such device."""
+    known = {each.name: each for each in every(store)}
+    for name in names:
+        if name not in known:
+            there = ", ".join(known) or "none yet"
+            raise StoreError(f"{store.label} knows no device {name!r}; there are {there}")
+    found = tuple(name for name in names if known[name].health == "quarantined")
+    _change(store, found, "healthy", "", "", None)
+    return found
+
+
+def _change(store: Store, names: Sequence[str], health: str, reason: str, remedy: str, sweep: int | None) -> None:
+    kind = "quarantined" if health == "quarantined" else "cleared"
+    with store.database.writing() as session:
+        now = store.database.now(session)
+        for name in names:
+            row = session.get_one(DeviceRow, name)
+            row.health, row.reason, row.remedy, row.changed_at = health, reason, remedy, now
+            text = f"{name} {kind}" + (f": {reason}; {remedy}" if reason else "")
+            session.add(EventRow(at=now, sweep_id=sweep, device=name, kind=kind, text=text, data=json.dumps({})))
+
+
+def _record(row: DeviceRow, held: LeaseRow | None) -> DeviceRecord:
+    return DeviceRecord(
+        name=row.name,
+        host=row.host,
+        backend=row.backend,
+        model=row.model,
+        health="quarantined" if row.health == "quarantined" else "healthy",
+        reason=row.reason,
+        remedy=row.remedy,
+        changed_at=row.changed_at,
+        seen_at=row.seen_at,
+        holder=None if held is None else holder(held),
+    )

@@ -1,0 +1,273 @@
+"""Figures of studies, made by the database from columns: what a study found when, what it cost, what it covered.
+
+None reads an outcome, so that each takes milliseconds on a study of ten thousand trials
+(benchmarks/throughput/figures.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+from sqlalchemy import ColumnElement, Integer, and_, case, cast, func, select
+from sqlalchemy.orm import aliased
+from sqlalchemy.sql.functions import FunctionElement
+
+from autotuner.store import rows
+from autotuner.store.store import Store, study_id
+from autotuner.store.tables import ParameterRow, SessionRow, TrialRow
+from autotuner.values.model import Model
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Value
+
+
+class Improvement(Model):
+    """A trial that was better than all before it."""
+
+    number: int
+    at: datetime
+    judged: int = Field(description="variants judged until then, this one included")
+    seconds: float = Field(description="that all trials until then took on devices and builders")
+    speedup: float = Field(description="t_baseline / t_variant, of the search")
+
+
+class Cost(Model):
+    """What trials of one verdict cost."""
+
+    verdict: str
+    trials: int
+    seconds: float
+    build_s: float
+    check_s: float
+    measure_s: float
+    other_s: float = Field(description="not known apart: of trials that an earlier version recorded")
+
+
+class Pace(Model):
+    """How fast a study is judged."""
+
+    trials: int
+    active_s: float = Field(description="that its sessions lasted; an unfinished one until its last trial")
+    trials_an_hour: float = Field(description="while a driver was at it")
+    last_trials_an_hour: float = Field(description="of the last 50 trials, from the first of them to the last")
+    busy_share: float = Field(description="seconds of trials over seconds of sessions; more than 1 on several devices")
+
+
+class Costs(Model):
+    """What a study has cost."""
+
+    by_verdict: tuple[Cost, ...] = Field(description="the dearest first")
+    pace: Pace | None = Field(description="null before two trials were judged")
+
+
+class ValueCoverage(Model):
+    """One value of one parameter."""
+
+    value: Value
+    judged: int
+    right: int = Field(description="with a latency")
+    best_speedup: float | None
+
+
+class Comparison(Model):
+    """Two studies: of two devices, say, or of two versions of a compiler."""
+
+    shared: int = Field(description="variants with a latency in both")
+    faster: int = Field(description="of them those with a larger speedup in the second")
+    ratio: float | None = Field(description="geometric mean of speedup in the second over speedup in the first")
+    low: float | None = Field(description="of its 95 % interval, variants taken as independent")
+    high: float | None
+    variant_ratio: float | None = Field(description="geometric mean of microseconds in the second over the first")
+    only_right_in_first: int = Field(description="rejected in the second")
+    only_right_in_second: int
+
+
+class BaselineAt(Model):
+    """What the baselines took at one start of a driver."""
+
+    session: int
+    at: datetime
+    host: str
+    problem: Problem
+    baseline: str
+    median_us: float = Field(description="at calibration")
+    pinned: bool = Field(description="it was the fastest, and variants were raced against it")
+    beside_us: float | None = Field(description="the mean beside its variants, where the study has one problem")
+    disturbed: str | None = Field(description="why the machine was not calm")
+
+
+def history(store: Store, study: str) -> tuple[Improvement, ...]:
+    """Each trial that was the best until then, in the order of the ends. Raises StoreError."""
+    order = TrialRow.recorded_at, TrialRow.number
+
+    def until(figure: FunctionElement[Any]) -> ColumnElement[Any]:
+        return figure.over(order_by=order, rows=(None, 0))
+
+    with store.database.reading() as session:
+        mine = TrialRow.study_id == study_id(session, store, study), TrialRow.revoked_at.is_(None)
+        inner = select(
+            TrialRow.number,
+            TrialRow.recorded_at,
+            TrialRow.objective,
+            until(func.min(TrialRow.objective)).label("best"),
+            until(func.sum(cast(TrialRow.judged, Integer))).label("judged"),
+            until(func.sum(TrialRow.seconds)).label("seconds"),
+        ).where(*mine)
+        each = inner.subquery()
+        query = select(each).where(each.c.objective == each.c.best).order_by(each.c.recorded_at, each.c.number)
+        first = {row.objective: row for row in reversed(session.execute(query).all())}  # of equal ones the first
+        return tuple(
+            Improvement(
+                number=row.number,
+                at=row.recorded_at,
+                judged=row.judged,
+                seconds=row.seconds,
+                speedup=math.exp(-row.objective),
+            )
+            for row in reversed(first.values())
+        )
+
+
+def costs(store: Store, study: str) -> Costs:
+    """What the trials of a study have cost, by verdict and stage, and how fast it is judged. Raises StoreError."""
+    known = func.coalesce(TrialRow.build_s + TrialRow.check_s + TrialRow.measure_s, 0.0)
+    with store.database.reading() as session:
+        owner = study_id(session, store, study)
+        query = select(
+            TrialRow.verdict,
+            func.count(),
+            *(func.sum(func.coalesce(column, 0.0)) for column in (TrialRow.seconds, TrialRow.build_s)),
+            *(func.sum(func.coalesce(column, 0.0)) for column in (TrialRow.check_s, TrialRow.measure_s)),
+            func.sum(TrialRow.seconds - known),
+        )
+        found = session.execute(query.where(TrialRow.study_id == owner).group_by(TrialRow.verdict)).all()
+        fields = ("verdict", "trials", "seconds", "build_s", "check_s", "measure_s", "other_s")
+        split = [Cost.model_validate(dict(zip(fields, row, strict=True))) for row in found]
+        last = select(TrialRow.recorded_at).where(TrialRow.study_id == owner).order_by(TrialRow.recorded_at.desc())
+        times = session.scalars(last.limit(LAST)).all()
+        ends = select(TrialRow.session_id, func.max(TrialRow.recorded_at)).where(TrialRow.study_id == owner)
+        last_of = {row[0]: row[1] for row in session.execute(ends.group_by(TrialRow.session_id))}
+        spans = select(SessionRow.id, SessionRow.started_at, SessionRow.finished_at).where(SessionRow.study_id == owner)
+        active_s = sum(
+            (max(begun, ended or last_of.get(key, begun)) - begun).total_seconds()
+            for key, begun, ended in session.execute(spans)
+        )
+    ordered = tuple(sorted(split, key=lambda each: -each.seconds))
+    return Costs(by_verdict=ordered, pace=_pace(ordered, times, active_s))
+
+
+LAST = 50
+"""Trials from which the pace of now is taken."""
+
+
+def _pace(split: Sequence[Cost], times: Sequence[datetime], active_s: float) -> Pace | None:
+    trials, seconds = sum(each.trials for each in split), sum(each.seconds for each in split)
+    if len(times) < 2 or not active_s:
+        return None
+    last_s = (times[0] - times[-1]).total_seconds()
+    return Pace(
+        trials=trials,
+        active_s=active_s,
+        trials_an_hour=3600 * trials / active_s,
+        last_trials_an_hour=3600 * (len(times) - 1) / last_s if last_s else 0.0,
+        busy_share=seconds / active_s,
+    )
+
+
+def coverage(store: Store, study: str) -> dict[str, tuple[ValueCoverage, ...]]:
+    """How often each value of each parameter was judged, by the parameter's name. Raises StoreError."""
+    stands = and_(TrialRow.objective.is_not(None), TrialRow.revoked_at.is_(None))
+    columns = ParameterRow.name, ParameterRow.number, ParameterRow.word
+    query = select(
+        *columns, func.count(), func.sum(case((stands, 1), else_=0)), func.min(case((stands, TrialRow.objective)))
+    ).join(TrialRow, TrialRow.id == ParameterRow.trial_id)
+    with store.database.reading() as session:
+        mine = TrialRow.study_id == study_id(session, store, study), TrialRow.judged
+        found: dict[str, list[ValueCoverage]] = {}
+        for name, number, word, judged, right, best in session.execute(query.where(*mine).group_by(*columns)):
+            value = number if word is None else word
+            speedup = None if best is None else math.exp(-best)
+            found.setdefault(name, []).append(
+                ValueCoverage(value=value, judged=judged, right=right, best_speedup=speedup)
+            )
+    return {name: tuple(values) for name, values in found.items()}
+
+
+def comparison(store: Store, first: str, second: str) -> Comparison:
+    """What two studies say of the variants that both have judged. Raises StoreError."""
+    one, other = aliased(TrialRow), aliased(TrialRow)
+    right_in = [and_(each.objective.is_not(None), each.revoked_at.is_(None)) for each in (one, other)]
+    both, gain = and_(*right_in), one.objective - other.objective  # ln of speedup in the second over the first
+    micros = func.ln(other.median_us) - func.ln(one.median_us)
+
+    def count(condition: ColumnElement[bool]) -> ColumnElement[int]:
+        return func.sum(case((condition, 1), else_=0))
+
+    def mean(value: ColumnElement[Any]) -> ColumnElement[Any]:
+        return func.avg(case((both, value)))
+
+    with store.database.reading() as session:
+        ids = [study_id(session, store, name) for name in (first, second)]
+        same = and_(other.study_id == ids[1], one.variant_digest == other.variant_digest, other.judged)
+        query = (
+            select(
+                count(both),
+                count(and_(both, gain > 0)),
+                mean(gain),
+                mean(gain * gain),
+                mean(micros),
+                count(and_(right_in[0], ~right_in[1])),
+                count(and_(right_in[1], ~right_in[0])),
+            )
+            .select_from(one)
+            .join(other, same)
+            .where(one.study_id == ids[0], one.judged)
+        )
+        shared, faster, log, square, log_us, only_first, only_second = session.execute(query).one()
+    spread = 0.0
+    if shared and shared > 1:
+        spread = 1.96 * math.sqrt(max(0.0, square - log * log) / (shared - 1))
+    return Comparison(
+        shared=shared or 0,
+        faster=faster or 0,
+        ratio=None if log is None else math.exp(log),
+        low=None if log is None else math.exp(log - spread),
+        high=None if log is None else math.exp(log + spread),
+        variant_ratio=None if log_us is None else math.exp(log_us),
+        only_right_in_first=only_first or 0,
+        only_right_in_second=only_second or 0,
+    )
+
+
+def baselines(store: Store, study: str) -> tuple[BaselineAt, ...]:
+    """What each baseline took whenever a driver started on the study, the oldest first. Raises StoreError."""
+    with store.database.reading() as session:
+        owner = study_id(session, store, study)
+        beside = select(TrialRow.session_id, func.avg(TrialRow.baseline_us)).where(TrialRow.study_id == owner)
+        means = {row[0]: row[1] for row in session.execute(beside.group_by(TrialRow.session_id))}
+        query = select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id)
+        records = [rows.session_record(row, study) for row in session.scalars(query)]
+    found = []
+    for record in records:
+        problems = tuple(dict.fromkeys(timing.problem for timing in record.calibration.timings))
+        pinned = dict(zip(problems, record.calibration.baselines, strict=False))
+        found += [
+            BaselineAt(
+                session=record.id,
+                at=record.started_at,
+                host=record.host,
+                problem=timing.problem,
+                baseline=timing.backend,
+                median_us=timing.median_us,
+                pinned=pinned.get(timing.problem) == timing.backend,
+                beside_us=means.get(record.id)
+                if len(problems) == 1 and pinned.get(timing.problem) == timing.backend
+                else None,
+                disturbed=record.calibration.disturbed,
+            )
+            for timing in record.calibration.timings
+        ]
+    return tuple(found)

@@ -1,0 +1,72 @@
+"""What the store gives of sweeps, events and devices: frozen values. Times are the database's, in UTC."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from autotuner.values.model import Model
+from autotuner.values.sweep import State, SweepRequest, Wish
+
+Health = Literal["healthy", "quarantined"]
+
+
+class Holder(Model):
+    """A living process that holds a sweep or a device."""
+
+    host: str
+    pid: int
+    since: datetime
+    seen: datetime = Field(description="when it last said that it lives")
+    doing: str
+
+
+class SweepRecord(Model):
+    """A sweep as it is now."""
+
+    id: int
+    key: str | None = Field(description="under which it can be asked for again without being made twice")
+    name: str
+    state: State
+    wish: Wish | None = Field(description="what its worker has been asked to do, and has not done yet")
+    priority: int = Field(description="larger goes first")
+    request: SweepRequest
+    foreground: bool = Field(description="it belongs to a command in a terminal; no worker takes it")
+    studies: tuple[str, ...] = Field(description="those it has begun")
+    detail: str = Field(description="why it is in its state")
+    attempts: int = Field(description="runs in a row that ended by a fault of the machinery")
+    spent_s: float = Field(description="seconds of work over all runs")
+    submitted_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    not_before: datetime | None = Field(description="no worker takes it before")
+    holder: Holder | None = Field(default=None, description="the living process that works on it")
+
+
+class EventRecord(Model):
+    """Something that happened."""
+
+    id: int
+    at: datetime
+    sweep: int | None
+    device: str | None
+    kind: str
+    text: str = Field(description="for people, one line")
+    data: dict[str, JsonValue] = Field(description="for programs")
+
+
+class DeviceRecord(Model):
+    """A device that a worker serves or has served."""
+
+    name: str = Field(description="host and the device's own name there")
+    host: str
+    backend: str
+    model: str
+    health: Health
+    reason: str = Field(description="why it is in quarantine")
+    remedy: str
+    changed_at: datetime
+    seen_at: datetime
+    holder: Holder | None = Field(default=None, description="the living worker that serves it")

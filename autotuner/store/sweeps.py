@@ -1,0 +1,355 @@
+"""The queue: sweeps as jobs in the store. Each function is one transaction, its event included.
+
+Like `queries` they take an open store. They hold and find; what is decided is decided in the room `sweeps`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from typing import NamedTuple, TypeVar
+
+from pydantic import JsonValue
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from autotuner.store import lease
+from autotuner.store.lease import Lease
+from autotuner.store.store import Store
+from autotuner.store.sweep_records import EventRecord, Holder, SweepRecord
+from autotuner.store.tables import EventRow, LeaseRow, SweepRow
+from autotuner.values.errors import StoreError
+from autotuner.values.sweep import State, SweepRequest, Wish
+
+T = TypeVar("T")
+Data = dict[str, JsonValue]
+WISHED = {Wish.PAUSE: State.PAUSED, Wish.CANCEL: State.CANCELLED}
+"""What becomes of a sweep that nobody works on."""
+
+
+class Claim(NamedTuple):
+    """A sweep that this process works on from here on."""
+
+    sweep: SweepRecord
+    lease: Lease
+
+
+# Asking ---------------------------------------------------------------------------------------------------------------
+
+
+def every(store: Store, states: Collection[State] = tuple(State)) -> tuple[SweepRecord, ...]:
+    """The sweeps in these states: those that are open in the order in which they are due, then the others, the last to
+    end first."""
+    with store.database.reading() as session:
+        found = session.scalars(select(SweepRow).where(SweepRow.state.in_([str(each) for each in states]))).all()
+        held = lease.holders(session, [lease.of_sweep(row.id) for row in found])
+        records = [_record(row, held.get(lease.of_sweep(row.id))) for row in found]
+    due = sorted((each for each in records if not each.state.is_over), key=_due)
+    over = [(each.finished_at, each.id, each) for each in records if each.finished_at is not None]
+    return (*due, *(each for *_, each in sorted(over, key=lambda one: one[:2], reverse=True)))
+
+
+def due(store: Store) -> tuple[SweepRecord, ...]:
+    """What a worker may take now, in this order: queued sweeps whose time has come, and running ones whose worker has
+    gone."""
+    with store.database.reading() as session:
+        at = store.database.now(session)
+    found = every(store, (State.QUEUED, State.RUNNING))
+    free = (each for each in found if each.holder is None and (each.not_before is None or each.not_before <= at))
+    return tuple(sorted(free, key=lambda each: (-each.priority, each.id)))
+
+
+def one(store: Store, number: int) -> SweepRecord:
+    """A sweep. Raises StoreError: no such sweep."""
+    with store.database.reading() as session:
+        return _found(session, store, number)
+
+
+def by_key(store: Store, key: str) -> SweepRecord | None:
+    """The sweep that was asked for under a key."""
+    with store.database.reading() as session:
+        row = session.scalar(select(SweepRow).where(SweepRow.key == key))
+        return None if row is None else _found(session, store, row.id)
+
+
+def numbers_named(store: Store, name: str) -> tuple[int, ...]:
+    """The sweeps of that name, the oldest first."""
+    with store.database.reading() as session:
+        return tuple(session.scalars(select(SweepRow.id).where(SweepRow.name == name).order_by(SweepRow.id)))
+
+
+def events(
+    store: Store, sweep: int | None = None, after: int = 0, limit: int | None = None, last: int | None = None
+) -> tuple[EventRecord, ...]:
+    """What happened, the oldest first: to one sweep or to all, after an event's number; of these the first `limit`, or
+    the last ones where `last` is given."""
+    query = select(EventRow).where(EventRow.id > after)
+    if sweep is not None:
+        query = query.where(EventRow.sweep_id == sweep)
+    query = query.order_by(EventRow.id).limit(limit) if last is None else query.order_by(EventRow.id.desc()).limit(last)
+    with store.database.reading() as session:
+        found = [_event(row) for row in session.scalars(query)]
+    return tuple(found if last is None else reversed(found))
+
+
+def last_event(store: Store) -> int:
+    """The number of the last event; 0 before any."""
+    with store.database.reading() as session:
+        return session.scalar(select(func.max(EventRow.id))) or 0
+
+
+def seconds_a_trial(store: Store) -> dict[str, float]:
+    """What a trial took on average in the sweeps that are over, by kind of device, the driver's share included."""
+    spent = select(SweepRow.backend, func.sum(SweepRow.spent_s)).where(SweepRow.state == str(State.DONE))
+    counted = select(SweepRow.backend, func.count()).join(EventRow, EventRow.sweep_id == SweepRow.id)
+    counted = counted.where(EventRow.kind == "judged", SweepRow.state == str(State.DONE))
+    with store.database.reading() as session:
+        seconds = {row[0]: row[1] for row in session.execute(spent.group_by(SweepRow.backend))}
+        trials = {row[0]: row[1] for row in session.execute(counted.group_by(SweepRow.backend))}
+    return {name: seconds[name] / count for name, count in trials.items() if count}
+
+
+# Changing -------------------------------------------------------------------------------------------------------------
+
+
+def add(
+    store: Store, request: SweepRequest, priority: int = 0, key: str | None = None, foreground: bool = False
+) -> tuple[SweepRecord, bool]:
+    """Asks for a sweep; it, and whether it is new. Under a key that was used before the sweep of then is returned.
+
+    Raises StoreError where the key stands for a sweep that asks for something else.
+    """
+
+    def change(session: Session) -> tuple[SweepRecord, bool]:
+        row = session.scalar(select(SweepRow).where(SweepRow.key == key)) if key is not None else None
+        if row is not None:
+            found = _found(session, store, row.id)
+            if found.request != request:
+                asked = f"the key {key!r} stands for sweep {row.id}, which asks for something else"
+                raise StoreError(f"{asked}: use another key")
+            return found, False
+        now = store.database.now(session)
+        row = SweepRow(
+            key=key,
+            name=request.name,
+            state=str(State.QUEUED),
+            wish=None,
+            priority=priority,
+            backend=request.backend,
+            request=request.model_dump_json(),
+            foreground=foreground,
+            studies="[]",
+            detail="",
+            attempts=0,
+            spent_s=0.0,
+            submitted_at=now,
+        )
+        session.add(row)
+        session.flush()
+        _note(session, store, row.id, "submitted", f"submitted: {request.name}", {"priority": priority})
+        return _record(row, None), True
+
+    return _writing(store, change)
+
+
+def claim(store: Store, number: int, doing: str) -> Claim | None:
+    """Takes a sweep that is due for this process: a queued one, or a running one whose worker has gone. None where
+    somebody else was faster, or it is not due any more."""
+
+    def change(session: Session) -> Claim | None:
+        _lock(session, store)
+        row = session.get(SweepRow, number)
+        if row is None or row.state not in (State.QUEUED, State.RUNNING):
+            return None
+        if lease.holders(session, [lease.of_sweep(number)]):
+            return None
+        now = store.database.now(session)
+        if row.wish is not None:  # of a worker that died before it heard of it
+            row.state, row.wish, row.detail = str(WISHED[Wish(row.wish)]), None, "by a user"
+            row.finished_at = now if State(row.state).is_over else None
+            _note(session, store, number, row.state, row.state, {})
+            return None
+        again = row.state == State.RUNNING
+        held = lease.take(session, store.database, lease.of_sweep(number), doing)
+        row.state, row.detail, row.not_before = str(State.RUNNING), "", None
+        row.started_at = row.started_at or now
+        text = f"taken over by {doing}: its worker had gone" if again else f"begun by {doing}"
+        _note(session, store, number, "begun", text, {"again": again})
+        session.flush()
+        return Claim(_record(row, None), held)
+
+    return _writing(store, change)
+
+
+def settle(
+    store: Store,
+    number: int,
+    wanted: State,
+    detail: str = "",
+    *,
+    spent_s: float | None = None,
+    attempts: int = 0,
+    wait_s: float = 0.0,
+    kind: str | None = None,
+) -> SweepRecord:
+    """Ends this process's work on a sweep, or moves one that nobody works on. `wait_s`: no worker takes it sooner.
+    `kind`: of the event, the state's name unless given. Raises StoreError: no such sweep."""
+
+    def change(session: Session) -> SweepRecord:
+        store.database.guard(session.connection())
+        row = _row(session, store, number)
+        now, state = store.database.now(session), wanted
+        if row.wish is not None and state == State.QUEUED:  # nobody has heard of it yet
+            state = WISHED[Wish(row.wish)]
+        row.state, row.wish, row.detail, row.attempts = str(state), None, detail, attempts
+        row.spent_s = row.spent_s if spent_s is None else spent_s
+        row.finished_at = now if state.is_over else None
+        row.not_before = now + timedelta(seconds=wait_s) if wait_s else None
+        text = f"{state}: {detail}" if detail else str(state)
+        _note(session, store, number, kind or str(state), text, {"spent_s": row.spent_s})
+        session.flush()
+        return _record(row, None)
+
+    return _writing(store, change)
+
+
+def wish(store: Store, number: int, wanted: Wish) -> SweepRecord:
+    """Asks for a pause or a cancellation. A sweep that nobody works on is paused or cancelled at once, another one when
+    its worker hears of it. Raises StoreError where the sweep is over."""
+
+    def change(session: Session) -> SweepRecord:
+        _lock(session, store)
+        row = _row(session, store, number)
+        state = State(row.state)
+        if state.is_over:
+            raise StoreError(f"sweep {number} is {state}: there is nothing to {wanted}")
+        held = lease.holders(session, [lease.of_sweep(number)]).get(lease.of_sweep(number))
+        if held is not None:
+            row.wish = str(wanted)
+        else:
+            row.state = str(WISHED[wanted])
+            row.wish, row.detail = None, "by a user"
+            row.finished_at = store.database.now(session) if wanted == Wish.CANCEL else None
+        _note(session, store, number, f"{wanted}_asked", f"{wanted} asked for", {})
+        session.flush()
+        return _record(row, held)
+
+    return _writing(store, change)
+
+
+def queue_again(store: Store, number: int, kind: str) -> SweepRecord:
+    """Puts a sweep back into the queue: a paused one (`resumed`), or one that is over (`retried`). It goes on where it
+    was, with the budget it has left. Raises StoreError where it is neither."""
+
+    def change(session: Session) -> SweepRecord:
+        row = _row(session, store, number)
+        state = State(row.state)
+        if row.wish is not None and state == State.RUNNING and kind == "resumed":
+            row.wish = None  # its worker had not heard of the pause yet
+        elif (kind == "resumed") != (state == State.PAUSED) or state in (State.QUEUED, State.RUNNING):
+            remedy = "pause it first" if kind == "resumed" else "cancel it, or wait for its end"
+            raise StoreError(f"sweep {number} is {state} and cannot be {kind}: {remedy}")
+        else:
+            row.state, row.detail, row.finished_at, row.attempts = str(State.QUEUED), "", None, 0
+            row.foreground, row.not_before = False, None
+        _note(session, store, number, kind, kind, {})
+        session.flush()
+        return _record(row, None)
+
+    return _writing(store, change)
+
+
+def work(store: Store, number: int, spent_s: float, studies: Sequence[str]) -> Wish | None:
+    """Notes how long a sweep was worked on over all runs, and in which studies; what somebody wishes of it now."""
+
+    def change(session: Session) -> Wish | None:
+        store.database.guard(session.connection())
+        row = _row(session, store, number)
+        row.spent_s, row.studies = spent_s, json.dumps(list(studies))
+        return None if row.wish is None else Wish(row.wish)
+
+    return _writing(store, change)
+
+
+def note(
+    store: Store, sweep: int | None, kind: str, text: str, data: Data | None = None, device: str | None = None
+) -> None:
+    """Adds an event."""
+    _writing(store, lambda session: _note(session, store, sweep, kind, text, data or {}, device))
+
+
+# Between rows and records ---------------------------------------------------------------------------------------------
+
+
+def _writing(store: Store, change: Callable[[Session], T]) -> T:
+    """One transaction, for which a locked or lost store is waited."""
+
+    def attempt() -> T:
+        with store.database.writing() as session:
+            return change(session)
+
+    return store.database.patience.keep_on(attempt)  # type: ignore[return-value]  # nothing else can be `done`
+
+
+def _lock(session: Session, store: Store) -> None:
+    """Nobody else takes a lease before this transaction ends."""
+    lease.lock(session, store.database)
+
+
+def _note(
+    session: Session, store: Store, sweep: int | None, kind: str, text: str, data: Data, device: str | None = None
+) -> None:
+    now = store.database.now(session)
+    session.add(EventRow(at=now, sweep_id=sweep, device=device, kind=kind, text=text, data=json.dumps(data)))
+
+
+def _row(session: Session, store: Store, number: int) -> SweepRow:
+    row = session.get(SweepRow, number)
+    if row is None:
+        raise StoreError(f"{store.label} has no sweep {number}: `autotuner sweeps --all` lists them")
+    return row
+
+
+def _found(session: Session, store: Store, number: int) -> SweepRecord:
+    row = _row(session, store, number)
+    return _record(row, lease.holders(session, [lease.of_sweep(number)]).get(lease.of_sweep(number)))
+
+
+def _due(record: SweepRecord) -> tuple[int, int, int]:
+    order = {State.RUNNING: 0, State.QUEUED: 1, State.PAUSED: 2}
+    return order[record.state], -record.priority, record.id
+
+
+def holder(row: LeaseRow) -> Holder:
+    """The process that a lease names."""
+    return Holder(host=row.host, pid=row.pid, since=row.started_at, seen=row.heartbeat_at, doing=row.doing)
+
+
+def _record(row: SweepRow, held: LeaseRow | None) -> SweepRecord:
+    return SweepRecord(
+        id=row.id,
+        key=row.key,
+        name=row.name,
+        state=State(row.state),
+        wish=None if row.wish is None else Wish(row.wish),
+        priority=row.priority,
+        request=SweepRequest.model_validate_json(row.request),
+        foreground=row.foreground,
+        studies=tuple(json.loads(row.studies)),
+        detail=row.detail,
+        attempts=row.attempts,
+        spent_s=row.spent_s,
+        submitted_at=row.submitted_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        not_before=row.not_before,
+        holder=None if held is None else holder(held),
+    )
+
+
+def _event(row: EventRow) -> EventRecord:
+    data = json.loads(row.data)
+    return EventRecord(
+        id=row.id, at=row.at, sweep=row.sweep_id, device=row.device, kind=row.kind, text=row.text, data=data
+    )

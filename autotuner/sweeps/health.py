@@ -1,0 +1,88 @@
+"""Is it the device, or the sweep? A probe of known-good variants decides."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from autotuner.ops import op_of
+from autotuner.run.ask import Beat, ask, sound_calibration
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import Store
+from autotuner.tuning import standings
+from autotuner.tuning.workbench import Workbench, find_space_file, load_space
+from autotuner.values.errors import AutotunerError, DiskFullError, StoreError
+from autotuner.values.outcome import Outcome
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
+
+REMEDY = "look at the machine's log and at the device, then `autotuner devices clear`"
+
+
+def probe(store: Store, file: SpaceFile, studies: tuple[str, ...], devices: str | None, beat: Beat) -> str | None:
+    """Why the device is sick, in words; None where it judges a variant that is known to be good.
+
+    Known to be good are the best variant of the sweep's studies, and the default variant of the shipped space for the
+    op on such a device. The device is well if either is judged: a space of one's own may be what is at fault.
+    """
+    tried = []
+    for here, variant in _known_good(store, file, studies, devices):
+        try:
+            why = _judged(here, variant, beat)
+        except DiskFullError:
+            raise
+        except AutotunerError as error:
+            why = str(error)
+        if why is None:
+            return None
+        tried.append(why)
+    return tried[0] if tried else "nothing that is known to be good can be judged there"
+
+
+def _known_good(
+    store: Store, file: SpaceFile, studies: tuple[str, ...], devices: str | None
+) -> list[tuple[Workbench, Variant]]:
+    found = []
+    for study in studies:
+        here, best = Workbench(file, devices=devices), _best(store, study)
+        if best is not None and here.space.index_of(best.point) is not None:
+            found.append((here, best))
+    shipped = op_of(file.problems[0]).default_spaces.get(file.backend)
+    plain = load_space(shipped) if shipped is not None and _is_there(shipped) else file
+    here = Workbench(plain, devices=devices)
+    return [*found, (here, here.variant(here.space.default_index))]
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return Path(find_space_file(name)).is_file()
+    except AutotunerError:
+        return False
+
+
+def _best(store: Store, study: str) -> Variant | None:
+    try:
+        best = standings.best(store, study)
+    except StoreError:  # killed before it was made
+        return None
+    return None if best is None else best.outcome.variant
+
+
+def _judged(here: Workbench, variant: Variant, beat: Beat) -> str | None:
+    """Why the variant is not judged there; None where it is, and passes."""
+    with here.held(0.0, lambda _: None), closing(here.executor()) as executor:
+        return _asked(executor, here, variant, beat)
+
+
+def _asked(executor: Executor, here: Workbench, variant: Variant, beat: Beat) -> str | None:
+    found = sound_calibration(ask(executor, CalibrationJob(conditions=here.conditions), beat))
+    conditions = here.conditions.model_copy(update={"baselines": found.baselines, "ceilings": found.ceilings})
+    built = ask(executor, BuildJob(variant=variant, conditions=conditions), beat)
+    if isinstance(built, Built):
+        built = ask(executor, JudgeJob(built=built, conditions=conditions, soak="never", fresh=True), beat)
+    if isinstance(built, Outcome) and (built.verdict.has_latency or built.verdict == Verdict.DISTURBED):
+        return None
+    fault = getattr(built, "fault", None)
+    return f"a variant known to be good was not judged: {fault.detail if fault is not None else built}"

@@ -1,0 +1,67 @@
+"""Which of several searches gets the next trials: the one that promises most.
+
+The members begin one after another, so that each can start from what its relatives before it have measured. A member
+keeps its turn until its proposals promise no more than a tie, or an equal share is spent. Once all have begun, the next
+turn goes to the member whose proposals promise the largest expected improvement (Jones, Schonlau and Welch, 1998; of
+ln t) times its weight. A search that has converged promises little, and stops costing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from statistics import fmean
+
+FIRST = 8
+"""Trials that a member has before its promises count; half an equal share where the budget is small."""
+SETTLED = 0.01
+"""Expected improvement, relative, below which a member lets the next one begin."""
+TURN = 4
+"""Trials of a turn."""
+REMEMBERED = 4
+"""Proposals of a member whose promises are averaged: a single one is noisy."""
+
+
+class Share:
+    """What is known of one member."""
+
+    def __init__(self, weight: float = 1.0) -> None:
+        self.weight, self.judged = weight, 0
+        self.is_exhausted = False
+        """Nothing is left to be judged."""
+        self._promises: deque[float] = deque(maxlen=REMEMBERED)
+
+    def promised(self, promise: float | None) -> None:
+        """Takes in the expected improvement of a proposal, relative; None of one that was enqueued."""
+        if promise is not None:
+            self._promises.append(promise)
+
+    @property
+    def worth(self) -> float:
+        """Expected improvement times weight; infinite as long as nothing was promised."""
+        return self.weight * fmean(self._promises) if self._promises else float("inf")
+
+
+def first_trials(budget: int, members: int) -> int:
+    """Trials that every member has before promises are compared."""
+    return max(1, min(FIRST, budget // (2 * members)))
+
+
+def next_member(shares: Sequence[Share], budget: int) -> int | None:
+    """The member whose turn it is; None where all are exhausted."""
+    open_ones = [place for place, share in enumerate(shares) if not share.is_exhausted]
+    if not open_ones:
+        return None
+    first, equal = first_trials(budget, len(shares)), budget / len(shares)
+    begun = [place for place in open_ones if shares[place].judged]
+    fresh = [place for place in open_ones if not shares[place].judged]
+    young = [place for place in begun if shares[place].judged < first]
+    if young:
+        return young[0]
+    if fresh:
+        last = begun[-1] if begun else None
+        spare = budget - sum(share.judged for share in shares) - first * len(fresh)
+        wants = last is not None and shares[last].judged < equal and shares[last].worth > SETTLED
+        goes_on = wants and spare >= TURN  # each that has not begun keeps its first trials
+        return last if goes_on else fresh[0]
+    return max(open_ones, key=lambda place: (shares[place].worth, -shares[place].judged))

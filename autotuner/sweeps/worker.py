@@ -1,0 +1,344 @@
+"""A worker: serves the devices of this machine that it was given, one sweep at a time, until it is told to end.
+
+What it works on is its own by a lease. When it dies, the next worker goes on where it was; when it is told to end, it
+hands the sweep back. It never gives up a measurement: while the store is locked or gone it keeps what it has.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+import traceback
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+
+from autotuner.build import cache
+from autotuner.devices import DEVICES, Chosen, Wishes
+from autotuner.devices.kind import DeviceKind
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import Store, device_health, sweeps
+from autotuner.store.lease import Lease
+from autotuner.store.sweep_records import SweepRecord
+from autotuner.store.sweeps import Claim
+from autotuner.sweeps import health
+from autotuner.sweeps.queue import settle_abandoned
+from autotuner.sweeps.signals import Stop, Stopping, tell_manager
+from autotuner.sweeps.sweep_run import Asked, SweepRun
+from autotuner.values.errors import (
+    DiskFullError,
+    InfrastructureError,
+    InputError,
+    LeaseHeldError,
+    LeaseLostError,
+    OracleError,
+    StoreError,
+)
+from autotuner.values.sweep import State, Wish
+
+POLL_S = 2.0
+"""Seconds between two looks for a sweep."""
+BEAT_S = 10.0
+"""Seconds between two renewals of the leases."""
+ATTEMPTS = 3
+"""Runs of a sweep in a row that end by a fault of the machinery, on devices that judge known-good variants."""
+AGAIN_S = 30.0
+"""Seconds after which a sweep that could not be worked on is tried again."""
+FULL_S = 60.0
+"""Seconds after which it is tried again where a disk was full."""
+HURRY_S = 2.0
+"""Seconds that a worker which has to go waits for a locked store."""
+PRUNE_EVERY_S = 600.0
+"""Seconds between two looks at the size of the cache."""
+CACHE_BYTES = 20 << 30
+"""What the cache may take unless the user says otherwise."""
+
+
+class Served(NamedTuple):
+    """The devices of one kind that a worker serves."""
+
+    kind: DeviceKind
+    wish: str | None
+    """In the user's words, such as cuda:0,cuda:1; None: the kind's own choice."""
+    chosen: Chosen
+    names: tuple[str, ...]
+    """Under which the store knows them: host and the device's own name."""
+
+
+def served(devices: str | None) -> Served:
+    """The devices of this machine in the user's words: a kind, or what the kind's `--devices` understands. None: what
+    `autotuner tune` would take. Raises InputError with what there is."""
+    kinds = sorted(DEVICES.values(), key=lambda kind: -kind.preference)
+    wanted = (devices or "").partition(":")[0].partition(",")[0]
+    named = [kind for kind in kinds if kind.name == wanted]
+    usable = [kind for kind in kinds if kind.missing() is None]
+    if devices is not None and not named and wanted != "all":
+        raise InputError(f"--devices {devices}: no such kind of device; there are {', '.join(DEVICES)}")
+    kind = named[0] if named else (usable[0] if usable else kinds[0])
+    why = kind.missing()
+    if why is not None:
+        raise InputError(f"no device of kind {kind.name} can be served here: {why}")
+    wish = None if devices in (None, kind.name) else devices
+    if wish is not None and "devices" not in kind.choices:
+        raise InputError(f"--devices {devices}: there is one device of kind {kind.name}; say --devices {kind.name}")
+    chosen = kind.choose(Wishes(devices=wish))
+    return Served(kind, wish, chosen, device_names(kind.name, chosen))
+
+
+def device_names(kind: str, chosen: Chosen) -> tuple[str, ...]:
+    """Under which names the store knows devices of this machine."""
+    return tuple(f"{socket.gethostname()}/{lock}" for lock in chosen.locks or (kind,))
+
+
+class Worker:
+    """Serves devices from one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        serves: Served,
+        say: Callable[[str], None] = lambda _: None,
+        cache_bytes: int | None = CACHE_BYTES,
+        stop: Stop | None = None,
+    ) -> None:
+        """`say` hears lines for a person. `cache_bytes`: what the cache may take, pruned by use; None: anything."""
+        self._store, self._serves, self._say, self._cache_bytes = store, serves, say, cache_bytes
+        self._stop = stop or Stop()
+        self._stop.now = self._hurry
+        self._leases: list[Lease] = []
+        self._until: datetime | None = None
+        self._beaten = self._pruned = -float("inf")
+        self._sick = ""
+        self.name = f"worker {Lease.process()}"
+
+    def run(self, until: datetime | None = None, idle_exit: bool = False) -> str:
+        """Works until the moment `until`, a signal, or with `idle_exit` until nothing is left that it could do; why it
+        has ended.
+
+        Raises LeaseHeldError where another worker serves a device, LeaseLostError where one has taken it over.
+        """
+        patience, serves = self._store.database.patience, self._serves
+        self._until = until
+        patience.seconds = float("inf")
+        patience.listen = lambda why, since_s: self._say(f"keeps what it has and waits for the store: {why}")
+        where = serves.names, socket.gethostname(), serves.kind.name, serves.chosen.device.name
+        try:
+            with device_health.serving(self._store, *where, self.name) as self._leases:
+                self._say(f"serves {', '.join(serves.names)} ({serves.chosen.device.name})")
+                tell_manager("READY=1")
+                with self._stop.in_hand():
+                    return self._loop(idle_exit)
+        except Stopping as stopping:
+            return f"stopped by {stopping}"
+        finally:
+            tell_manager("STOPPING=1")
+
+    def _hurry(self) -> None:
+        """Has to be gone within ten seconds: no long waits for the store any more."""
+        self._store.database.patience.seconds = 0.0
+        self._store.database.wait_s = HURRY_S
+
+    def _loop(self, idle_exit: bool) -> str:
+        while True:
+            self._beat()
+            self._prune()
+            claim = self._next()
+            if claim is not None:
+                self._work_on(claim)
+            elif self._is_late():
+                return "its time is over"
+            elif idle_exit:
+                return "nothing is left to do"
+            else:
+                time.sleep(POLL_S)
+
+    def _is_late(self) -> bool:
+        return self._until is not None and datetime.now(self._until.tzinfo) >= self._until
+
+    def _beat(self) -> None:
+        """Says that it lives. Raises Stopping when it has to go."""
+        self._stop.check()
+        now = time.monotonic()
+        if now - self._beaten >= BEAT_S:
+            for lease in self._leases:
+                lease.beat()
+            self._beaten = now
+            tell_manager("WATCHDOG=1")
+
+    def _beat_at_work(self) -> None:
+        self._beat()
+        self._prune()
+        if self._is_late():
+            raise Stopping("the end of its time")
+
+    def _prune(self) -> None:
+        """Keeps the cache within its budget. What was used within the last hour stays."""
+        now = time.monotonic()
+        if self._cache_bytes is None or now - self._pruned < PRUNE_EVERY_S:
+            return
+        self._pruned = now
+        done = cache.prune(self._cache_bytes)
+        if done.removed:
+            text = f"removed {done.removed} entries of the cache, {done.bytes / 2**20:.0f} MiB"
+            self._say(text)
+            sweeps.note(self._store, None, "pruned", text, {"bytes": done.bytes, "removed": done.removed})
+
+    # Which sweep ------------------------------------------------------------------------------------------------
+
+    def _next(self) -> Claim | None:
+        """The sweep that is due and that these devices can do; None while there is none, or they are in quarantine."""
+        settle_abandoned(self._store)
+        if self._is_late() or self._is_sick():
+            return None
+        for each in sweeps.due(self._store):
+            if self._fits(each):
+                claim = sweeps.claim(self._store, each.id, self.name)
+                if claim is not None:
+                    return claim
+        return None
+
+    def _is_sick(self) -> bool:
+        sick = device_health.quarantined(self._store, self._serves.names)
+        said = "" if sick is None else f"{sick.name} is in quarantine: {sick.reason}; {sick.remedy} {sick.name}"
+        if said and said != self._sick:
+            self._say(said)
+        self._sick = said
+        return bool(said)
+
+    def _fits(self, each: SweepRecord) -> bool:
+        request, serves = each.request, self._serves
+        if each.foreground or request.backend != serves.kind.name:
+            return False
+        if request.devices is None or request.devices == serves.wish:
+            return True
+        try:
+            wanted = serves.kind.choose(Wishes(devices=request.devices))
+        except InputError:
+            return False
+        return set(device_names(serves.kind.name, wanted)) <= set(serves.names)
+
+    # Work -------------------------------------------------------------------------------------------------------
+
+    def _work_on(self, claim: Claim) -> None:
+        """Works on a sweep until it ends, in whatever way, and says so in the store."""
+        sweep = claim.sweep
+        self._say(f"sweep {sweep.id} ({sweep.name}): begins")
+        for lease in self._leases:
+            lease.beat(f"sweep {sweep.id}")
+        run = None
+        try:
+            run = SweepRun(self._store, claim, _Lines(self._say, sweep.id), self._beat_at_work, self._serves.wish)
+            with self._stop.in_hand():
+                run.go()
+            self._settle(claim, run, State.DONE)
+        except Asked as asked:
+            self._settle(claim, run, State.PAUSED if asked.wish == Wish.PAUSE else State.CANCELLED, "by a user")
+        except Stopping as stopping:
+            self._settle(claim, run, State.QUEUED, f"handed back: {stopping}", kind="handed_back")
+            if not self._is_late() or self._stop.why is not None:
+                raise
+        except LeaseLostError as error:
+            self._say(f"sweep {sweep.id}: {error}")
+            self._require_devices()
+        except LeaseHeldError as error:
+            self._settle(claim, run, State.QUEUED, str(error), wait_s=AGAIN_S)
+        except DiskFullError as error:
+            self._pruned = -float("inf")
+            self._settle(claim, run, State.QUEUED, str(error), wait_s=FULL_S)
+        except StoreError:
+            raise
+        except InputError as error:
+            self._refused(claim, run, error)
+        except (OracleError, InfrastructureError) as error:
+            self._doubt(claim, run, error)
+        except Exception as error:  # a fault of ours: one sweep must not take the worker along
+            self._say(traceback.format_exc())
+            self._settle(claim, run, State.FAILED, f"{type(error).__name__}: {error}")
+        finally:
+            claim.lease.release()
+        for lease in self._leases:
+            lease.beat(self.name)
+
+    def _require_devices(self) -> None:
+        """Raises LeaseLostError where it is not only the sweep that another worker has taken over."""
+        for lease in self._leases:
+            lease.beat()
+
+    def _settle(
+        self,
+        claim: Claim,
+        run: SweepRun | None,
+        state: State,
+        detail: str = "",
+        *,
+        attempts: int = 0,
+        wait_s: float = 0.0,
+        kind: str | None = None,
+    ) -> None:
+        detail = " ".join(detail.split())
+        self._say(f"sweep {claim.sweep.id}: {state}" + (f": {detail}" if detail else ""))
+        spent_s = None if run is None else run.spent_s
+        sweeps.settle(
+            self._store,
+            claim.sweep.id,
+            state,
+            detail,
+            spent_s=spent_s,
+            attempts=attempts,
+            wait_s=wait_s,
+            kind=kind,
+        )
+
+    def _refused(self, claim: Claim, run: SweepRun | None, error: InputError) -> None:
+        """The sweep cannot be done as it was asked for; or the device that it needs has gone."""
+        try:
+            self._serves.kind.choose(Wishes(devices=self._serves.wish))
+        except InputError as gone:
+            self._quarantine(claim, run, f"it has gone: {gone}")
+            return
+        self._settle(claim, run, State.FAILED, str(error))
+
+    def _doubt(self, claim: Claim, run: SweepRun | None, error: Exception) -> None:
+        """The machinery has failed: is it the device, or this sweep?"""
+        sweep = claim.sweep
+        self._say(f"sweep {sweep.id}: {error}; probing the device")
+        file = SpaceFile.stored(sweep.request.members[0].space_document)
+        try:
+            sick = health.probe(
+                self._store, file, sweeps.one(self._store, sweep.id).studies, self._serves.wish, self._beat
+            )
+        except InputError as refused:
+            sick = str(refused)
+        sweeps.note(self._store, sweep.id, "probe", f"probe after {error}: {sick or 'the device is well'}")
+        if sick is not None:
+            self._quarantine(claim, run, f"{error}; a probe of known-good variants found: {sick}")
+        elif isinstance(error, OracleError) or sweep.attempts + 1 >= ATTEMPTS:
+            self._settle(claim, run, State.FAILED, str(error), attempts=sweep.attempts + 1)
+        else:
+            waits = AGAIN_S * (sweep.attempts + 1)
+            self._settle(claim, run, State.QUEUED, str(error), attempts=sweep.attempts + 1, wait_s=waits)
+
+    def _quarantine(self, claim: Claim, run: SweepRun | None, reason: str) -> None:
+        names = self._serves.names
+        reason = " ".join(reason.split())
+        device_health.quarantine(self._store, names, reason, health.REMEDY, claim.sweep.id)
+        self._settle(claim, run, State.QUEUED, f"{', '.join(names)} is in quarantine: {reason}", kind="handed_back")
+
+
+class _Lines:
+    """Says in a line when a study goes on; what follows is in the store's events."""
+
+    def __init__(self, say: Callable[[str], None], sweep: int) -> None:
+        self._say, self._sweep = say, sweep
+
+    def begins(self, here: object, start: object, study: str) -> None:
+        self._say(f"sweep {self._sweep}: study {study}")
+
+    def hears(self, event: object) -> None:
+        """Is in the store."""
+
+    def confirms(self) -> None:
+        """Is in the store."""
+
+    def ends(self) -> None:
+        """Is in the store."""

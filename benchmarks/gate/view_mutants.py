@@ -1,0 +1,76 @@
+"""Judges the mutants of tests/mutants/views.toml and prints what the gate says of each.
+
+    python -m benchmarks.gate.view_mutants [--backend cpu|cuda] [--json FILE] [NAME ...]
+
+Exit code 1 where one is not rejected as it must be, or the right one is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from autotuner.devices import DEVICES, Wishes
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.run.local import Deadlines, LocalExecutor
+from autotuner.tuning.workbench import toolchain_for
+from benchmarks.provenance import command_line
+from tests.helpers import preload
+from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line, cuda_line
+from tests.mutants.expectations import Backend
+from tests.mutants.views import VIEWS, conditions, family
+
+
+def executor_for(backend: Backend) -> LocalExecutor:
+    """Processes that judge them."""
+    device = DEVICES[backend].choose(Wishes(threads=1 if backend == "cpu" else None)).device
+    toolchain = toolchain_for(device)
+    if isinstance(toolchain, CudaToolchain):
+        return LocalExecutor(cuda_line(toolchain, family()), preload.CUDA, overlap=True, jobs_per_process=50)
+    assert isinstance(toolchain, CpuToolchain)
+    return LocalExecutor(cpu_line(toolchain, family()), preload.CPU, Deadlines(check=120))
+
+
+def main() -> int:
+    """0 when all are rejected as they must be."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gate.view_mutants", description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    with closing(executor_for(given.backend)) as executor:
+        for each in VIEWS:
+            if given.names and each.name not in given.names:
+                continue
+            started = time.monotonic()
+            outcome = judged(executor, each.variant(given.backend), conditions(given.backend), soak="never")
+            fault = outcome.fault
+            rows.append(
+                {
+                    "name": each.name,
+                    "what": each.what,
+                    "expected": each.codes,
+                    "found": fault.code if fault else "pass",
+                    "verdict": str(outcome.verdict),
+                    "detail": fault.detail if fault else "",
+                    "as_expected": each.met_by(outcome),
+                    "seconds": round(time.monotonic() - started, 2),
+                }
+            )
+            row = rows[-1]
+            told = "as expected" if row["as_expected"] else f"expected {', '.join(each.codes)}"
+            print(f"{each.name}: {row['verdict']} {row['found']}, {told}; {row['detail'][:100]}", flush=True)
+    if given.json is not None:
+        given.json.write_text(json.dumps({"command": command_line(), "mutants": rows}, indent=1) + "\n")
+    return int(not all(row["as_expected"] for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,58 @@
+"""What docs/how-long.md and docs/compared.md show of kept results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.attention.cuda_pages import table
+
+Document = dict[str, Any]
+
+
+def rates(documents: list[Document]) -> str:
+    """How many variants a minute are judged."""
+    head = ["device", "problem", "variants a minute", "with the start", "CPUs"]
+    rows = [
+        [
+            each["device"],
+            each["problem"],
+            f"{each['a_minute']:.0f}",
+            f"{each['a_minute_with_calibration']:.0f}",
+            str(each["cpus"]),
+        ]
+        for each in documents
+    ]
+    said = "The commands and all figures are in [results/throughput.md](results/throughput.md)."
+    return f"{table(head, rows)}\n\n{said}"
+
+
+def after(document: Document) -> str:
+    """How many variants it takes until one is near the best, by landscape."""
+    targets: dict[str, dict[str, float]] = {}
+    for row in document["rows"]:
+        targets.setdefault(row["target"], row["median_evaluations"])
+    head = ["landscape", "variants, median", "the same without an expected latency"]
+    rows = [[name, f"{found['cold']:.0f}", f"{found['unaided']:.0f}"] for name, found in sorted(targets.items())]
+    said = (
+        f"Until one is within {document['within']:.0%} of the best point, over {document['seeds']} searches each by "
+        f"`{document['sampler']}`; the commands are in [results/search.md](results/search.md)."
+    )
+    return f"{table(head, rows)}\n\n{said}"
+
+
+def kernel_tuner(runs: list[Document]) -> str:
+    """The same configurations by Kernel Tuner and here."""
+    head = ["run", "device", "problem", "configurations", "Kernel Tuner", "autotuner", "with its calibration"]
+    rows = [
+        [
+            run["when"][:10],
+            run["device"],
+            run["problem"],
+            str(run["configurations"]),
+            f"{run['kernel_tuner']['a_minute']:.0f} a minute",
+            f"{run['autotuner']['a_minute']:.0f} a minute",
+            f"{run['ratio_with_calibration']:.2f} times as fast",
+        ]
+        for run in runs
+    ]
+    return f"{table(head, rows)}\n\nThe command is in [results/throughput.md](results/throughput.md#kernel-tuner)."

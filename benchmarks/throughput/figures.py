@@ -1,0 +1,110 @@
+"""How long the figures of a study of ten thousand trials take: each one's median of several calls, in a warm process.
+
+    python -m benchmarks.throughput.figures [--trials 10000] [--postgresql] [--json docs/results/figures.json] [--hold]
+
+The study is made up, with outcomes as large as real ones. With --hold the exit code is 1 where a figure of the database
+takes more than 100 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from autotuner.store import Store, figures, queries
+from autotuner.tuning import covered
+from autotuner.tuning.study_identity import study_record
+from autotuner.values.outcome import Outcome
+from autotuner.values.variant import Variant
+from benchmarks import holds
+from benchmarks.provenance import provenance
+from tests.helpers import postgresql, recorded, simulated
+
+MOST_MS = 100.0
+CALLS = 5
+
+
+def outcome_of(number: int, draw: random.Random, point: dict[str, int | str]) -> Outcome:
+    """A made-up outcome with 60 blocks; every third one is a reject. The parameter SERIAL tells variants apart, as the
+    space has fewer points."""
+    base = recorded.rejected(number) if number % 3 == 0 else recorded.measured(number, 50 + 50 * draw.random())
+    variant = Variant.of("sdpa", "cpu", {**point, "SERIAL": number})
+    assert base.artifact is not None
+    artifact = base.artifact.model_copy(update={"variant": variant})
+    changes: dict[str, Any] = {"variant": variant, "artifact": artifact, "stderr_tail": "x" * 8000}
+    return base.model_copy(update=changes)
+
+
+def fill(store: Store, trials: int, device: str) -> str:
+    """A study of so many trials; its name."""
+    space, draw = simulated.space(), random.Random(7)
+    device_of = simulated.DEVICE.model_copy(update={"name": device})
+    record = study_record(space, device_of, simulated.conditions())
+    store.ensure_study(record)
+    session = 0
+    for number in range(trials):
+        if number % 1000 == 0:
+            session = store.start_session(record.name, recorded.CALIBRATION, {})
+        point = space.point(draw.randrange(len(space)))
+        store.record(record.name, session, number, outcome_of(number, draw, point))
+    return record.name
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Milliseconds, the median of several calls."""
+    call()
+    taken = []
+    for _ in range(CALLS):
+        started = time.perf_counter()
+        call()
+        taken.append(1000 * (time.perf_counter() - started))
+    return median(taken)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--trials", type=int, default=10_000)
+    parser.add_argument("--postgresql", action="store_true", help="on a server that is started for it")
+    parser.add_argument("--json", type=Path, metavar="PATH")
+    holds.add_option(parser)
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        server = stack.enter_context(postgresql.running()) if options.postgresql else None
+        place = server.url() if server is not None else str(Path(folder) / "studies.db")
+        store = stack.enter_context(Store.open(place))
+        one, other = (fill(store, options.trials, device) for device in ("one", "another"))
+        database: dict[str, Callable[[], object]] = {
+            "history": lambda: figures.history(store, one),
+            "costs": lambda: figures.costs(store, one),
+            "coverage": lambda: figures.coverage(store, one),
+            "comparison": lambda: figures.comparison(store, one, other),
+            "baselines": lambda: figures.baselines(store, one),
+            "judged_and_best": lambda: queries.judged_and_best(store, one),
+        }
+        milliseconds = {name: round(timed(call), 1) for name, call in database.items()}
+        with_the_space = round(timed(lambda: covered.coverage(store, one)), 1)
+    document = {
+        **provenance(),
+        "engine": "postgresql" if options.postgresql else "sqlite",
+        "trials": options.trials,
+        "milliseconds": milliseconds,
+        "coverage_with_the_space_ms": with_the_space,
+    }
+    print(json.dumps(document, indent=1))
+    if options.json is not None:
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    if options.hold:
+        holds.require([f"{name} takes {ms} ms" for name, ms in milliseconds.items() if ms > MOST_MS])
+
+
+if __name__ == "__main__":
+    main()

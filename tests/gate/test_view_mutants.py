@@ -1,0 +1,73 @@
+"""The gate against mutants of strides, groups, lengths, corners, log-sum-exps and merges, on the CPU and, as far as a
+case shows them, on the emulator. benchmarks/gate/view_mutants.py judges all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.gate.cases import Matrix
+from autotuner.gate.tolerance import judge, truth
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.local import LocalExecutor
+from autotuner.values import config
+from tests.emulator.emulator import EmulationError, cuda_include, emulate
+from tests.helpers import preload
+from tests.helpers.judging import judged
+from tests.helpers.lines import cpu_line
+from tests.mutants.expectations import MUTANTS, SEEDS
+from tests.mutants.views import VIEWS, View, conditions, family
+
+FAST = {"group_modulo", "lse_of_blind_rows_0"}
+
+
+def marked(view: View) -> object:
+    """A few are fast; of the others a sample runs."""
+    marks = [] if view.name in FAST else [pytest.mark.slow, pytest.mark.rotating(4, "views")]
+    return pytest.param(view, id=view.name, marks=marks)
+
+
+@pytest.fixture(scope="module")
+def executor(toolchain: CpuToolchain) -> Iterator[LocalExecutor]:
+    made = LocalExecutor(cpu_line(toolchain, family()), preload=preload.CPU)
+    yield made
+    made.close()
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("view", [marked(view) for view in VIEWS])
+def test_a_mutant_of_views_is_rejected_for_the_right_reason(executor: LocalExecutor, view: View) -> None:
+    outcome = judged(executor, view.variant("cpu"), conditions("cpu"), soak="never")
+    assert view.met_by(outcome), outcome.fault
+
+
+def test_there_are_enough_and_each_is_in_the_source() -> None:
+    source = (MUTANTS / "views" / "views_row.h").read_text()
+    assert len(VIEWS) > 25
+    assert [view.name for view in VIEWS if f"MUTANT_{view.name.upper()}" not in source and view.name != "none"] == []
+
+
+@pytest.mark.skipif(cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and g++")
+@pytest.mark.slow
+@pytest.mark.rotating(3, "emulated_views")
+@pytest.mark.parametrize("view", VIEWS, ids=str)
+def test_a_mutant_of_views_for_cuda_is_seen_by_a_quick_case(view: View) -> None:
+    source, like = MUTANTS / "views" / "views.cu", conditions("cuda").problems[0]
+
+    def wrong(problem: SdpaProblem, distribution: str) -> bool:
+        case = Matrix(like).case(problem.short_shape, distribution)
+        right = truth(case, SEEDS[0])
+        try:
+            found = emulate(source, {"MUTANT": view.name}, cast(SdpaProblem, case.problem), right.inputs, 0)
+        except EmulationError:
+            return True
+        return any(judge(*pair).failed_rule for pair in zip(found, right.outputs, strict=True))
+
+    quick = Matrix(like).quick()
+    if view.name == "counter_not_restored":  # only the second launch shows it
+        pytest.skip("one launch does not show it")
+    seen = (wrong(cast(SdpaProblem, case.problem), case.distribution) for case in reversed(quick))
+    assert any(seen) == (view.name != "none")

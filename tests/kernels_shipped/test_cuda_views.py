@@ -1,0 +1,65 @@
+"""The logic of mma and decode on the host emulator: views, groups, lengths, corners, log-sum-exps, few queries, head
+dimensions that are no multiple of 64."""
+
+from __future__ import annotations
+
+import pytest
+
+from autotuner.gate.cases import Case
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.values import config
+from tests.emulator.emulator import cuda_include, in_words, judged
+
+pytestmark = pytest.mark.skipif(
+    cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
+)
+
+Point = dict[str, int | str]
+MMA: Point = {
+    "WARPS_M": 2,
+    "ROW_TILES": 1,
+    "WARPS_N": 1,
+    "BLOCK_N": 32,
+    "STAGES": 2,
+    "SPLIT": 1,
+    "LOAD": "tma",
+    "Q_FROM": "registers",
+}
+DECODE: Point = {**MMA, "WARPS_M": 1, "WARPS_N": 2, "SPLIT": 3, "MERGE": "device", "PACK_GQA": 1}
+COPIES: Point = {"LOAD": "cp_async"}
+CASES: list[tuple[Point, str, str]] = [
+    (MMA, "(1,2,70x91,64) float16 bshd lse", "gaps"),
+    ({**MMA, **COPIES, "WARPS_N": 2}, "(4,2,33x90,80) bfloat16 lengths lse", "ragged"),
+    ({**MMA, "MULTICAST": 2, "SPLIT": 2, "WARPS_M": 1}, "(1,2,33x90,64) float16 bshd", "gaps"),
+    ({**DECODE, **COPIES}, "(4,4:2,5x200,64) float16 lengths lse bshd causal bottom_right", "ragged"),
+    (DECODE, "(2,4:1,1x333,64) float16", "one_hot"),
+]
+SLOW: list[tuple[Point, str, str]] = [
+    (MMA, "(2,2,70x91,64) float16 bshd", "expanded"),
+    ({**MMA, **COPIES}, "(1,4:2,40x75,64) bfloat16 causal packed", "one_hot"),
+    ({**MMA, "PACK_GQA": 1, "WARPS_M": 1, "WARPS_N": 2}, "(1,6:2,7x75,128) float16 causal bottom_right lse", "large"),
+    ({**MMA, "WARPS_N": 2, "SPLIT": 2}, "(1,2,33x90,96) float16 bshd", "gaps"),
+    ({**MMA, "Q_FROM": "shared"}, "(1,2,33x90,192) float16 causal", "randn"),
+    ({**MMA, "BLOCK_N": 16}, "(1,2,20x50,256) float16 lse", "huge"),
+    ({**MMA, "MULTICAST": 2}, "(1,2,100x40,64) float16 causal bottom_right lse", "randn"),
+    ({**MMA, "FIXED": 1}, "(1,2,100x40,64) float16 causal bottom_right lse", "randn"),
+    ({**DECODE, "SPLIT": 20, "BLOCK_N": 16, "WARPS_N": 4}, "(1,8:1,2x1500,64) float16 lse", "sink"),
+    ({**DECODE, "MERGE": "cluster", "SPLIT": 4}, "(1,4:2,16x300,128) float16 lse", "slopes"),
+    ({**DECODE, "WARPS_M": 2, "PACK_GQA": 0}, "(2,2,17x70,96) bfloat16 packed", "randn"),
+]
+
+
+def each() -> list[object]:
+    """Few are fast; of the others some run."""
+    found: list[object] = [pytest.param(*case, id=f"{case[1]} {case[2]}") for case in CASES]
+    marks = [pytest.mark.slow, pytest.mark.rotating(4, "cuda_views")]
+    return found + [pytest.param(*case, id=f"{case[1]} {case[2]}", marks=marks) for case in SLOW]
+
+
+@pytest.mark.parametrize(("point", "text", "distribution"), each())
+def test_a_view_is_read_and_written_right(point: Point, text: str, distribution: str) -> None:
+    on = SdpaProblem.parse(text)
+    errors = judged(
+        config.kernels_dir() / "sdpa" / "mma.cu", point, Case(name=text, problem=on, distribution=distribution), 2
+    )
+    assert errors.failed_rule is None, in_words(errors)

@@ -1,0 +1,64 @@
+"""A made-up store, and an application that serves it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from autotuner.service.app import create_app
+from autotuner.service.settings import Settings
+from autotuner.store import Store
+from benchmarks.service.made_up import spread_times, write
+
+TOKEN = "a-token-of-the-tests"
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one study of 80 trials."""
+    path = tmp_path_factory.mktemp("made") / "studies.db"
+    with Store.open(str(path)) as store:
+        name = write(store, 80)
+    spread_times(path, name)
+    return path
+
+
+@pytest.fixture(scope="session")
+def client(made: Path) -> Iterator[TestClient]:
+    """A reader of the store, which nobody can change."""
+    with TestClient(create_app(Settings(store=str(made))), base_url="http://localhost") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def study(client: TestClient) -> str:
+    """The study's name."""
+    return str(client.get("/api/v1/studies").json()["studies"][0]["name"])
+
+
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store without anything: its tables take longer to make than to copy."""
+    path = tmp_path_factory.mktemp("empty") / "studies.db"
+    with Store.open(str(path)):
+        pass
+    return path
+
+
+@pytest.fixture
+def writable(tmp_path: Path, empty: Path) -> Iterator[TestClient]:
+    """The server of an empty store, which those with the token can change."""
+    shutil.copy(empty, tmp_path / "studies.db")
+    settings = Settings(store=str(tmp_path / "studies.db"), token=TOKEN)
+    with TestClient(create_app(settings), base_url="http://localhost") as found:
+        yield found
+
+
+@pytest.fixture
+def shown() -> dict[str, str]:
+    """The token, as a program shows it."""
+    return {"Authorization": f"Bearer {TOKEN}"}

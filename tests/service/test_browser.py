@@ -1,0 +1,204 @@
+"""The pages in a browser: both looks, a sweep asked for and watched to its end, many tabs, the keyboard."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.browser import Served, browser, served
+from tests.helpers.command_line import SPACE, lay_out
+from tests.service.conftest import TOKEN
+
+pytestmark = pytest.mark.slow
+AXE = Path(__file__).parent / "axe.min.js"
+TABS = ("", "/rejects", "/variants", "/leaderboard", "/problems", "/timeline", "/beliefs", "/trials/3")
+SERIOUS = ("serious", "critical")
+TIME = "(() => { const time = document.querySelector('time'); return [time.textContent, time.dateTime]; })()"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("browser")
+    store = Path(shutil.copy(made, folder / "studies.db"))
+    token = folder / "token"
+    token.write_text(TOKEN)
+    lay_out(folder)
+    (folder / "tiny.toml").write_text(SPACE)
+    options = ("--token-file", str(token), "--workers", "1", "--spaces", str(folder))
+    with served(store, *options) as found:
+        yield found
+
+
+class Watched:
+    """A page, and everything that it complained of."""
+
+    def __init__(self, context: Any) -> None:
+        self.page = context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._hear)
+        self.page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+
+    def _hear(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_every_page_has_no_error_and_no_serious_finding(chromium: Any, server: Served, study: str, look: str) -> None:
+    """Findings of axe-core (https://github.com/dequelabs/axe-core) that it calls serious or critical."""
+    context = chromium.new_context(color_scheme=look, viewport={"width": 1280, "height": 900}, bypass_csp=False)
+    watched = Watched(context)
+    found = {}
+    others = ["/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login"]
+    for path in [*others, *(f"/studies/{study}{tab}" for tab in TABS)]:
+        watched.page.goto(server.url + path)
+        if path.endswith("/variants"):
+            watched.page.wait_for_selector("#scatter-live[data-ready]")
+        # Through the debugger: the pages' own policy lets no foreign script in.
+        result = watched.page.evaluate(f"{AXE.read_text()}; axe.run(document, {{resultTypes: ['violations']}})")
+        bad = [each for each in result["violations"] if each["impact"] in SERIOUS]
+        if bad:
+            found[path] = [(each["id"], each["nodes"][0]["html"][:160]) for each in bad]
+    context.close()
+    assert found == {}
+    assert watched.complaints == []
+
+
+def test_a_narrow_screen_shows_everything_without_moving_the_page_sideways(
+    chromium: Any, server: Served, study: str
+) -> None:
+    context = chromium.new_context(viewport={"width": 360, "height": 740})
+    page = context.new_page()
+    wide = {}
+    for path in ("/", "/queue", *(f"/studies/{study}{tab}" for tab in TABS)):
+        page.goto(server.url + path)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        if width > 360:
+            wide[path] = width
+    context.close()
+    assert wide == {}
+
+
+def test_without_a_script_the_figures_are_there(chromium: Any, server: Served, study: str) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    for tab in ("", "/rejects", "/variants", "/leaderboard", "/problems", "/timeline"):
+        page.goto(f"{server.url}/studies/{study}{tab}")
+        assert page.locator("svg.figure").first.is_visible(), tab
+    context.close()
+
+
+def test_the_scatter_follows_pointer_keyboard_and_filters(chromium: Any, server: Served, study: str) -> None:
+    context = chromium.new_context(viewport={"width": 1200, "height": 900})
+    watched = Watched(context)
+    page = watched.page
+    page.goto(f"{server.url}/studies/{study}/variants")
+    page.wait_for_selector("#scatter-live[data-ready]")
+    assert "80 of 80 variants" in page.inner_text("#shown")
+    page.click("#filters summary")
+    page.locator("#filters input").first.check()
+    page.wait_for_function("!document.getElementById('shown').textContent.startsWith('80 of')")
+    assert "p." in page.url  # the address leads to the same drawing
+    page.click("#clear")
+    page.focus("#canvas")
+    page.keyboard.press("Home")
+    first = page.inner_text("#point")
+    page.keyboard.press("ArrowRight")
+    assert re.match(r"Trial \d+", page.inner_text("#point"))
+    assert page.inner_text("#point") != first
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/trials/\d+$"))
+    assert watched.complaints == []
+    context.close()
+
+
+def test_times_are_in_the_readers_zone_and_commands_can_be_copied(chromium: Any, server: Served, study: str) -> None:
+    context = chromium.new_context(timezone_id="Asia/Tokyo", locale="en-GB")
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    page = context.new_page()
+    page.goto(f"{server.url}/studies/{study}/trials/3")
+    shown, meant = page.evaluate(TIME)
+    hours = int(re.search(r"T(\d\d)", meant)[1])  # type: ignore[index]
+    assert f"{(hours + 9) % 24:02d}:" in shown
+    page.locator("button.copy").first.click()
+    page.wait_for_selector("text=Copied")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("autotuner gate 3")
+    context.close()
+
+
+def test_many_tabs_at_once_all_follow(chromium: Any, server: Served) -> None:
+    """A browser opens six connections to a server: pages that held one each would starve the seventh."""
+    context = chromium.new_context()
+    pages = [context.new_page() for _ in range(9)]
+    for page in pages:
+        page.goto(f"{server.url}/queue")
+    for page in pages:
+        with page.expect_response(lambda answer: "since=" in answer.url, timeout=20_000) as answer:
+            page.bring_to_front()
+        assert answer.value.status in (200, 204)
+    context.close()
+
+
+@pytest.mark.timed
+def test_a_sweep_is_asked_for_and_watched_to_its_end(chromium: Any, server: Served) -> None:
+    context = chromium.new_context()
+    watched = Watched(context)
+    page = watched.page
+    page.goto(f"{server.url}/login")
+    page.fill("input[name=token]", TOKEN)
+    page.click("main button")
+    page.goto(f"{server.url}/queue")
+    page.click("#ask summary")
+    page.select_option("select[name=space]", "tiny")
+    page.fill("input[name=trials]", "2")
+    page.fill("input[name=minutes]", "2")
+    page.fill("input[name=patience]", "0")
+    page.uncheck("input[name=finals]")
+    page.check("input[name=calm]")
+    page.click("button.primary")
+    page.wait_for_url(re.compile(r"/sweeps/\d+$"))
+    # Nobody loads the page again: it follows by itself.
+    page.wait_for_selector("#state[data-state=running]", timeout=60_000)
+    page.wait_for_selector("#state[data-state=done]", timeout=240_000)
+    assert "2 of 2 variants judged" in page.inner_text("#state")
+    page.click("text=Study >> a")
+    page.wait_for_selector(".cards")
+    assert watched.complaints == []
+    context.close()
+
+
+def test_a_killed_server_leaves_its_worker_at_work(made: Path, tmp_path: Path) -> None:
+    """What happens to the pages does not happen to a sweep."""
+    store = Path(shutil.copy(made, tmp_path / "studies.db"))
+    with served(store, "--workers", "1") as found:
+        worker = subprocess.run(
+            ["pgrep", "-P", str(found.pid)], capture_output=True, text=True, check=True
+        ).stdout.split()
+        found.kill()
+        try:
+            assert worker
+            assert all(Path(f"/proc/{pid}/stat").exists() for pid in worker)
+            again = subprocess.run(
+                [sys.executable, "-m", "autotuner", "devices", "--store", str(store), "--json"],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert again.stderr == ""
+        finally:
+            for pid in worker:
+                subprocess.run(["kill", pid], check=False)

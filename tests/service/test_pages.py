@@ -1,0 +1,231 @@
+"""The pages: what they hold, what they never hold, and that they are drawn only when something has changed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from autotuner.service.app import create_app
+from autotuner.service.reader import FRESH_S
+from autotuner.service.settings import Settings
+from autotuner.store import Store, queries
+from autotuner.tuning import standings
+from tests.helpers.recorded import (
+    CALIBRATION,
+    deduplicated,
+    measured,
+    raced_out,
+    record_all,
+    rejected,
+    study_record,
+)
+
+TABS = ("", "/rejects", "/variants", "/leaderboard", "/problems", "/timeline", "/beliefs", "/trials/3", "/saved.html")
+HTML = {"Accept": "text/html"}
+
+
+class _Inline(HTMLParser):
+    """What the policy of the pages would refuse: styles and scripts in attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [(tag, name) for name, _ in attrs if name == "style" or name.startswith("on")]
+
+
+def inline(page: str) -> list[tuple[str, str]]:
+    parser = _Inline()
+    parser.feed(page)
+    return parser.found
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_page_of_a_study(client: TestClient, study: str, tab: str) -> None:
+    answer = client.get(f"/studies/{study}{tab}", headers=HTML)
+    assert answer.status_code == 200
+    assert study in answer.text
+    assert inline(answer.text) == []
+    assert tab == "/saved.html" or not re.search(r"<script(?![^>]*\ssrc=)", answer.text)
+    # Nothing is loaded from elsewhere.
+    assert re.findall(r'(?:src|href)="(?:https?:)?//', answer.text) == []
+
+
+@pytest.mark.parametrize("path", ["/", "/queue", "/compare", "/api", "/login", "/nothing"])
+def test_every_other_page(client: TestClient, path: str) -> None:
+    answer = client.get(path, headers=HTML)
+    assert answer.status_code == (404 if path == "/nothing" else 200)
+    assert "<main" in answer.text
+    assert inline(answer.text) == []
+
+
+def test_two_studies_are_compared(client: TestClient, study: str) -> None:
+    text = client.get(f"/compare?a={study}&b={study}").text
+    assert "Side by side" in text
+    assert "Variants of both" in text
+
+
+def test_every_figure_has_its_table(client: TestClient, study: str) -> None:
+    for tab in TABS[:-1]:
+        text = client.get(f"/studies/{study}{tab}").text
+        drawn = re.findall(r'<figure id="([\w-]+)" class="panel">(.*?)</figure>', text, re.DOTALL)
+        assert [name for name, figure in drawn if "<table" not in figure] == []
+        assert all('role="' in figure and "aria-label" in figure for _, figure in drawn)
+
+
+def test_the_answers_are_those_of_the_finals(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        best = standings.best(store, study)
+    assert best is not None
+    assert best.confirmed is not None
+    text = client.get(f"/studies/{study}").text
+    assert f"{best.confirmed.mean:.3f}\u00d7" in text
+    assert f"{best.confirmed.low:.3f} to {best.confirmed.high:.3f}" in text
+    assert f"Trial {best.entry.number}, confirmed" in text
+
+
+def test_a_reject_is_put_into_words(client: TestClient, study: str) -> None:
+    text = client.get(f"/studies/{study}/rejects").text
+    assert "Check G2.T1 asserts" in text
+    other = client.get(f"/studies/{study}/rejects?cause=build.failed").text
+    assert "ptxas" in other
+    assert client.get(f"/studies/{study}/rejects?cause=%3Cscript%3E&trial=99").status_code == 200
+
+
+def test_the_scatter_follows_its_query_without_a_script(client: TestClient, study: str) -> None:
+    data = client.get(f"/studies/{study}/variants.json").json()
+    name, parameter = next(iter(data["parameters"].items()))
+    level = parameter["levels"][0]
+    wanted = sum(each == 0 for each in parameter["values"])
+    text = client.get(f"/studies/{study}/variants", params={"x": name, "y": "us", f"p.{name}": level}).text
+    assert f"{wanted} of 80 variants" in text
+    assert len(data["kind"]) == len(data["quantities"]["speedup"]["values"]) == 80
+    rejected_ones = [
+        each for each, cause in zip(data["quantities"]["speedup"]["values"], data["cause"], strict=True) if cause >= 0
+    ]
+    assert rejected_ones
+    assert set(rejected_ones) == {None}
+
+
+def test_a_page_is_sent_again_only_when_something_has_changed(client: TestClient, study: str) -> None:
+    first = client.get(f"/studies/{study}")
+    again = client.get(f"/studies/{study}", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert client.get("/queue").status_code == 200
+    tag = re.search(r"since=([\w-]+)", client.get("/queue").text)
+    assert tag is not None
+    assert client.get(f"/queue?since={tag[1]}").status_code == 204
+    assert client.get("/queue?since=older").status_code == 200
+
+
+def test_a_saved_page_needs_nothing(client: TestClient, study: str, made: Path) -> None:
+    answer = client.get(f"/studies/{study}/saved.html")
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', answer.text)
+    assert policy is not None
+    said = policy[1].replace("&#39;", "'")
+    assert "default-src 'none'" in said
+    for tag in ("style", "script"):
+        (held,) = re.findall(rf"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(held.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in said
+    ids = re.findall(r'\sid="([^"]+)"', answer.text)
+    assert len(ids) == len(set(ids))
+    targets = set(re.findall(r'href="#([^"]+)"', answer.text))
+    assert targets - set(ids) == set()
+    with Store.open(str(made)) as store:
+        best = standings.best(store, study)
+    assert best is not None
+    assert f'id="trial-{best.entry.number}"' in answer.text
+
+
+# What a store may hold ------------------------------------------------------------------------------------------------
+
+EVIL = "<img src=x onerror=alert(1)>\"'&{{7*7}}\x07"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose every name and text is markup, with a path for a family."""
+    path = tmp_path_factory.mktemp("hostile") / "studies.db"
+    variant = {"family": "../../../etc", "impl": EVIL, "parameters": {EVIL: EVIL, "BLOCK_M": 64}}
+    with Store.open(str(path)) as store:
+        device = study_record().device.model_copy(update={"name": EVIL, "environment": {EVIL: EVIL}})
+        record = study_record().model_copy(update={"name": f"x{EVIL}", "device": device, "sampler": EVIL})
+        slashed = study_record().model_copy(update={"name": "a/../../b"})
+        for each in (slashed, record):
+            store.ensure_study(each)
+        session = store.start_session(record.name, CALIBRATION, {EVIL: EVIL})
+        for number, outcome in enumerate([measured(1, 50.0), rejected(2), rejected(3)]):
+            fault = outcome.fault
+            changes: dict[str, object] = {"variant": outcome.variant.model_copy(update=variant), "stderr_tail": EVIL}
+            changes["variant"] = changes["variant"].model_copy(update={"impl": f"{EVIL}{number}"})  # type: ignore[attr-defined]
+            if fault is not None:
+                changes["fault"] = fault.model_copy(update={"code": EVIL, "detail": EVIL, "case": EVIL})
+            store.record(record.name, session, number, outcome.model_copy(update=changes))
+    return path
+
+
+def test_nothing_in_a_store_is_markup(hostile: Path) -> None:
+    with TestClient(create_app(Settings(store=str(hostile))), base_url="http://localhost") as found:
+        front = found.get("/")
+        links = set(re.findall(r'href="(/studies/[^"]+)"', front.text))
+        assert len(links) == 1  # a name with a slash can be in no address
+        base = links.pop().replace("&amp;", "&").replace("&#39;", "'")
+        pages = [front, *(found.get(f"{base}{tab}") for tab in (*TABS[:6], "/trials/0", "/trials/1", "/saved.html"))]
+        data = found.get(f"{base}/variants.json")
+        for page in pages:
+            assert page.status_code == 200, page.url
+            assert "<img" not in page.text
+            assert "alert(1)" in page.text
+            assert inline(page.text) == []
+            assert "Source:" not in page.text
+        assert data.json()["study"] == f"x{EVIL}"
+        assert data.headers["content-type"] == "application/json"
+        assert found.get("/metrics").status_code == 200
+
+
+# While it is changed --------------------------------------------------------------------------------------------------
+
+
+def test_pages_follow_what_is_recorded_and_what_is_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "studies.db"
+    with Store.open(str(path)) as store:
+        record = study_record()
+        store.ensure_study(record)
+        session = store.start_session(record.name, CALIBRATION, {})
+        record_all(store, session, [measured(1, 50.0), rejected(2), raced_out(3, 90.0)])
+        with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
+
+            def kinds() -> list[int]:
+                time.sleep(FRESH_S)
+                answer = found.get(f"/studies/{record.name}/variants.json")
+                assert answer.status_code == 200, answer.text
+                data = answer.json()
+                return [data["kind"].count(place) for place in range(len(data["kinds"]))]
+
+            assert kinds() == [1, 1, 0, 1, 0, 0, 0]
+            store.record(record.name, session, 3, deduplicated(4, measured(1, 50.0)))
+            assert kinds() == [1, 1, 1, 1, 0, 0, 0]
+            store.revoke(record.name, 0, "the finals saw it fail")
+            assert kinds() == [0, 1, 0, 3, 0, 0, 0]
+            assert "the finals saw it fail" in found.get(f"/studies/{record.name}/trials/0").text
+            assert queries.trial(store, record.name, 0).revoked_at is not None
+
+
+def test_a_copy_is_read_and_nothing_of_it_is_changed(made: Path, tmp_path: Path, study: str) -> None:
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(made.read_bytes())
+    before = hashlib.sha256(copy.read_bytes()).hexdigest()
+    with TestClient(create_app(Settings(store=str(copy), read_only=True)), base_url="http://localhost") as found:
+        for tab in TABS[:6]:
+            assert found.get(f"/studies/{study}{tab}").status_code == 200
+        assert found.get("/queue").status_code == 200
+    assert hashlib.sha256(copy.read_bytes()).hexdigest() == before

@@ -1,0 +1,44 @@
+"""`autotuner serve` and `autotuner page` as commands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotuner.cli import serve
+from autotuner.values.errors import InputError
+
+
+def test_a_token_file_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    made = serve._token(path)
+    assert made == path.read_text().strip()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert serve._token(path) == made
+
+
+def test_a_short_token_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("secret")
+    with pytest.raises(InputError, match="expected at least 16"):
+        serve._token(path)
+
+
+def test_a_study_is_written_as_one_file(made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "study.html"
+    words = [sys.executable, "-m", "autotuner", "page", "--store", str(made), "--out", str(out)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert out.name in done.stdout
+    assert "Is it done?" in out.read_text()
+
+
+def test_without_its_packages_the_command_says_which_to_install(made: Path) -> None:
+    code = "import sys; sys.modules['fastapi'] = None; from autotuner.cli.app import run; run()"
+    done = subprocess.run([sys.executable, "-c", code, "serve", "--store", str(made)], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert re.search(r"pip install 'autotuner\[service\]'", done.stderr)

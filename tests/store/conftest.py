@@ -1,0 +1,22 @@
+"""A database server for the tests of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers import postgresql
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[postgresql.Server]:
+    """A PostgreSQL server; where none is installed the test is skipped."""
+    with postgresql.running() as found:
+        yield found
+
+
+@pytest.fixture
+def url(server: postgresql.Server) -> str:
+    """An empty database."""
+    return server.url()

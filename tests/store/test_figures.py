@@ -1,0 +1,92 @@
+"""Figures that the database makes, against the same worked out by hand from the outcomes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from autotuner.store import Store, figures
+from autotuner.values.errors import StoreError
+from tests.helpers.recorded import CALIBRATION, deduplicated, measured, raced_out, record_all, rejected, study_record
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, path: object) -> object:
+    place = str(path) if request.param == "sqlite" else request.getfixturevalue("url")
+    with Store.open(place) as opened:
+        for name in ("scalar-abc", "scalar-abd"):
+            opened.ensure_study(study_record(name))
+        session = opened.start_session("scalar-abc", CALIBRATION, {})
+        first = measured(16, 80.0, program="p")
+        found = [first, rejected(64), raced_out(8, 300.0), measured(32, 50.0), deduplicated(128, first)]
+        record_all(opened, session, found)
+        opened.finish_session(session)
+        other = opened.start_session("scalar-abd", CALIBRATION, {})
+        for number, outcome in enumerate([measured(16, 40.0), measured(64, 70.0), rejected(8)]):
+            opened.record("scalar-abd", other, number, outcome)
+        yield opened
+
+
+def test_history_has_each_trial_that_was_the_best_until_then(store: Store) -> None:
+    found = figures.history(store, "scalar-abc")
+    assert [(each.number, each.judged) for each in found] == [(0, 1), (3, 4)]
+    assert [each.speedup for each in found] == pytest.approx([100 / 80, 100 / 50])
+    assert found[0].seconds == pytest.approx(4.0)
+    assert found[1].seconds == pytest.approx(12.0)
+    store.revoke("scalar-abc", 0, "wrong")
+    assert [each.number for each in figures.history(store, "scalar-abc")] == [2, 3]
+
+
+def test_costs_are_split_by_verdict_and_stage(store: Store) -> None:
+    found = figures.costs(store, "scalar-abc")
+    by = {each.verdict: each for each in found.by_verdict}
+    assert {verdict: each.trials for verdict, each in by.items()} == {
+        "measured": 2,
+        "raced_out": 1,
+        "incorrect": 1,
+        "deduplicated": 1,
+    }
+    one = by["measured"]
+    assert (one.seconds, one.build_s, one.check_s, one.measure_s, one.other_s) == pytest.approx((8.0, 3.0, 4.0, 1.0, 0))
+    assert found.by_verdict[0].verdict == "measured"
+    assert found.pace is not None
+    assert found.pace.trials == 5
+    assert found.pace.busy_share == pytest.approx(12.0 / found.pace.active_s)
+
+
+def test_coverage_counts_values(store: Store) -> None:
+    found = figures.coverage(store, "scalar-abc")
+    assert {each.value: (each.judged, each.right) for each in found["BLOCK_M"]} == {
+        8: (1, 1),
+        16: (1, 1),
+        32: (1, 1),
+        64: (1, 0),
+        128: (1, 1),
+    }
+    assert {each.value: each.best_speedup for each in found["IMPL"]} == {"scalar": pytest.approx(2.0)}
+
+
+def test_studies_are_compared_by_the_variants_of_both(store: Store) -> None:
+    found = figures.comparison(store, "scalar-abc", "scalar-abd")
+    assert (found.shared, found.faster) == (1, 1)
+    assert found.ratio == pytest.approx(2.0)
+    assert found.variant_ratio == pytest.approx(0.5)
+    assert (found.only_right_in_first, found.only_right_in_second) == (1, 1)
+    assert found.low == found.high == found.ratio, "one variant has no interval"
+    same = figures.comparison(store, "scalar-abc", "scalar-abc")
+    assert same.shared == 4
+    assert same.ratio == pytest.approx(1.0)
+    with pytest.raises(StoreError, match="no study"):
+        figures.comparison(store, "scalar-abc", "nothing")
+
+
+def test_intervals_are_those_of_the_mean_of_logarithms(store: Store) -> None:
+    session = store.start_session("scalar-abd", CALIBRATION, {})
+    store.record("scalar-abd", session, 3, measured(32, 60.0))
+    found = figures.comparison(store, "scalar-abc", "scalar-abd")
+    logs = [math.log(80 / 40), math.log(50 / 60)]
+    mean = sum(logs) / 2
+    deviation = math.sqrt(sum((each - mean) ** 2 for each in logs))
+    assert found.ratio == pytest.approx(math.exp(mean))
+    assert found.high == pytest.approx(math.exp(mean + 1.96 * deviation / math.sqrt(2)))

@@ -1,0 +1,289 @@
+"""The queue in the store: one suite for SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from autotuner.store import Store, device_health, lease, sweeps
+from autotuner.store.tables import LeaseRow, SweepRow
+from autotuner.sweeps import queue
+from autotuner.sweeps.outlook import outlook, outlooks
+from autotuner.values.errors import LeaseHeldError, LeaseLostError, StoreError
+from autotuner.values.sweep import State, Wish
+from tests.helpers import simulated
+from tests.helpers.recorded import CALIBRATION, measured, study_record
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where an empty store may be."""
+    if request.param == "sqlite":
+        return str(tmp_path / "studies.db")
+    found: str = request.getfixturevalue("url")
+    return found
+
+
+@pytest.fixture
+def opened(place: str) -> Iterator[Store]:
+    """A store without studies, on either engine."""
+    with Store.open(place) as found:
+        yield found
+
+
+def ask(store: Store, name: str = "one", priority: int = 0, key: str | None = None) -> int:
+    """The number of a new sweep."""
+    request = queue.request_for([simulated.space().file], name=name, trials=10)
+    return queue.submit(store, request, priority, key).sweep.id
+
+
+def child(place: str, code: str) -> subprocess.Popen[str]:
+    """A process that has the store open, and reads and writes lines."""
+    prelude = f"""
+        import sys; sys.path.insert(0, {str(ROOT)!r})
+        from autotuner.store import Store, sweeps, lease
+        store = Store.open({place!r})
+    """
+    text = textwrap.dedent(prelude) + textwrap.dedent(code)
+    return subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+CLAIM = """
+    found = sweeps.claim(store, {number}, "a child")
+    print("claimed" if found is not None else "refused", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_key_makes_one_sweep_however_often_it_is_used(opened: Store) -> None:
+    first = ask(opened, key="nightly")
+    assert ask(opened, key="nightly") == first
+    assert ask(opened) != first
+    with pytest.raises(StoreError, match="the key 'nightly' stands for sweep 1"):
+        ask(opened, "another", key="nightly")
+
+
+def test_larger_priority_goes_first_and_then_the_older(opened: Store) -> None:
+    low, high, later = ask(opened, "low"), ask(opened, "high", 5), ask(opened, "later", 5)
+    assert [each.id for each in sweeps.due(opened)] == [high, later, low]
+    assert [(each.sweep.id, each.place) for each in outlooks(opened)] == [(high, 1), (later, 2), (low, 3)]
+    assert "no worker serves a device of kind cpu" in str(outlook(opened, low).waits)
+    with device_health.serving(opened, ["h/cpu"], "h", "cpu", "a CPU", "worker"):
+        now, waits = outlook(opened, high), outlook(opened, low)
+        assert waits.waits == "behind 2 others"
+        assert now.expected_start is not None
+        assert waits.expected_start is not None
+        between = waits.expected_start - now.expected_start
+        assert between > timedelta(seconds=1.5 * (now.left_s or 0)), "two sweeps are ahead of it"
+
+
+def test_of_many_that_claim_at_once_one_gets_each(place: str, opened: Store) -> None:
+    numbers = [ask(opened) for _ in range(6)]
+    barrier = threading.Barrier(4)
+
+    def claims() -> list[int]:
+        with Store.open(place) as mine:
+            barrier.wait()
+            return [number for number in numbers if sweeps.claim(mine, number, "me") is not None]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(claims) for _ in range(4)]
+        assert sorted(number for each in found for number in each.result()) == numbers
+
+
+def test_pause_resume_cancel_and_retry_of_what_nobody_works_on(opened: Store) -> None:
+    number = ask(opened)
+    assert queue.pause(opened, number).state == State.PAUSED
+    assert sweeps.due(opened) == ()
+    assert queue.resume(opened, number).state == State.QUEUED
+    with pytest.raises(StoreError, match="pause it first"):
+        queue.resume(opened, number)
+    assert queue.cancel(opened, number).finished_at is not None
+    with pytest.raises(StoreError, match="nothing to pause"):
+        queue.pause(opened, number)
+    assert queue.retry(opened, number).state == State.QUEUED
+    kinds = [event.kind for event in sweeps.events(opened, number)]
+    assert kinds == ["submitted", "pause_asked", "resumed", "cancel_asked", "retried"]
+
+
+def test_who_works_on_a_sweep_hears_what_is_wished(opened: Store) -> None:
+    number = ask(opened)
+    claim = sweeps.claim(opened, number, "me")
+    assert claim is not None
+    assert sweeps.work(opened, number, 1.0, ["s"]) is None
+    assert queue.pause(opened, number).state == State.RUNNING
+    assert sweeps.work(opened, number, 2.0, ["s"]) == Wish.PAUSE
+    assert queue.resume(opened, number).wish is None
+    queue.cancel(opened, number)
+    # handed back before it heard: what was wished counts
+    assert sweeps.settle(opened, number, State.QUEUED).state == State.CANCELLED
+    claim.lease.release()
+
+
+def test_a_budget_is_the_sum_over_runs_and_pauses_do_not_count(opened: Store) -> None:
+    number = ask(opened)
+    for spent_s in (30.0, 70.0):
+        claim = sweeps.claim(opened, number, "me")
+        assert claim is not None
+        assert claim.sweep.spent_s == spent_s - (30.0 if spent_s == 30.0 else 40.0)
+        sweeps.settle(opened, number, State.PAUSED, spent_s=spent_s)
+        claim.lease.release()
+        queue.resume(opened, number)
+    assert sweeps.one(opened, number).spent_s == 70.0
+
+
+@pytest.mark.slow
+def test_what_a_killed_worker_leaves_is_taken_over(place: str, opened: Store) -> None:
+    number = ask(opened)
+    other = child(place, CLAIM.format(number=number))
+    assert said(other) == "claimed"
+    assert sweeps.due(opened) == ()
+    assert sweeps.claim(opened, number, "me") is None
+    assert sweeps.one(opened, number).holder is not None
+    other.send_signal(signal.SIGKILL)
+    other.communicate()
+    assert [each.id for each in sweeps.due(opened)] == [number]
+    queue_again = sweeps.claim(opened, number, "me")
+    assert queue_again is not None
+    assert "taken over" in sweeps.events(opened, number, last=1)[0].text
+
+
+@pytest.mark.slow
+def test_what_was_wished_of_a_killed_worker_holds(place: str, opened: Store) -> None:
+    number = ask(opened)
+    other = child(place, CLAIM.format(number=number))
+    assert said(other) == "claimed"
+    queue.pause(opened, number)
+    other.send_signal(signal.SIGKILL)
+    other.communicate()
+    assert sweeps.claim(opened, number, "me") is None
+    assert sweeps.one(opened, number).state == State.PAUSED
+
+
+def make_old(store: Store, name: str) -> None:
+    with store.database.writing() as session:
+        row = session.get_one(LeaseRow, name)
+        row.heartbeat_at = datetime.now(UTC) - 2 * lease.STALE
+
+
+@pytest.mark.slow
+def test_a_stopped_worker_is_followed_and_writes_nothing_once_it_goes_on(place: str, opened: Store) -> None:
+    """SIGSTOP for longer than the lease: two writers would judge a trial twice."""
+    number = ask(opened)
+    goes_on = """
+    try:
+        sweeps.work(store, 1, 99.0, [])
+    except Exception as error:
+        print(type(error).__name__, flush=True)
+    """
+    other = child(place, CLAIM.format(number=number) + goes_on)
+    assert said(other) == "claimed"
+    make_old(opened, lease.of_sweep(number))
+    assert sweeps.claim(opened, number, "me") is None, "a process that runs is not dead"
+    os.kill(other.pid, signal.SIGSTOP)
+    os.waitpid(other.pid, os.WUNTRACED)
+    assert sweeps.claim(opened, number, "me") is not None
+    os.kill(other.pid, signal.SIGCONT)
+    out, _ = other.communicate("go on\n")
+    assert out.strip() == "LeaseLostError"
+    assert sweeps.one(opened, number).spent_s == 0.0
+
+
+def test_a_driver_whose_study_was_taken_over_records_nothing(place: str, opened: Store) -> None:
+    opened.ensure_study(study_record())
+    with Store.open(place) as other, opened.lease("scalar-abc"):
+        session = opened.start_session("scalar-abc", CALIBRATION, {})
+        opened.record("scalar-abc", session, 0, measured(16, 80.0))
+        with other.database.writing() as changing:
+            row = changing.get_one(LeaseRow, lease.of_study("scalar-abc"))
+            row.host, row.heartbeat_at = "elsewhere", row.heartbeat_at - 2 * lease.STALE
+        with other.lease("scalar-abc"):
+            with pytest.raises(LeaseLostError, match="taken over by process"):
+                opened.record("scalar-abc", session, 1, measured(32, 70.0))
+            other.record("scalar-abc", session, 1, measured(32, 75.0))
+        assert len(other.judged_numbers("scalar-abc")) == 2
+
+
+def test_a_lease_keeps_the_time_of_the_database(opened: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host whose clock is wrong takes nobody for dead."""
+    number = ask(opened)
+    with opened.database.reading() as session:
+        before = opened.database.now(session)
+    claim = sweeps.claim(opened, number, "me")
+    assert claim is not None
+    claim.lease.beat()
+    with opened.database.reading() as session:
+        row = session.get_one(LeaseRow, lease.of_sweep(number))
+        assert before <= row.heartbeat_at <= opened.database.now(session)
+
+
+def test_a_device_has_one_worker_and_may_be_in_quarantine(place: str, opened: Store) -> None:
+    where = (["h/a", "h/b"], "h", "cpu", "a model", "worker 1")
+    with device_health.serving(opened, *where), Store.open(place) as other:
+        again = device_health.serving(other, ["h/b"], *where[1:])
+        with pytest.raises(LeaseHeldError, match=r"h/b in .* is being driven by process"), again:
+            pass
+        first, _ = device_health.every(other)
+        assert (first.name, first.health) == ("h/a", "healthy")
+        assert first.holder is not None
+        device_health.quarantine(opened, ["h/a"], "it answers no more", "look at it", None)
+    found = device_health.quarantined(opened, ["h/b", "h/a"])
+    assert found is not None
+    assert (found.reason, found.holder) == ("it answers no more", None)
+    with pytest.raises(StoreError, match="knows no device 'h/c'; there are h/a, h/b"):
+        device_health.clear(opened, ["h/c"])
+    assert device_health.clear(opened, ["h/a", "h/b"]) == ("h/a",)
+    assert [event.kind for event in sweeps.events(opened)] == ["quarantined", "cleared"]
+
+
+@pytest.mark.slow
+def test_a_foreground_sweep_whose_command_was_killed_is_over(place: str, opened: Store) -> None:
+    request = queue.request_for([simulated.space().file])
+    number = queue.submit(opened, request, foreground=True).sweep.id
+    other = child(place, CLAIM.format(number=number))
+    assert said(other) == "claimed"
+    queue.settle_abandoned(opened)
+    assert sweeps.one(opened, number).state == State.RUNNING
+    other.kill()
+    other.communicate()
+    queue.settle_abandoned(opened)
+    assert sweeps.one(opened, number).state == State.FAILED
+    assert queue.retry(opened, number).foreground is False
+
+
+def test_a_sweep_is_found_by_number_key_and_name(opened: Store) -> None:
+    with pytest.raises(StoreError, match="no sweeps yet"):
+        queue.resolve(opened, None)
+    first, second, third = ask(opened, "a", key="k"), ask(opened, "a"), ask(opened, "b")
+    assert queue.resolve(opened, str(first)).id == first
+    assert queue.resolve(opened, "k").id == first
+    assert queue.resolve(opened, "a").id == second
+    assert queue.resolve(opened, None).id == third
+    for wanted in ("9", "c"):
+        with pytest.raises(StoreError, match="sweeps --all"):
+            queue.resolve(opened, wanted)
+
+
+def test_the_space_of_a_queued_sweep_is_the_one_of_then(opened: Store) -> None:
+    number = ask(opened)
+    with opened.database.reading() as session:
+        document = session.get_one(SweepRow, number).request
+    assert "scratch memory" in document
+    assert sweeps.one(opened, number).request.members[0].space_document == simulated.space().file.model_dump_json()

@@ -1,0 +1,16 @@
+"""A database server for the tests of sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.helpers import postgresql
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[postgresql.Server]:
+    """A PostgreSQL server; where none is installed the test is skipped."""
+    with postgresql.running() as found:
+        yield found

@@ -1,0 +1,152 @@
+"""A store that is locked, full or gone while a driver runs: no measurement is thrown away."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from autotuner.store import Store, unwritten
+from autotuner.tuning.driver import Budget, Event, Judged
+from autotuner.values.errors import DiskFullError, StoreUnavailableError
+from tests.helpers import simulated
+from tests.helpers.driven import driver
+from tests.helpers.postgresql import Server
+from tests.helpers.recorded import measured
+
+TRIALS = 12
+
+
+def judged(store: Store, name: str) -> list[tuple[int, str, str]]:
+    found = store.judged_numbers(name)
+    return [(number, outcome.variant.digest, str(outcome.verdict)) for number, outcome in found.items()]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str, str]]:
+    """What a driver judges that nothing disturbs."""
+    with Store.open(str(tmp_path_factory.mktemp("calm") / "studies.db")) as store:
+        sweep = driver(store, simulated.backend())
+        sweep.run(Budget(trials=TRIALS))
+        return judged(store, sweep.name)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another program writes."""
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        finally:
+            other.execute("ROLLBACK")
+
+
+def after(count: int, do: Callable[[], None]) -> Callable[[Event], None]:
+    """Does something once so many are judged."""
+
+    def hear(heard: Event) -> None:
+        if isinstance(heard, Judged) and heard.judged == count:
+            do()
+
+    return hear
+
+
+def hold_for_some_attempts(store: Store, path: Path, attempts: int) -> Callable[[], None]:
+    """Locks the store until it was tried so often in vain."""
+    enough = threading.Event()
+    tried = []
+
+    def hear(why: str, since_s: float) -> None:
+        tried.append(why)
+        if len(tried) >= attempts:
+            enough.set()
+
+    def hold(held: threading.Event) -> None:
+        with locked(path):
+            held.set()
+            enough.wait(120)
+
+    def begin() -> None:
+        held = threading.Event()
+        threading.Thread(target=hold, args=(held,), daemon=True).start()
+        held.wait(60)
+
+    store.database.patience.listen = hear
+    return begin
+
+
+def test_a_locked_store_is_waited_for(path: Path, undisturbed: list[tuple[int, str, str]]) -> None:
+    with Store.open(str(path)) as store:
+        store.database.wait_s, store.database.patience.seconds = 0.1, float("inf")
+        sweep = driver(store, simulated.backend(), after(5, hold_for_some_attempts(store, path, 2)))
+        sweep.run(Budget(trials=TRIALS))
+        assert judged(store, sweep.name) == undisturbed
+        assert list(unwritten.of(store.label, sweep.name)) == []
+
+
+def test_an_outcome_outlives_its_process_where_the_store_is_locked(store: Store, session: int, path: Path) -> None:
+    """The next driver of the study records it."""
+    store.database.wait_s = 0.1
+    with pytest.raises(StoreUnavailableError, match="locked"), locked(path):
+        store.record("scalar-abc", session, 0, measured(16, 80.0))
+    assert [each.outcome for each in unwritten.of(store.label, "scalar-abc")] == [measured(16, 80.0)]
+    assert store.record_unwritten("scalar-abc") == 1
+    assert store.judged_numbers("scalar-abc") == {0: measured(16, 80.0)}
+    assert list(unwritten.of(store.label, "scalar-abc")) == []
+
+
+def test_a_full_disk_is_waited_for(path: Path, undisturbed: list[tuple[int, str, str]]) -> None:
+    """SQLite says FULL as it does of a disk, until there is space again."""
+    with Store.open(str(path)) as store:
+        limit = {"pages": 2**30}
+        tried = []
+
+        @event.listens_for(store.database._engine, "checkout")
+        def limited(connection: sqlite3.Connection, *_: object) -> None:
+            connection.execute(f"PRAGMA max_page_count = {limit['pages']}")
+
+        def hear(why: str, since_s: float) -> None:
+            tried.append(why)
+            limit["pages"] = 2**30
+
+        store.database.patience.seconds, store.database.patience.listen = float("inf"), hear
+        sweep = driver(store, simulated.backend(), after(5, lambda: limit.update(pages=1)))
+        sweep.run(Budget(trials=TRIALS))
+        assert "the disk is full" in tried[0]
+        assert judged(store, sweep.name) == undisturbed
+
+
+def test_without_patience_a_full_disk_ends_the_run(path: Path) -> None:
+    with Store.open(str(path)) as store:
+        limit = {"pages": 2**30}
+
+        @event.listens_for(store.database._engine, "checkout")
+        def limited(connection: sqlite3.Connection, *_: object) -> None:
+            connection.execute(f"PRAGMA max_page_count = {limit['pages']}")
+
+        sweep = driver(store, simulated.backend(), after(5, lambda: limit.update(pages=1)))
+        with pytest.raises(DiskFullError):
+            sweep.run(Budget(trials=TRIALS))
+
+
+def test_a_server_that_is_restarted_is_waited_for(server: Server, undisturbed: list[tuple[int, str, str]]) -> None:
+    """Every connection is lost, and the server is gone when it is asked again."""
+    with Store.open(server.url()) as store:
+        tried = []
+
+        def hear(why: str, since_s: float) -> None:
+            tried.append(why)
+            if len(tried) == 1:
+                server.start()
+
+        store.database.patience.seconds, store.database.patience.listen = float("inf"), hear
+        sweep = driver(store, simulated.backend(), after(5, server.stop))
+        sweep.run(Budget(trials=TRIALS))
+        assert tried
+        assert judged(store, sweep.name) == undisturbed

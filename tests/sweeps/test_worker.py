@@ -1,0 +1,99 @@
+"""Workers as they are run: killed, told to go, and on a device that is sick."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from autotuner.store import Store, device_health, sweeps
+from autotuner.store.sweep_records import SweepRecord
+from autotuner.values.sweep import State
+from tests.helpers.chaos import GRACE_S, Chaos, require_whole
+from tests.helpers.command_line import SPACE, autotuner, lay_out
+
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
+
+PLUGINS = Path(__file__).parent.parent / "plugins"
+ASKED = ("--no-finals", "--calm", "--patience", "0.1", "--json")
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
+    """Until it is so. Raises AssertionError."""
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "it never was so"
+        time.sleep(0.1)
+
+
+def judged(store: Store, number: int) -> int:
+    return sum(event.kind == "judged" for event in sweeps.events(store, number))
+
+
+def test_a_sweep_outlives_its_workers(tmp_path: Path) -> None:
+    """One is killed, the next one is told to go and hands back, the third one ends it; the file of the space was
+    edited meanwhile."""
+    lay_out(tmp_path)
+    (tmp_path / "space.toml").write_text(SPACE)
+    path = str(tmp_path / "studies.db")
+    chaos = Chaos(tmp_path, path, 0)
+    number = json.loads(chaos.command("submit", "space.toml", "--trials", "4", *ASKED))["sweep"]["id"]
+    (tmp_path / "space.toml").write_text(SPACE.replace('"k_and_v_swapped", ', ""))
+    with Store.open(path) as store:
+        chaos.see_to_the_worker()
+        wait_for(lambda: judged(store, number) > 0)
+        chaos.strike("worker")
+        chaos.see_to_the_worker()
+        wait_for(lambda: sweeps.one(store, number).holder is not None)
+        chaos.end_worker(signal.SIGUSR1)
+        assert chaos.slowest_end_s < GRACE_S
+        back = sweeps.one(store, number)
+        assert (back.state, back.detail) == (State.QUEUED, "handed back: SIGUSR1")
+        chaos.wait_for_the_rest()
+        done = autotuner(tmp_path, "worker", "--idle-exit")
+        assert done.returncode == 0, done.stderr
+        sweep = sweeps.one(store, number)
+        assert require_whole(store, sweep, []) == 4
+        assert sweep.spent_s > back.spent_s > 0
+        assert [event.kind for event in sweeps.events(store, number)].count("begun") == 3
+
+
+def test_a_sick_device_is_put_into_quarantine_and_cleared(tmp_path: Path) -> None:
+    """Its process cannot open it: a probe finds that of a known-good variant as well, and no sweep is lost to it."""
+    kernels = PLUGINS / "rowsum" / "kernels"
+    sick = tmp_path / "sick"
+    path = os.pathsep.join(filter(None, (str(PLUGINS), os.environ.get("PYTHONPATH"))))
+    around = {"PYTHONPATH": path, "OTHER_CPU_IS_SICK": str(sick)}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        done = autotuner(tmp_path, *arguments, **around)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    asked = ("submit", str(kernels / "rowsum_other.toml"), "--trials", "1", *ASKED)
+    numbers = [json.loads(run(*asked, "--name", name).stdout)["sweep"]["id"] for name in ("a", "b")]
+    sick.touch()
+    said = run("worker", "--devices", "other_cpu", "--idle-exit").stdout
+    assert "in quarantine" in said
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        (device,) = device_health.every(store)
+        assert device.health == "quarantined"
+        assert "the device is gone" in device.reason
+        assert [sweeps.one(store, number).state for number in numbers] == [State.QUEUED] * 2
+        sick.unlink()
+        run("worker", "--devices", "other_cpu", "--idle-exit")
+        assert states(store, numbers) == [State.QUEUED] * 2, "nobody has cleared it"
+        assert device.name in run("devices", "clear").stdout
+        run("worker", "--devices", "other_cpu", "--idle-exit")
+        assert states(store, numbers) == [State.DONE] * 2
+
+
+def states(store: Store, numbers: list[int]) -> list[State]:
+    found: list[SweepRecord] = [sweeps.one(store, number) for number in numbers]
+    return [each.state for each in found]
