@@ -269,8 +269,8 @@ def load(
 
 
 def _sharing(tensors: Tensors) -> tuple[bool, ...]:
-    """Which tensors are views of the same memory as the one before, from another place on: an op may call that another
-    layout."""
+    """Which tensors are views of the same memory as the one before, from another place on: to an op that may
+    be another problem."""
     return tuple(
         one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() and one.data_ptr() != other.data_ptr()
         for one, other in pairwise(tensors)
