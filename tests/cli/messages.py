@@ -20,7 +20,11 @@ from tests.helpers.stores import old_store
 
 ROOT = Path(__file__).parent.parent.parent
 FILE = Path(__file__).parent / "messages.txt"
-WIDTH = "100"
+ENVIRONMENT = {
+    **{"COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"},
+    "AUTOTUNER_CACHE": "cache",
+}
+"""The file is made under these."""
 
 MISTAKES = {
     "not_toml": ('title = "', "title = '"),
@@ -181,7 +185,11 @@ def neutral(text: str, folder: Path) -> str:
 
 
 def main() -> None:
-    """Prints the file."""
+    """Prints the file, in a process with its environment: widths are read when modules are imported."""
+    if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()) or "AUTOTUNER_STORE" in os.environ:
+        environment = {**os.environ, **ENVIRONMENT}
+        environment.pop("AUTOTUNER_STORE", None)
+        os.execve(sys.executable, [sys.executable, "-m", "tests.cli.messages"], environment)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve() / "user"
         lay_out(folder)
