@@ -52,3 +52,21 @@ def test_work_that_another_thread_does_is_found_where_nobody_may_leave_it_to_one
     witness = Witness(threads=1, leaves_work=leaves_work)
     samples(witness, beside)
     assert witness.crowded is not leaves_work
+
+
+def test_a_thread_that_works_on_and_on_is_counted_as_it_is_now() -> None:
+    """Linux shows the time of a thread on another CPU as it was some milliseconds ago."""
+    stop = threading.Event()
+
+    def other() -> None:
+        while not stop.is_set():
+            pbkdf2_hmac("sha256", b"word", b"salt", 200_000)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    witness = Witness(threads=2, leaves_work=False)
+    for _ in range(8):
+        samples(witness, work)
+    stop.set()
+    thread.join()
+    assert not witness.crowded

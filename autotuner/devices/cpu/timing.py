@@ -302,8 +302,8 @@ class VariantArm(Arm):
         outputs.poison(used)
 
     def recheck(self) -> Fault | None:
+        busy = _crowded(self._sides()) or _still_busy()  # which may take more samples
         sets, outputs, last = self.sets, self.outputs, self.last
-        busy = _crowded(self._sides()) or _still_busy()
         some = random.sample(range(len(sets.inputs)), min(LOOKED_AT, len(sets.inputs)))
         strays = self._strays or sets.changed(some)
         sets.restore(last)
