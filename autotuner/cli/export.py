@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from autotuner.cli.options import JsonOption, StoreOption, StudyName, open_store
-from autotuner.cli.output import out, say_where_the_gate_is_looser
+from autotuner.cli.output import err, out, say_where_the_gate_is_looser
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
 
@@ -50,7 +50,13 @@ def export(
             raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
         names = list(dict.fromkeys([name, *(queries.resolve_study(opened, each) for each in more or ())]))
         without = len(names) == 1 and found.finals is None and not estimates
-        table = None if without else table_of(opened, names, loss, estimates)
+        table = None
+        try:
+            table = None if without else table_of(opened, names, loss, estimates)
+        except InputError as error:
+            if len(names) > 1:
+                raise
+            err.print(f"without a table of what serves which problem: {error}", style="yellow")
         text = form.text(found, queries.study(opened, name), table)
     if as_json or str(target) == "-":
         typer.echo(text)

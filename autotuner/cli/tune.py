@@ -269,7 +269,11 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     if not found:
         return
     confirmed = [study for study, best in found if best.finals is not None]
-    table = table_of(store, confirmed) if confirmed else None
+    table = None
+    try:
+        table = table_of(store, confirmed) if confirmed else None
+    except InputError as error:  # the best configuration is worth its file all the same
+        out.print(f"{output} has no table of what serves which problem: {error}", style="yellow")
     study, best = found[0]
     write_atomically(output, FORMATS["json"].text(best, queries.study(store, study), table))
     out.print(f"{output} has trial {best.entry.number} of {study}: {chosen_because(best)}.")
