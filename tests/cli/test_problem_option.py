@@ -102,6 +102,7 @@ def test_space_show_refuses_what_tune_would(tmp_path: Path) -> None:
     assert "no head_dim 72; it has 64, 80, 96, 128, 192, 256" in " ".join(shown.stderr.split())
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_tune_takes_a_problem(tmp_path: Path) -> None:
     lay_out(tmp_path)

@@ -109,7 +109,7 @@ def test_every_case_is_inside_the_domain_and_every_refusal_outside(domain: str, 
 def test_a_case_moves_no_further_than_it_must() -> None:
     nearest = claims("SEQ_Q % 16 == 0 and SEQ_K > 200").nearest(PROBLEM.model_copy(update={"seq_q": 113, "seq_k": 150}))
     assert nearest is not None
-    assert nearest.shape[2:] == (112, 201)
+    assert nearest.shape[2:4] == (112, 201)
     assert claims("SEQ_Q > 100000").nearest(PROBLEM) is None
 
 

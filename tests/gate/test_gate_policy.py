@@ -149,6 +149,7 @@ def test_a_tighter_tolerance_rejects_what_passes_otherwise(judge: Judge) -> None
     assert report(tighter).policy.looser == ()
 
 
+@pytest.mark.slow
 def test_strict_rejects_scores_in_16_bits(judge: Judge) -> None:
     """The resolution of bfloat16 hides them from the gate's own tolerance."""
     usual = judge("numeric", "scores_in_bf16", "bfloat16", "")
@@ -165,6 +166,7 @@ def test_strict_lets_float32_scores_pass(judge: Judge) -> None:
     assert report(outcome).passed, outcome.fault
 
 
+@pytest.mark.slow
 def test_own_cases_run_and_what_is_left_out_does_not(judge: Judge) -> None:
     gate = """
     [[gate.cases]]
@@ -190,6 +192,7 @@ def test_an_own_case_can_reject(judge: Judge) -> None:
     assert cases(outcome)[-1].case == "own 1x1x16x2200 randn"
 
 
+@pytest.mark.slow
 def test_what_equals_baseline_needs_a_reason(judge: Judge) -> None:
     usual = judge("systemic", "calls_sdpa", "float32", "")
     assert (code(usual), usual.verdict) == ("G2.baseline", Verdict.IMPOSSIBLE)

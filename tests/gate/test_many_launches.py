@@ -70,6 +70,7 @@ def test_what_is_wrong_once_in_5000_launches_passes_the_search(judge: LocalExecu
     assert searched.verdict == Verdict.MEASURED, searched.fault
 
 
+@pytest.mark.slow
 def test_and_the_soak_and_is_found_by_many_launches(judge: LocalExecutor, here: GatedLine) -> None:
     artifact = built(judge, 5000).artifact
     passed = here.check(artifact, CONDITIONS, lambda _: None)

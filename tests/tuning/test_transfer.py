@@ -44,7 +44,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def changed(**changes: object) -> Problem:
     """The simulated problem with something else."""
-    return SdpaProblem.model_validate({**PROBLEM.model_dump(), **changes})
+    alike = {"heads_kv": changes["heads"]} if "heads" in changes else {}
+    return SdpaProblem.model_validate({**PROBLEM.model_dump(), **alike, **changes})
 
 
 def space_of(problem: Problem = PROBLEM, text: str = simulated.TOML, name: str = "simulated") -> Space:

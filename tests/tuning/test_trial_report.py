@@ -64,6 +64,7 @@ def only(found: list[dict[str, Any]], verdict: str) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 def test_a_death_is_reported_with_its_signal(swept: list[dict[str, Any]]) -> None:
     document = only(swept, "crashed")
     assert document["fault"]["code"] == "process.signal"
