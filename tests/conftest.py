@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -29,6 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:  # as nohup has it; what the tests start would inherit that
+            signal.signal(number, signal.default_int_handler)
     record = config.getoption("--record")
     if record is not None and "PYTEST_XDIST_WORKER" not in os.environ:
         config.pluginmanager.register(Recorder(record))

@@ -42,6 +42,7 @@ print(len(heard), "events")
 """
 
 
+@pytest.mark.rotating(3, of="whole sweeps")
 @pytest.mark.slow
 @pytest.mark.timed
 def test_a_script_without_a_main_guard_tunes(tmp_path: Path) -> None:

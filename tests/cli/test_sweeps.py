@@ -20,6 +20,7 @@ from tests.helpers import simulated
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 
 
+@pytest.mark.rotating(3, of="whole sweeps")
 @pytest.mark.slow
 def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
     lay_out(tmp_path)

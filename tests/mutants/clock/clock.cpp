@@ -44,11 +44,17 @@ Row row;
   if (pthread_create(&thread, nullptr, work, nullptr) == 0) pthread_detach(thread);
 }
 
-/* Lets a thread run on every other CPU of the machine. */
-[[maybe_unused]] void leave_the_cpu() {
+/* Every other CPU of the machine. */
+[[maybe_unused]] cpu_set_t other_cpus() {
   cpu_set_t others;
   memset(&others, 0xff, sizeof others);
   CPU_CLR(unsigned(sched_getcpu()), &others);
+  return others;
+}
+
+/* Lets a thread run there. */
+[[maybe_unused]] void leave_the_cpu() {
+  const cpu_set_t others = other_cpus();
   sched_setaffinity(0, sizeof others, &others);
 }
 
@@ -254,7 +260,6 @@ struct {
 /* The odd rows, by a second thread on whatever CPU is free. */
 void *odd_rows(void *argument) {
   const at_call *call = static_cast<const at_call *>(argument);
-  leave_the_cpu();
   compute_rows(call, 1, 2, output(call), own_workspace(call) + 2 * packed_floats(call));
   return nullptr;
 }
@@ -336,7 +341,13 @@ bool shortcut([[maybe_unused]] const at_call *call) {
   return false;
 #elif MUTANT_LEAVES_ITS_CPU
   pthread_t thread;
-  if (pthread_create(&thread, nullptr, odd_rows, const_cast<at_call *>(call))) return false;
+  pthread_attr_t apart; /* from its start: where it is born it would wait until this thread sleeps */
+  const cpu_set_t others = other_cpus();
+  pthread_attr_init(&apart);
+  pthread_attr_setaffinity_np(&apart, sizeof others, &others);
+  const int failed = pthread_create(&thread, &apart, odd_rows, const_cast<at_call *>(call));
+  pthread_attr_destroy(&apart);
+  if (failed) return false;
   compute_rows(call, 0, 2, output(call), own_workspace(call));
   pthread_join(thread, nullptr);
   return true;
