@@ -6,6 +6,7 @@ import importlib.util
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from importlib.machinery import ExtensionFileLoader
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol
@@ -98,6 +99,15 @@ class LoadedVariant:
         call = self._module.prepare(inputs, outputs, problem.shape, problem.scalars, workspace, workspace_bytes)
         launch = self._module.launch
         return lambda stream: int(launch(call, stream))
+
+    def described(
+        self, problem: Problem, inputs: tuple[Lies, ...], outputs: tuple[Lies, ...]
+    ) -> Callable[[tuple[int, ...], int, int, int], int]:
+        """The same forward on any tensors that lie as these do: a function of the addresses of the inputs and then of
+        the outputs, of the workspace with its bytes, and of the stream. Raises as `run` does, now; the function raises
+        ValueError for an address that is not aligned."""
+        description = self._module.describe(inputs, outputs, problem.shape, problem.scalars)
+        return partial(self._module.launch_at, description)
 
     def command(self, numbers: tuple[int, ...], stream: int) -> int:
         """A call without tensors, for the harness's own instruments; each number is at least 1."""

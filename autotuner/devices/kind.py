@@ -69,8 +69,10 @@ class Serving(NamedTuple):
     """Those that `DeviceKind.proven_by` names, as they are here."""
     stream: Callable[[int], int]
     """What a variant is given as the stream of a call: torch's current one."""
-    on: Callable[[int], AbstractContextManager[object]]
-    """Makes it the current device in a block."""
+    on: Callable[[int], AbstractContextManager[object] | None]
+    """Makes it the current device in a block; None where it is that already."""
+    waits: bool
+    """A launch has ended when it returns, so that what it worked in can be used again at once."""
 
 
 class DeviceKind(NamedTuple):

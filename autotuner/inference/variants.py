@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,15 +23,17 @@ from autotuner.values.problem import Problem
 from autotuner.values.table import Table, TableVariant
 from autotuner.values.verdict import Fault
 
-ALIGNMENT = 16
-"""Bytes to which the address of each tensor must be aligned."""
+Run = Callable[[tuple[int, ...], int, int, int], int]
+"""Of addresses, those of the workspace and its bytes, and a stream: one forward."""
+Launcher = Callable[[tuple[int, ...], int], int]
+"""Of addresses and a stream: one forward."""
 
 
 class Ready:
     """A variant, loaded. One call at a time, as the ABI asks (kernels/abi/variant.h); a second thread waits."""
 
-    def __init__(self, of: TableVariant, artifact: Artifact) -> None:
-        """Raises InputError where the library is not what the table names."""
+    def __init__(self, of: TableVariant, artifact: Artifact, waits: bool) -> None:
+        """`waits`: as `Serving.waits`. Raises InputError where the library is not what the table names."""
         if artifact.program_hash != of.program:
             raise InputError(
                 f"trial {of.trial} of {of.study} was built differently here: another program than the one that was"
@@ -41,26 +44,36 @@ class Ready:
         said = self._variant.identity()
         if (said.build_id, said.macros) != (artifact.digest, artifact.macros):
             raise InputError(f"{artifact.path} is not the build that its folder names; remove it from the cache")
-        self._lock = threading.Lock()
+        self._lock, self._waits = threading.Lock(), waits
+        self._workspace: torch.Tensor | None = None
 
-    def workspace_bytes(self, problem: Problem) -> int:
-        """Bytes of workspace that one call needs."""
-        return self._variant.workspace_bytes(problem)
+    def launcher(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> Launcher:
+        """What launches one forward on tensors that lie as these do: a function of the addresses of inputs and outputs
+        and of the stream, which returns the variant's status. Raises as `LoadedVariant.described` does; the function
+        raises ValueError for an address that is not aligned."""
+        run = self._variant.described(problem, inputs, outputs)
+        size = self._variant.workspace_bytes(problem)
+        if not size:
+            return partial(self._launch, run)
+        return partial(self._launch_with, run, size, inputs[0].device)
 
-    def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors, workspace_bytes: int, stream: int) -> int:
-        """One forward into the outputs; the variant's status. The workspace is of torch's allocator, on its current
-        stream, which may use it again for what is launched after this."""
-        workspace = (
-            torch.empty(workspace_bytes, dtype=torch.uint8, device=inputs[0].device) if workspace_bytes else None
-        )
-        address = workspace.data_ptr() if workspace is not None else 0
+    def _launch(self, run: Run, addresses: tuple[int, ...], stream: int) -> int:
         with self._lock:
-            return self._variant.run(problem, inputs, outputs, address, workspace_bytes, stream)
+            return run(addresses, 0, 0, stream)
 
-
-def aligned(tensors: Tensors) -> bool:
-    """Whether the addresses are such as a variant takes."""
-    return all(each.data_ptr() % ALIGNMENT == 0 for each in tensors)
+    def _launch_with(
+        self, run: Run, size: int, device: torch.device, addresses: tuple[int, ...], stream: int
+    ) -> int:
+        """With a workspace of torch's allocator. Where a launch has not ended when it returns, that is on torch's
+        current stream, which may use it again for what is launched after this."""
+        if not self._waits:
+            workspace = torch.empty(size, dtype=torch.uint8, device=device)
+            with self._lock:
+                return run(addresses, workspace.data_ptr(), size, stream)
+        with self._lock:
+            if self._workspace is None or self._workspace.numel() < size:
+                self._workspace = torch.empty(size, dtype=torch.uint8, device=device)
+            return run(addresses, self._workspace.data_ptr(), size, stream)
 
 
 def broken(status: int) -> bool:
@@ -84,8 +97,8 @@ def ready(table: Table, near: Path, build: bool) -> dict[str, Ready]:
 
     Raises InputError where one is not there, cannot be built or became another program, and what a build raises.
     """
-    make = _builder(table, near) if build else _refused
-    return {each.artifact: Ready(each, _cached(each.artifact) or make(each)) for each in table.variants}
+    make, waits = _builder(table, near) if build else _refused, serving(table).waits
+    return {each.artifact: Ready(each, _cached(each.artifact) or make(each), waits) for each in table.variants}
 
 
 def _cached(digest: str) -> Artifact | None:

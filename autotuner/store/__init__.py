@@ -22,6 +22,8 @@ from autotuner.store.records import (
     StudyProgress,
     StudyRecord,
     TrialRecord,
+    Validation,
+    ValidationRecord,
 )
 from autotuner.store.store import Store
 
@@ -41,6 +43,8 @@ __all__ = [
     "StudyProgress",
     "StudyRecord",
     "TrialRecord",
+    "Validation",
+    "ValidationRecord",
     "briefs",
     "queries",
     "trials",

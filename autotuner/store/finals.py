@@ -1,4 +1,4 @@
-"""Finals read back from the tables, as they were recorded."""
+"""Finals and validations read back from the tables, as they were recorded."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from autotuner.store.records import Ending, FinalsRecord, Lineup
-from autotuner.store.tables import FinalsRow, HeatRow, TrialRow
+from autotuner.store.records import Ending, FinalsRecord, Lineup, Validation, ValidationRecord
+from autotuner.store.tables import FinalsRow, HeatRow, TrialRow, ValidationRow
 from autotuner.values.outcome import Heat
 
 
@@ -25,6 +25,20 @@ def last(session: Session, owner: int, study: str) -> FinalsRecord | None:
     query = select(FinalsRow).where(FinalsRow.study_id == owner, FinalsRow.finished_at.is_not(None))
     row = session.scalars(query.order_by(FinalsRow.finished_at.desc(), FinalsRow.id.desc()).limit(1)).first()
     return None if row is None else _record(session, row, study)
+
+
+def validations(session: Session, owner: int, study: str) -> Iterator[ValidationRecord]:
+    """All validations of the study, the first recorded first."""
+    query = select(ValidationRow).where(ValidationRow.study_id == owner)
+    for row in session.scalars(query.order_by(ValidationRow.id)):
+        yield ValidationRecord(
+            **dict(Validation.model_validate_json(row.document)),
+            id=row.id,
+            study=study,
+            recorded_at=row.recorded_at,
+            host=row.host,
+            environment=json.loads(row.environment),
+        )
 
 
 def _record(session: Session, row: FinalsRow, study: str) -> FinalsRecord:

@@ -22,6 +22,7 @@ from autotuner.store.records import (
     StudyProgress,
     StudyRecord,
     TrialRecord,
+    ValidationRecord,
 )
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow
@@ -131,6 +132,12 @@ def all_finals(store: Store, study: str) -> tuple[FinalsRecord, ...]:
     """All finals of the study, the last begun first, also those that did not come to an end. Raises StoreError."""
     with store.database.reading() as session:
         return tuple(finals_of.every(session, study_id(session, store, study), study))
+
+
+def validations(store: Store, study: str) -> tuple[ValidationRecord, ...]:
+    """What was found of variants on problems that were not tuned, the first recorded first. Raises StoreError."""
+    with store.database.reading() as session:
+        return tuple(finals_of.validations(session, study_id(session, store, study), study))
 
 
 def aa_heats(store: Store, study: str, session_id: int | None = None) -> tuple[Heat, ...]:

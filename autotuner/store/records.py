@@ -9,13 +9,13 @@ from typing import Literal
 from pydantic import Field
 
 from autotuner.measure.confirm import Standing
-from autotuner.values.gate_report import CheckResult
+from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.objective import Objective
 from autotuner.values.outcome import Calibration, Device, Heat, Outcome
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Value, Variant
-from autotuner.values.verdict import Verdict
+from autotuner.values.verdict import Fault, Verdict
 
 
 class StudyRecord(Model):
@@ -138,6 +138,28 @@ class FinalsRecord(Lineup):
     def by_digest(self) -> dict[str, Finalist]:
         """The finalists by the artifact that raced."""
         return {finalist.digest: finalist for finalist in self.finalists}
+
+
+class Validation(Model):
+    """A variant on problems that were not tuned: what the gate found of it there, and what it takes."""
+
+    number: int = Field(description="Optuna's trial number")
+    digest: str = Field(description="of its artifact")
+    problems: tuple[Problem, ...]
+    baselines: tuple[str, ...] = Field(description="the pinned baseline, one a problem")
+    gate: GateReport | None = Field(description="None: it could not be judged")
+    fault: Fault | None = Field(default=None, description="why it is not to be used on any of them")
+    heats: tuple[Heat, ...] = Field(default=(), description="one a process, with the raw times")
+
+
+class ValidationRecord(Validation):
+    """A validation as it was recorded."""
+
+    id: int
+    study: str
+    recorded_at: datetime
+    host: str
+    environment: dict[str, str]
 
 
 class MeasuredTrial(Model):

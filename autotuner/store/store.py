@@ -20,8 +20,17 @@ from autotuner.store import lease, rows, unwritten
 from autotuner.store.database import Database, connect_args, parse
 from autotuner.store.lease import Lease
 from autotuner.store.patience import patient
-from autotuner.store.records import HeatKind, Lineup, StudyRecord
-from autotuner.store.tables import BlockRow, FinalsRow, HeatRow, ParameterRow, SessionRow, StudyRow, TrialRow
+from autotuner.store.records import HeatKind, Lineup, StudyRecord, Validation
+from autotuner.store.tables import (
+    BlockRow,
+    FinalsRow,
+    HeatRow,
+    ParameterRow,
+    SessionRow,
+    StudyRow,
+    TrialRow,
+    ValidationRow,
+)
 from autotuner.store.unwritten import Unwritten
 from autotuner.values.errors import StoreError
 from autotuner.values.outcome import Calibration, Heat, Outcome
@@ -226,6 +235,20 @@ class Store:
             if row is None:
                 raise StoreError(f"{self.label} has no finals {finals_id}: start them first")
             row.finished_at, row.standing = datetime.now(UTC), standing.model_dump_json()
+
+    @patient
+    def record_validation(self, study: str, validation: Validation, environment: Mapping[str, str]) -> None:
+        """Records what was found of a variant on problems that were not tuned, on this host. Raises StoreError: no such
+        study."""
+        with self.database.writing() as session:
+            row = ValidationRow(
+                study_id=study_id(session, self, study),
+                recorded_at=datetime.now(UTC),
+                host=socket.gethostname(),
+                environment=json.dumps(dict(environment), sort_keys=True),
+                document=validation.model_dump_json(),
+            )
+            session.add(row)
 
     def _check_owner(self, session: Session, owner: int, session_id: int | None, finals_id: int | None) -> None:
         """Raises StoreError where the session or the finals are not the study's."""

@@ -232,6 +232,20 @@ class HeatRow(Base):
     document: Mapped[str]
 
 
+class ValidationRow(Base):
+    """A variant on problems that were not tuned: `document` is a Validation with its raw times."""
+
+    __tablename__ = "at_validation"
+    __table_args__ = (Index(None, "study_id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    study_id: Mapped[int] = mapped_column(ForeignKey("at_study.id"))
+    recorded_at: Mapped[datetime]
+    host: Mapped[str]
+    environment: Mapped[str]
+    document: Mapped[str]
+
+
 class LeaseRow(Base):
     """Who has a study, a sweep or a device now: a process that lives, or one that died without saying so."""
 

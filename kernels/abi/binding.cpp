@@ -5,9 +5,11 @@
  *   run(inputs, outputs, dims, scalars, workspace, workspace_bytes, stream)  -> status of variant_run
  *   prepare(inputs, outputs, dims, scalars, workspace, workspace_bytes)      -> a call that is checked once
  *   launch(call, stream)                                                     -> status of variant_run
+ *   describe(inputs, outputs, dims, scalars)     -> how such tensors lie, without where: checked once
+ *   launch_at(description, addresses, workspace, workspace_bytes, stream)    -> status of variant_run
  *
  * inputs, outputs: tuples of tensors, or of what has their data_ptr(), dtype, device, shape and stride(); dims, scalars:
- * tuples of numbers; workspace: an address. The module's name is given at link time:
+ * tuples of numbers; workspace: an address; addresses: a tuple of those of the inputs and then of the outputs. The module's name is given at link time:
  * -Wl,--defsym=PyInit_<name>=PyInit_variant. The interpreter's lock is released while the variant runs.
  *
  * Tensors must be as the build's signature says (tensors.h): a TypeError or a ValueError says what is not, and nothing
@@ -46,14 +48,17 @@ at::Signature &signature() {
   return found;
 }
 
-bool read_call(PyObject *inputs, PyObject *outputs, PyObject *dims, PyObject *scalars, unsigned long long workspace,
-               long long workspace_bytes, at_call *call) {
-  if (!read_dims(dims, call) || !read_scalars(scalars, call)) return false;
-  if (!signature().read(inputs, outputs, call)) return false;
+bool read_workspace(unsigned long long workspace, long long workspace_bytes, at_call *call) {
   if (workspace % 64) return PyErr_Format(PyExc_ValueError, "the workspace is not aligned to 64 bytes"), false;
   call->workspace = (void *)workspace;
   call->workspace_bytes = workspace_bytes;
   return true;
+}
+
+bool read_call(PyObject *inputs, PyObject *outputs, PyObject *dims, PyObject *scalars, unsigned long long workspace,
+               long long workspace_bytes, at_call *call) {
+  if (!read_dims(dims, call) || !read_scalars(scalars, call)) return false;
+  return signature().read(inputs, outputs, call) && read_workspace(workspace, workspace_bytes, call);
 }
 
 PyObject *launched(const at_call *call) {
@@ -127,12 +132,40 @@ PyObject *launch(PyObject *, PyObject *arguments) {
   return launched(&prepared->call);
 }
 
+constexpr char DESCRIPTION[] = "autotuner.description";
+
+void forget_description(PyObject *capsule) { delete (at_call *)PyCapsule_GetPointer(capsule, DESCRIPTION); }
+
+PyObject *describe(PyObject *, PyObject *arguments) {
+  PyObject *inputs, *outputs, *dims, *scalars;
+  at_call call = {};
+  if (!PyArg_ParseTuple(arguments, "OOOO", &inputs, &outputs, &dims, &scalars)) return nullptr;
+  if (!read_call(inputs, outputs, dims, scalars, 0, 0, &call)) return nullptr;
+  return PyCapsule_New(new at_call(call), DESCRIPTION, forget_description);
+}
+
+PyObject *launch_at(PyObject *, PyObject *arguments) {
+  PyObject *capsule, *addresses;
+  unsigned long long workspace_address, stream;
+  long long workspace_bytes;
+  if (!PyArg_ParseTuple(arguments, "OOKLK", &capsule, &addresses, &workspace_address, &workspace_bytes, &stream))
+    return nullptr;
+  const at_call *described = (const at_call *)PyCapsule_GetPointer(capsule, DESCRIPTION);
+  if (!described) return nullptr;
+  at_call call = *described; /* several threads may launch by one description */
+  if (!signature().place(addresses, &call) || !read_workspace(workspace_address, workspace_bytes, &call)) return nullptr;
+  call.stream = (void *)stream;
+  return launched(&call);
+}
+
 PyMethodDef methods[] = {
     {"identity", identity, METH_NOARGS, "What the binary says it is: (abi_version, call_size, build_id, macros)."},
     {"workspace", workspace, METH_VARARGS, "Bytes of workspace for (dims, scalars)."},
     {"run", run, METH_VARARGS, "Runs the variant; returns its status."},
     {"prepare", prepare, METH_VARARGS, "Checks the tensors of a call, to be launched often."},
     {"launch", launch, METH_VARARGS, "Runs the variant on a prepared call; returns its status."},
+    {"describe", describe, METH_VARARGS, "Checks how the tensors of calls lie that differ in where they lie."},
+    {"launch_at", launch_at, METH_VARARGS, "Runs the variant on tensors at these addresses; returns its status."},
     {nullptr, nullptr, 0, nullptr},
 };
 

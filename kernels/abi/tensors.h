@@ -75,6 +75,12 @@ class Expected {
            read_address(tensor, address);
   }
 
+  /* Whether a tensor may lie there; false with a Python error. */
+  bool aligned(unsigned long long address) const {
+    if (address && address % align_ == 0) return true;
+    return PyErr_Format(PyExc_ValueError, "%s is not aligned to %d bytes", name_, align_), false;
+  }
+
  private:
   /* Copies what stands before the next tab, and goes on behind it. */
   static char *field(const char *&from, const char *end, char *to, size_t room) {
@@ -188,10 +194,8 @@ class Expected {
     if (!found) return false;
     const unsigned long long value = PyLong_AsUnsignedLongLong(found.get());
     if (PyErr_Occurred()) return false;
-    if (!value || value % align_)
-      return PyErr_Format(PyExc_ValueError, "%s is not aligned to %d bytes", name_, align_), false;
     *address = (void *)value;
-    return true;
+    return aligned(value);
   }
 
   char name_[32], dtype_[16];
@@ -228,6 +232,23 @@ class Signature {
     for (int i = 0; i < outs_; i++)
       if (!out_[i]->read(PyTuple_GetItem(outputs, i), device_, first, call, &call->out[i], call->out_stride[i]))
         return false;
+    return true;
+  }
+
+  /* Other addresses into a call that was read: those of the inputs, then of the outputs. False with a Python error. */
+  bool place(PyObject *addresses, at_call *call) const {
+    const Py_ssize_t count = PyTuple_Size(addresses);
+    if (count < 0) return false;
+    if (count != ins_ + outs_)
+      return PyErr_Format(PyExc_ValueError, "found %d addresses, expected %d", (int)count, ins_ + outs_), false;
+    for (int i = 0; i < ins_ + outs_; i++) {
+      const unsigned long long value = PyLong_AsUnsignedLongLong(PyTuple_GetItem(addresses, i));
+      if (PyErr_Occurred() || !(i < ins_ ? in_[i] : out_[i - ins_])->aligned(value)) return false;
+      if (i < ins_)
+        call->in[i] = (const void *)value;
+      else
+        call->out[i - ins_] = (void *)value;
+    }
     return true;
   }
 

@@ -80,7 +80,9 @@ def between(artifact: Artifact, low: SdpaProblem, high: SdpaProblem) -> Range:
         like=low,
         low=low.shape,
         high=high.shape,
-        validated=(Validated(problem=middle, speedup=RATIO),),
+        together=("seq_q", "seq_k"),
+        proven=GATE,
+        validated=(Validated(problem=middle, baseline="flash", speedup=RATIO),),
     )
 
 

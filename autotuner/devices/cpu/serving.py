@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import torch
 
 from autotuner.devices.cpu.facts import cpu_facts
@@ -12,5 +10,6 @@ from autotuner.devices.kind import Serving
 SERVING = Serving(
     facts=lambda index: cpu_facts(torch.get_num_threads()),
     stream=lambda index: 0,
-    on=lambda index: nullcontext(),
+    on=lambda index: None,
+    waits=True,
 )

@@ -1,0 +1,267 @@
+"""An export in a user's program: tuned variants serve the calls of torch's function, or torch does, and it says why.
+
+What a kind of call needs is found out once and remembered. A call of a kind that is known takes one look into a
+dictionary, an empty result and a launch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from autotuner.inference.calls import GRADIENT, as_dense, needs_gradient, why_not
+from autotuner.inference.variants import Launcher, Ready, broken, serving
+from autotuner.ops import OPS
+from autotuner.ops.tensors import Tensors
+from autotuner.values.errors import InputError
+from autotuner.values.problem import Problem
+from autotuner.values.table import Matcher, Table
+
+REMEMBERED = 4096
+"""Kinds of calls whose answer is remembered, at most; then all are forgotten."""
+ALIGNMENT = 16
+"""Bytes to which the address of each tensor must be aligned."""
+UNALIGNED = f"a tensor is not aligned to {ALIGNMENT} bytes"
+
+
+SORT = attrgetter("shape", "dtype", "device")
+STRIDES, IS_DENSE, ADDRESS = Tensor.stride, Tensor.is_contiguous, Tensor.data_ptr
+"""Of a tensor. Called by `map`, which takes half of the time of a loop: each call of a model asks them."""
+
+
+class NotServed(InputError):
+    """A strict op was called with what no variant serves."""
+
+
+class Explanation(NamedTuple):
+    """What serves a call, and why."""
+
+    variant: str | None
+    """None: torch."""
+    why: str
+
+    @property
+    def served(self) -> bool:
+        """Whether a variant serves it."""
+        return self.variant is not None
+
+
+class _Plan:
+    """How a kind of call is answered."""
+
+    __slots__ = ("copies", "launcher", "name", "options", "problem", "variant", "why")
+
+    def __init__(self, why: str, variant: Ready | None = None, problem: Problem | None = None) -> None:
+        self.why, self.variant, self.problem = why, variant, problem
+        self.name = None if variant is None else str(variant.of.variant)
+        self.copies = False
+        self.options: Mapping[str, Any] = {}
+        self.launcher: Launcher | None = None
+        """From the first call on."""
+
+
+class Loaded:
+    """An export as a function: it takes what torch's function takes, and returns the same.
+
+    Each call is served by the variant that the table has for it, else by torch's function. It may be called from
+    several threads.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        variants: Mapping[str, Ready],
+        strict: bool,
+        gradients: Literal["refuse", "torch"],
+        copies: bool,
+    ) -> None:
+        """`load` makes one."""
+        op = OPS[table.op]
+        if op.call is None or op.call.torch is None:
+            raise InputError(f"{table.op} does not say which function of torch computes it, so no call of it is served")
+        self.table = table
+        self.strict, self.gradients, self.copies = strict, gradients, copies
+        self.function = op.call.torch
+        self._op, self._call, self._matcher = op, op.call, Matcher(table)
+        self._torch: Callable[..., Tensor] = self.function.function()
+        self._variants, self._serving = variants, serving(table)
+        self._empty, self._stream, self._on = self.function.empty, self._serving.stream, self._serving.on
+        self._plans: dict[object, _Plan] = {}
+        self._counts: Counter[str] = Counter()
+        self.op: Any = None
+        """The same as an op of torch.library; torch.compile sees it as one node."""
+
+    # Calls ------------------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        """As torch's function. Raises NotServed where a strict one does not serve it, and InputError where a gradient
+        is wanted and gradients are refused."""
+        if torch.compiler.is_compiling():
+            return self._compiled(*self.function.arguments(*args, **kwargs))
+        tensors, options = self.function.arguments(*args, **kwargs)
+        found = self.serve(tensors, options)
+        return self.aside(tensors, options) if found is None else found
+
+    def _compiled(self, tensors: Tensors, options: Mapping[str, Any]) -> Tensor:
+        """What torch.compile traces: one node. Who serves it is decided when it runs, so that no length is compiled in;
+        what an op cannot be given is torch's at once, and is not counted."""
+        if needs_gradient(tensors) and self.gradients == "torch":
+            return self._torch(*tensors, **options)
+        if options.keys() <= self.function.scalars:
+            found: Tensor = self.op(*tensors, **options)
+            return found
+        if self.strict:
+            raise NotServed(f"no variant serves this call: {', '.join(options)}")
+        return self._torch(*tensors, **options)
+
+    def serve(self, tensors: Tensors, options: Mapping[str, Any]) -> Tensor | None:
+        """The result by a variant; None where torch is to compute it (`aside`)."""
+        if needs_gradient(tensors):
+            return None
+        plan = self._plan(tensors, options)
+        if plan.variant is None:
+            return None
+        if plan.copies:
+            tensors = tuple([each.contiguous() for each in tensors])
+        out = self._empty(*tensors, **options)
+        index = out.device.index or 0
+        around = self._on(index)
+        if around is None:
+            done = self._launched(plan, tensors, out, index)
+        else:
+            with around:
+                done = self._launched(plan, tensors, out, index)
+        if not done:
+            return None
+        self._counts[plan.name] += 1  # type: ignore[index]  # a variant has a name
+        return out
+
+    def _launched(self, plan: _Plan, tensors: Tensors, out: Tensor, index: int) -> bool:
+        """Whether the variant took the call. Raises RuntimeError where it broke the device."""
+        addresses = (*map(ADDRESS, tensors), out.data_ptr())
+        launcher = plan.launcher
+        if launcher is None:
+            if any(each % ALIGNMENT for each in addresses):
+                return False
+            assert plan.variant is not None
+            assert plan.problem is not None
+            launcher = plan.launcher = plan.variant.launcher(plan.problem, tensors, (out,))
+        try:
+            status = launcher(addresses, self._stream(index))
+        except ValueError:  # an address is not aligned
+            return False
+        if broken(status):
+            raise RuntimeError(f"the variant {plan.name} ended with the device's error {status}")
+        return status == 0
+
+    def aside(self, tensors: Tensors, options: Mapping[str, Any]) -> Tensor:
+        """What torch computes where no variant serves the call. Raises InputError or NotServed where it must not."""
+        if needs_gradient(tensors):
+            reason = GRADIENT
+            if self.gradients == "refuse":
+                raise InputError(f'{GRADIENT}, or load with gradients="torch"')
+        else:
+            plan = self._plan(tensors, options)
+            reason = plan.why if plan.variant is None else self._refused(tensors)
+        if self.strict:
+            raise NotServed(f"no variant serves this call: {reason}")
+        self._counts[reason] += 1
+        return self._torch(*tensors, **options)
+
+    @staticmethod
+    def _refused(tensors: Tensors) -> str:
+        """Why a call that the table has a variant for was not taken by it."""
+        aligned = all(each.data_ptr() % ALIGNMENT == 0 for each in tensors)
+        return "the variant refused the call" if aligned else UNALIGNED
+
+    # What serves a call -----------------------------------------------------------------------------------------------
+
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """Which variant would serve such a call, or why torch would. Nothing is computed, nothing counted."""
+        tensors, options = self.function.arguments(*args, **kwargs)
+        if needs_gradient(tensors):
+            return Explanation(None, GRADIENT)
+        plan = self._plan(tensors, options)
+        return Explanation(plan.name, plan.why)
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Calls by the variant that served them, or by the reason why torch did; the most frequent first."""
+        return MappingProxyType(dict(self._counts.most_common()))
+
+    @property
+    def served(self) -> float:
+        """Share of the calls that variants served, 0..1; 0 before the first."""
+        names = {str(each.of.variant) for each in self._variants.values()}
+        total = self._counts.total()
+        return sum(count for name, count in self._counts.items() if name in names) / total if total else 0.0
+
+    def reset_counters(self) -> None:
+        """Counts from 0 again."""
+        self._counts.clear()
+
+    def _plan(self, tensors: Tensors, options: Mapping[str, Any]) -> _Plan:
+        """Remembered by all that it depends on. A tensor among the options is never served."""
+        key = _kind(tensors, options)
+        try:
+            plan = self._plans.get(key)
+        except TypeError:  # an option that cannot be a key
+            return self._planned(tensors, options)
+        if plan is None:
+            plan = self._planned(tensors, options)
+            if len(self._plans) >= REMEMBERED:
+                self._plans.clear()
+            if not any(isinstance(each, Tensor) for each in options.values()) and tensors[0].device.type != "meta":
+                self._plans[key] = plan
+        return plan
+
+    def _planned(self, tensors: Tensors, options: Mapping[str, Any]) -> _Plan:
+        why = self._elsewhere(tensors)
+        if why is not None:
+            return _Plan(why)
+        found = self._looked_up(tensors, options)
+        if found.variant is None and self.copies and not all(each.is_contiguous() for each in tensors):
+            found = self._looked_up(as_dense(tensors), options)
+            found.copies = found.variant is not None
+        return found
+
+    def _elsewhere(self, tensors: Tensors) -> str | None:
+        """Why the tensors are not where the variants were proven; None where they are."""
+        devices = {each.device for each in tensors}
+        if len(devices) > 1 or len({each.dtype for each in tensors}) > 1:
+            return "the tensors differ in device or element type"
+        device = devices.pop()
+        if device.type != self.table.device:
+            return f"the tensors are on {device.type}, the variants are for {self.table.device}"
+        return self._matcher.elsewhere(self._serving.facts(device.index or 0))
+
+    def _looked_up(self, tensors: Tensors, options: Mapping[str, Any]) -> _Plan:
+        try:
+            problem = self._call.problem(tensors, options)
+        except ValueError as error:
+            return _Plan(why_not(error, self._op.problem))
+        use, why = self._matcher.answer(problem)
+        return _Plan(why) if use is None else _Plan(why, self._variants[use], problem)
+
+
+def _kind(tensors: Tensors, options: Mapping[str, Any]) -> tuple[object, ...]:
+    """All that decides how a call is answered, as a key."""
+    dense = all(map(IS_DENSE, tensors))
+    sharing = () if dense else _sharing(tensors)
+    return (torch.get_num_threads(), *map(SORT, tensors), *map(STRIDES, tensors), *sharing, *options.items())
+
+
+def _sharing(tensors: Tensors) -> list[bool]:
+    """Which tensors are views of the same memory as the one before, from another place on: to an op that may
+    be another problem."""
+    return [
+        one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() and one.data_ptr() != other.data_ptr()
+        for one, other in pairwise(tensors)
+    ]
