@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from autotuner.store import Store, TrialRecord
     from autotuner.tuning.gate_one import GateResult
     from autotuner.tuning.standings import Best, Entry, StudySummary
+    from autotuner.values.table import Range
 
 Event = object
 """What a sweep tells: an event of tuning/driver.py or tuning/calm.py, or a `Step` of the finals."""
@@ -40,6 +41,8 @@ class Study:
     store: str
     """Path or URL."""
     name: str
+    beside: tuple[Study, ...] = ()
+    """Of a call of `tune` with problems that no one variant can serve: the studies of the other ones."""
 
     def summary(self) -> StudySummary:
         """How far it is, and what was rejected for what."""
@@ -96,8 +99,35 @@ class Study:
         with _opened(self.store) as opened:
             return study_beliefs(opened, self.name)
 
+    def validate(
+        self,
+        lengths: tuple[int, int] | None = None,
+        *,
+        vary: Sequence[str] = (),
+        minutes: float = 2.0,
+        patience_minutes: float = config.PATIENCE_MINUTES,
+        callbacks: Sequence[Callable[[Event], None]] = (),
+    ) -> tuple[Range, ...]:
+        """Tries the variants of this study's table on lengths that were not tuned, and keeps what it finds: between the
+        tuned lengths, or from the least to the largest of `lengths`. The ranges that an export will have.
+
+        Raises InputError where there is nothing to try, and as `tune` does.
+        """
+        from autotuner.export import table as tables
+        from autotuner.store import queries
+        from autotuner.tuning import workbench
+
+        hear, patience_s = _Callbacks(callbacks).hears, 60 * patience_minutes
+        with _main_is_not_imported(), _opened(self.store) as opened:
+            wanted = tables.to_validate(opened, self.name, lengths, vary)
+            here = workbench.of_study(queries.study(opened, self.name))
+            with here.held(patience_s, hear), closing(here.executor()) as executor:
+                here.validator(opened, self.name, executor, hear, 60 * minutes, patience_s).run(wanted)
+            return tables.table_of(opened, [self.name]).ranges
+
     def export(self, path: str | Path = "best.json", format: str = "json") -> Path:
-        """Writes the best configuration with its proof. Raises InputError when there is none."""
+        """Writes the best configuration with its proof, and the table over this study's problems and those of the
+        studies beside it. Raises InputError when there is none."""
         from autotuner.export.best import render
         from autotuner.export.table import table_of
         from autotuner.store import queries
@@ -110,7 +140,9 @@ class Study:
             best = standings.best(opened, self.name)
             if best is None:
                 raise InputError(f"{self.name} has no variant measured to the end yet")
-            table = None if best.finals is None else table_of(opened, [self.name])
+            names = [self.name, *(each.name for each in self.beside)]
+            confirmed = [name for name in names if standings.finals(opened, name) is not None]
+            table = table_of(opened, confirmed) if confirmed else None
             write_atomically(target, render(best, queries.study(opened, self.name), format, table))
         return target
 
@@ -145,7 +177,7 @@ def open_store(path: str | Path | None = None) -> StudyStore:
 
 
 def tune(
-    problems: str | Problem | Sequence[str | Problem] = (),
+    problems: str | Problem | Sequence[str | Problem] | Path = (),
     space: str | Path | None = None,
     *,
     trials: int = 60,
@@ -162,8 +194,10 @@ def tune(
 ) -> Study:
     """Runs a sweep, or goes on with one, and confirms the best in finals.
 
-    `problems` replace those of the space; without a space the default one of this machine is searched. `trials` counts
-    judged variants of the study, those of earlier runs included. Each of `callbacks` hears every event. An exception in
+    `problems` replace those of the space; a path is that of a file that `record` wrote. Without a space the default one
+    of this machine is searched. Problems that no one variant can serve have a study each set: the first is returned,
+    with the others `beside` it. They share the minutes. `trials` counts judged variants of a study, those of earlier
+    runs included. Each of `callbacks` hears every event. An exception in
     one, or Ctrl-C, ends the sweep; nothing is lost, and the same call goes on.
 
     Raises InputError, SpaceError, StoreError, OracleError or InfrastructureError.
@@ -172,25 +206,30 @@ def tune(
     from autotuner.sweeps import foreground, queue
     from autotuner.tuning import workbench
 
-    several = problems if isinstance(problems, Sequence) and not isinstance(problems, str) else [problems]
+    file = problems if isinstance(problems, Path) else None
+    one = isinstance(problems, str | Problem)
+    several = () if isinstance(problems, Path) else (problems,) if one else tuple(problems)
     ops = {each.op for each in several if isinstance(each, Problem)}
     wanted = space or workbench.default_space(ops.pop() if ops else None)
-    file = workbench.load_space(str(wanted), threads, [str(each) for each in several])
-    request = queue.request_for(
-        [file],
-        trials=trials,
-        minutes=None if minutes == float("inf") else minutes,
-        sampler=sampler,
-        seed=seed,
-        devices=devices,
-        finals=finals,
-        finals_minutes=finals_minutes,
-        patience_minutes=patience_minutes,
-    )
-    here = workbench.Workbench(file, devices=devices)
+    files = workbench.load_spaces(str(wanted), threads, [str(each) for each in several], file)
     url = str(store) if store is not None else config.store_url()
+    found: list[Study] = []
     with _main_is_not_imported(), closing(Store.open(url)) as opened:
-        return Study(url, foreground.run_here(opened, request, here, _Callbacks(callbacks)))
+        for each in files:
+            request = queue.request_for(
+                [each],
+                trials=trials,
+                minutes=None if minutes == float("inf") else minutes / len(files),
+                sampler=sampler,
+                seed=seed,
+                devices=devices,
+                finals=finals,
+                finals_minutes=finals_minutes,
+                patience_minutes=patience_minutes,
+            )
+            here = workbench.Workbench(each, devices=devices)
+            found.append(Study(url, foreground.run_here(opened, request, here, _Callbacks(callbacks))))
+    return replace(found[0], beside=tuple(found[1:]))
 
 
 class _Callbacks:

@@ -36,7 +36,7 @@ TUNE, QUEUE, LOOK, FIGURES, JUDGE, SPACES = (
 )
 """The panels of the help, in the order of use."""
 COMMANDS: dict[str, tuple[tuple[str, Callable[..., None]], ...]] = {
-    TUNE: (("tune", tune.tune), ("finals", tune.finals), ("export", export.export)),
+    TUNE: (("tune", tune.tune), ("finals", tune.finals), ("validate", export.validate), ("export", export.export)),
     QUEUE: (
         ("submit", sweeps.submit),
         ("worker", sweeps.worker),

@@ -1,17 +1,68 @@
-"""The command that writes the best configuration of a study."""
+"""Commands that write the best configuration of a study, and say which other lengths it may serve."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotuner.cli.options import JsonOption, StoreOption, StudyName, open_store
-from autotuner.cli.output import err, out, say_where_the_gate_is_looser
+from autotuner.cli.options import JsonOption, PatienceOption, StoreOption, StudyName, open_store
+from autotuner.cli.output import err, json_of, out, print_json, say_waiting, say_where_the_gate_is_looser
+from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
+
+if TYPE_CHECKING:
+    from autotuner.tuning.finals import Step
+
+LossOption = Annotated[
+    float, typer.Option(min=0, max=1, help="how much slower than its own best a problem may be, for fewer variants")
+]
+
+
+def validate(
+    study: StudyName = None,
+    lengths: Annotated[
+        str | None, typer.Option("--lengths", help="the least and the largest, such as 128-2048; else the tuned ones")
+    ] = None,
+    vary: Annotated[
+        list[str] | None, typer.Option("--vary", help="a length that varies, such as seq_k; can be repeated")
+    ] = None,
+    loss: LossOption = 0.03,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.01, help="after which only what is needed is timed, on a calm machine")
+    ] = 2.0,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+    patience: PatienceOption = config.PATIENCE_MINUTES,
+) -> None:
+    """Tries the variants of a study's table on lengths between the tuned ones: the gate, then races with the baseline.
+
+    `autotuner export` writes ranges of lengths by what is found here.
+    """
+    from autotuner.export import table as tables
+    from autotuner.export.ranges import lengths_of
+    from autotuner.report.table_words import ranges_words
+    from autotuner.store import queries
+    from autotuner.tuning import workbench
+
+    asked = None if lengths is None else lengths_of(lengths)
+    with closing(open_store(store)) as opened:
+        name = queries.resolve_study(opened, study)
+        wanted = tables.to_validate(opened, name, asked, vary or (), loss)
+        here = workbench.of_study(queries.study(opened, name))
+        heard = err if as_json else out
+        with here.held(60 * patience, say_waiting), closing(here.executor()) as executor:
+            listen: Callable[[Step], None] = lambda step: heard.print(step.text)  # noqa: E731
+            here.validator(opened, name, executor, listen, 60 * minutes, 60 * patience).run(wanted)
+        table = tables.table_of(opened, [name], loss)
+    if as_json:
+        print_json(json_of(table))
+    else:
+        out.print(ranges_words(table))
 
 
 def export(
@@ -23,9 +74,7 @@ def export(
     more: Annotated[
         list[str] | None, typer.Option("--with", help="another study whose problems the table serves; can be repeated")
     ] = None,
-    loss: Annotated[
-        float, typer.Option(min=0, max=1, help="how much slower than its own best a problem may be, for fewer variants")
-    ] = 0.03,
+    loss: LossOption = 0.03,
     estimates: Annotated[
         bool, typer.Option("--estimates", help="let the table serve what no finals confirmed; it will say so")
     ] = False,

@@ -225,15 +225,13 @@ def finals(
     Can be run again later, and on another machine with the same device and a copy of the store.
     """
     from autotuner.report.finals_table import finals_table
-    from autotuner.spaces.space import SpaceFile
     from autotuner.store import queries
     from autotuner.tuning import workbench
 
     with closing(open_store(store)) as opened:
         name = queries.resolve_study(opened, study)
         of = queries.study(opened, name)
-        here = workbench.Workbench(SpaceFile.stored(of.space_document))
-        workbench.require_same_device(of.device, here.device)
+        here = workbench.of_study(of)
         with here.held(60 * patience, say_waiting), closing(here.executor()) as executor:
             found = _finals(opened, name, here, executor, minutes, patience, err if as_json else out)
     if as_json:

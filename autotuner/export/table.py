@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -13,17 +13,19 @@ from autotuner.build.build_inputs import BuildInputs, host_source, source_digest
 from autotuner.build.family import Family
 from autotuner.devices import DEVICES
 from autotuner.export.choose import Choice, smallest_set
+from autotuner.export.proven import proven_of, ratio_of
+from autotuner.export.ranges import Lengths, Ranges, ranges_of, to_try
 from autotuner.measure.confirm import Confirmed, standing_of
 from autotuner.measure.tie import logs
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import FinalsRecord, Store, StudyRecord, queries
 from autotuner.tuning import standings
-from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.validation import Trying
 from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.outcome import Artifact, Heat, MeanInterval
 from autotuner.values.problem import Problem
-from autotuner.values.table import Entry, Proven, Ratio, Table, TableVariant
+from autotuner.values.table import Entry, LeftOut, Range, Table, TableVariant
 from autotuner.values.variant import Value, digest_of
 
 LOSS = 0.03
@@ -56,6 +58,8 @@ def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates
     _require_one_device([each.record for each in found])
     variants: dict[str, TableVariant] = {}
     entries: dict[Problem, Entry] = {}
+    ranges: list[Range] = []
+    left_out: list[LeftOut] = []
     for each in found:
         for entry in _entries(each, loss):
             if entry.problem in entries:
@@ -63,6 +67,9 @@ def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates
             entries[entry.problem] = entry
             if entry.use is not None and entry.use not in variants:
                 variants[entry.use] = _variant(store, each.record, each.candidates[entry.use].number)
+        between = _between(store, each, entries)
+        ranges += between.ranges
+        left_out += between.left_out
     first = found[0].record
     return Table(
         op=first.problems[0].op,
@@ -73,7 +80,30 @@ def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates
         estimates=estimates,
         variants=tuple(variants.values()),
         entries=tuple(entries.values()),
+        ranges=tuple(ranges),
+        left_out=tuple(left_out),
     )
+
+
+def to_validate(
+    store: Store, study: str, lengths: Lengths | None = None, vary: Sequence[str] = (), loss: float = LOSS
+) -> tuple[Trying, ...]:
+    """The variants that a study's table has, and lengths without a part in tuning that they could serve.
+
+    Raises InputError where there are none, or the study has no finals.
+    """
+    studied = _studied(store, study, estimates=False)
+    uses = [entry.use for entry in _entries(studied, loss)]
+    numbers = [None if use is None else studied.candidates[use].number for use in uses]
+    return to_try(studied.record.problems, numbers, lengths, vary)
+
+
+def _between(store: Store, studied: _Studied, entries: Mapping[Problem, Entry]) -> Ranges:
+    """What the variants in use serve beside the tuned problems."""
+    problems = studied.record.problems
+    used = dict.fromkeys(use for each in problems if (use := entries[each].use) is not None)
+    ratios = {use: studied.candidates[use].ratios for use in used}
+    return ranges_of(problems, ratios, queries.validations(store, studied.record.name))
 
 
 def _proven_on(record: StudyRecord) -> dict[str, Value | bool]:
@@ -180,19 +210,11 @@ def _entry(studied: _Studied, place: int, choice: Choice, loss: float) -> Entry:
     return Entry(problem=problem, use=choice.use, why=why, speedup=ratio_of(ratio), loss=lost, baseline=baseline)
 
 
-def ratio_of(found: Confirmed) -> Ratio:
-    """t_baseline / t_variant, without its infinite ends."""
-    speedup = standings.speedup_of(found.log_ratio)
-    low, high = (end if 0 < end < math.inf else None for end in (speedup.low, speedup.high))
-    return Ratio(low=low, mean=speedup.mean, high=high, level=speedup.level, processes=found.processes)
-
-
 def _variant(store: Store, record: StudyRecord, number: int) -> TableVariant:
     outcome = queries.trial(store, record.name, number).outcome
     artifact, gate = outcome.artifact, outcome.gate
     if artifact is None or gate is None or not gate.passed:
         raise InputError(f"trial {number} of {record.name} is no measured pass of the gate: export a standing one")
-    summary = GateSummary.of(gate)
     return TableVariant(
         study=record.name,
         trial=number,
@@ -203,13 +225,7 @@ def _variant(store: Store, record: StudyRecord, number: int) -> TableVariant:
         compiler=artifact.compiler,
         sources=_sources(record, artifact),
         fixed=record.problems[0].fixed_in(artifact.macros),
-        proven=Proven(
-            passed=summary.passed,
-            unavailable=summary.unavailable,
-            cases=summary.cases,
-            worst_ratio=summary.worst_ratio if math.isfinite(summary.worst_ratio or 0.0) else None,
-            looser=summary.looser,
-        ),
+        proven=proven_of(gate),
     )
 
 

@@ -25,7 +25,8 @@ def registered(loaded: Loaded, digest: str) -> Any:
     keeps. Its result lies as `TorchFunction.empty` says, whoever serves it.
 
     torch.library.custom_op would do, and costs twice of what a call of ours takes. So the op is defined by its parts.
-    It has no backward; as torch would not say so of an op without one, the op itself refuses where a gradient is wanted.
+    It has no backward. As torch would not say so of an op without one, the op itself refuses where a gradient is
+    wanted.
     """
     function, short = loaded.function, f"{loaded.table.op}_{digest}"
     known = short in _LIVE

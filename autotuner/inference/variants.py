@@ -61,9 +61,7 @@ class Ready:
         with self._lock:
             return run(addresses, 0, 0, stream)
 
-    def _launch_with(
-        self, run: Run, size: int, device: torch.device, addresses: tuple[int, ...], stream: int
-    ) -> int:
+    def _launch_with(self, run: Run, size: int, device: torch.device, addresses: tuple[int, ...], stream: int) -> int:
         """With a workspace of torch's allocator. Where a launch has not ended when it returns, that is on torch's
         current stream, which may use it again for what is launched after this."""
         if not self._waits:

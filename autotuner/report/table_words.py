@@ -15,4 +15,22 @@ def table_words(table: Table) -> str:
             lines.append(f"  {entry.problem}: the baseline {entry.baseline}, {entry.why}")
         else:
             lines.append(f"  {entry.problem}: {trials[entry.use]}, {entry.speedup.mean:.3f}x, {entry.why}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_ranges(table)])
+
+
+def ranges_words(table: Table) -> str:
+    """What it serves between the tuned problems, and what was tried and is not served."""
+    lines = _ranges(table) or ["  no length but the tuned ones"]
+    left_out = [f"  not {each.problem}: {each.why}" for each in table.left_out]
+    return "\n".join(["An export of this study serves beside the tuned problems:", *lines, *left_out])
+
+
+def _ranges(table: Table) -> list[str]:
+    trials = {each.artifact: f"trial {each.trial} of {each.study}" for each in table.variants}
+    found: list[str] = []
+    for each in table.ranges:
+        low, high = (each.like.sized(shape) for shape in (each.low, each.high))
+        worst = min(one.speedup.mean for one in each.validated)
+        timed = f"{worst:.3f}x at least on {len(each.validated)} lengths that were not tuned"
+        found.append(f"  {low} to {high}: {trials[each.use]}, {timed}")
+    return found

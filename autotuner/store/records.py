@@ -146,6 +146,7 @@ class Validation(Model):
     number: int = Field(description="Optuna's trial number")
     digest: str = Field(description="of its artifact")
     problems: tuple[Problem, ...]
+    vary: tuple[str, ...] = Field(description="the lengths in which they differ, one number in each of them")
     baselines: tuple[str, ...] = Field(description="the pinned baseline, one a problem")
     gate: GateReport | None = Field(description="None: it could not be judged")
     fault: Fault | None = Field(default=None, description="why it is not to be used on any of them")

@@ -41,11 +41,12 @@ from autotuner.values.verdict import Fault
 from autotuner.values.versions import version_of
 
 if TYPE_CHECKING:
-    from autotuner.store import Store
+    from autotuner.store import Store, StudyRecord
     from autotuner.tuning.calm import Waiting
     from autotuner.tuning.driver import Driver, Listener
     from autotuner.tuning.finals import Finals, Step
     from autotuner.tuning.plan import Start
+    from autotuner.tuning.validation import Validator
 
 PROGRAM = ("autotuner.cli.app", "autotuner.tuning.workbench", "autotuner.tuning.driver")
 """What of this is imported here the zygote imports as well: each process begins by importing the main program, whatever
@@ -293,6 +294,21 @@ class Workbench:
         where = (store, study, self.conditions, executor, self.device.environment, self.default_digest)
         return Finals(*where, listen, seconds, patience_s, beat)
 
+    def validator(
+        self,
+        store: Store,
+        study: str,
+        executor: Executor,
+        listen: Callable[[Step], None],
+        seconds: float,
+        patience_s: float,
+    ) -> Validator:
+        """What tries variants of a study of this space on problems that were not tuned."""
+        from autotuner.tuning.validation import Validator
+
+        where = (store, study, self.conditions, executor, self.device.environment)
+        return Validator(*where, listen, seconds, patience_s)
+
     def executor(self) -> LocalExecutor:
         """Processes on this machine that judge variants for this space."""
         return executor_for(self.chosen, self.toolchain, self.family)
@@ -355,6 +371,14 @@ def require_same_device(then: Device, now: Device) -> None:
     """Raises InputError when a study's numbers come from another model of device than the one here."""
     if (then.backend, then.name) != (now.backend, now.name):
         raise InputError(f"the study is of {then.name}, this is {now.name}: run its finals on a device of that model")
+
+
+def of_study(record: StudyRecord) -> Workbench:
+    """The workbench of a study, on a device of its model. Raises InputError where this is another, and what a workbench
+    raises."""
+    here = Workbench(SpaceFile.stored(record.space_document))
+    require_same_device(record.device, here.device)
+    return here
 
 
 def fresh_seeds() -> tuple[int, int, int, int]:

@@ -135,8 +135,8 @@ class Answer(NamedTuple):
 
 
 class Matcher:
-    """Which entry or range of a table a call belongs to. Whatever serves calls from a table asks it, or writes down what
-    it says."""
+    """Which entry or range of a table a call belongs to. Whatever serves calls from a table asks it, or writes down
+    what it says."""
 
     def __init__(self, table: Table) -> None:
         self._proven_on = table.proven_on

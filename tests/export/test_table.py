@@ -10,52 +10,23 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from autotuner.devices import DEVICES
 from autotuner.export.best import export_json
 from autotuner.export.table import digest_of_table, table_of
 from autotuner.report.table_words import table_words
-from autotuner.store import Store, StudyRecord, queries
+from autotuner.store import Store, queries
 from autotuner.tuning import standings
 from autotuner.values.errors import InputError
-from autotuner.values.outcome import Heat
 from autotuner.values.table import TableFile
-from tests.helpers.recorded import CALIBRATION, PROBLEM, artifact, heat, hold_finals, measured, study_record
+from tests.helpers.recorded import PROBLEM, artifact, hold_finals, study_record
+from tests.helpers.tuned_studies import SCHEMA, of_two, record, tuned
 
-SCHEMA = json.loads((Path(__file__).parent.parent.parent / "docs" / "best.schema.json").read_text())
 LONG = PROBLEM.model_copy(update={"seq_q": 2048, "seq_k": 2048})
-
-
-def record(*problems: object) -> StudyRecord:
-    """A study of a device that says what another one must have."""
-    plain = study_record()
-    facts = dict.fromkeys(DEVICES["cpu"].proven_by, 1)
-    device = plain.device.model_copy(update={"facts": facts})
-    return plain.model_copy(update={"device": device, "problems": problems or plain.problems})
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store.open(str(tmp_path / "studies.db")) as opened:
         yield opened
-
-
-def tuned(store: Store, study: StudyRecord, tiles: tuple[int, ...] = (16, 32)) -> None:
-    store.ensure_study(study)
-    session = store.start_session(study.name, CALIBRATION, {"torch": "2.11"})
-    for number, tile in enumerate(tiles):
-        store.record(study.name, session, number, measured(tile, 50.0))
-
-
-def of_two(one: dict[int, float], other: dict[int, float], process: int) -> Heat:
-    """A heat on two problems."""
-    first, second = heat(one, process), heat(other, process + 100)
-    return first.model_copy(
-        update={
-            "baselines": ("flash", "flash"),
-            "us": tuple((a[0], b[0]) for a, b in zip(first.us, second.us, strict=True)),
-            "baseline_us": (first.baseline_us[0], second.baseline_us[0]),
-        }
-    )
 
 
 def test_the_best_of_the_finals_serves_its_problem_with_its_interval(store: Store) -> None:
