@@ -10,12 +10,13 @@ from autotuner.values.versions import version_of
 if TYPE_CHECKING:
     from autotuner.api import Study, StudyStore, gate, open_store, tune, tune_like
     from autotuner.inference.load import load
-    from autotuner.inference.record import record
+    from autotuner.inference.record import function, record
 
 __version__ = version_of("autotuner")
-__all__ = ["Study", "StudyStore", "gate", "load", "open_store", "record", "tune", "tune_like"]
+__all__ = ["Study", "StudyStore", "function", "gate", "load", "open_store", "record", "tune", "tune_like"]
 
-_INFERENCE = {"load": "autotuner.inference.load", "record": "autotuner.inference.record"}
+_RECORD = "autotuner.inference.record"
+_INFERENCE = {"load": "autotuner.inference.load", "record": _RECORD, "function": _RECORD}
 
 
 def __getattr__(name: str) -> object:

@@ -90,7 +90,7 @@ class Loaded:
         self.strict, self.gradients, self.copies = strict, gradients, copies
         self.function = op.call.torch
         self._op, self._call, self._matcher = op, op.call, Matcher(table)
-        self._torch: Callable[..., Tensor] = self.function.function()
+        self._torch: Callable[..., Tensor] = self.function.ours()
         self._variants, self._serving = variants, serving(table)
         self._empty, self._stream, self._on = self.function.empty, self._serving.stream, self._serving.on
         self._plans: dict[object, _Plan] = {}
@@ -113,13 +113,13 @@ class Loaded:
         """What torch.compile traces: one node. Who serves it is decided when it runs, so that no length is compiled in;
         what an op cannot be given is torch's at once, and is not counted."""
         if needs_gradient(tensors) and self.gradients == "torch":
-            return self._torch(*tensors, **options)
+            return self._torch(**self.function.called(tensors, options))
         if options.keys() <= self.function.scalars:
             found: Tensor = self.op(*tensors, **options)
             return found
         if self.strict:
             raise NotServed(f"no variant serves this call: {', '.join(options)}")
-        return self._torch(*tensors, **options)
+        return self._torch(**self.function.called(tensors, options))
 
     def serve(self, tensors: Tensors, options: Mapping[str, Any]) -> Tensor | None:
         """The result by a variant; None where torch is to compute it (`aside`)."""
@@ -173,7 +173,7 @@ class Loaded:
         if self.strict:
             raise NotServed(f"no variant serves this call: {reason}")
         self._counts[reason] += 1
-        return self._torch(*tensors, **options)
+        return self._torch(**self.function.called(tensors, options))
 
     @staticmethod
     def _refused(tensors: Tensors) -> str:
@@ -235,7 +235,7 @@ class Loaded:
     def _elsewhere(self, tensors: Tensors) -> str | None:
         """Why the tensors are not where the variants were proven; None where they are."""
         devices = {each.device for each in tensors}
-        if len(devices) > 1 or len({each.dtype for each in tensors}) > 1:
+        if len(devices) > 1 or len({each.dtype for each in tensors if each.is_floating_point()}) > 1:
             return "the tensors differ in device or element type"
         device = devices.pop()
         if device.type != self.table.device:

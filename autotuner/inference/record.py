@@ -26,6 +26,20 @@ TIMED_S = 0.1
 """Seconds for which a problem is run, at least, to see what torch takes for it."""
 
 
+def function(op: str) -> Any:
+    """torch's function of an op, with the arguments that variants serve beside it; torch computes it. A model that
+    needs these calls it while it is recorded, and what `load` returns afterwards: both take the same.
+
+    Raises InputError where there is no such op, or torch has no function for it.
+    """
+    known = {
+        each.name: each.call.torch for each in OPS.values() if each.call is not None and each.call.torch is not None
+    }
+    if op not in known:
+        raise InputError(f"torch has no function of {op!r} that is served; there are {', '.join(known)}")
+    return known[op].ours()
+
+
 class Served(NamedTuple):
     """A problem of one of our ops, and the kind of device it was called on."""
 
@@ -117,7 +131,8 @@ class _Recorder(TorchFunctionMode):
         self._ops: dict[Any, tuple[Op, TorchFunction]] = {}
         for op in OPS.values():
             if op.call is not None and op.call.torch is not None:
-                self._ops[op.call.torch.function()] = op, op.call.torch
+                for function in (op.call.torch.function(), op.call.torch.ours()):
+                    self._ops[function] = op, op.call.torch
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -150,11 +165,8 @@ def microseconds(served: Served) -> float:
     assert op.call.torch is not None
     drawn = op.tensors().inputs(served.problem, op.ordinary, seed=0)
     inputs = tuple(each.to(served.device) for each in drawn)
-    scope = {
-        "function": op.call.torch.function(),
-        "inputs": inputs,
-        "options": op.call.torch.options(served.problem),
-    }
-    timer = Timer("function(*inputs, **options)", globals=scope, num_threads=torch.get_num_threads())
+    function = op.call.torch
+    scope = {"function": function.ours(), "given": function.called(inputs, function.options(served.problem))}
+    timer = Timer("function(**given)", globals=scope, num_threads=torch.get_num_threads())
     with torch.no_grad():
         return 1e6 * timer.blocked_autorange(min_run_time=TIMED_S).median

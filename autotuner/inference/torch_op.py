@@ -38,6 +38,7 @@ def registered(loaded: Loaded, digest: str) -> Any:
 
 def _define(short: str, function: TorchFunction) -> None:
     def forward(*tensors: Tensor, **options: Any) -> Tensor:
+        tensors = _given(tensors)
         loaded, said = _LIVE[short], _said(options) if options else options
         _refuse_gradients(tensors)
         found = loaded.serve(tensors, said)
@@ -47,6 +48,7 @@ def _define(short: str, function: TorchFunction) -> None:
         return _laid(found, function, tensors, options)
 
     def fake(*tensors: Tensor, **options: Any) -> Tensor:
+        tensors = _given(tensors)
         _refuse_gradients(tensors)
         return function.empty(*tensors, **options)
 
@@ -55,6 +57,11 @@ def _define(short: str, function: TorchFunction) -> None:
         _LIBRARY.impl(short, forward, key)
     _LIBRARY.impl(short, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"autotuner::{short}", fake, lib=_LIBRARY)
+
+
+def _given(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
+    """Without those that were left out."""
+    return tensors if tensors[-1] is not None else tuple(each for each in tensors if each is not None)  # type: ignore[return-value]
 
 
 def _refuse_gradients(tensors: tuple[Tensor, ...]) -> None:

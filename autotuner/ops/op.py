@@ -183,8 +183,13 @@ class TorchFunction(NamedTuple):
 
     function: Callable[[], Any]
     """Imports torch."""
+    ours: Callable[[], Any]
+    """The same with the arguments that variants serve beside it, as a function of ours that torch computes. It asks
+    torch.overrides who wants to hear of a call. Imports torch."""
+    tensors: tuple[str, ...]
+    """Names of the tensors among its arguments, those at the end that may be left out included."""
     arguments: Callable[..., tuple[Tensors, dict[str, Any]]]
-    """From the arguments as torch's function takes them: the tensors, and the options that change what is computed."""
+    """From the arguments as `ours` takes them: the tensors, and the options that change what is computed."""
     schema: str
     """Of a torch.library op of the tensors, with those options that are `scalars` as keywords."""
     scalars: frozenset[str]
@@ -192,7 +197,11 @@ class TorchFunction(NamedTuple):
     empty: Callable[..., Tensor]
     """From the tensors and the options: an empty result, where such an op puts it."""
     options: Callable[[Problem], dict[str, Any]]
-    """Of a problem: with them torch's function computes it."""
+    """Of a problem: with them `ours` computes it."""
+
+    def called(self, tensors: Tensors, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Tensors and options as keywords of `ours`."""
+        return {**dict(zip(self.tensors, tensors, strict=False)), **options}
 
 
 class OpCall(NamedTuple):

@@ -19,8 +19,12 @@ OURS = ("corner", "key_lengths", "lse")
 
 
 def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> SdpaProblem:
-    """Of (Q, K, V), each (batch, heads, length, head_dim), and the options of the call. Raises ValueError."""
+    """Of (Q, K, V), each (batch, heads, length, head_dim), or these and the lengths of the keys, (batch,) of int32; and
+    the options of the call. Raises ValueError."""
     SdpaProblem.refuse_not_served(name for name, value in options.items() if name in USUAL and value != USUAL[name])
+    if len(inputs) == 4:
+        _check_lengths(inputs[3], len(inputs[0]))
+        inputs, options = inputs[:3], {**options, "key_lengths": True}
     if len(inputs) != 3 or any(tensor.dim() != 4 for tensor in inputs):
         raise ValueError("expected three tensors Q, K and V of (batch, heads, length, head_dim)")
     q, k, v = inputs
@@ -34,6 +38,12 @@ def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> SdpaPr
     more = {name: options[name] for name in OURS if name in options}
     known = {"head_dim": head_dim, "dtype": dtype, "causal": causal, "layout": _layout(inputs), **more}
     return SdpaProblem.model_validate({**fields, **known})
+
+
+def _check_lengths(lengths: Tensor, batch: int) -> None:
+    found = f"{tuple(lengths.shape)} of {str(lengths.dtype).removeprefix('torch.')}"
+    if found != f"({batch},) of int32" or not lengths.is_contiguous():
+        raise ValueError(f"key_lengths is {found}, expected ({batch},) of int32, dense")
 
 
 def _layout(inputs: tuple[Tensor, ...]) -> str:

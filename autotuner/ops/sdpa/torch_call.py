@@ -23,9 +23,12 @@ def _arguments(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    *,
+    key_lengths: Tensor | None = None,
+    corner: str = "top_left",
 ) -> tuple[Tensors, dict[str, Any]]:
-    """Q, K and V, and those of the options that change what is computed. A model may say what is so anyway: the usual
-    scale, or groups where there are none."""
+    """Q, K, V and, where there are any, the lengths; and those of the options that change what is computed. A model may
+    say what is so anyway: the usual scale, or groups where there are none."""
     options: dict[str, Any] = {}
     if attn_mask is not None:
         options["attn_mask"] = attn_mask
@@ -37,15 +40,18 @@ def _arguments(
         options["scale"] = scale
     if enable_gqa and query.dim() == key.dim() == 4 and query.shape[1] != key.shape[1]:
         options["enable_gqa"] = True
-    return (query, key, value), options
+    if is_causal and corner != "top_left":
+        options["corner"] = corner
+    return (query, key, value) if key_lengths is None else (query, key, value, key_lengths), options
 
 
 def _options(problem: Problem) -> dict[str, Any]:
     facts = problem.facts()
-    return {"is_causal": facts["CAUSAL"], "enable_gqa": facts["HEADS"] != facts["HEADS_KV"]}
+    corner = {} if facts["CORNER"] == "top_left" else {"corner": facts["CORNER"]}
+    return {"is_causal": facts["CAUSAL"], "enable_gqa": facts["HEADS"] != facts["HEADS_KV"], **corner}
 
 
-def _like_inputs(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+def _like_inputs(query: Tensor, key: Tensor, value: Tensor, *_: Tensor, **options: Any) -> Tensor:
     """O has the sizes and the element type of Q, with the sizes of a row of V, and lies as Q does."""
     import torch
 
@@ -60,11 +66,20 @@ def _function() -> Any:
     return functional.scaled_dot_product_attention
 
 
+def _ours() -> Any:
+    from autotuner.ops.sdpa.attention import attention
+
+    return attention
+
+
 FUNCTION = TorchFunction(
     function=_function,
+    ours=_ours,
+    tensors=("query", "key", "value", "key_lengths"),
     arguments=_arguments,
-    schema="(Tensor query, Tensor key, Tensor value, *, bool is_causal=False, bool enable_gqa=False) -> Tensor",
-    scalars=frozenset({"is_causal", "enable_gqa"}),
+    schema="(Tensor query, Tensor key, Tensor value, Tensor? key_lengths=None, *, bool is_causal=False,"
+    ' bool enable_gqa=False, str corner="top_left") -> Tensor',
+    scalars=frozenset({"is_causal", "enable_gqa", "corner"}),
     empty=_like_inputs,
     options=_options,
 )
