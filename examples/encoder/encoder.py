@@ -1,8 +1,10 @@
 """A transformers encoder with random weights: what it calls is recorded, and served by what was tuned for it.
 
-    python examples/encoder/encoder.py record
+    python -m examples.encoder.encoder record
     autotuner tune sdpa_cpu --problems problems.toml --trials 40
-    python examples/encoder/encoder.py compare best.json
+    autotuner validate
+    autotuner export --out best.json
+    python -m examples.encoder.encoder compare best.json
 
 `compare` writes what it found as JSON with --out. Weights and inputs are drawn here; nothing is downloaded. It needs
 transformers: pip install 'autotuner[transformers]'.
@@ -10,26 +12,20 @@ transformers: pip install 'autotuner[transformers]'.
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
-import transformers
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface, BertConfig, BertModel
-from transformers.masking_utils import sdpa_mask
+from transformers import BertConfig, BertModel
 
 import autotuner
+from examples.in_a_model import NAME, commands, graphs, interleaved, recorded, use, worst, write
 
-NAME = "autotuner"
 LENGTHS = (128, 384)
 """Tokens of the full batches. Those of the padded batch have half of the longest and the longest."""
+Batch = dict[str, Tensor]
 
 
 def encoder(layers: int = 12, heads: int = 12) -> Any:
@@ -41,8 +37,8 @@ def encoder(layers: int = 12, heads: int = 12) -> Any:
     return BertModel(config).eval()
 
 
-def batches(lengths: tuple[int, ...] = LENGTHS) -> list[dict[str, Tensor]]:
-    """Full batches, and a padded one whose mask no variant takes."""
+def batches(lengths: tuple[int, ...] = LENGTHS) -> list[Batch]:
+    """Full batches, and a padded one."""
     draw = torch.Generator().manual_seed(1)
     found = [{"input_ids": torch.randint(1, 30000, (2, length), generator=draw)} for length in lengths]
     longest = lengths[-1]
@@ -51,92 +47,87 @@ def batches(lengths: tuple[int, ...] = LENGTHS) -> list[dict[str, Tensor]]:
     return [*found, {"input_ids": found[-1]["input_ids"], "attention_mask": mask}]
 
 
-def use(model: Any, function: Callable[..., Tensor]) -> None:
-    """Lets the model call the function wherever it would call torch's. Both interfaces are needed: without the second
-    one transformers makes no mask for an attention that it does not know."""
-
-    def attention(
-        module: torch.nn.Module,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Tensor | None,
-        dropout: float = 0.0,
-        scaling: float | None = None,
-        **_: Any,
-    ) -> tuple[Tensor, None]:
-        found = function(query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling)
-        return found.transpose(1, 2).contiguous(), None
-
-    AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
-    model.set_attn_implementation(NAME)
+def key_lengths(attention_mask: Tensor | None = None, **_: Any) -> Tensor | None:
+    """Of a batch that is padded on the right."""
+    return None if attention_mask is None else attention_mask.sum(-1, dtype=torch.int32)
 
 
-def forward(model: Any, batch: dict[str, Tensor]) -> Tensor:
+def forward(model: Any, batch: Batch) -> Tensor:
     with torch.no_grad():
         found: Tensor = model(**batch).last_hidden_state
     return found
 
 
-def record(path: Path) -> None:
-    model = encoder()
-    with autotuner.record() as calls:
-        for batch in batches():
-            forward(model, batch)
-    print(f"{len(calls)} calls; {calls.write(path)} has {len(calls.problems)} problems")
+def kept(found: Tensor, batch: Batch) -> Tensor:
+    """The rows of tokens; those of padding mean nothing, and differ."""
+    return found[batch["attention_mask"].bool()] if "attention_mask" in batch else found
 
 
-def seconds(run: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    run()
-    return time.perf_counter() - started
-
-
-def compare(model: Any, ours: Any, inputs: list[dict[str, Tensor]], rounds: int) -> dict[str, Any]:
-    """Outputs and times of the model with torch's attention and with ours, turn by turn."""
-    model.set_attn_implementation("sdpa")
-    expected = [forward(model, batch) for batch in inputs]
-    use(model, ours)
-    found = [forward(model, batch) for batch in inputs]
-    worst = max(float((one - other).abs().max()) for one, other in zip(found, expected, strict=True))
-    served, counters = ours.served, dict(ours.counters)
-    times: dict[str, list[list[float]]] = {"sdpa": [], NAME: []}
-    for _ in range(rounds):
-        for name, taken in times.items():
-            model.set_attn_implementation(name)
-            taken.append([seconds(lambda batch=batch: forward(model, batch)) for batch in inputs])  # type: ignore[misc]
-    medians = {name: [statistics.median(each) for each in zip(*taken, strict=True)] for name, taken in times.items()}
+def compare(model: Any, ours: Any, inputs: list[Batch], rounds: int) -> dict[str, Any]:
+    """Outputs and times of the model with torch's attention and with ours, turn by turn, eager and compiled."""
     return {
-        "tokens": [batch["input_ids"].numel() for batch in inputs],
+        "tokens": [int(batch["input_ids"].numel()) for batch in inputs],
         "padded": ["attention_mask" in batch for batch in inputs],
-        "served": served,
-        "counters": counters,
-        "largest_difference": worst,
-        "seconds_sdpa": medians["sdpa"],
-        "seconds_ours": medians[NAME],
-        "speedups": [before / after for before, after in zip(medians["sdpa"], medians[NAME], strict=True)],
+        "eager": _compared(model, ours, inputs, rounds, lambda: forward),
+        "compiled": _compared(model, ours, inputs, rounds, compiled),
     }
 
 
+def compiled() -> Callable[[Any, Batch], Tensor]:
+    """The forward under torch.compile: no graph breaks, and no length is compiled in."""
+    torch.compiler.reset()
+    return torch.compile(forward, fullgraph=True, dynamic=True)
+
+
+def _compared(
+    model: Any, ours: Any, inputs: list[Batch], rounds: int, made: Callable[[], Callable[[Any, Batch], Tensor]]
+) -> dict[str, Any]:
+    runs: dict[str, Callable[[Any, Batch], Tensor]] = {"sdpa": made(), NAME: made()}
+    outputs: dict[str, list[Tensor]] = {}
+    counts: list[int] = []
+    for name, run in runs.items():
+        _switch(model, name, ours)
+        ours.reset_counters()
+        outputs[name] = []
+        for batch in inputs:
+            outputs[name].append(kept(run(model, batch), batch))
+            counts.append(graphs())
+    served, counters = ours.served, dict(ours.counters)
+
+    def one(name: str, batch: Batch) -> None:
+        _switch(model, name, ours)
+        runs[name](model, batch)
+
+    arms = {name: [partial(one, name, batch) for batch in inputs] for name in runs}
+    taken = interleaved(arms, rounds)
+    return {
+        "served": served,
+        "counters": counters,
+        "graphs_after_each_batch": counts[len(inputs) :],
+        "largest_difference": worst(outputs[NAME], outputs["sdpa"]),
+        "seconds_sdpa": taken["sdpa"],
+        "seconds_ours": taken[NAME],
+        "speedups": [before / after for before, after in zip(taken["sdpa"], taken[NAME], strict=True)],
+    }
+
+
+def _switch(model: Any, name: str, ours: Any) -> None:
+    if name == NAME:
+        use(model, ours, key_lengths)
+    else:
+        model.set_attn_implementation(name)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("record").add_argument("--out", type=Path, default=Path("problems.toml"))
-    comparing = commands.add_parser("compare")
-    comparing.add_argument("export", type=Path)
-    comparing.add_argument("--rounds", type=int, default=9)
-    comparing.add_argument("--out", type=Path)
+    parser, _ = commands(__doc__)
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     said = parser.parse_args()
+    model, inputs = encoder(said.layers, said.heads), batches(tuple(said.lengths))
     if said.command == "record":
-        record(said.out)
-        return
-    found = compare(encoder(), autotuner.load(said.export, build=True), batches(), said.rounds)
-    about = {"command": " ".join(sys.argv), "torch": torch.__version__, "transformers": transformers.__version__}
-    text = json.dumps({**about, "threads": torch.get_num_threads(), **found}, indent=1) + "\n"
-    if said.out is not None:
-        said.out.write_text(text)
-    print(text, end="")
+        use(model, autotuner.function("sdpa"), key_lengths)
+        recorded(lambda: [forward(model, batch) for batch in inputs], said.out)
+    else:
+        write(compare(model, autotuner.load(said.export, build=True), inputs, said.rounds), said.out)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from autotuner.ops.op import TorchFunction
@@ -36,7 +35,8 @@ def _arguments(
         options["dropout_p"] = dropout_p
     if is_causal:
         options["is_causal"] = True
-    if scale is not None and not (query.dim() and math.isclose(scale * math.sqrt(query.shape[-1]), 1, rel_tol=1e-6)):
+    # In plain arithmetic, which torch.compile follows.
+    if scale is not None and not (query.dim() and abs(scale * scale * query.shape[-1] - 1) < 2e-6):
         options["scale"] = scale
     if enable_gqa and query.dim() == key.dim() == 4 and query.shape[1] != key.shape[1]:
         options["enable_gqa"] = True

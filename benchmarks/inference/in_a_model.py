@@ -1,0 +1,108 @@
+"""An example of examples/ from an empty store to times before and after, by the commands that a user runs.
+
+    python -m benchmarks.inference.in_a_model encoder --out docs/results/encoder_cpu.json
+
+Recorded, tuned, tried between the tuned lengths, exported, loaded. It keeps what the example's `compare` found, with the
+commands. Run it on a quiet machine; `--calm` lets it run on another one, and its times are worth little then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.provenance import provenance
+
+ROOT = Path(__file__).parent.parent.parent
+MODELS = {"encoder": "examples.encoder.encoder", "gpt": "examples.gpt.gpt"}
+NOTHING_TO_DO = ("no length varies", "one length was tuned", "no variant to try", "has no finals")
+"""Why a study cannot be validated that is none the worse for it."""
+
+
+def run(arguments: Sequence[str], folder: Path) -> str:
+    """What a command prints. Exits where it fails."""
+    print("$", *arguments, flush=True)
+    module, *rest = arguments
+    command = [sys.executable, "-m", "autotuner", *rest] if module == "autotuner" else [sys.executable, "-m", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """With a store of its own, and the builds of this user."""
+    import os
+
+    return {**os.environ, "AUTOTUNER_STORE": str(folder / "studies.db"), "PYTHONPATH": str(ROOT)}
+
+
+def validated(folder: Path, study: str, options: Sequence[str]) -> tuple[str, ...]:
+    """The command that tried its variants on other lengths; nothing where there is none to try."""
+    command = ("autotuner", "validate", study, *options)
+    print("$", *command, flush=True)
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=folder, env=environment(folder), capture_output=True, text=True
+    )
+    if done.returncode and not any(each in done.stderr for each in NOTHING_TO_DO):
+        sys.exit(f"{done.stdout}{done.stderr}")
+    print(done.stdout or done.stderr, end="", flush=True)
+    return () if done.returncode else command
+
+
+def commands(model: str, sizes: Sequence[str], budget: Sequence[str], rounds: int, folder: Path) -> Iterator[list[str]]:
+    """Each command, once it has been run."""
+
+    def ran(*arguments: str) -> list[str]:
+        print(run(arguments, folder), end="", flush=True)
+        return list(arguments)
+
+    yield ran(MODELS[model], *sizes, "record")
+    yield ran("autotuner", "tune", *budget, "--problems", "problems.toml")
+    found = json.loads(run(["autotuner", "status", "--json"], folder))
+    studies = [each["name"] for each in found if each["finals"] is not None]
+    if not studies:
+        sys.exit("no study came to its finals: give it more --trials or --minutes, on a quiet machine")
+    for study in studies:
+        if command := validated(folder, study, ()):
+            yield list(command)
+    beside = [word for study in studies[1:] for word in ("--with", study)]
+    yield ran("autotuner", "export", studies[0], *beside, "--out", "best.json")
+    yield ran(MODELS[model], *sizes, "compare", "best.json", "--rounds", str(rounds), "--out", "compared.json")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("model", choices=MODELS)
+    parser.add_argument("--sizes", default="", help="options of the example, such as '--layers 2 --heads 2'")
+    parser.add_argument("--tune", default="--trials 40", help="options of `autotuner tune`")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--out", type=Path)
+    said = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="autotuner-model-") as name:
+        folder = Path(name)
+        done = list(commands(said.model, said.sizes.split(), said.tune.split(), said.rounds, folder))
+        table = json.loads((folder / "best.json").read_text())["table"]
+        compared = json.loads((folder / "compared.json").read_text())
+    document = {
+        **provenance([]),
+        "commands": [" ".join(each) for each in done],
+        "problems": (problems := len(table["entries"])),
+        "problems_served": problems - [each["use"] for each in table["entries"]].count(None),
+        "ranges": len(table["ranges"]),
+        "proven_on": table["proven_on"],
+        **{name: value for name, value in compared.items() if name != "command"},
+    }
+    text = json.dumps(document, indent=1) + "\n"
+    if said.out is not None:
+        said.out.write_text(text)
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()

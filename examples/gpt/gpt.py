@@ -1,0 +1,173 @@
+"""A small GPT with random weights, prefill and generation with a static cache: recorded, tuned for, and served.
+
+    python -m examples.gpt.gpt record
+    autotuner tune sdpa_cpu --problems problems.toml --trials 40
+    autotuner validate --vary seq_q
+    autotuner export --out best.json
+    python -m examples.gpt.gpt compare best.json
+
+A static cache has room for more keys than there are. Each call says how many there are, and that the last row of the
+causal mask sees all of them; so prefill and generation are problems of one study, and no length is compiled in.
+`compare` writes what it found as JSON with --out. Nothing is downloaded. It needs transformers:
+pip install 'autotuner[transformers]'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+
+import autotuner
+from examples.in_a_model import NAME, commands, graphs, interleaved, recorded, use, worst, write
+
+PROMPTS = (96, 200, 333)
+"""Tokens of the prompts. What comes after them is given, so that both sides compute the same."""
+NEW, ROOM = 32, 512
+"""Tokens that follow a prompt, and tokens that the cache has room for."""
+Step = Callable[[Any, Tensor, Any], Tensor]
+
+
+def gpt(layers: int = 12, heads: int = 12) -> Any:
+    """As GPT-2's smallest by default, with 3 heads of Q for each of K and V."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=8192,
+        hidden_size=64 * heads,
+        intermediate_size=256 * heads,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=max(1, heads // 3),
+        max_position_embeddings=2048,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+def texts(prompts: tuple[int, ...] = PROMPTS, new: int = NEW) -> list[Tensor]:
+    """Tokens of prompts, each with those that follow."""
+    draw = torch.Generator().manual_seed(1)
+    return [torch.randint(0, 8192, (1, length + new), generator=draw) for length in prompts]
+
+
+def key_lengths(batch_size: int, q_length: int, q_offset: int | Tensor = 0, device: Any = "cpu", **_: Any) -> Tensor:
+    """What the cache holds once the tokens of this call are in it."""
+    return torch.zeros(batch_size, dtype=torch.int32, device=device) + q_offset + q_length
+
+
+def step(model: Any, tokens: Tensor, cache: Any) -> Tensor:
+    """The logits of the last token; prefill has many tokens, generation one."""
+    with torch.no_grad():
+        found: Tensor = model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+    return found
+
+
+def generate(model: Any, tokens: Tensor, new: int, room: int, prefill: Step = step, decode: Step = step) -> Tensor:
+    """Logits after the prompt and after each following token but the last."""
+    config = model.config
+    cache = StaticCache(config=config, max_cache_len=room)
+    heads, head_dim = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
+    cache.early_initialization(len(tokens), heads, head_dim, model.dtype, model.device)
+    prompt = tokens.shape[1] - new
+    found = [prefill(model, tokens[:, :prompt], cache)]
+    found += [decode(model, tokens[:, at : at + 1], cache) for at in range(prompt, prompt + new - 1)]
+    return torch.cat(found, 1)
+
+
+def compiled() -> tuple[Step, Step]:
+    """Prefill and one token under torch.compile: no graph breaks; prompts of any length are one graph."""
+    torch.compiler.reset()
+    return torch.compile(step, fullgraph=True, dynamic=True), torch.compile(_one_token, fullgraph=True, dynamic=False)
+
+
+def _one_token(model: Any, tokens: Tensor, cache: Any) -> Tensor:
+    """As `step`, with graphs of its own."""
+    return step(model, tokens, cache)
+
+
+def compare(model: Any, ours: Any, inputs: list[Tensor], new: int, room: int, rounds: int) -> dict[str, Any]:
+    """Outputs and times of the model with torch's attention and with ours, turn by turn, eager and compiled."""
+    arguments = (model, ours, inputs, new, room, rounds)
+    return {
+        "prompts": [int(tokens.shape[1]) - new for tokens in inputs],
+        "new_tokens": new,
+        "cache": room,
+        "eager": _compared(*arguments, lambda: (step, step)),
+        "compiled": _compared(*arguments, compiled),
+    }
+
+
+def _compared(
+    model: Any,
+    ours: Any,
+    inputs: list[Tensor],
+    new: int,
+    room: int,
+    rounds: int,
+    made: Callable[[], tuple[Step, Step]],
+) -> dict[str, Any]:
+    steps = {"sdpa": made(), NAME: made()}
+    outputs: dict[str, list[Tensor]] = {}
+    counts: list[int] = []
+    for name, pair in steps.items():
+        _switch(model, name, ours)
+        ours.reset_counters()
+        outputs[name] = []
+        for tokens in inputs:
+            outputs[name].append(generate(model, tokens, new, room, *pair))
+            counts.append(graphs())
+    served, counters = ours.served, dict(ours.counters)
+
+    def one(name: str, tokens: Tensor, following: int) -> None:
+        _switch(model, name, ours)
+        generate(model, tokens, following, room, *steps[name])
+
+    prefill = [tokens[:, : tokens.shape[1] - new + 1] for tokens in inputs]
+    whole = interleaved({name: [partial(one, name, each, new) for each in inputs] for name in steps}, rounds)
+    first = interleaved({name: [partial(one, name, each, 1) for each in prefill] for name in steps}, rounds)
+    rates = {name: _tokens_per_second(whole[name], first[name], new) for name in steps}
+    return {
+        "served": served,
+        "counters": counters,
+        "graphs_after_each_prompt": counts[len(inputs) :],
+        "largest_difference": worst(outputs[NAME], outputs["sdpa"]),
+        "prefill_seconds_sdpa": first["sdpa"],
+        "prefill_seconds_ours": first[NAME],
+        "tokens_per_second_sdpa": rates["sdpa"],
+        "tokens_per_second_ours": rates[NAME],
+        "speedups": [before / after for before, after in zip(whole["sdpa"], whole[NAME], strict=True)],
+    }
+
+
+def _tokens_per_second(whole: list[float], first: list[float], new: int) -> list[float]:
+    """Of generation alone."""
+    return [(new - 1) / max(both - prefill, 1e-9) for both, prefill in zip(whole, first, strict=True)]
+
+
+def _switch(model: Any, name: str, ours: Any) -> None:
+    if name == NAME:
+        use(model, ours, key_lengths)
+    else:
+        model.set_attn_implementation(name)
+
+
+def main() -> None:
+    parser, _ = commands(__doc__)
+    parser.add_argument("--prompts", type=int, nargs="+", default=PROMPTS)
+    parser.add_argument("--new", type=int, default=NEW)
+    parser.add_argument("--room", type=int, default=ROOM)
+    said = parser.parse_args()
+    model, inputs = gpt(said.layers, said.heads), texts(tuple(said.prompts), said.new)
+    if said.command == "record":
+        use(model, autotuner.function("sdpa"), key_lengths)
+        recorded(lambda: [generate(model, each, said.new, said.room) for each in inputs], said.out)
+    else:
+        ours = autotuner.load(said.export, build=True)
+        write(compare(model, ours, inputs, said.new, said.room, said.rounds), said.out)
+
+
+if __name__ == "__main__":
+    main()

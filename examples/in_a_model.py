@@ -1,0 +1,119 @@
+"""What both examples do with a transformers model: its attention replaced, and its times before and after."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
+
+import autotuner
+
+NAME = "autotuner"
+
+
+def use(model: Any, function: Callable[..., Tensor], lengths_of: Callable[..., Tensor | None]) -> None:
+    """Lets the model call the function wherever it would call torch's, with the lengths of the keys, (batch,) of int32,
+    in place of a mask. Both interfaces are needed: transformers makes no mask for an attention that it does not know.
+    """
+
+    def attention(
+        module: torch.nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        dropout: float = 0.0,
+        scaling: float | None = None,
+        **_: Any,
+    ) -> tuple[Tensor, None]:
+        found = function(
+            query,
+            key,
+            value,
+            dropout_p=dropout,
+            is_causal=bool(module.is_causal),
+            scale=scaling,
+            enable_gqa=query.shape[1] != key.shape[1],
+            key_lengths=attention_mask,
+            corner="bottom_right",
+        )
+        return found.transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register(NAME, attention)
+    AttentionMaskInterface.register(NAME, lengths_of)
+    model.set_attn_implementation(NAME)
+
+
+def seconds(run: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    run()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def interleaved(arms: Mapping[str, Sequence[Callable[[], object]]], rounds: int) -> dict[str, list[float]]:
+    """Median seconds of each run of each arm. In each round every arm has its turn, in random order."""
+    taken: dict[str, list[list[float]]] = {name: [] for name in arms}
+    for _ in range(rounds):
+        for name in random.sample(list(arms), len(arms)):
+            taken[name].append([seconds(run) for run in arms[name]])
+    return {name: [statistics.median(each) for each in zip(*rows, strict=True)] for name, rows in taken.items()}
+
+
+def graphs() -> int:
+    """Graphs that torch.compile has made so far in this process."""
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+def worst(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    return max(float((one - other).abs().max()) for one, other in zip(found, expected, strict=True))
+
+
+def write(document: dict[str, Any], path: Path | None) -> None:
+    """The document with what it was measured on."""
+    about = {
+        "command": " ".join(sys.argv),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or "cpu",
+        "threads": torch.get_num_threads(),
+    }
+    text = json.dumps({**about, **document}, indent=1) + "\n"
+    if path is not None:
+        path.write_text(text)
+    print(text, end="")
+
+
+def commands(about: str | None) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """A command line with `record` and `compare`."""
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
+    found = parser.add_subparsers(dest="command", required=True)
+    record, compare = found.add_parser("record"), found.add_parser("compare")
+    record.add_argument("--out", type=Path, default=Path("problems.toml"))
+    compare.add_argument("export", type=Path)
+    compare.add_argument("--rounds", type=int, default=9)
+    compare.add_argument("--out", type=Path)
+    for each in (record, compare):
+        each.add_argument("--layers", type=int, default=12)
+        each.add_argument("--heads", type=int, default=12)
+    return parser, {"record": record, "compare": compare}
+
+
+def recorded(run: Callable[[], object], path: Path) -> None:
+    """Runs the model, whose attention is autotuner.function("sdpa"), and writes what it called."""
+    with autotuner.record() as calls:
+        run()
+    print(f"{len(calls)} calls; {calls.write(path)} has {len(calls.problems)} problems")
