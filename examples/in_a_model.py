@@ -97,7 +97,7 @@ def write(document: dict[str, Any], path: Path | None) -> None:
     print(text, end="")
 
 
-def commands(about: str | None) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+def commands(about: str | None) -> tuple[argparse.ArgumentParser, tuple[argparse.ArgumentParser, ...]]:
     """A command line with `record` and `compare`."""
     parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
     found = parser.add_subparsers(dest="command", required=True)
@@ -109,7 +109,7 @@ def commands(about: str | None) -> tuple[argparse.ArgumentParser, dict[str, argp
     for each in (record, compare):
         each.add_argument("--layers", type=int, default=12)
         each.add_argument("--heads", type=int, default=12)
-    return parser, {"record": record, "compare": compare}
+    return parser, (record, compare)
 
 
 def recorded(run: Callable[[], object], path: Path) -> None:

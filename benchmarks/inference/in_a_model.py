@@ -2,14 +2,15 @@
 
     python -m benchmarks.inference.in_a_model encoder --out docs/results/encoder_cpu.json
 
-Recorded, tuned, tried between the tuned lengths, exported, loaded. It keeps what the example's `compare` found, with the
-commands. Run it on a quiet machine; `--calm` lets it run on another one, and its times are worth little then.
+Recorded, tuned, tried between the tuned lengths, exported, loaded. It keeps what the example's `compare` found, with
+the commands. Run it on a quiet machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,12 +25,16 @@ NOTHING_TO_DO = ("no length varies", "one length was tuned", "no variant to try"
 """Why a study cannot be validated that is none the worse for it."""
 
 
-def run(arguments: Sequence[str], folder: Path) -> str:
-    """What a command prints. Exits where it fails."""
+def called(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """A module with its arguments, run there."""
     print("$", *arguments, flush=True)
-    module, *rest = arguments
-    command = [sys.executable, "-m", "autotuner", *rest] if module == "autotuner" else [sys.executable, "-m", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
+
+
+def run(arguments: Sequence[str], folder: Path) -> str:
+    """What it prints. Exits where it fails."""
+    done = called(arguments, folder)
     if done.returncode:
         sys.exit(f"{done.stdout}{done.stderr}")
     return done.stdout
@@ -37,22 +42,17 @@ def run(arguments: Sequence[str], folder: Path) -> str:
 
 def environment(folder: Path) -> dict[str, str]:
     """With a store of its own, and the builds of this user."""
-    import os
-
     return {**os.environ, "AUTOTUNER_STORE": str(folder / "studies.db"), "PYTHONPATH": str(ROOT)}
 
 
-def validated(folder: Path, study: str, options: Sequence[str]) -> tuple[str, ...]:
+def validated(folder: Path, study: str) -> list[str]:
     """The command that tried its variants on other lengths; nothing where there is none to try."""
-    command = ("autotuner", "validate", study, *options)
-    print("$", *command, flush=True)
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=folder, env=environment(folder), capture_output=True, text=True
-    )
+    command = ["autotuner", "validate", study]
+    done = called(command, folder)
     if done.returncode and not any(each in done.stderr for each in NOTHING_TO_DO):
         sys.exit(f"{done.stdout}{done.stderr}")
     print(done.stdout or done.stderr, end="", flush=True)
-    return () if done.returncode else command
+    return [] if done.returncode else command
 
 
 def commands(model: str, sizes: Sequence[str], budget: Sequence[str], rounds: int, folder: Path) -> Iterator[list[str]]:
@@ -62,18 +62,18 @@ def commands(model: str, sizes: Sequence[str], budget: Sequence[str], rounds: in
         print(run(arguments, folder), end="", flush=True)
         return list(arguments)
 
-    yield ran(MODELS[model], *sizes, "record")
+    yield ran(MODELS[model], "record", *sizes)
     yield ran("autotuner", "tune", *budget, "--problems", "problems.toml")
     found = json.loads(run(["autotuner", "status", "--json"], folder))
     studies = [each["name"] for each in found if each["finals"] is not None]
     if not studies:
         sys.exit("no study came to its finals: give it more --trials or --minutes, on a quiet machine")
     for study in studies:
-        if command := validated(folder, study, ()):
-            yield list(command)
+        if command := validated(folder, study):
+            yield command
     beside = [word for study in studies[1:] for word in ("--with", study)]
     yield ran("autotuner", "export", studies[0], *beside, "--out", "best.json")
-    yield ran(MODELS[model], *sizes, "compare", "best.json", "--rounds", str(rounds), "--out", "compared.json")
+    yield ran(MODELS[model], "compare", "best.json", *sizes, "--rounds", str(rounds), "--out", "compared.json")
 
 
 def main() -> None:

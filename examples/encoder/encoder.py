@@ -119,8 +119,9 @@ def _switch(model: Any, name: str, ours: Any) -> None:
 
 
 def main() -> None:
-    parser, _ = commands(__doc__)
-    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
+    parser, each_command = commands(__doc__)
+    for each in each_command:
+        each.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     said = parser.parse_args()
     model, inputs = encoder(said.layers, said.heads), batches(tuple(said.lengths))
     if said.command == "record":

@@ -2,12 +2,12 @@
 
     python -m examples.gpt.gpt record
     autotuner tune sdpa_cpu --problems problems.toml --trials 40
-    autotuner validate --vary seq_q
-    autotuner export --out best.json
+    autotuner export PREFILL --with GENERATION --out best.json
     python -m examples.gpt.gpt compare best.json
 
 A static cache has room for more keys than there are. Each call says how many there are, and that the last row of the
-causal mask sees all of them; so prefill and generation are problems of one study, and no length is compiled in.
+causal mask sees all of them; so no length is compiled in. Prefill and generation are a study each, by where their
+tensors lie: `autotuner status` names them.
 `compare` writes what it found as JSON with --out. Nothing is downloaded. It needs transformers:
 pip install 'autotuner[transformers]'.
 """
@@ -65,15 +65,23 @@ def step(model: Any, tokens: Tensor, cache: Any) -> Tensor:
     return found
 
 
-def generate(model: Any, tokens: Tensor, new: int, room: int, prefill: Step = step, decode: Step = step) -> Tensor:
-    """Logits after the prompt and after each following token but the last."""
+def cache_of(model: Any, room: int) -> Any:
+    """An empty static cache for one text. It is used again for the next: a compiled graph is made for one cache."""
     config = model.config
-    cache = StaticCache(config=config, max_cache_len=room)
+    found = StaticCache(config=config, max_cache_len=room)
     heads, head_dim = config.num_key_value_heads, config.hidden_size // config.num_attention_heads
-    cache.early_initialization(len(tokens), heads, head_dim, model.dtype, model.device)
+    found.early_initialization(1, heads, head_dim, model.dtype, model.device)
+    return found
+
+
+def generate(model: Any, tokens: Tensor, new: int, cache: Any, prefill: Step = step, decode: Step = step) -> Tensor:
+    """Logits after the prompt and after each following token but the last."""
+    cache.reset()
     prompt = tokens.shape[1] - new
     found = [prefill(model, tokens[:, :prompt], cache)]
-    found += [decode(model, tokens[:, at : at + 1], cache) for at in range(prompt, prompt + new - 1)]
+    for at in range(prompt, prompt + new - 1):
+        token = tokens[:, at : at + 1].clone(memory_format=torch.contiguous_format)  # with no strides of the text's
+        found.append(decode(model, token, cache))
     return torch.cat(found, 1)
 
 
@@ -109,7 +117,7 @@ def _compared(
     rounds: int,
     made: Callable[[], tuple[Step, Step]],
 ) -> dict[str, Any]:
-    steps = {"sdpa": made(), NAME: made()}
+    steps, cache = {"sdpa": made(), NAME: made()}, cache_of(model, room)
     outputs: dict[str, list[Tensor]] = {}
     counts: list[int] = []
     for name, pair in steps.items():
@@ -117,13 +125,13 @@ def _compared(
         ours.reset_counters()
         outputs[name] = []
         for tokens in inputs:
-            outputs[name].append(generate(model, tokens, new, room, *pair))
+            outputs[name].append(generate(model, tokens, new, cache, *pair))
             counts.append(graphs())
     served, counters = ours.served, dict(ours.counters)
 
     def one(name: str, tokens: Tensor, following: int) -> None:
         _switch(model, name, ours)
-        generate(model, tokens, following, room, *steps[name])
+        generate(model, tokens, following, cache, *steps[name])
 
     prefill = [tokens[:, : tokens.shape[1] - new + 1] for tokens in inputs]
     whole = interleaved({name: [partial(one, name, each, new) for each in inputs] for name in steps}, rounds)
@@ -155,15 +163,17 @@ def _switch(model: Any, name: str, ours: Any) -> None:
 
 
 def main() -> None:
-    parser, _ = commands(__doc__)
-    parser.add_argument("--prompts", type=int, nargs="+", default=PROMPTS)
-    parser.add_argument("--new", type=int, default=NEW)
-    parser.add_argument("--room", type=int, default=ROOM)
+    parser, each_command = commands(__doc__)
+    for each in each_command:
+        each.add_argument("--prompts", type=int, nargs="+", default=PROMPTS)
+        each.add_argument("--new", type=int, default=NEW)
+        each.add_argument("--room", type=int, default=ROOM)
     said = parser.parse_args()
     model, inputs = gpt(said.layers, said.heads), texts(tuple(said.prompts), said.new)
     if said.command == "record":
         use(model, autotuner.function("sdpa"), key_lengths)
-        recorded(lambda: [generate(model, each, said.new, said.room) for each in inputs], said.out)
+        cache = cache_of(model, said.room)
+        recorded(lambda: [generate(model, each, said.new, cache) for each in inputs], said.out)
     else:
         ours = autotuner.load(said.export, build=True)
         write(compare(model, ours, inputs, said.new, said.room, said.rounds), said.out)
