@@ -78,6 +78,22 @@ def test_a_forward_reads_and_writes_the_given_memory(variant: LoadedVariant, buf
     assert float(buffers.outputs[0].view(-1)[0]) == 7.0  # (3 + 1/2) * 2
 
 
+def test_a_described_call_runs_at_any_address(variant: LoadedVariant, buffers: Buffers) -> None:
+    size = variant.workspace_bytes(PROBLEM)
+    run = variant.described(PROBLEM, buffers.inputs, buffers.outputs)
+    (q, k, v), out = (each.clone() for each in buffers.inputs), buffers.outputs[0].clone()
+    addresses = tuple(each.data_ptr() for each in (q, k, v, out))
+    assert run(addresses, buffers.workspace, size, 0) == 0
+    assert float(out.view(-1)[0]) == 7.0
+    assert not buffers.outputs[0].any()
+    with pytest.raises(ValueError, match="found 3 addresses, expected 4"):
+        run(addresses[:3], buffers.workspace, size, 0)
+    with pytest.raises(ValueError, match="not aligned to 16 bytes"):
+        run((addresses[0] + 4, *addresses[1:]), buffers.workspace, size, 0)
+    with pytest.raises(ValueError, match="workspace is not aligned to 64 bytes"):
+        run(addresses, buffers.workspace + 4, size, 0)
+
+
 def test_a_prepared_call_runs_often(variant: LoadedVariant, buffers: Buffers) -> None:
     call = variant.prepared(PROBLEM, *buffers, variant.workspace_bytes(PROBLEM))
     for _ in range(3):

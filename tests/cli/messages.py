@@ -48,7 +48,7 @@ MISTAKES = {
 
 COMMANDS = (
     "tune", "cache show", "cache prune", "status", "leaderboard", "trials", "best", "explain", "show", "gate",
-    "reference", "finals", "race", "export", "space list", "space show", "doctor",
+    "reference", "finals", "race", "validate", "export", "space list", "space show", "doctor",
 )  # fmt: skip
 ANSWERS = (
     ("status",),
@@ -102,6 +102,8 @@ REFUSALS = (
     ("show", "first"),
     ("explain", "--figure", "beliefs.png"),
     ("explain", "--figure", "beliefs.svg"),
+    ("validate", "--lengths", "2048"),
+    ("validate", "--store", "unmeasured.db"),
     ("export", "--format", "yaml"),
     ("export", "--out", "/dev/null"),
     ("export", "--out", "no/such/folder/best.json"),

@@ -33,6 +33,27 @@ def test_calls_are_counted_by_problem() -> None:
     assert len(calls) == 4
 
 
+def test_lengths_of_keys_and_a_corner_are_recorded() -> None:
+    attention, lengths = autotuner.function("sdpa"), torch.tensor([5, 0, 20], dtype=torch.int32)
+    q, (k, v) = torch.randn(3, 4, 3, 64), torch.randn(2, 3, 2, 20, 64)
+    with autotuner.record() as calls:
+        found = attention(q, k, v, key_lengths=lengths, is_causal=True, corner="bottom_right", enable_gqa=True)
+        attention(q, q, q)
+        attention(q, k, v, key_lengths=lengths.long(), enable_gqa=True)
+    assert [str(each) for each in calls.problems] == [
+        "(3,4:2,3x20,64) float32 causal bottom_right lengths",
+        "(3,4,3,64) float32 full",
+    ]
+    assert [each.why for each in calls.refused] == ["key_lengths is (3,) of int64, expected (3,) of int32, dense"]
+    rows = functional.scaled_dot_product_attention(q[:1, :, 2:], k[:1, :, :5], v[:1, :, :5], enable_gqa=True)
+    torch.testing.assert_close(found[:1, :, 2:], rows)
+    assert not found[1].any()
+    with pytest.raises(ValueError, match="leave out key_lengths and corner"):
+        attention(q, q, q, torch.zeros(3, 3), key_lengths=lengths)
+    with pytest.raises(InputError, match="no function of 'conv' that is served; there are sdpa"):
+        autotuner.function("conv")
+
+
 def test_what_no_problem_stands_for_is_noted_with_the_reason() -> None:
     q = torch.zeros(1, 2, 16, 64, requires_grad=True)
     with autotuner.record() as calls:

@@ -11,17 +11,20 @@ from pathlib import Path
 import pytest
 
 from autotuner.measure.confirm import confirm
-from autotuner.store import Ending, Proof, Store, queries
+from autotuner.store import Ending, Proof, Store, Validation, queries
 from autotuner.tuning import standings
 from autotuner.values.errors import StoreError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.recorded import (
     CALIBRATION,
+    PROBLEM,
+    artifact,
     heat,
     hold_finals,
     lineup,
     measured,
+    passed_gate,
     record_all,
     study_record,
 )
@@ -55,6 +58,27 @@ def test_finals_are_read_back_whole(store: Store, session: int) -> None:
     assert found.finished_at is not None
     assert found.finished_at >= found.started_at
     assert (found.blocks, found.revoked) == (40, ())
+
+
+def test_validations_are_read_back_whole(store: Store, session: int) -> None:
+    record_all(store, session, [measured(16, 48.0)])
+    others = tuple(PROBLEM.model_copy(update={"seq_q": each, "seq_k": each}) for each in (701, 1441))
+    validation = Validation(
+        number=0,
+        digest=artifact(16).digest,
+        problems=others,
+        vary=("seq_q", "seq_k"),
+        baselines=("flash", "math"),
+        gate=passed_gate(16),
+        heats=(heat({16: 50.0}), heat({16: 51.0})),
+    )
+    assert queries.validations(store, "scalar-abc") == ()
+    store.record_validation("scalar-abc", validation, {"torch": "2.12"})
+    (found,) = queries.validations(store, "scalar-abc")
+    assert (found.study, found.environment) == ("scalar-abc", {"torch": "2.12"})
+    assert Validation(**{name: getattr(found, name) for name in Validation.model_fields}) == validation
+    with pytest.raises(StoreError):
+        store.record_validation("nothing", validation, {})
 
 
 def test_finals_of_earlier_versions_are_read(store: Store, session: int, path: Path) -> None:
