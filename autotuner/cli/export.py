@@ -29,7 +29,7 @@ def validate(
         str | None, typer.Option("--lengths", help="the least and the largest, such as 128-2048; else the tuned ones")
     ] = None,
     vary: Annotated[
-        list[str] | None, typer.Option("--vary", help="a length that varies, such as seq_k; can be repeated")
+        list[str] | None, typer.Option("--vary", help="a length that varies, by its name; can be repeated")
     ] = None,
     loss: LossOption = 0.03,
     minutes: Annotated[

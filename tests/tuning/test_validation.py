@@ -1,0 +1,100 @@
+"""Variants on problems that were not tuned: what is recorded, what ends it, and what becomes of wrong ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.measure.confirm import FINAL_BLOCKS, PROCESSES
+from autotuner.run.fake import FakeLine, Truth, Weather
+from autotuner.run.inline import InlineExecutor
+from autotuner.store import Store, ValidationRecord, queries
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
+from autotuner.tuning.validation import LEAST, Trying, Validator, confirmed_at
+from autotuner.values.errors import InputError
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
+from tests.helpers import simulated
+
+SPACE = simulated.space()
+TUNED = simulated.conditions().problems[0]
+OTHERS = tuple(TUNED.sized((1, 2, each, each)) for each in (77, 301))
+WEATHER = Weather(noise=0.004, process=0.002)
+Truths = Callable[[Variant], Truth]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
+        yield opened
+
+
+def executor(truth: Truths, weather: Weather = WEATHER) -> InlineExecutor:
+    seeds = iter(range(1, 1000))
+    fresh = lambda: FakeLine(truth, weather=weather, seed=next(seeds))  # noqa: E731
+    return InlineExecutor(FakeLine(truth, weather=weather), fresh=fresh)
+
+
+def takes(us: float, **more: object) -> Truths:
+    return lambda _: Truth(us=us, **more)
+
+
+def study_of(store: Store) -> str:
+    driver = Driver(store, executor(takes(50.0)), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    driver.run(Budget(trials=2))
+    return driver.name
+
+
+def validated(store: Store, study: str, by: InlineExecutor, seconds: float = 60.0) -> ValidationRecord:
+    trying = Trying((0,), OTHERS, ("seq_q", "seq_k"))
+    said: list[str] = []
+    where = (store, study, simulated.conditions(), by, {"os": "none"})
+    Validator(*where, lambda step: said.append(step.text), seconds).run([trying])
+    assert any("judging trial 0" in each for each in said)
+    return queries.validations(store, study)[-1]
+
+
+def test_it_is_judged_and_timed_in_fresh_processes_on_each_problem(store: Store) -> None:
+    found = validated(store, study_of(store), executor(takes(50.0)))
+    assert (found.number, found.problems, found.fault) == (0, OTHERS, None)
+    assert found.gate is not None
+    assert found.gate.passed
+    assert "G6.soak" in [check.code for check in found.gate.checks]
+    assert len(found.heats) == LEAST
+    assert {len(us) for heat in found.heats for us in heat.baseline_us} == {FINAL_BLOCKS}
+    assert all(heat.entrants == (found.digest,) for heat in found.heats)
+    for place in range(len(OTHERS)):
+        ratio = confirmed_at(found.heats, found.digest, place)
+        assert ratio is not None
+        assert ratio.log_ratio.mean == pytest.approx(math.log(0.5), abs=0.02)
+        assert ratio.log_ratio.high < 0
+
+
+def test_what_is_not_known_after_the_first_processes_has_more(store: Store) -> None:
+    unsteady = Weather(noise=0.004, process=0.03)
+    found = validated(store, study_of(store), executor(takes(100.0), unsteady))
+    assert LEAST < len(found.heats) <= PROCESSES
+    hurried = validated(store, study_of(store), executor(takes(100.0), unsteady), seconds=0.0)
+    assert len(hurried.heats) == LEAST
+
+
+def test_what_the_gate_finds_wrong_there_is_revoked(store: Store) -> None:
+    study = study_of(store)
+    found = validated(store, study, executor(takes(50.0, fault=Verdict.INCORRECT)))
+    assert found.fault is not None
+    assert found.heats == ()
+    revoked = queries.trial(store, study, 0)
+    assert revoked.revoked_reason is not None
+    assert revoked.revoked_reason.startswith("on lengths that were not tuned: G2.T1")
+
+
+def test_what_cannot_be_built_as_it_was_is_said(store: Store) -> None:
+    study = study_of(store)
+    with pytest.raises(InputError, match="cannot be built as it was"):
+        validated(store, study, executor(takes(50.0, fault=Verdict.BUILD_FAILED)))
+    assert queries.validations(store, study) == ()
