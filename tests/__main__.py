@@ -64,7 +64,10 @@ class Run:
 
     def lint(self) -> None:
         def perform(part: Part) -> None:
-            part.failed = any(subprocess.run([BIN / tool, *words], cwd=ROOT).returncode for tool, *words in LINTERS)
+            started = [start(tool, *words) for tool, *words in LINTERS]
+            for linter in started:
+                print(linter.communicate()[0], end="", flush=True)
+            part.failed = any(linter.returncode for linter in started)
 
         self._time(Part("lint"), perform)
 
@@ -105,6 +108,11 @@ class Run:
         part.put_off = [test for test, why in skipped.items() if why.startswith(PUT_OFF)]
         part.skipped = {test: why for test, why in skipped.items() if not why.startswith(PUT_OFF)}
         part.counts["skipped"] = len(part.skipped)
+
+
+def start(tool: str, *words: str) -> subprocess.Popen[str]:
+    """A linter, beside the others; what it says is to be read."""
+    return subprocess.Popen([BIN / tool, *words], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def report(parts: Sequence[Part], sample: str) -> Iterator[str]:
