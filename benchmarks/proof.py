@@ -2,7 +2,8 @@
 
 Each part is a program that writes what it found to docs/results/ and whose exit code is not 0 when what must hold does
 not. Keep what it wrote, and draw the pages anew: `python -m benchmarks.pages`. Without a name they are listed; `all` is
-every part, without those that need a GPU where there is none. Some replay recorded spaces of Kernel Tuner, *.json.gz in the folder that the variable SPACES names.
+every part, without those that need a GPU where there is none. Some replay recorded spaces of Kernel Tuner, *.json.gz in
+the folder that the variable SPACES names.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ PARTS = {
         "the tests that need a GPU; every mutant is rejected on CUDA",
         20,
         (
-            Step("pytest", ("-q", "-m", "gpu", "-n", "4", "--dist", "loadfile")),
+            Step("tests", ("gpu", "--json", kept("tests_gpu"))),
             step(mutants, kept("mutants_cuda"), "--backend", "cuda", "--jobs", "8", "--hold"),
             step(mutants, kept("mutants_clock_cuda"), "--backend", "cuda", "--only", "clock", "--hold"),
             step(view_mutants, "--backend", "cuda", "--json", kept("mutants_views_cuda")),

@@ -1,11 +1,11 @@
 """Runs the linters and the tests, part by part, and says at the end how long each took: what `make test`, `make slow`
 and `.ci/run` call.
 
-    python -m tests lint fast slow [--sample SEED]
+    python -m tests lint fast slow gpu [--sample SEED]
 
-What times nothing runs in as many processes as there are CPUs. Tests marked `alone` run afterwards, one by one, and
-with them the timed ones that failed beside others. The first part that fails is the last. The final line has the form
-of pytest's own, over all parts.
+`gpu` is those that need a GPU, quick or slow. What times nothing runs in as many processes as there are CPUs. Tests
+marked `alone` run afterwards, one by one, and with them the timed ones that failed beside others. The first part that
+fails is the last. The final line has the form of pytest's own, over all parts.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def document(parts: Sequence[Part], sample: str) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("parts", nargs="+", choices=["lint", "fast", "slow"])
+    parser.add_argument("parts", nargs="+", choices=["lint", "fast", "slow", "gpu"])
     today = datetime.now(UTC).date().isoformat()
     parser.add_argument("--sample", default=os.environ.get("SAMPLE") or today, help="seed of the rotating sample")
     parser.add_argument("--json", type=Path, metavar="PATH", help="keep what each part took and found")
@@ -171,6 +171,8 @@ def main() -> None:
             run.tests("fast", "not slow")
         if "slow" in options.parts:
             run.tests("slow", "slow")
+        if "gpu" in options.parts:
+            run.tests("gpu", "gpu")
     print(*report(run.parts, options.sample), sep="\n", flush=True)
     sys.exit(any(part.failed for part in run.parts))
 
