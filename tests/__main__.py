@@ -73,7 +73,7 @@ class Run:
 
     def tests(self, kind: str, marks: str) -> None:
         """Side by side, then alone."""
-        together = ["-m", f"{marks} and not alone", "-n", str(usable_cpus()), "--dist", "loadfile"]
+        together = ["-m", f"{marks} and not alone", "-n", str(usable_cpus()), "--dist", "worksteal"]
         self._pytest(f"{kind} tests, side by side", together)
         self._pytest(f"{kind} tests, alone", ["-m", f"{marks} and alone"])
         again = [test for part in self.parts for test in part.put_off if part.name.startswith(kind)]
