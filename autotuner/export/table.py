@@ -92,6 +92,8 @@ def to_validate(
 
     Raises InputError where there are none, or the study has no finals.
     """
+    if standings.finals(store, study) is None:
+        raise InputError(f"{study} has no finals: run `autotuner finals {study}` first")
     studied = _studied(store, study, estimates=False)
     uses = [entry.use for entry in _entries(studied, loss)]
     numbers = [None if use is None else studied.candidates[use].number for use in uses]

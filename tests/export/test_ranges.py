@@ -120,6 +120,12 @@ def test_what_cannot_be_tried_is_said() -> None:
         to_try((at(512), at(2048)), [None, None], None, ())
 
 
+def test_without_finals_nothing_can_be_tried(store: Store) -> None:
+    tuned(store, record(at(512), at(2048)))
+    with pytest.raises(InputError, match="has no finals: run `autotuner finals scalar-abc` first"):
+        to_validate(store, "scalar-abc")
+
+
 def test_a_range_reaches_from_a_tuned_length_to_the_next(store: Store) -> None:
     two_lengths(store, {16: 50.0}, {16: 60.0})
     (trying,) = to_validate(store, "scalar-abc")
