@@ -212,22 +212,25 @@ def tune(
     ops = {each.op for each in several if isinstance(each, Problem)}
     wanted = space or workbench.default_space(ops.pop() if ops else None)
     files = workbench.load_spaces(str(wanted), threads, [str(each) for each in several], file)
+    requests = [
+        queue.request_for(
+            [each],
+            trials=trials,
+            minutes=None if minutes == float("inf") else minutes / len(files),
+            sampler=sampler,
+            seed=seed,
+            devices=devices,
+            finals=finals,
+            finals_minutes=finals_minutes,
+            patience_minutes=patience_minutes,
+        )
+        for each in files
+    ]
+    benches = [workbench.Workbench(each, devices=devices) for each in files]
     url = str(store) if store is not None else config.store_url()
     found: list[Study] = []
-    with _main_is_not_imported(), closing(Store.open(url)) as opened:
-        for each in files:
-            request = queue.request_for(
-                [each],
-                trials=trials,
-                minutes=None if minutes == float("inf") else minutes / len(files),
-                sampler=sampler,
-                seed=seed,
-                devices=devices,
-                finals=finals,
-                finals_minutes=finals_minutes,
-                patience_minutes=patience_minutes,
-            )
-            here = workbench.Workbench(each, devices=devices)
+    with _main_is_not_imported(), closing(Store.open(url)) as opened:  # opened last: a wrong wish makes no store
+        for request, here in zip(requests, benches, strict=True):
             found.append(Study(url, foreground.run_here(opened, request, here, _Callbacks(callbacks))))
     return replace(found[0], beside=tuple(found[1:]))
 

@@ -21,7 +21,7 @@ import autotuner
 print("started")
 heard = []
 study = autotuner.tune(
-    "(1,2,33x70,64) float32", "space.toml", trials=4, finals=False, patience_minutes=0.5, callbacks=[heard.append]
+    ["(1,2,33x70,64) float32"], "space.toml", trials=4, finals=False, patience_minutes=0.5, callbacks=[heard.append]
 )
 trials = study.rows()
 assert len(trials) == 4
@@ -62,9 +62,42 @@ def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert not (tmp_path / "none.db").exists()
 
 
-def test_what_cannot_be_tuned_is_refused_before_anything_is_done() -> None:
+SETS = """
+from pathlib import Path
+
+import autotuner
+
+with autotuner.record() as calls:
+    import torch
+
+    q = torch.zeros(1, 2, 33, 64)
+    for causal in (False, True):
+        torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=causal)
+study = autotuner.tune(calls.write(), "space.toml", trials=1, finals=False, patience_minutes=0.5)
+(other,) = study.beside
+assert {study.summary().name, other.summary().name} == {each.name for each in autotuner.open_store().studies()}
+assert study.export("mine.json").exists()
+"""
+
+
+@pytest.mark.rotating(3, of="whole sweeps")
+@pytest.mark.slow
+@pytest.mark.timed
+def test_problems_that_no_variant_serves_together_are_a_study_each(tmp_path: Path) -> None:
+    lay_out(tmp_path)
+    (tmp_path / "space.toml").write_text(SPACE)
+    (tmp_path / "script.py").write_text(SETS)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_cannot_be_tuned_is_refused_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="no sampler 'magic'"):
         autotuner.tune("(1,2,33,64) float32", sampler="magic")
+    assert not list(tmp_path.iterdir()), "no store is made"
     with pytest.raises(InputError, match="no op 'conv'"):
         autotuner.tune_like("conv")
     with pytest.raises(AttributeError):
