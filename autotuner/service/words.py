@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from autotuner.store.briefs import TrialBrief
+from autotuner.store import ListedTrial
 from autotuner.values.outcome import Interval, MeanInterval
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
@@ -45,9 +45,9 @@ def kind_of(verdict: Verdict, revoked: bool = False) -> str:
     return "wrong" if revoked else _KIND.get(verdict, "wrong")
 
 
-def kind(brief: TrialBrief) -> str:
+def kind(trial: ListedTrial) -> str:
     """The kind of a trial."""
-    return kind_of(brief.verdict, brief.revoked)
+    return kind_of(trial.verdict, trial.revoked)
 
 
 def ratio(value: float | None) -> str:

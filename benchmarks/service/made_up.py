@@ -62,10 +62,10 @@ REJECTS = {
 class MadeUp:
     """One made-up study."""
 
-    def __init__(self, seed: int = 0, name: str = "NVIDIA H100 (made up)") -> None:
+    def __init__(self, seed: int = 0, name: str = "NVIDIA H100 (made up)", problems: Sequence[str] = PROBLEMS) -> None:
         self.random = random.Random(seed)
         facts = {**architecture("sm_90").facts(), "CUBLAS": False}
-        self.space = Space.enumerate(load_space(SPACE, problems=PROBLEMS), facts)
+        self.space = Space.enumerate(load_space(SPACE, problems=problems), facts)
         self.problems = self.space.file.problems
         self.device = Device(backend="cuda", name=name, facts=facts, environment={"torch": "2.13.0"})
         protocol = StudyProtocol(problems=self.problems, cache="cold")
@@ -223,9 +223,16 @@ class MadeUp:
         )
 
 
-def write(store: Store, trials: int, seed: int = 0, finals: bool = True, name: str = "NVIDIA H100 (made up)") -> str:
+def write(
+    store: Store,
+    trials: int,
+    seed: int = 0,
+    finals: bool = True,
+    name: str = "NVIDIA H100 (made up)",
+    problems: Sequence[str] = PROBLEMS,
+) -> str:
     """Writes a made-up study with that number of trials; its name."""
-    made = MadeUp(seed, name)
+    made = MadeUp(seed, name, problems)
     study = made.record.name
     store.ensure_study(made.record)
     session = store.start_session(study, made.calibration(), made.device.environment)

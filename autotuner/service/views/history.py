@@ -11,7 +11,7 @@ from autotuner.service.figures.svg import Plot, around
 from autotuner.service.links import Links
 from autotuner.service.reader import Snapshot
 from autotuner.service.words import clock, kind, micros, point, ratio, span, when
-from autotuner.store.briefs import TrialBrief
+from autotuner.store import ListedTrial
 
 SIZE = (860.0, 320.0)
 DOTS = 1500
@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
     place: int
     seconds: float
-    trial: TrialBrief
+    trial: ListedTrial
     speedup: float
 
 
@@ -37,7 +37,7 @@ class Timeline(NamedTuple):
     label: Callable[[float], str]
 
 
-def steps(trials: Sequence[TrialBrief]) -> tuple[Step, ...]:
+def steps(trials: Sequence[ListedTrial]) -> tuple[Step, ...]:
     """Every improvement of the search, estimates from races that were given up left out."""
     found: list[Step] = []
     for place, trial in enumerate(trials):
@@ -94,7 +94,7 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline) -> Figure:
             when(each.trial.recorded_at),
             ratio(each.speedup),
             micros(each.trial.median_us),
-            point(each.trial.point),
+            point(each.trial.parameters),
         )
         for each in found
     )
@@ -110,7 +110,7 @@ def _reach(places: Sequence[float]) -> tuple[float, float]:
     return 0.0, max(*places, 1.0) if places else 1.0
 
 
-def _dots(plot: Plot, trials: Sequence[TrialBrief], places: Sequence[float]) -> None:
+def _dots(plot: Plot, trials: Sequence[ListedTrial], places: Sequence[float]) -> None:
     """One a pixel and kind."""
     seen = set()
     ranked = [(place, each) for place, each in zip(places, trials, strict=True) if each.objective is not None]

@@ -12,8 +12,7 @@ from autotuner.service.figures.svg import Svg
 from autotuner.service.links import Links
 from autotuner.service.reader import Snapshot, cause_of
 from autotuner.service.words import kind, percent
-from autotuner.store import Store, queries
-from autotuner.store.briefs import TrialBrief
+from autotuner.store import ListedTrial, Store, queries
 from autotuner.tuning import standings
 from autotuner.values.variant import Value
 
@@ -119,7 +118,7 @@ def counts(snapshot: Snapshot) -> list[_Count]:
         if not trial.judged:
             continue
         cause = cause_of(trial)
-        for key in trial.point.items():
+        for key in trial.parameters.items():
             tried[key] += 1
             values[key[0]].add(key[1])
             if cause is not None:
@@ -195,6 +194,6 @@ def _words(store: Store, snapshot: Snapshot, number: int) -> tuple[str, ...]:
     return (*revoked, *lines)
 
 
-def by_cause(trials: tuple[TrialBrief, ...]) -> dict[str, int]:
+def by_cause(trials: tuple[ListedTrial, ...]) -> dict[str, int]:
     """The last trial of each cause."""
     return {cause: each.number for each in trials if (cause := cause_of(each)) is not None}
