@@ -204,7 +204,7 @@ class Reader:
         self.store = store
         self._kept: OrderedDict[str, tuple[float, Snapshot]] = OrderedDict()
         self._studies: tuple[float, tuple[StudySummary, ...]] = (-FRESH_S, ())
-        self._lock = threading.Lock()
+        self._lock, self._listing = threading.Lock(), threading.Lock()
 
     def study(self, wanted: str) -> Snapshot:
         """A study by its name, as it is now. Raises StoreError: no such study."""
@@ -237,7 +237,7 @@ class Reader:
 
     def studies(self) -> tuple[StudySummary, ...]:
         """Every study at a glance, the most recently active first; not older than a few seconds."""
-        with self._lock:
+        with self._listing:  # a large store takes long, and readers of one study do not wait for it
             looked, found = self._studies
             began = time.monotonic()
             if began - looked >= FRESH_S:

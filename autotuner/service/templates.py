@@ -47,6 +47,12 @@ def render(template: str, **values: Any) -> str:
     return environment().get_template(template).render(**values)
 
 
+def compile_all() -> None:
+    """Compiles every template, so that no reader waits for it."""
+    for name in environment().list_templates(extensions=("html",)):
+        environment().get_template(name)
+
+
 def static_text(name: str) -> str:
     """A file of the static folder."""
     return (resources.files("autotuner.service") / STATIC / name).read_text()

@@ -18,7 +18,7 @@ from autotuner.values.errors import StoreError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Device, Measurement, Outcome, Timing
 from autotuner.values.problem import Problem
-from autotuner.values.variant import Value, Variant
+from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 
 REVOKED = "store.revoked"
@@ -214,15 +214,6 @@ def parameters(trial_id: int, variant: Variant) -> Iterator[dict[str, Any]]:
     for name, value in variant.point.items():
         word, number = (value, None) if isinstance(value, str) else (None, int(value))
         yield {"trial_id": trial_id, "name": name, "number": number, "word": word}
-
-
-def value_of(name: str, number: int | None, word: str | None) -> Value:
-    """The value of a parameter's row. Raises ValueError where it has none."""
-    if word is not None:
-        return word
-    if number is None:
-        raise ValueError(f"the parameter {name} has no value")
-    return number
 
 
 def outcome_of(row: TrialRow) -> Outcome:

@@ -42,7 +42,7 @@ class Rejects(NamedTuple):
     rejected: int
     judged: int
     causes: Figure
-    values: Figure
+    values: Figure | None
     example: OneTrial | None
     chosen: str | None
 
@@ -51,14 +51,14 @@ def rejects(
     snapshot: Snapshot, links: Links, chosen: str | None = None, number: int | None = None, narrow: bool = False
 ) -> Rejects:
     """`chosen`: the cause that is looked at, else the most frequent; `number`: the trial that is put into words;
-    `narrow`: for half a page."""
+    `narrow`: for half a page, without the values."""
     causes = snapshot.causes
     cause = chosen if chosen in causes else next(iter(causes), None)
     return Rejects(
         rejected=sum(causes.values()),
         judged=snapshot.judged,
         causes=_causes(snapshot, links, cause, NARROW if narrow else WIDTH),
-        values=_values(snapshot),
+        values=None if narrow else _values(snapshot),
         example=None if cause is None else _example(snapshot, cause, number),
         chosen=cause,
     )
