@@ -127,8 +127,8 @@ def overview(request: Request, study: str) -> Response:
         return {
             "cards": answer.cards(snapshot, store),
             "rejects": rejects.rejects(snapshot, LINKS, narrow=True),
-            "history": history.history(snapshot, LINKS),
-            "board": leaderboard.leaderboard(snapshot, LINKS, 8),
+            "history": history.history(snapshot, LINKS, narrow=True),
+            "board": leaderboard.leaderboard(snapshot, LINKS, 8, narrow=True),
         }
 
     return study_page(request, study, "overview.html", "", values)
@@ -320,7 +320,7 @@ def api(request: Request) -> Response:
         for path, methods in document["paths"].items()
         for method, call in methods.items()
     ]
-    return page(request, "api.html", "api", lambda: {"calls": calls, "live": False})
+    return page(request, "api.html", "api", lambda: {"calls": sorted(calls, key=lambda call: call[1]), "live": False})
 
 
 @router.get("/login")

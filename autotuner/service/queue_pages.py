@@ -106,6 +106,7 @@ def sweep(request: Request, number: Number) -> Response:
         return {
             "found": found,
             "members": drawn,
+            "watch": answer.command("watch", str(number), store=server.reader.store.label),
             "events": tuple(reversed(events)),
             "study": snapshot,
             "cards": () if snapshot is None else answer.cards(snapshot, server.reader.store.label),

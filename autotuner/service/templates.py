@@ -32,6 +32,8 @@ def environment() -> Environment:
         "percent": words.percent,
         "micros": words.micros,
         "span": words.span,
+        "about": words.about,
+        "commands": words.commands,
         "when": words.when,
         "point": words.point,
         "ends": words.ends,

@@ -50,7 +50,7 @@ OTHERS = {
     "login": "/login",
     "refused": "/nothing",
 }
-COLOURS = 96
+COLOURS = 256
 """Of a screenshot: drawings have few, and a file is then small."""
 
 
@@ -73,21 +73,21 @@ def store_in(folder: Path, trials: int) -> Iterator[Shown]:
             write(store, judged, finals=False, problems=[of])
             for of, judged in zip(PROBLEMS[:3], (70, 44, 30), strict=True)
         ]
-        for name in (*members, second, first):
+        running = write(store, trials // 3, seed=2, finals=False, name="NVIDIA H200 (made up)")
+        for name in (*members, running, second, first):
             spread_times(path, name)
-        whole = queue.request_for(
-            [load_space(SPACE, problems=PROBLEMS)], trials=2 * trials, minutes=600.0, name="nightly"
-        )
+        whole = queue.request_for([load_space(SPACE, problems=PROBLEMS)], trials=trials, minutes=600.0, name="nightly")
         files = [load_space(SPACE, problems=[each]) for each in PROBLEMS]
         several = queue.request_for(files, trials=240, name="by problem", weights=[3.0, 1.0, 1.0, 1.0])
         claims = []
-        for request, studies, spent_s in ((whole, [first], 9 * 3600.0), (several, members, 1500.0)):
+        for request, studies, spent_s in ((whole, [running], 1200.0), (several, members, 1500.0)):
             number = queue.submit(store, request).sweep.id
             claims.append(sweeps.claim(store, number, f"sweep {number}"))
             sweeps.work(store, number, spent_s, studies)
             sweeps.note(store, number, "search", f"study {studies[-1]}", {})
         queue.submit(store, queue.request_for([load_space(SPACE)], trials=60, minutes=30.0), priority=5)
-        yield Shown(path, first, second)
+        with store.lease(running):
+            yield Shown(path, first, second)
 
 
 def shoot(page: Any, url: str, out: Path, name: str, whole: bool = False) -> None:
@@ -99,7 +99,9 @@ def shoot(page: Any, url: str, out: Path, name: str, whole: bool = False) -> Non
         page.wait_for_selector("#matters", timeout=120_000)
     page.wait_for_timeout(200)
     taken = Image.open(io.BytesIO(page.screenshot(full_page=whole))).convert("RGB")
-    taken.quantize(COLOURS, dither=Image.Dither.NONE).save(out / f"{name}.png", optimize=True)
+    taken.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        out / f"{name}.png", optimize=True
+    )
 
 
 def pages(page: Any, url: str, shown: Shown) -> dict[str, str]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from autotuner.export.best import BestConfiguration
 from autotuner.report.beliefs import StudyBeliefs
-from autotuner.store import Store, sweeps
-from autotuner.tuning import standings
+from autotuner.report.trial_lines import trial_lines
+from autotuner.store import Store, figures, sweeps
+from autotuner.tuning import covered, standings
 from autotuner.tuning.standings import Best, StudySummary
 from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.model import json_of
@@ -44,6 +46,29 @@ def test_its_documents_are_those_of_the_package(client: TestClient, study: str) 
     Best.model_validate(client.get(f"{API}/studies/{study}/best").json())
     BestConfiguration.model_validate(client.get(f"{API}/studies/{study}/export").json())
     TrialReport.model_validate(client.get(f"{API}/studies/{study}/trials/3").json())
+
+
+def test_figures_are_what_the_command_line_says(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        said: dict[str, Any] = {
+            "history": [json_of(each) for each in figures.history(store, study)],
+            "baselines": [json_of(each) for each in figures.baselines(store, study)],
+            "costs": json_of(figures.costs(store, study)),
+            "coverage": json_of(covered.coverage(store, study)),
+        }
+        lines = [json_of(each) for each in trial_lines(store, study)]
+    found = {name: client.get(f"{API}/studies/{study}/{name}").json() for name in said}
+    found["history"], found["baselines"] = found["history"]["improvements"], found["baselines"]["baselines"]
+    assert found == said
+    some = client.get(f"{API}/studies/{study}/trials?after=9&limit=7").json()
+    assert (some["count"], some["trials"]) == (80, lines[10:17])
+
+
+def test_two_studies_are_compared(client: TestClient, study: str) -> None:
+    found = client.get(f"{API}/compare", params={"first": study, "second": study}).json()
+    assert (found["ratio"], found["faster"], found["only_right_in_first"]) == (1.0, 0, 0)
+    assert found["shared"] > 10
+    assert client.get(f"{API}/compare", params={"first": study, "second": "no"}).status_code == 404
 
 
 @pytest.mark.slow

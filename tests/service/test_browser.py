@@ -18,7 +18,10 @@ from tests.service.conftest import TOKEN
 
 pytestmark = pytest.mark.slow
 AXE = Path(__file__).parent / "axe.min.js"
-TABS = ("", "/rejects", "/variants", "/leaderboard", "/problems", "/timeline", "/beliefs", "/trials/3")
+TABS = (
+    *("", "/rejects", "/variants", "/leaderboard", "/problems", "/coverage", "/timeline", "/costs", "/beliefs"),
+    "/trials/3",
+)
 SERIOUS = ("serious", "critical")
 TIME = "(() => { const time = document.querySelector('time'); return [time.textContent, time.dateTime]; })()"
 
@@ -96,7 +99,7 @@ def test_a_narrow_screen_shows_everything_without_moving_the_page_sideways(
 def test_without_a_script_the_figures_are_there(chromium: Any, server: Served, study: str) -> None:
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
-    for tab in ("", "/rejects", "/variants", "/leaderboard", "/problems", "/timeline"):
+    for tab in TABS[:8]:
         page.goto(f"{server.url}/studies/{study}{tab}")
         assert page.locator("svg.figure").first.is_visible(), tab
     context.close()

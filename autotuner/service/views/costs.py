@@ -32,8 +32,10 @@ def costs(found: Costs) -> tuple[Figure, ...]:
             if length:
                 svg.add("rect", x=at, y=y, width=length, height=18, class_=f"lane {look}", title=f"{span(seconds)}")
             at += length
-        svg.text(at + 8, y + 14, f"{span(each.seconds)}  ({percent(each.seconds / total, 1)})", "tick")
+        svg.text(at + 8, y + 14, f"{span(each.seconds)} ({percent(each.seconds / total, 1)})", "tick")
     columns = ("verdict", "trials", "time", "of all", "each", "build", "gate", "race", "not known apart")
+    known = not any(_parts(each)["other"] for each in found.by_verdict)  # of trials of an earlier version it is not
+    columns = columns[:-1] if known else columns
     rows = tuple(
         (
             each.verdict.replace("_", " "),
@@ -41,8 +43,8 @@ def costs(found: Costs) -> tuple[Figure, ...]:
             span(each.seconds),
             percent(each.seconds / total, 1),
             span(each.seconds / each.trials),
-            *(span(each_s) for each_s in _parts(each).values()),
-        )
+            *(span(seconds) if seconds else "" for seconds in _parts(each).values()),
+        )[: len(columns)]
         for each in found.by_verdict
     )
     note = "Time of builders and devices by how judging ended."
@@ -53,7 +55,8 @@ def costs(found: Costs) -> tuple[Figure, ...]:
 
 
 def _parts(cost: Cost) -> dict[str, float]:
-    return {"build": cost.build_s, "check": cost.check_s, "measure": cost.measure_s, "other": cost.other_s}
+    other_s = round(max(0.0, cost.other_s), 3)  # stages do not add up to the last bit
+    return {"build": cost.build_s, "check": cost.check_s, "measure": cost.measure_s, "other": other_s}
 
 
 def _pace(pace: Pace) -> str:
@@ -91,8 +94,10 @@ def baselines(found: Sequence[BaselineAt]) -> tuple[Figure, ...]:
     for place, (problem, baseline) in enumerate(lines):
         y = 6 + ROW * (place + 0.5)
         of = [each for each in found if (str(each.problem), each.baseline) == (problem, baseline)]
+        if place == 0 or lines[place - 1][0] != problem:
+            plot.svg.text(8, y + 4, cut(problem, 30))
         looks = "label strong" if any(each.pinned for each in of) else "label"
-        plot.svg.text(plot.x.start - 12, y + 4, f"{cut(problem, 30)}  {baseline}", looks, "end")
+        plot.svg.text(plot.x.start - 12, y + 4, cut(baseline, 14), looks, "end")
         for each in of:
             title = f"{micros(each.median_us)} us on {each.host}"
             look = "wrong" if each.disturbed is not None else "confirmed" if each.pinned else "raced_out"

@@ -13,7 +13,8 @@ from autotuner.service.reader import Snapshot
 from autotuner.service.words import clock, kind, micros, point, ratio, span, when
 from autotuner.store import ListedTrial
 
-SIZE = (860.0, 320.0)
+SIZE, HALF = (860.0, 320.0), (600.0, 280.0)
+"""Pixels of a drawing over the whole page, and over some half of it."""
 DOTS = 1500
 """Dots, at most: more would cover each other."""
 
@@ -50,8 +51,8 @@ def steps(trials: Sequence[ListedTrial]) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def history(snapshot: Snapshot, links: Links) -> tuple[Figure, ...]:
-    """One figure by trials and one by time; nothing where there is no trial."""
+def history(snapshot: Snapshot, links: Links, narrow: bool = False) -> tuple[Figure, ...]:
+    """One figure by trials and one by time; nothing where there is no trial. `narrow`: for half a page."""
     trials = snapshot.trials
     if not trials:
         return ()
@@ -60,10 +61,10 @@ def history(snapshot: Snapshot, links: Links) -> tuple[Figure, ...]:
         Timeline("trials", "Best so far, by trials", "variants tried", [*range(len(trials))], lambda at: f"{at:,.0f}"),
         Timeline("time", "Best so far, by time", "since the first trial", by_time, clock),
     )
-    return tuple(_figure(snapshot, links, axis) for axis in axes)
+    return tuple(_figure(snapshot, links, axis, HALF if narrow else SIZE) for axis in axes)
 
 
-def _figure(snapshot: Snapshot, links: Links, axis: Timeline) -> Figure:
+def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float, float]) -> Figure:
     trials, found = snapshot.trials, steps(snapshot.trials)
     best = snapshot.best
     confirmed = None if best is None else best.confirmed
@@ -71,7 +72,7 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline) -> Figure:
     if not math.isfinite(high):
         high = max(each.speedup for each in found)
     low = min(0.9, found[0].speedup if found else 0.9)
-    plot = Plot.of(SIZE, f"{axis.title} against {snapshot.baseline}", _reach(axis.places), (low, high + 0.05 * high))
+    plot = Plot.of(size, f"{axis.title} against {snapshot.baseline}", _reach(axis.places), (low, high + 0.05 * high))
     svg, x, y = plot.svg, plot.x, plot.y
     top, bottom = y(1 + snapshot.tie), y(1 / (1 + snapshot.tie))
     svg.add("rect", x=x.start, y=top, width=x.end - x.start, height=max(2.0, bottom - top), class_="band")
@@ -100,8 +101,8 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline) -> Figure:
     )
     columns = ("trial", "tried until then", "after", "at", "speedup (search)", "us", "variant")
     note = (
-        "The line is the best estimate of the search so far. Dots are variants that passed the gate; strokes below the"
-        " axis are rejects."
+        "The line is the best estimate of the search so far. Dots are variants that passed the gate, as far as the axis"
+        " reaches; strokes below it are rejects."
     )
     return Figure(f"best-{axis.key}", axis.title, note, svg.render(), Grid(columns, rows, frozenset({0, 1, 2, 4, 5})))
 

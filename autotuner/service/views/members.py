@@ -25,7 +25,7 @@ def members(found: Sequence[MemberProgress], budget: int, links: Links) -> Figur
         def bar(each: MemberProgress = each, y: float = y) -> None:
             svg.text(LEFT - 12, y + 14, cut("; ".join(each.problems), 38), "label", "end")
             svg.add("rect", x=LEFT, y=y, width=length * each.judged / most, height=18, rx=3, class_="bar")
-            said = "not begun" if each.study is None else f"{each.judged:,}  ~{ratio(each.best_speedup)}"
+            said = "not begun" if each.study is None else f"{each.judged:,} judged, ~{ratio(each.best_speedup)}"
             svg.text(LEFT + length * each.judged / most + 8, y + 14, said, "tick")
 
         svg.link(None if each.study is None else links.study(each.study), bar)

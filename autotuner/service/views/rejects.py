@@ -79,7 +79,7 @@ def _causes(snapshot: Snapshot, links: Links, chosen: str | None, width: float) 
             svg.mark(kinds.get(code, "wrong"), LEFT - 12, y + 9)
             svg.add("rect", x=LEFT, y=y, width=length, height=18, rx=3, class_=f"bar {kinds.get(code)}", title=cause)
             share = percent(count / max(1, snapshot.judged), 1)
-            svg.text(LEFT + length + 8, y + 13, f"{count:,}  ({share})", "tick")
+            svg.text(LEFT + length + 8, y + 13, f"{count:,} ({share})", "tick")
 
         svg.link(links.study(snapshot.name, "rejects", cause=code), bar)
     rows = tuple(
@@ -144,7 +144,7 @@ def _values(snapshot: Snapshot) -> Figure:
         svg.add("rect", x=LEFT, y=y, width=length, height=18, rx=3, class_="bar rest")
         title = ", ".join(f"{count} {code}" for code, count in each.codes.most_common(4))
         svg.add("rect", x=LEFT, y=y, width=length * each.share, height=18, rx=3, class_="bar wrong", title=title)
-        svg.text(LEFT + length + 8, y + 13, f"{each.rejected:,} of {each.judged:,}  {percent(each.share)}", "tick")
+        svg.text(LEFT + length + 8, y + 13, f"{each.rejected:,} of {each.judged:,}, {percent(each.share)}", "tick")
     if shown:
         x = LEFT + length * usual
         svg.line(x, 2, x, ROW * len(shown) + 6, "rule strong")

@@ -126,8 +126,7 @@ class Axis(NamedTuple):
         found = value_of(trial, self.name, snapshot)
         if found is None or self.levels is None:
             return found if isinstance(found, float) else None
-        spread = (trial.number * 0.6180339887) % 1 - 0.5
-        return self.levels.index(str(found)) + 0.62 * spread
+        return self.levels.index(str(found)) + 0.62 * (_spread(trial.number) - 0.5)
 
 
 def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
@@ -170,11 +169,20 @@ def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
     return Figure("scatter", "Every variant", note, plot.svg.render(), grid)
 
 
+def _spread(number: int) -> float:
+    """Between 0 and 1, evenly over the trials."""
+    return (number * 0.6180339887) % 1
+
+
+def _aside(number: int) -> float:
+    """As `_spread`, and independent of it: side by side and up and down are not to line up."""
+    return (number * 0.7548776662) % 1
+
+
 def _at(plot: Plot, trial: ListedTrial, x: Axis, y: Axis, snapshot: Snapshot) -> tuple[float, float]:
     across, up = x.place(trial, snapshot), y.place(trial, snapshot)
-    spread = (trial.number * 0.6180339887) % 1
-    left = plot.x.end + 8 + spread * (EDGE - 12) if across is None else plot.x(across)
-    top = plot.y.start + 8 + spread * (EDGE - 12) if up is None else plot.y(up)
+    left = plot.x.end + 8 + _aside(trial.number) * (EDGE - 12) if across is None else plot.x(across)
+    top = plot.y.start + 8 + _aside(trial.number) * (EDGE - 12) if up is None else plot.y(up)
     return left, top
 
 

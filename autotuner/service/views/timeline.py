@@ -35,6 +35,8 @@ class Lanes(NamedTuple):
     builders: tuple[tuple[Stretch, ...], ...]
     devices: tuple[tuple[Stretch, ...], ...]
     spent: dict[str, float]
+    unknown: int
+    """Trials of which an earlier version recorded no stages."""
 
     @property
     def device_idle(self) -> float:
@@ -55,10 +57,11 @@ def _lanes(session: SessionRecord, trials: Sequence[ListedTrial]) -> Lanes:
     builds: list[Stretch] = []
     judged: list[Stretch] = []
     end = session.started_at if session.finished_at is None else session.finished_at
-    spent = dict.fromkeys(STAGES, 0.0)
+    spent, unknown = dict.fromkeys(STAGES, 0.0), 0
     for trial in trials:
         if trial.session != session.id:
             continue
+        unknown += trial.build_s is None
         end = max(end, trial.recorded_at)
         at = (trial.recorded_at - session.started_at).total_seconds()
         for stage, seconds in reversed(_stages(trial).items()):
@@ -67,7 +70,7 @@ def _lanes(session: SessionRecord, trials: Sequence[ListedTrial]) -> Lanes:
                 (builds if stage == "build" else judged).append(Stretch(at - seconds, at, stage, trial.number))
             at -= seconds
     wall_s = (end - session.started_at).total_seconds()
-    return Lanes(session, wall_s, _spread(builds), _spread(judged), spent)
+    return Lanes(session, wall_s, _spread(builds), _spread(judged), spent, unknown)
 
 
 def _stages(trial: ListedTrial) -> dict[str, float]:
@@ -92,6 +95,8 @@ def _figure(chosen: Lanes | None) -> Figure:
         "A device's stretches end when the trial was recorded. A build is drawn right before them: when it began is not"
         " recorded, only how long it took."
     )
+    if chosen is not None and chosen.unknown:
+        note += f" Of {chosen.unknown:,} trials an earlier version recorded no stages: they are not drawn."
     columns = ("lane", "stage", "busy", "of the run")
     if chosen is None:
         return Figure("timeline", "Who did what when", note, None, Grid(columns, ()))
