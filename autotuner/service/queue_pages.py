@@ -42,6 +42,7 @@ def _queue(request: Request, refused: str | None) -> Response:
         "devices": look.devices,
         "models": study_devices(server),
         "spaces": server.desk.space_entries() if server.access.form_of(request) is not None else (),
+        "worker": None if any(each.holder for each in look.devices) else answer.command("worker", store=_label(server)),
         "refused": refused,
         "key": secrets.token_hex(16),
         "live": refused is None,
@@ -106,7 +107,7 @@ def sweep(request: Request, number: Number) -> Response:
         return {
             "found": found,
             "members": drawn,
-            "watch": answer.command("watch", str(number), store=server.reader.store.label),
+            "watch": answer.command("watch", str(number), store=_label(server)),
             "events": tuple(reversed(events)),
             "study": snapshot,
             "cards": () if snapshot is None else answer.cards(snapshot, server.reader.store.label),
@@ -116,6 +117,11 @@ def sweep(request: Request, number: Number) -> Response:
         }
 
     return page(request, "sweep.html", tag, values)
+
+
+def _label(server: Server) -> str:
+    """The store as a command line names it."""
+    return server.reader.store.label
 
 
 def _found(server: Server, number: int) -> Outlook:

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from PIL import Image
 
@@ -50,8 +50,6 @@ OTHERS = {
     "login": "/login",
     "refused": "/nothing",
 }
-COLOURS = 256
-"""Of a screenshot: drawings have few, and a file is then small."""
 
 
 class Shown(NamedTuple):
@@ -91,7 +89,7 @@ def store_in(folder: Path, trials: int) -> Iterator[Shown]:
 
 
 def shoot(page: Any, url: str, out: Path, name: str, whole: bool = False) -> None:
-    """One screenshot, with few colours."""
+    """One screenshot. Its colours stay as they are: marks are told apart by them."""
     page.goto(url)
     if "/variants" in url:
         page.wait_for_selector("#scatter-live[data-ready]")
@@ -99,9 +97,10 @@ def shoot(page: Any, url: str, out: Path, name: str, whole: bool = False) -> Non
         page.wait_for_selector("#matters", timeout=120_000)
     page.wait_for_timeout(200)
     taken = Image.open(io.BytesIO(page.screenshot(full_page=whole))).convert("RGB")
-    taken.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
-        out / f"{name}.png", optimize=True
-    )
+    palette = Image.new("P", (1, 1))
+    frequent = sorted(taken.getcolors(taken.width * taken.height) or (), reverse=True)[:256]
+    palette.putpalette([part for _, colour in frequent for part in cast(tuple[int, int, int], colour)])
+    taken.quantize(palette=palette, dither=Image.Dither.NONE).save(out / f"{name}.png", optimize=True)
 
 
 def pages(page: Any, url: str, shown: Shown) -> dict[str, str]:

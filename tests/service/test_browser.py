@@ -87,7 +87,8 @@ def test_a_narrow_screen_shows_everything_without_moving_the_page_sideways(
     context = chromium.new_context(viewport={"width": 360, "height": 740})
     page = context.new_page()
     wide = {}
-    for path in ("/", "/queue", *(f"/studies/{study}{tab}" for tab in TABS)):
+    others = ("/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login")
+    for path in (*others, *(f"/studies/{study}{tab}" for tab in TABS)):
         page.goto(server.url + path)
         width = page.evaluate("document.documentElement.scrollWidth")
         if width > 360:

@@ -33,9 +33,8 @@ def costs(found: Costs) -> tuple[Figure, ...]:
                 svg.add("rect", x=at, y=y, width=length, height=18, class_=f"lane {look}", title=f"{span(seconds)}")
             at += length
         svg.text(at + 8, y + 14, f"{span(each.seconds)} ({percent(each.seconds / total, 1)})", "tick")
-    columns = ("verdict", "trials", "time", "of all", "each", "build", "gate", "race", "not known apart")
-    known = not any(_parts(each)["other"] for each in found.by_verdict)  # of trials of an earlier version it is not
-    columns = columns[:-1] if known else columns
+    unknown = ("not known apart",) if any(_parts(each)["other"] for each in found.by_verdict) else ()
+    columns = ("verdict", "trials", "time", "of all", "each", "build", "gate", "race", *unknown)
     rows = tuple(
         (
             each.verdict.replace("_", " "),

@@ -9,7 +9,7 @@ from autotuner.service.figures.svg import Svg
 from autotuner.service.words import cut, percent, ratio
 from autotuner.tuning.covered import Coverage, Covered
 
-WIDTH, LEFT, CELL_W, CELL_H, ACROSS = 860, 190, 66, 40, 10
+WIDTH, LEFT, CELL_W, CELL_H, ACROSS = 860, 190, 72, 40, 9
 """Pixels, and the most values in a row."""
 SHADES = (0.1, 0.3, 0.6, 0.9, 1.2, 1.6, 2.2)
 """Over an even share of a parameter's judged variants: where a cell's shade changes."""

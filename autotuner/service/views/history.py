@@ -78,7 +78,7 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float,
     svg.add("rect", x=x.start, y=top, width=x.end - x.start, height=max(2.0, bottom - top), class_="band")
     plot.axes(axis.name, f"speedup over {snapshot.baseline}", axis.label, moments=axis.key == "time")
     svg.line(x.start, y(1), x.end, y(1), "baseline")
-    svg.text(x.end, y(1) - 5, f"{snapshot.baseline} = 1, with the A/A band", "tick", "end")
+    svg.text(x.end, y(1) - 5, f"{snapshot.baseline} = 1, with the A/A band", "tick halo", "end")
     _dots(plot, trials, axis.places)
     _line(plot, found, axis)
     if confirmed is not None and best is not None:
@@ -86,7 +86,7 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float,
         svg.line(at, y(confirmed.low), at, y(confirmed.high), "interval")
         title = f"trial {best.entry.number}, confirmed {ratio(confirmed.mean)}"
         svg.add("circle", cx=at, cy=y(confirmed.mean), r=5, class_="mark confirmed", title=title)
-        svg.text(at - 10, y(confirmed.mean) + 26, f"confirmed {ratio(confirmed.mean)}", "label strong", "end")
+        svg.text(at - 10, y(confirmed.mean) + 26, f"confirmed {ratio(confirmed.mean)}", "label strong halo", "end")
     rows = tuple(
         (
             Link(str(each.trial.number), links.trial(snapshot.name, each.trial.number)),

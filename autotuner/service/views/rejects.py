@@ -20,7 +20,7 @@ SHOWN = 14
 """Causes, and values, that a figure shows; the tables have all."""
 LEAST = 3
 """Fewest rejects of a value that is shown."""
-ROW, LEFT, WIDTH, NARROW = 26, 190, 860, 520
+ROW, LEFT, WIDTH, NARROW = 26, 190, 860, 440
 CLEARLY = 0.2
 """Of the way from the share of all variants to every variant: how far above it a value's share of rejects must be."""
 
