@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from PIL import Image
+from PIL import Image, ImageColor
 
+from autotuner.service.templates import static_text
 from autotuner.store import Store, sweeps
 from autotuner.sweeps import queue
 from autotuner.tuning.workbench import load_space
@@ -50,6 +52,10 @@ OTHERS = {
     "login": "/login",
     "refused": "/nothing",
 }
+
+
+LOOK = [ImageColor.getrgb(each) for each in re.findall(r"#[0-9a-f]{6}\b", static_text("pages.css"))]
+"""The colours that the pages are drawn in."""
 
 
 class Shown(NamedTuple):
@@ -89,7 +95,7 @@ def store_in(folder: Path, trials: int) -> Iterator[Shown]:
 
 
 def shoot(page: Any, url: str, out: Path, name: str, whole: bool = False) -> None:
-    """One screenshot. Its colours stay as they are: marks are told apart by them."""
+    """One screenshot in 256 colours: those of the pages' look, which tell marks apart, and its most frequent ones."""
     page.goto(url)
     if "/variants" in url:
         page.wait_for_selector("#scatter-live[data-ready]")
@@ -98,8 +104,9 @@ def shoot(page: Any, url: str, out: Path, name: str, whole: bool = False) -> Non
     page.wait_for_timeout(200)
     taken = Image.open(io.BytesIO(page.screenshot(full_page=whole))).convert("RGB")
     palette = Image.new("P", (1, 1))
-    frequent = sorted(taken.getcolors(taken.width * taken.height) or (), reverse=True)[:256]
-    palette.putpalette([part for _, colour in frequent for part in cast(tuple[int, int, int], colour)])
+    counted = sorted(taken.getcolors(taken.width * taken.height) or (), reverse=True)
+    colours = dict.fromkeys([*LOOK, *(cast(tuple[int, int, int], colour) for _, colour in counted)])
+    palette.putpalette([part for colour in list(colours)[:256] for part in colour])
     taken.quantize(palette=palette, dither=Image.Dither.NONE).save(out / f"{name}.png", optimize=True)
 
 

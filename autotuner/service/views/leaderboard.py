@@ -57,12 +57,12 @@ def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], narrow: 
     for place, entry in enumerate(entries):
         middle = 10 + ROW * place + ROW / 2
         rank = f"{entry.rank}{'=' if entry.tied else ''}"
-        short = differences.short(entry.variant.point, 3)
+        short = differences.short(entry.variant.point, 2 if narrow else 3)
         svg.text(34, middle + 4, rank, "label strong", "end")
 
         def label(entry: Entry = entry, middle: float = middle, short: str = short) -> None:
             svg.text(44, middle + 4, f"#{entry.number}", "label link")
-            svg.text(96, middle + 4, cut(short, 22 if narrow else 38), "tick")
+            svg.text(96, middle + 4, cut(short, 24 if narrow else 38), "tick")
 
         svg.link(links.trial(snapshot.name, entry.number), label)
         _interval(plot, middle + (6 if entry.confirmed else 0), entry.speedup.low, entry.speedup.high, "estimate")

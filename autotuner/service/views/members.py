@@ -19,19 +19,21 @@ def members(found: Sequence[MemberProgress], budget: int, links: Links) -> Figur
     most = max([1.2 * equal, *(each.judged for each in found)])
     svg = Svg(WIDTH, ROW * len(found) + 34, "Variants judged by each member of the set")
     length = WIDTH - LEFT - 150
-    for place, each in enumerate(found):
-        y = ROW * place + 6
-
-        def bar(each: MemberProgress = each, y: float = y) -> None:
-            svg.text(LEFT - 12, y + 14, cut("; ".join(each.problems), 38), "label", "end")
-            svg.add("rect", x=LEFT, y=y, width=length * each.judged / most, height=18, rx=3, class_="bar")
-            said = "not begun" if each.study is None else f"{each.judged:,} judged, ~{ratio(each.best_speedup)}"
-            svg.text(LEFT + length * each.judged / most + 8, y + 14, said, "tick")
-
-        svg.link(None if each.study is None else links.study(each.study), bar)
     x, bottom = LEFT + length * equal / most, ROW * len(found) + 8
+    for place, each in enumerate(found):
+        wide = length * each.judged / most
+        svg.add("rect", x=LEFT, y=ROW * place + 6, width=wide, height=18, rx=3, class_="bar")
     svg.line(x, 2, x, bottom, "rule strong")
     svg.text(x, bottom + 16, f"an equal share: {equal:,.0f}", "tick", "middle")
+    for place, each in enumerate(found):
+        y = ROW * place + 20
+
+        def names(each: MemberProgress = each, y: float = y) -> None:
+            svg.text(LEFT - 12, y, cut("; ".join(each.problems), 38), "label", "end")
+            said = "not begun" if each.study is None else f"{each.judged:,} judged, ~{ratio(each.best_speedup)}"
+            svg.text(LEFT + length * each.judged / most + 8, y, said, "tick halo")
+
+        svg.link(None if each.study is None else links.study(each.study), names)
     rows = tuple(
         (
             "; ".join(each.problems),
