@@ -182,8 +182,10 @@ def faults(found: dict[str, Any]) -> list[str]:
     later = beside["record_ms"] - alone["record_ms"]
     if later > ALLOWED_MS:
         wrong.append(f"a trial is recorded {later:.1f} ms later beside readers, {ALLOWED_MS:g} ms are allowed")
-    if beside["judged"] < beside["asked"]:
-        wrong.append(f"{beside['judged']} of {beside['asked']} variants were judged beside readers")
+    for name in ("alone", "beside_readers", "alone_again"):
+        judged, asked = found[name]["judged"], found[name]["asked"]
+        if judged < asked:
+            wrong.append(f"{name}: {judged} of {asked} variants were judged; was the machine quiet?")
     odd = {status: count for status, count in beside["answers"]["statuses"].items() if status != "200"}
     return wrong + ([f"answers other than 200: {odd}"] if odd else [])
 
