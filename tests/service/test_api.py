@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from multiprocessing import active_children
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from starlette.testclient import TestClient
 from autotuner.export.best import BestConfiguration
 from autotuner.report.beliefs import StudyBeliefs
 from autotuner.report.trial_lines import trial_lines
+from autotuner.service.beliefs_process import BeliefsFinder
 from autotuner.store import Store, figures, sweeps
 from autotuner.tuning import covered, standings
 from autotuner.tuning.standings import Best, StudySummary
@@ -75,6 +78,15 @@ def test_two_studies_are_compared(client: TestClient, study: str) -> None:
 def test_beliefs_are_found_in_another_process(client: TestClient, study: str) -> None:
     found = StudyBeliefs.model_validate(client.get(f"{API}/studies/{study}/beliefs").json())
     assert found.judged == 80
+
+
+def test_beliefs_that_are_being_found_do_not_keep_a_server_from_its_end(made: Path, study: str) -> None:
+    finder, before = BeliefsFinder(str(made)), active_children()
+    finder.ask(study, "now")
+    (process,) = (each for each in active_children() if each not in before)
+    finder.close()
+    process.join()
+    assert process.exitcode == -SIGTERM
 
 
 @pytest.mark.parametrize(
