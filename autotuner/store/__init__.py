@@ -6,7 +6,7 @@ imports sqlalchemy; what crosses its border is in `records`.
 
 from __future__ import annotations
 
-from autotuner.store import briefs, queries, trials
+from autotuner.store import figures, queries, trials
 from autotuner.store.lease import Lease
 from autotuner.store.records import (
     Ending,
@@ -16,7 +16,9 @@ from autotuner.store.records import (
     Lineup,
     ListedTrial,
     MeasuredTrial,
+    ProblemTimes,
     Proof,
+    Revision,
     SessionRecord,
     Spread,
     StudyProgress,
@@ -36,7 +38,9 @@ __all__ = [
     "Lineup",
     "ListedTrial",
     "MeasuredTrial",
+    "ProblemTimes",
     "Proof",
+    "Revision",
     "SessionRecord",
     "Spread",
     "Store",
@@ -45,7 +49,7 @@ __all__ = [
     "TrialRecord",
     "Validation",
     "ValidationRecord",
-    "briefs",
+    "figures",
     "queries",
     "trials",
 ]
