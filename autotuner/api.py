@@ -97,21 +97,29 @@ class Study:
             return study_beliefs(opened, self.name)
 
     def export(self, path: str | Path = "best.json", format: str = "json") -> Path:
-        """Writes the best configuration with its proof. Raises InputError when there is none."""
-        from autotuner.export.best import render
+        """Writes the best configuration with its proof, as a file or, in some formats, a folder. Raises InputError when
+        there is none."""
+        from autotuner.export.best import FORMATS
         from autotuner.export.table import table_of
         from autotuner.store import queries
         from autotuner.tuning import standings
         from autotuner.values.files import regular_target, write_atomically
 
-        target = Path(path)
-        regular_target(target, "path")
+        target, form = Path(path), FORMATS.chosen(format)
+        if form.folder is None:
+            regular_target(target, "path")
         with _opened(self.store) as opened:
             best = standings.best(opened, self.name)
             if best is None:
                 raise InputError(f"{self.name} has no variant measured to the end yet")
-            table = None if best.finals is None else table_of(opened, [self.name])
-            write_atomically(target, render(best, queries.study(opened, self.name), format, table))
+            table, record = (
+                None if best.finals is None else table_of(opened, [self.name]),
+                queries.study(opened, self.name),
+            )
+        if form.folder is not None:
+            form.folder(table, record, target)
+        else:
+            write_atomically(target, form.text(best, record, table))
         return target
 
 

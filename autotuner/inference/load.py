@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 
 from autotuner.inference.calls import GRADIENT, as_dense, needs_gradient, why_not
+from autotuner.inference.package import load_package
 from autotuner.inference.variants import Ready, aligned, broken, ready, serving
 from autotuner.ops import OPS
 from autotuner.ops.op import TorchFunction
@@ -248,18 +249,23 @@ def load(
     gradients: Literal["refuse", "torch"] = "refuse",
     copies: bool = False,
 ) -> Loaded:
-    """An export with a table as a function that takes what torch's function takes.
+    """An export as a function that takes what torch's function takes: a file with a table, or a package's folder.
 
     Variants come from the cache of builds; with `build` those that are not there are built now, never later. Where no
     variant is proven and confirmed for a call, torch serves it; with `strict` NotServed is raised instead. A call that
     needs a gradient is refused, or with `gradients="torch"` served by torch. With `copies`, strided tensors that no
     variant takes as they lie are copied to dense ones, where a variant serves these; the result is dense then.
 
+    A package has its variants in it: nothing is looked for or built.
+
     Raises InputError for a file that cannot be read, is damaged, or has no table, and where a variant is not built.
     """
     if gradients not in ("refuse", "torch"):
         raise InputError(f'gradients is {gradients!r}, expected "refuse" or "torch"')
     file = Path(path)
+    if file.is_dir():
+        found = load_package(file, strict, gradients, copies)
+        return cast("Loaded", found)  # it answers as one does, but has no `table`
     table = _read(file)
     variants = ready(table, file.absolute().parent, build)
     loaded = Loaded(table, variants, strict, gradients, copies)

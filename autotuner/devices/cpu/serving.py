@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import torch
 
-from autotuner.devices.cpu.facts import cpu_facts
+from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.kind import Serving
 
 SERVING = Serving(

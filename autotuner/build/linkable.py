@@ -1,0 +1,55 @@
+"""A build of the cache as an object that other programs are linked with: the machine code that was proven, without its
+Python module, under one symbol."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from autotuner.build.build import BUILD_DEADLINE_S, first_error, run, shared_object
+from autotuner.build.build_inputs import BuildInputs
+from autotuner.build.toolchain import Toolchain
+from autotuner.values.errors import InputError, ToolchainError
+
+PLAIN = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
+"""Flags of what runs before it is known which CPU this is."""
+
+
+def isolated(inputs: BuildInputs, folder: Path, symbol: str, into: Path) -> Path:
+    """The variant of a build's folder as one object. Its only symbol is its `at_identity` (kernels/abi/identity.h).
+
+    Every other name becomes local, so that variants with equal names in them stay apart. Raises InputError where the
+    kind of device has no such objects, ToolchainError where the linker fails.
+    """
+    names = inputs.toolchain.objects
+    if not names:
+        raise InputError(f"variants for {inputs.variant.backend} cannot be linked into another program: export json")
+    parts = [folder / name for name in names]
+    if inputs.host is not None:
+        parts.append(shared_object(inputs.toolchain, inputs.host, inputs.include_dirs))
+    made = into / f"{symbol}.o"
+    joined = ["-r", "-nostdlib", "-Wl,--force-group-allocation", *map(str, parts), "-o", str(made)]
+    tool([inputs.toolchain.compiler, *joined])
+    objcopy = shutil.which("objcopy")
+    if objcopy is None:
+        raise ToolchainError("no objcopy on the PATH; install one (apt-get install binutils)")
+    tool([objcopy, "--redefine-sym", f"variant_identity={symbol}", str(made)])
+    tool([objcopy, f"--keep-global-symbol={symbol}", str(made)])
+    return made
+
+
+def compiled(toolchain: Toolchain, source: Path, include_dirs: Sequence[Path]) -> Path:
+    """A source that is made anew for each export, compiled beside it."""
+    made = source.with_suffix(".o")
+    folders = [f"-I{folder}" for folder in include_dirs]
+    tool([toolchain.compiler, *PLAIN, *folders, "-c", str(source), "-o", str(made)])
+    return made
+
+
+def tool(command: list[str]) -> None:
+    """Runs a compiler, linker or their like. Raises ToolchainError with what it said."""
+    done = run(command, BUILD_DEADLINE_S)
+    if done is None or done.returncode:
+        said = "it took too long" if done is None else " ".join(first_error(done.stdout).split())
+        raise ToolchainError(f"{Path(command[0]).name} failed: {said}")
