@@ -28,14 +28,19 @@ def isolated(inputs: BuildInputs, folder: Path, symbol: str, into: Path) -> Path
     parts = [folder / name for name in names]
     if inputs.host is not None:
         parts.append(shared_object(inputs.toolchain, inputs.host, inputs.include_dirs))
-    made = into / f"{symbol}.o"
-    joined = ["-r", "-nostdlib", "-Wl,--force-group-allocation", *map(str, parts), "-o", str(made)]
-    tool([inputs.toolchain.compiler, *joined])
+    made = joined(inputs.toolchain, parts, into / f"{symbol}.o")
     objcopy = shutil.which("objcopy")
     if objcopy is None:
         raise ToolchainError("no objcopy on the PATH; install one (apt-get install binutils)")
     tool([objcopy, "--redefine-sym", f"variant_identity={symbol}", str(made)])
     tool([objcopy, f"--keep-global-symbol={symbol}", str(made)])
+    return made
+
+
+def joined(toolchain: Toolchain, objects: Sequence[Path], made: Path) -> Path:
+    """Several objects as one, which can be linked again."""
+    parts = ["-r", "-nostdlib", "-Wl,--force-group-allocation", *map(str, objects)]
+    tool([toolchain.compiler, *parts, "-o", str(made)])
     return made
 
 

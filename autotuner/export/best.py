@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import ConfigDict, Field
 
+from autotuner.export.c_source import write_c
 from autotuner.export.package import write_package
 from autotuner.export.table import digest_of_table
 from autotuner.store.records import StudyRecord
@@ -274,6 +275,7 @@ FORMATS: Listed[Format] = Listed(
     "export format",
     {
         "json": Format("best.json", export_json, export_json),
+        "c": Format("tuned", _no_text, folder=write_c),
         "package": Format("tuned", _no_text, folder=write_package),
     },
 )

@@ -194,7 +194,7 @@ for name, version in [("_autotuner_demo.so", real), ("serving.py", real), ("meta
         package(FOLDER)
     torch.__version__ = version
     try:
-        package(copy, f"copy_{len(list(copy.parent.iterdir()))}")
+        package(copy, "copy_of_" + str(name or version).partition(".")[0].lstrip("_"))
     except ImportError as error:
         print(str(error).partition(": damaged: ")[2] or error)
     else:

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "device_model.h"
 #include "package.h"
 #include "sdpa_call.h"
 
@@ -149,16 +150,6 @@ int element(int32_t dtype) {
   return dtype == aoti_torch_dtype_float16() ? AT_FLOAT16 : AT_DTYPE;
 }
 
-// Asks the driver for a device's facts; 0 where it does not say.
-int attribute(int device, int which) {
-  static void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!driver) return 0;
-  static const auto get = (int (*)(int *, int))dlsym(driver, "cuDeviceGet");
-  static const auto ask = (int (*)(int *, int, int))dlsym(driver, "cuDeviceGetAttribute");
-  int handle, found = 0;
-  return get && ask && !get(&handle, device) && !ask(&found, which, handle) ? found : 0;
-}
-
 // 0 where variants are proven on such a device, else the reason.
 int device_reason(const Tensor &tensor) {
   if (tensor.kind() != (package.on_cuda ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu()))
@@ -171,11 +162,7 @@ int device_reason(const Tensor &tensor) {
   }
   const int index = tensor.index();
   if (index < 0 || index >= MOST_DEVICES) return AT_OTHER_MODEL;
-  if (!devices[index]) {
-    constexpr int MULTIPROCESSORS = 16, MAJOR = 75, MINOR = 76;  // of CUdevice_attribute
-    const int sm = 10 * attribute(index, MAJOR) + attribute(index, MINOR);
-    devices[index] = sm == package.sm && attribute(index, MULTIPROCESSORS) == package.multiprocessors ? 1 : 2;
-  }
+  if (!devices[index]) devices[index] = at_cuda_is(index, package.sm, package.multiprocessors) ? 1 : 2;
   return devices[index] == 1 ? 0 : AT_OTHER_MODEL;
 }
 
