@@ -7,6 +7,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
+
 from autotuner.build.build import BUILD_DEADLINE_S, first_error, run, shared_object
 from autotuner.build.build_inputs import BuildInputs
 from autotuner.build.toolchain import Toolchain
@@ -22,19 +25,31 @@ def isolated(inputs: BuildInputs, folder: Path, symbol: str, into: Path) -> Path
     Every other name becomes local, so that variants with equal names in them stay apart. Raises InputError where the
     kind of device has no such objects, ToolchainError where the linker fails.
     """
-    names = inputs.toolchain.objects
-    if not names:
+    files = inputs.toolchain.objects
+    if not files:
         raise InputError(f"variants for {inputs.variant.backend} cannot be linked into another program: export json")
-    parts = [folder / name for name in names]
+    parts = [folder / name for name in files]
     if inputs.host is not None:
         parts.append(shared_object(inputs.toolchain, inputs.host, inputs.include_dirs))
     made = joined(inputs.toolchain, parts, into / f"{symbol}.o")
     objcopy = shutil.which("objcopy")
     if objcopy is None:
         raise ToolchainError("no objcopy on the PATH; install one (apt-get install binutils)")
-    tool([objcopy, "--redefine-sym", f"variant_identity={symbol}", str(made)])
+    names = {"variant_identity": symbol, **{name: f"{symbol}_{name}" for name in _unique(made)}}
+    renamed = into / f"{symbol}.names"
+    renamed.write_text("".join(f"{old} {new}\n" for old, new in names.items()))
+    tool([objcopy, f"--redefine-syms={renamed}", str(made)])
     tool([objcopy, f"--keep-global-symbol={symbol}", str(made)])
     return made
+
+
+def _unique(made: Path) -> list[str]:
+    """Names of an object that the system keeps one of in a process, and that cannot become local: such are static
+    variables of inline functions."""
+    with made.open("rb") as stream:
+        tables = [each for each in ELFFile(stream).iter_sections() if isinstance(each, SymbolTableSection)]
+        symbols = [each for table in tables for each in table.iter_symbols()]
+    return [str(each.name) for each in symbols if each["st_info"]["bind"] == "STB_LOOS"]
 
 
 def joined(toolchain: Toolchain, objects: Sequence[Path], made: Path) -> Path:

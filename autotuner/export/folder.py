@@ -70,8 +70,8 @@ def _object(table: Table, of: TableVariant, place: int, source: Source, into: Pa
     problem = next(each.problem for each in table.entries if each.use == of.artifact)
     family = Family.find(of.variant.family, near=source.near)
     inputs = BuildInputs.of(family, of.variant, problem, source.toolchain)
-    if inputs.host is not None and b"cublas" in inputs.host.read_bytes():
-        raise InputError(f"trial {of.trial} of {of.study} needs cuBLAS at run time: export json, or tune without it")
+    if inputs.host is not None:
+        require_no_cublas(inputs.host, f"trial {of.trial} of {of.study}")
     made = build(family, of.variant, problem, source.toolchain) if inputs.digest == of.artifact else None
     if not isinstance(made, Artifact) or made.program_hash != of.program:
         raise InputError(
@@ -79,6 +79,13 @@ def _object(table: Table, of: TableVariant, place: int, source: Source, into: Pa
             " program than the one that was proven; tune again"
         )
     return isolated(inputs, Path(made.path).parent, symbol(place), into)
+
+
+def require_no_cublas(host: Path, of: str) -> None:
+    """Raises InputError for a host side that calls cuBLAS: it would have to be there at run time, in the version that
+    was proven."""
+    if b"<cublasLt.h>" in host.read_bytes():
+        raise InputError(f"{of} needs cuBLAS at run time: export json, or tune without it")
 
 
 @contextmanager
