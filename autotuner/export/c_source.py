@@ -12,18 +12,19 @@ from pathlib import Path
 
 from autotuner.build.build_inputs import abi_dir
 from autotuner.build.linkable import joined
-from autotuner.devices.cpu.machine import instructions
-from autotuner.export.folder import MOST_VARIANTS, Source, fresh, linked, name_of, require_attention
+from autotuner.devices.kind import Packaging
+from autotuner.export.folder import MOST_VARIANTS, Source, fresh, linked, name_of, packaged
 from autotuner.export.table import digest_of_table
 from autotuner.export.table_source import table_lines
 from autotuner.ops import OPS
+from autotuner.ops.op import OpPackage
 from autotuner.store.records import StudyRecord
 from autotuner.values.errors import InputError
 from autotuner.values.table import Table
 from autotuner.values.versions import version_of
 
-HEADER, BODY = "attention.h.in", "attention.cpp.in"
-"""Files of an op's ABI folder, with @NAME@ for the name."""
+SHARED = ("dispatch.h", "device_model.h")
+"""Headers of the ABI that the C file has a copy of, beside the op's."""
 SYSTEM = ("cmath", "mutex", "stddef.h", "stdint.h")
 """Headers that the body needs beside those of the inlined ones."""
 INCLUDE = re.compile(r'^#include ([<"])([^">]+)[">].*\n', re.MULTILINE)
@@ -33,44 +34,40 @@ def write_c(table: Table | None, study: StudyRecord, target: Path) -> str:
     """Writes the folder; how it is used, in a line. Raises as `write_package` does."""
     if table is None:
         raise InputError("the C file serves what its table says: run `autotuner finals`, or take --estimates")
-    require_attention(table, study)
     return write_c_folder(table, Source.of(study), target)
 
 
 def write_c_folder(table: Table, source: Source, target: Path) -> str:
     """The same for a table and where its variants are built from."""
+    package, kind = packaged(table)
     name, folder = f"autotuner_{name_of(target)}", OPS[table.op].abi()
+    header, body = ((folder / each).read_text().replace("@NAME@", name) for each in package.function)
     with fresh(target) as private:
         scratch = private / "scratch"
         scratch.mkdir()
         joined(source.toolchain, linked(table, source, scratch), private / f"{name}_variants.o")
         shutil.rmtree(scratch)
-        (private / f"{name}.h").write_text((folder / HEADER).read_text().replace("@NAME@", name))
-        text = "\n".join([*_lines(table, name), (folder / BODY).read_text().replace("@NAME@", name)])
-        (private / f"{name}.cpp").write_text(text)
-        (private / "export.json").write_text(json.dumps(_said(table), indent=1) + "\n")
+        (private / f"{name}.h").write_text(header)
+        (private / f"{name}.cpp").write_text("\n".join([*_lines(table, name, package, kind), body]))
+        (private / "export.json").write_text(json.dumps(_said(table, kind), indent=1) + "\n")
     return f"link with {name}.cpp and {name}_variants.o"
 
 
-def _lines(table: Table, name: str) -> Iterator[str]:
+def _lines(table: Table, name: str, package: OpPackage, kind: Packaging) -> Iterator[str]:
     """All of the C++ file before what it does: the headers of the ABI, and the table."""
     yield f"// Written by autotuner export --format c; {name}.h says how it is used."
-    headers, system = inlined(["dispatch.h", "sdpa_call.h", "device_model.h"], [abi_dir(), OPS[table.op].abi()])
+    headers, system = inlined([*SHARED, *package.headers], [abi_dir(), OPS[table.op].abi()])
     yield from (f"#include <{each}>" for each in sorted({*system, *SYSTEM}))
     yield f'#include "{name}.h"\n'
     yield headers
     yield from table_lines(table)
     facts = table.proven_on
     yield f"#define AT_MAX_VARIANTS {MOST_VARIANTS}"
-    yield f"#define ON_CUDA {int(table.device != 'cpu')}"
+    yield f"#define ON_CUDA {int(kind.accelerator)}"
     yield from (f"#define {fact} {int(facts.get(fact, 0))}" for fact in ("SM", "MULTIPROCESSORS"))
-    features = [json.dumps(f" {each} ") for each in _features(table)]
+    features = [json.dumps(f" {each} ") for each in kind.instructions()]
     yield f"static const char *const features[] = {{{', '.join(features) or 'nullptr'}}};"
     yield f"#define FEATURES {len(features)}"
-
-
-def _features(table: Table) -> list[str]:
-    return instructions() if table.device == "cpu" else []
 
 
 def inlined(names: list[str], folders: list[Path]) -> tuple[str, list[str]]:
@@ -95,12 +92,12 @@ def inlined(names: list[str], folders: list[Path]) -> tuple[str, list[str]]:
     return "\n".join(done.values()), system
 
 
-def _said(table: Table) -> dict[str, object]:
+def _said(table: Table, kind: Packaging) -> dict[str, object]:
     return {
         "generator": f"autotuner {version_of('autotuner')}",
         "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "platform": f"{platform.machine()}-{platform.system().lower()}",
-        "instructions": _features(table),
+        "instructions": kind.instructions(),
         "estimates": table.estimates,
         "table": table.model_dump(mode="json"),
         "table_digest": digest_of_table(table),

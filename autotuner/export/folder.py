@@ -15,8 +15,11 @@ from autotuner.build.build_inputs import BuildInputs
 from autotuner.build.family import Family
 from autotuner.build.linkable import isolated
 from autotuner.build.toolchain import Toolchain
+from autotuner.devices import DEVICES
+from autotuner.devices.kind import Packaging
 from autotuner.export.table_source import symbol
 from autotuner.ops import OPS
+from autotuner.ops.op import OpPackage
 from autotuner.spaces.space import SpaceFile
 from autotuner.store.records import StudyRecord
 from autotuner.tuning.workbench import toolchain_for
@@ -52,13 +55,19 @@ def name_of(target: Path) -> str:
     return name.replace("-", "_")
 
 
-def require_attention(table: Table, study: StudyRecord) -> None:
-    """Raises InputError where the table is of an op, or has variants, that only json can say."""
-    op = OPS[table.op]
-    if op.call is None or op.call.torch is None:
-        raise InputError(f"{table.op} does not say which function of torch computes it: export json")
+def packaged(table: Table) -> tuple[OpPackage, Packaging]:
+    """What the table's op and its kind of device say of exports that are machine code.
+
+    Raises InputError where they say nothing, or the table has no variants, or too many.
+    """
+    op, kind = OPS[table.op], DEVICES[table.device]
+    if op.package is None or kind.packaging is None:
+        raise InputError(f"variants of {table.op} for {table.device} are exported as json alone")
+    if not table.variants:
+        raise InputError("the table leaves every problem to torch: there is nothing to carry away; tune on")
     if len(table.variants) > MOST_VARIANTS:
         raise InputError(f"the table has {len(table.variants)} variants, a package at most {MOST_VARIANTS}")
+    return op.package, kind.packaging
 
 
 def linked(table: Table, source: Source, into: Path) -> list[Path]:

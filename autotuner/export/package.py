@@ -15,15 +15,12 @@ import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from autotuner.build.build import shared_object
 from autotuner.build.build_inputs import abi_dir
 from autotuner.build.linkable import PLAIN, compiled, tool
-from autotuner.build.toolchain import Toolchain
-from autotuner.devices.cpu.machine import instructions
 from autotuner.export.elf import python_symbols, versions_needed
-from autotuner.export.folder import Source, fresh, linked, name_of, require_attention
+from autotuner.export.folder import Source, fresh, linked, name_of, packaged
 from autotuner.export.table import digest_of_table
 from autotuner.export.table_source import table_lines
 from autotuner.ops import OPS
@@ -33,17 +30,11 @@ from autotuner.values.table import Entry, Table
 from autotuner.values.versions import version_of
 
 ROOM = Path(__file__).resolve().parent.parent
-COPIED = {
-    "serving.py": ROOM / "inference" / "package_serving.py",
-    "arguments.py": ROOM / "ops" / "sdpa" / "arguments.py",
-    "machine.py": ROOM / "devices" / "cpu" / "machine.py",
-}
-"""Python that a package has a copy of."""
-OP_SOURCE = "torch_op.cpp"
-"""The file in an op's ABI folder that makes it an op of torch."""
+COPIED = {"machine.py": ROOM / "devices" / "cpu" / "machine.py"}
+"""Python that every package has a copy of, beside the op's."""
 OLDEST_TORCH = "2.10"
 """Whose stable ABI has all that the op calls (`torch_op.cpp` compiles for it)."""
-INIT = '''"""Attention as autotuner tuned it: `attention` takes what torch's scaled_dot_product_attention takes."""
+INIT = '''"""{title} as autotuner tuned it: `{name}` takes what torch's function takes."""
 
 import base64
 import hashlib
@@ -56,7 +47,7 @@ def _damaged(folder):
     try:
         metadata = json.loads((folder / "metadata.json").read_bytes())
         said = json.dumps(metadata["autotuner"], sort_keys=True).encode()
-        contents = {"metadata.json": (said, metadata["autotuner-digest"])}
+        contents = {{"metadata.json": (said, metadata["autotuner-digest"])}}
         for name, digest in metadata["digest"]["files"].items():
             contents[name] = ((folder / name).read_bytes() if (folder / name).is_file() else b"", digest)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -68,15 +59,8 @@ def _damaged(folder):
 
 FOLDER = Path(__file__).parent
 if damaged := _damaged(FOLDER):
-    raise ImportError(f"{FOLDER}: damaged: {damaged} is not the file that was exported; export it again")
-
-from . import arguments, machine, serving
-
-load = serving.opened(FOLDER, arguments.arguments, machine.cpu_facts, machine.instructions)
-attention = load()
-NotServed = serving.NotServed
-__all__ = ["NotServed", "attention", "load"]
-'''
+    raise ImportError(f"{{FOLDER}}: damaged: {{damaged}} is not the file that was exported; export it again")
+{init}'''
 PROJECT = """[build-system]
 requires = ["hatchling>=1.27"]
 build-backend = "hatchling.build"
@@ -84,7 +68,7 @@ build-backend = "hatchling.build"
 [project]
 name = "{dist}"
 version = "{version}"
-description = "Attention as autotuner tuned it for one device"
+description = "{title} as autotuner tuned it for one device"
 readme = "README.md"
 requires-python = ">=3.10"
 dependencies = ["torch>={torch}"]
@@ -114,47 +98,43 @@ def write_package(table: Table | None, study: StudyRecord, target: Path) -> str:
     folder's name do not go into a package, ToolchainError where it cannot be compiled."""
     if table is None:
         raise InputError("a package serves what its table says: run `autotuner finals`, or take --estimates")
-    require_attention(table, study)
     return write_folder(table, Source.of(study), target)
 
 
 def write_folder(table: Table, source: Source, target: Path) -> str:
     """The same for a table and where its variants are built from."""
+    package, kind = packaged(table)
     module = f"autotuner_{name_of(target)}"
     with fresh(target) as private:
         scratch = private / "scratch"
         scratch.mkdir()
         library = _library(table, source, module, scratch)
         needs = versions_needed(library)
-        variant = private / "build" / variant_folder(table, source.toolchain)
+        variant = private / "build" / variant_folder(kind.folder(source.toolchain))
         variant.mkdir(parents=True)
         shutil.move(library, variant / library.name)
         shutil.rmtree(scratch)
-        for name, copied in COPIED.items():
+        for name, copied in {**COPIED, **package.copied}.items():
             shutil.copyfile(copied, variant / name)
-        (variant / "__init__.py").write_text(INIT)
+        (variant / "__init__.py").write_text(INIT.format(**package._asdict()))
         _write_metadata(table, module, variant, library.name, needs)
         _write_project(table, module, variant, private, needs)
-    return f"pip install {target}, then: from {module} import attention"
+    place = target if target.is_absolute() else f"./{target}"  # a bare name is looked for in the index
+    return f"pip install {place}, then: from {module} import {package.name}"
 
 
-def variant_folder(table: Table, toolchain: Toolchain) -> str:
+def variant_folder(device: str) -> str:
     """The name that `kernels` looks for: torch's stable ABI, the device, the platform."""
-    device = "cpu" if table.device == "cpu" else f"cu{_cuda_release(toolchain)}"
     return f"torch-stable-abi{OLDEST_TORCH.replace('.', '')}-{device}-{platform.machine()}-{platform.system().lower()}"
-
-
-def _cuda_release(toolchain: Toolchain) -> str:
-    """Major and minor version of nvcc, without the point."""
-    return "".join(toolchain.version.split("release ")[1].split(",")[0].split(".")[:2])
 
 
 def _library(table: Table, source: Source, module: str, scratch: Path) -> Path:
     """All of the package that is machine code, as one library."""
+    package, _ = packaged(table)
     op_dir = OPS[table.op].abi()
     include_dirs = (abi_dir(), op_dir)
     torch = _torch_folder()
-    op = shared_object(source.toolchain, op_dir / OP_SOURCE, (*include_dirs, torch / "include"), PLAIN)
+    op = shared_object(source.toolchain, op_dir / package.source, (*include_dirs, torch / "include"), PLAIN)
     tables = scratch / "table.cpp"
     tables.write_text("\n".join([*_package_lines(table, module), ""]))
     objects = [op, compiled(source.toolchain, tables, include_dirs), *linked(table, source, scratch)]
@@ -179,37 +159,38 @@ def _package_lines(table: Table, module: str) -> Iterator[str]:
     yield from table_lines(table)
     facts = table.proven_on
     numbers = [int(facts.get(name, 0)) for name in ("THREADS_ALLOWED", "SM", "MULTIPROCESSORS")]
-    fields = ", ".join(map(str, [int(table.device != "cpu"), *numbers]))
+    fields = ", ".join(map(str, [int(packaged(table)[1].accelerator), *numbers]))
     yield f'extern "C" const at_package autotuner_package = {{"{module}", AT_TABLE, {fields}}};'
 
 
 def _write_metadata(table: Table, module: str, variant: Path, library: str, needs: dict[str, str]) -> None:
     """metadata.json: what `kernels` reads, and what the package needs and where it comes from."""
+    package, kind = packaged(table)
     export = {
         "generator": f"autotuner {version_of('autotuner')}",
         "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "namespace": module,
         "library": library,
         "device": table.device,
+        "accelerator": kind.accelerator,
         "platform": f"{platform.machine()}-{platform.system().lower()}",
         "needs": {"torch": OLDEST_TORCH, "symbols": needs, "python_symbols": python_symbols(variant / library)},
         "proven_on": table.proven_on,
-        "instructions": instructions() if table.device == "cpu" else [],
+        "instructions": kind.instructions(),
         "variants": [str(each.variant) for each in table.variants],
-        "warm": [_warm(each) for each in _smallest(table)],
+        "warm": [package.call(each.problem) for each in _smallest(table)],
         "estimates": table.estimates,
         "table": table.model_dump(mode="json"),
         "table_digest": digest_of_table(table),
     }
     digests = {path.name: _digest(path.read_bytes()) for path in sorted(variant.iterdir())}
-    sm = table.proven_on.get("SM")
     document = {
         "id": f"{module}_{hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:8]}",
         "name": module.replace("_", "-"),
         "version": 1,
         "license": "Apache-2.0",
         "python-depends": [],
-        "backend": {"type": "cpu"} if sm is None else {"type": "cuda", "archs": [f"{int(sm) / 10:.1f}"]},
+        "backend": kind.backend(table.proven_on),
         "digest": {"algorithm": "sha256", "files": digests},
         "autotuner": export,
         "autotuner-digest": _digest(json.dumps(export, sort_keys=True).encode()),
@@ -231,22 +212,12 @@ def _smallest(table: Table) -> list[Entry]:
     return list(found.values())
 
 
-def _warm(entry: Entry) -> dict[str, Any]:
-    """A call of the problem, for a device on which code is loaded when it first runs."""
-    problem, op = entry.problem, OPS[entry.problem.op]
-    assert op.call is not None
-    assert op.call.torch is not None
-    facts = {name.lower(): value for name, value in problem.facts().items()}
-    key = [facts[name] for name in ("batch", "heads_kv", "seq_k", "head_dim")]
-    query = [facts[name] for name in ("batch", "heads", "seq_q", "head_dim")]
-    options = op.call.torch.options(problem)
-    return {"query": query, "key": key, "layout": facts["layout"], "dtype": facts["dtype"], "options": options}
-
-
 def _write_project(table: Table, module: str, variant: Path, folder: Path, needs: dict[str, str]) -> None:
     """What makes a wheel of it, and a page for people."""
+    package, _ = packaged(table)
     digest = digest_of_table(table)[:8]
     project = PROJECT.format(
+        title=package.title,
         dist=module.replace("_", "-"),
         version=f"1.0+{digest}",
         torch=OLDEST_TORCH,
@@ -260,9 +231,10 @@ def _write_project(table: Table, module: str, variant: Path, folder: Path, needs
 
 
 def _readme(table: Table, module: str, needs: dict[str, str]) -> Iterator[str]:
+    package, _ = packaged(table)
     yield f"# {module}\n"
-    yield "Attention as autotuner tuned it. It takes what torch's `scaled_dot_product_attention` takes.\n"
-    yield f"```python\nfrom {module} import attention\n```\n"
+    yield f"{package.title} as autotuner tuned it. `{package.name}` takes what torch's function takes.\n"
+    yield f"```python\nfrom {module} import {package.name}\n```\n"
     if table.estimates:
         yield "**Estimates are in it: no finals confirmed that these variants are faster.**\n"
     proven = ", ".join(f"{name} {value}" for name, value in table.proven_on.items())

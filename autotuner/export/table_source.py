@@ -12,22 +12,8 @@ from autotuner.values.table import Table
 
 DERIVED = ("GROUPED",)
 """Of the compile-time part: what the sizes say already."""
-REASONS = (
-    "the variant refused the call",
-    "a tensor is not aligned to 16 bytes",
-    "K and V have fewer heads than Q: say enable_gqa=True",
-    "rows must be dense, and the other strides multiples of 16 bytes; call .contiguous() first",
-    "the variants take float32, bfloat16 and float16",
-    "expected three tensors Q, K and V of (batch, heads, length, head_dim) that fit together",
-    "proven with another number of threads",
-    "proven on another model of device",
-    "the variants are for another kind of device",
-    "the tensors differ in device or element type",
-    "it was not tuned, and no variant is proven and timed around it",
-)
-"""Words for the reasons of dispatch.h, from AT_REFUSED on."""
 OTHER_THREADS, OTHER_MODEL, ELSEWHERE = 6, 7, 8
-"""Which of them say more where the table does."""
+"""Reasons that say more where the table does: places in `OpPackage.reasons`."""
 
 
 def symbol(place: int) -> str:
@@ -58,7 +44,9 @@ def table_lines(table: Table) -> Iterator[str]:
 
 def reasons(table: Table) -> list[str]:
     """Words for every reason, then for each entry and each range."""
-    fixed = list(REASONS)
+    op = OPS[table.op]
+    assert op.package is not None
+    fixed = list(op.package.reasons)
     threads = table.proven_on.get("THREADS_ALLOWED")
     if threads is not None:
         fixed[OTHER_THREADS] = f"proven on a device whose THREADS_ALLOWED is {threads}, here torch uses another number"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 import torch
 from pydantic import ValidationError
@@ -264,8 +264,8 @@ def load(
         raise InputError(f'gradients is {gradients!r}, expected "refuse" or "torch"')
     file = Path(path)
     if file.is_dir():
-        found = load_package(file, strict, gradients, copies)
-        return cast("Loaded", found)  # it answers as one does, but has no `table`
+        found: Loaded = load_package(file, strict, gradients, copies)  # it answers as one does, but has no `table`
+        return found
     table = _read(file)
     variants = ready(table, file.absolute().parent, build)
     loaded = Loaded(table, variants, strict, gradients, copies)

@@ -7,18 +7,16 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Literal
+from typing import Any, Literal
 
-from autotuner.inference.package_serving import Attention
 from autotuner.values.errors import InputError
 
 METADATA = "metadata.json"
 
 
-def load_package(folder: Path, strict: bool, gradients: Literal["refuse", "torch"], copies: bool) -> Attention:
-    """The package's attention. Raises InputError where the folder is no package, or the package refuses to load."""
-    found: Attention = _module(_built(folder)).load(strict=strict, gradients=gradients, copies=copies)
-    return found
+def load_package(folder: Path, strict: bool, gradients: Literal["refuse", "torch"], copies: bool) -> Any:
+    """The package's function. Raises InputError where the folder is no package, or the package refuses to load."""
+    return _module(_built(folder)).load(strict=strict, gradients=gradients, copies=copies)
 
 
 def _built(folder: Path) -> Path:

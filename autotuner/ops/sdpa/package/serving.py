@@ -8,6 +8,7 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -23,6 +24,12 @@ SCALARS = frozenset({"is_causal", "enable_gqa"})
 """Options that variants are tuned with."""
 OLDEST = (2, 10)
 """The oldest torch whose stable ABI has all that is called."""
+
+
+BELOW_AUTOGRAD: Callable[[], AbstractContextManager[object]] = getattr(
+    torch._C, "_AutoDispatchBelowAutograd", nullcontext
+)
+"""What torch's own library calls an op in once it knows that nothing is recorded; without it all is as right."""
 
 
 class NotServed(RuntimeError):
@@ -118,7 +125,8 @@ class Attention:
             found: Tensor = self.op(*tensors, strict=self.strict, copies=self.copies, **options)
             return found
         try:
-            found = self.op(*tensors, strict=self.strict, copies=self.copies, **options)
+            with BELOW_AUTOGRAD():  # no gradient is needed here, and torch's way to see that takes longer than the op
+                found = self.op(*tensors, strict=self.strict, copies=self.copies, **options)
         except RuntimeError as error:
             said = str(error).splitlines()[0]
             if said.startswith(REFUSED):
@@ -184,7 +192,7 @@ def opened(
     made for."""
     export = _read(folder)
     library = Library(folder / export["library"], export["namespace"], export["variants"])
-    if export["device"] == "cpu":
+    if not export["accelerator"]:
         why = _another_cpu(export, facts, instructions)
         if why is not None:
             library.elsewhere(why)
@@ -199,7 +207,7 @@ def opened(
             raise ValueError(f'gradients is {gradients!r}, expected "refuse" or "torch"')
         return Attention(library, arguments, strict, gradients, copies)
 
-    if export["device"] == "cuda" and torch.cuda.is_available():
+    if export["accelerator"] and torch.cuda.is_available():
         _warmed(load(strict=True), export["warm"])
     return load
 
