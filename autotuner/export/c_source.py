@@ -25,7 +25,7 @@ from autotuner.values.versions import version_of
 
 SHARED = ("dispatch.h", "device_model.h")
 """Headers of the ABI that the C file has a copy of, beside the op's."""
-SYSTEM = ("cmath", "mutex", "stddef.h", "stdint.h")
+SYSTEM = ("atomic", "cmath", "mutex", "stddef.h", "stdint.h")
 """Headers that the body needs beside those of the inlined ones."""
 INCLUDE = re.compile(r'^#include ([<"])([^">]+)[">].*\n', re.MULTILINE)
 

@@ -9,15 +9,31 @@
 /* Of CUdevice_attribute. */
 enum { AT_CUDA_MULTIPROCESSORS = 16, AT_CUDA_MAJOR = 75, AT_CUDA_MINOR = 76 };
 
+/* A function of the driver; null where there is none. */
+static inline void *at_cuda_function(const char *name) {
+  static void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  return driver ? dlsym(driver, name) : nullptr;
+}
+
 /* An attribute of a device by CUDA's number for it; 0 where the driver does not say. */
 static inline int at_cuda_attribute(int device, int which) {
-  static void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!driver) return 0;
-  static const auto start = (int (*)(unsigned))dlsym(driver, "cuInit");
-  static const auto get = (int (*)(int *, int))dlsym(driver, "cuDeviceGet");
-  static const auto ask = (int (*)(int *, int, int))dlsym(driver, "cuDeviceGetAttribute");
+  static const auto start = (int (*)(unsigned))at_cuda_function("cuInit");
+  static const auto get = (int (*)(int *, int))at_cuda_function("cuDeviceGet");
+  static const auto ask = (int (*)(int *, int, int))at_cuda_function("cuDeviceGetAttribute");
   int handle, found = 0;
   return start && get && ask && !start(0) && !get(&handle, device) && !ask(&found, which, handle) ? found : 0;
+}
+
+/* Makes the device's primary context, the one of CUDA's runtime, current in a thread that has none yet. */
+static inline void at_cuda_enter(int device) {
+  static const auto current = (int (*)(void **))at_cuda_function("cuCtxGetCurrent");
+  static const auto get = (int (*)(int *, int))at_cuda_function("cuDeviceGet");
+  static const auto retain = (int (*)(void **, int))at_cuda_function("cuDevicePrimaryCtxRetain");
+  static const auto enter = (int (*)(void *))at_cuda_function("cuCtxSetCurrent");
+  void *context = nullptr;
+  int handle;
+  if (!current || !get || !retain || !enter || (!current(&context) && context)) return;
+  if (!get(&handle, device) && !retain(&context, handle)) enter(context);
 }
 
 /* Whether a GPU has this compute capability, 10 * major + minor, and so many multiprocessors. */

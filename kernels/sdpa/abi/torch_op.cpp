@@ -216,6 +216,7 @@ class OnDevice {
     if (!current) throw std::runtime_error("this torch has no CUDA");
     check(aoti_torch_create_device_guard(index, &guard_), "device_guard");
     check(current(index, &stream_), "current_cuda_stream");
+    at_cuda_enter(index);
   }
   OnDevice(const OnDevice &) = delete;
   ~OnDevice() {
