@@ -99,7 +99,8 @@ class Run:
         record.unlink(missing_ok=True)
         values = {"sample": self._sample, "record": record, "builds": self._folder / "builds"}
         options = [f"--{name}={value}" for name, value in {**values, "basetemp": self._folder / "tmp"}.items()]
-        code = subprocess.run([sys.executable, "-m", "pytest", *arguments, *options], cwd=ROOT).returncode
+        command = [sys.executable, "-m", "pytest", *arguments, *options]
+        code = subprocess.run(command, cwd=ROOT, env=self._environment()).returncode
         part.failed = code not in (0, NOTHING_COLLECTED)
         if not record.exists():
             return
@@ -108,6 +109,12 @@ class Run:
         part.put_off = [test for test, why in skipped.items() if why.startswith(PUT_OFF)]
         part.skipped = {test: why for test, why in skipped.items() if not why.startswith(PUT_OFF)}
         part.counts["skipped"] = len(part.skipped)
+
+
+    def _environment(self) -> dict[str, str]:
+        """Every process that the tests start, hundreds of them, finds compiled modules in one folder."""
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return {**kept, "PYTHONPYCACHEPREFIX": str(self._folder / "compiled")}
 
 
 def start(tool: str, *words: str) -> subprocess.Popen[str]:
