@@ -22,6 +22,7 @@ from benchmarks import people_pages
 from benchmarks.attention import cuda_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.gate import gate_pages
+from benchmarks.inference import torch_versions
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
 from benchmarks.throughput import throughput_pages
@@ -280,6 +281,12 @@ def people_drawn() -> dict[Path, str]:
     return {long: text, compared: insert(beside, "replay_brief", replay_pages.brief(replays()))}
 
 
+def packages_drawn() -> dict[Path, str]:
+    """docs/packages.md."""
+    page = ROOT / "docs" / "packages.md"
+    return {page: insert(page.read_text(), "package_torch", torch_versions.table(*loaded("package_torch")))}
+
+
 def landscapes_drawn() -> dict[Path, str]:
     """docs/results/landscapes.md, on the kept landscapes."""
     head = "# Landscapes\n\nDrawn by `benchmarks/pages.py` from the files in `landscapes/`; do not edit. What they are "
@@ -308,6 +315,7 @@ def drawn() -> dict[Path, str]:
         **landscapes_drawn(),
         **optuna_drawn(),
         **people_drawn(),
+        **packages_drawn(),
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),

@@ -106,7 +106,7 @@ def built(final: Path) -> Artifact | None:
 def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
     started = time.monotonic()
     sources = [binding(), *([inputs.host] if inputs.host else [])]
-    objects = [_shared_object(inputs.toolchain, source, inputs.include_dirs) for source in sources]
+    objects = [shared_object(inputs.toolchain, source, inputs.include_dirs) for source in sources]
     with private_directory(final) as private:
         (private / inputs.toolchain.unit).write_text(unit_text(inputs))
         (private / "build.ninja").write_text(ninja_text(inputs, objects))
@@ -172,9 +172,15 @@ def _publish(private: Path, final: Path) -> Artifact:
     raise OSError(errno.EIO, f"{final} is damaged and cannot be replaced")
 
 
-def _shared_object(toolchain: Toolchain, source: Path, include_dirs: tuple[Path, ...]) -> Path:
-    """A source compiled once a toolchain: the Python binding, a host side. Raises ToolchainError when it cannot be."""
-    flags = (*toolchain.binding_flags, *(f"-I{folder}" for folder in (*include_dirs, *toolchain.include_dirs)))
+def shared_object(
+    toolchain: Toolchain, source: Path, include_dirs: tuple[Path, ...], plain: tuple[str, ...] = ()
+) -> Path:
+    """A source compiled once a toolchain, with its flags or `plain` ones: the Python binding, a host side, an op of
+    torch. Raises ToolchainError when it cannot be."""
+    flags = (
+        *(plain or toolchain.binding_flags),
+        *(f"-I{folder}" for folder in (*include_dirs, *toolchain.include_dirs)),
+    )
     identity = [toolchain.model_dump(mode="json"), source_digests([source], include_dirs), flags, ABI_VERSION]
     folder = _cache() / "objects" / digest_of(identity)[:16]
     for found in folder.glob("*.o"):  # named after its contents: a damaged one is made anew

@@ -61,6 +61,12 @@ class Toolchain(Model):
         return False
 
     @property
+    def objects(self) -> tuple[str, ...]:
+        """File names of the objects of a build that are the variant without its Python module and host side; none: it
+        cannot be linked into anything else."""
+        return ()
+
+    @property
     @abstractmethod
     def torch_device(self) -> str:
         """torch's name of the kind of device whose tensors a variant takes."""

@@ -67,9 +67,9 @@ def validate(
 
 def export(
     study: StudyName = None,
-    kind: Annotated[str, typer.Option("--format", help="json, or one of another package")] = "json",
+    kind: Annotated[str, typer.Option("--format", help="json, package, c, or one of another package")] = "json",
     output: Annotated[
-        Path | None, typer.Option("--out", help="a file, - for standard output; the format's own name")
+        Path | None, typer.Option("--out", help="a file, - for standard output, or a folder; the format's own name")
     ] = None,
     more: Annotated[
         list[str] | None, typer.Option("--with", help="another study whose problems the table serves; can be repeated")
@@ -90,7 +90,8 @@ def export(
 
     form = FORMATS.chosen(kind)
     target = output or Path(form.filename)
-    if not as_json and str(target) != "-":
+    to_screen = as_json or str(target) == "-"
+    if form.folder is None and not to_screen:
         regular_target(target, "--out")
     with closing(open_store(store)) as opened:
         name = queries.resolve_study(opened, study)
@@ -106,12 +107,19 @@ def export(
             if len(names) > 1:
                 raise
             err.print(f"without a table of what serves which problem: {error}", style="yellow")
-        text = form.text(found, queries.study(opened, name), table)
-    if as_json or str(target) == "-":
+        record = queries.study(opened, name)
+        if form.folder is not None and not to_screen:
+            said = form.folder(table, record, target)
+        else:
+            text = form.text(found, record, table)
+    if to_screen:
         typer.echo(text)
         return
-    write_atomically(target, text)
-    out.print(f"{name}, trial {found.entry.number}: written to {target}")
+    if form.folder is not None:
+        out.print(f"{name}: written to {target}. {said}")
+    else:
+        write_atomically(target, text)
+        out.print(f"{name}, trial {found.entry.number}: written to {target}")
     if table is not None:
         out.print(table_words(table))
     say_where_the_gate_is_looser(found)

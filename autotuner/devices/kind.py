@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotuner.build.toolchain import Toolchain
 from autotuner.values.outcome import Device
@@ -75,6 +75,19 @@ class Serving(NamedTuple):
     """A launch has ended when it returns, so that what it worked in can be used again at once."""
 
 
+class Packaging(NamedTuple):
+    """What an export that is machine code says of its kind of device."""
+
+    folder: Callable[[Toolchain], str]
+    """As Hugging Face's `kernels` calls it in the name of a build, such as cpu or cu130."""
+    backend: Callable[[Mapping[str, Value | bool]], dict[str, Any]]
+    """From the facts that it is proven by: what its metadata calls it."""
+    accelerator: bool
+    """Whether code has to be brought to the device before it runs."""
+    instructions: Callable[[], list[str]] = list
+    """Features of the processor here that the machine code may use."""
+
+
 class DeviceKind(NamedTuple):
     """All that the other rooms ask of a kind of device."""
 
@@ -100,6 +113,8 @@ class DeviceKind(NamedTuple):
     device of this kind says nothing."""
     serving: Callable[[], Serving] | None = None
     """How calls are served in a user's program; imports torch. None: they are not."""
+    packaging: Packaging | None = None
+    """None: variants are exported as json alone."""
     cage: Cage = Cage()
     """Of the processes that run variants."""
     overlap: bool = False

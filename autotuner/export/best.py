@@ -7,10 +7,13 @@ import statistics
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import ConfigDict, Field
 
+from autotuner.export.c_source import write_c
+from autotuner.export.package import write_package
 from autotuner.export.table import digest_of_table
 from autotuner.store.records import StudyRecord
 from autotuner.tuning.gate_summary import GateSummary
@@ -195,15 +198,17 @@ class BestConfiguration(Model):
 
 
 class Format(NamedTuple):
-    """A format of export: what the file is called unless the user says, and what is in it."""
+    """A format of export: what the file or folder is called unless the user says, and what is in it."""
 
     filename: str
     render: Callable[[Best, StudyRecord], str]
     tabled: Callable[[Best, StudyRecord, Table | None], str] | None = None
     """The same with the table of what serves which problem, for a format that has one."""
+    folder: Callable[[Table | None, StudyRecord, Path], str] | None = None
+    """Of a format that is a folder: writes it, and says in a line how it is used. Then nothing is rendered."""
 
     def text(self, best: Best, study: StudyRecord, table: Table | None) -> str:
-        """The document. Raises InputError where the trial does not carry its proof."""
+        """The document. Raises InputError where the trial does not carry its proof, or the format is a folder."""
         return self.render(best, study) if self.tabled is None else self.tabled(best, study, table)
 
 
@@ -260,8 +265,19 @@ def json_schema() -> dict[str, object]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
+def _no_text(best: Best, study: StudyRecord) -> str:
+    """Of a format that is a folder."""
+    raise InputError("the format is a folder: name one, as --out FOLDER")
+
+
 FORMATS: Listed[Format] = Listed(
-    "autotuner.formats", "export format", {"json": Format("best.json", export_json, export_json)}
+    "autotuner.formats",
+    "export format",
+    {
+        "json": Format("best.json", export_json, export_json),
+        "c": Format("tuned", _no_text, folder=write_c),
+        "package": Format("tuned", _no_text, folder=write_package),
+    },
 )
 """The formats by the name a user gives; also those of other packages (docs/own-format.md)."""
 

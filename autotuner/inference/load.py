@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from autotuner.inference.loaded import Explanation as Explanation
 from autotuner.inference.loaded import Loaded as Loaded
 from autotuner.inference.loaded import NotServed as NotServed
+from autotuner.inference.package import load_package
 from autotuner.inference.torch_op import registered
 from autotuner.inference.variants import ready
 from autotuner.values.errors import InputError
@@ -32,18 +33,23 @@ def load(
     gradients: Literal["refuse", "torch"] = "refuse",
     copies: bool = False,
 ) -> Loaded:
-    """An export with a table as a function that takes what torch's function takes.
+    """An export as a function that takes what torch's function takes: a file with a table, or a package's folder.
 
     Variants come from the cache of builds; with `build` those that are not there are built now, never later. Where no
     variant is proven and confirmed for a call, torch serves it; with `strict` NotServed is raised instead. A call that
     needs a gradient is refused, or with `gradients="torch"` served by torch. With `copies`, strided tensors that no
     variant takes as they lie are copied to dense ones, where a variant serves these; the result is dense then.
 
+    A package has its variants in it: nothing is looked for or built.
+
     Raises InputError for a file that cannot be read, is damaged, or has no table, and where a variant is not built.
     """
     if gradients not in ("refuse", "torch"):
         raise InputError(f'gradients is {gradients!r}, expected "refuse" or "torch"')
     file = Path(path)
+    if file.is_dir():
+        found: Loaded = load_package(file, strict, gradients, copies)  # it answers as one does, but has no `table`
+        return found
     table, digest = _read(file)
     variants = ready(table, file.absolute().parent, build)
     loaded = Loaded(table, variants, strict, gradients, copies)

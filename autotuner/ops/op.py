@@ -215,6 +215,29 @@ class OpCall(NamedTuple):
     """How such calls are recorded in a model, and replaced (`record` and `load` of the Python interface)."""
 
 
+class OpPackage(NamedTuple):
+    """How the op is carried away in a package of torch, and in C (docs/packages.md)."""
+
+    title: str
+    """What is in it, in a few words."""
+    name: str
+    """Of the function, in the package's module."""
+    copied: Mapping[str, Path]
+    """Python of the package, by file name, copied as it is; it imports nothing of autotuner."""
+    init: str
+    """The package's __init__.py behind the check of its files. It has `FOLDER`, and makes `load`."""
+    source: str
+    """The file in the op's ABI folder that makes it an op of torch."""
+    headers: tuple[str, ...]
+    """Of the op's ABI folder: what the C file has a copy of."""
+    function: tuple[str, str]
+    """The templates there of the C header and of what follows the table in the C file; @NAME@ stands for the name."""
+    reasons: tuple[str, ...]
+    """Words for the reasons of kernels/abi/dispatch.h, from AT_REFUSED on."""
+    call: Callable[[Problem], dict[str, Any]]
+    """A call of the problem for the package's Python, in JSON."""
+
+
 class Op(NamedTuple):
     """All that the other rooms ask of an op."""
 
@@ -244,6 +267,8 @@ class Op(NamedTuple):
     """Of the op's sources: what is remembered of its references is keyed by it."""
     call: OpCall | None = None
     """How a problem is read from a call (`tune_like` of the Python interface)."""
+    package: OpPackage | None = None
+    """None: it is exported as json alone."""
 
     def place(self, index: tuple[int, ...]) -> str:
         """Where an element, a row or a slice of an output is, in words."""

@@ -180,7 +180,7 @@ def test_a_limits_toml_has_limits_and_nothing_else(tmp_path: Path, text: str, me
 
 
 def test_a_name_that_no_device_knows_is_told_when_a_space_is_enumerated(tmp_path: Path) -> None:
-    from autotuner.devices.cpu.facts import cpu_facts
+    from autotuner.devices.cpu.machine import cpu_facts
     from autotuner.spaces.space import Space
 
     family(tmp_path, KERNEL, LIMITS.replace("L2_BYTES", "L2_BITES"))

@@ -15,7 +15,7 @@ import typer.main
 import autotuner
 from autotuner.build.family import Family
 from autotuner.cli.app import app
-from autotuner.devices.cpu.facts import cpu_facts
+from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.gate.gate import checks_of
 from autotuner.ops import OPS

@@ -12,7 +12,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from autotuner.devices.cpu.facts import cpu_facts
+from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.cpu.toolchain import FLAGS, CpuToolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.executor import Executor

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from autotuner.build.toolchain import Toolchain
 from autotuner.devices.cpu.disturbance import who_disturbs
 from autotuner.devices.cpu.facts import choose
+from autotuner.devices.cpu.machine import instructions
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import usable_cpus
-from autotuner.devices.kind import Cage, DeviceKind, Serving
+from autotuner.devices.kind import Cage, DeviceKind, Packaging, Serving
 from autotuner.values.outcome import Device
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ DEVICE = DeviceKind(
     who_disturbs=lambda chosen: who_disturbs(),
     proven_by=("CPU_VECTOR_BYTES", "CPU_FMA", "CPU_BF16_DOT", "L2_BYTES", "L3_BYTES", "THREADS_ALLOWED"),
     serving=_serving,
+    packaging=Packaging(lambda toolchain: "cpu", lambda facts: {"type": "cpu"}, False, instructions),
     cage=Cage(references=True),
     builders=lambda lanes: usable_cpus(),  # however few threads a variant may have: builds and judging take turns
 )

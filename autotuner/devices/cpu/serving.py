@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from autotuner.devices.cpu.facts import cpu_facts
+from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.kind import Serving
 
 SERVING = Serving(

@@ -55,6 +55,10 @@ class CpuToolchain(Toolchain):
         return FLAGS
 
     @property
+    def objects(self) -> tuple[str, ...]:
+        return ("unit.o",)
+
+    @property
     def torch_device(self) -> str:
         return "cpu"
 

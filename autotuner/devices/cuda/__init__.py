@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from autotuner.build.toolchain import Toolchain
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.facts import choose, missing
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
-from autotuner.devices.kind import Cage, Chosen, DeviceKind, Serving
+from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging, Serving
 from autotuner.values.outcome import Device
+from autotuner.values.variant import Value
 
 if TYPE_CHECKING:
     from autotuner.devices.process import DeviceProcess
@@ -44,6 +47,17 @@ def _serving() -> Serving:
     return SERVING
 
 
+def _build_name(toolchain: Toolchain) -> str:
+    """nvcc's major and minor version: cu130."""
+    release = re.search(r"release (\d+)\.(\d+)", toolchain.version)
+    assert release is not None
+    return f"cu{release[1]}{release[2]}"
+
+
+def _backend(facts: Mapping[str, Value | bool]) -> dict[str, Any]:
+    return {"type": "cuda", "archs": [f"{int(facts['SM']) / 10:.1f}"]}
+
+
 DEVICE = DeviceKind(
     name="cuda",
     preference=1,
@@ -55,6 +69,7 @@ DEVICE = DeviceKind(
     open=_open,
     proven_by=("SM", "MULTIPROCESSORS"),
     serving=_serving,
+    packaging=Packaging(_build_name, _backend, accelerator=True),
     cage=Cage(
         reads=("/opt/nvidia*",),
         writes=("/dev/nvidia*", "/dev/dri", "/dev/dxg", "/dev/shm", "/tmp/nvidia-mps", "/run/nvidia-*"),

@@ -87,6 +87,10 @@ class CudaToolchain(Toolchain):
         return True
 
     @property
+    def objects(self) -> tuple[str, ...]:
+        return ("cubin.o",)
+
+    @property
     def torch_device(self) -> str:
         return "cuda"
 

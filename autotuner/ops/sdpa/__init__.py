@@ -11,6 +11,7 @@ from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.cases import CASES
 from autotuner.ops.sdpa.distance import distance
 from autotuner.ops.sdpa.invariants import INVARIANTS
+from autotuner.ops.sdpa.package import PACKAGE
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.words import WORDS
 from autotuner.values import config
@@ -84,4 +85,5 @@ OP = Op(
     default_spaces={"cpu": "sdpa_cpu", "cuda": "sdpa_cuda"},
     digest=digest_of_folder(Path(__file__).parent),
     call=CALL,
+    package=PACKAGE,
 )

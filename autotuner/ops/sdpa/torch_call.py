@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from autotuner.ops.op import TorchFunction
+from autotuner.ops.sdpa.arguments import arguments
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,35 +15,13 @@ if TYPE_CHECKING:
 
 
 def _arguments(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-    *,
-    key_lengths: Tensor | None = None,
-    corner: str = "top_left",
+    *args: Any, key_lengths: Tensor | None = None, corner: str = "top_left", **kwargs: Any
 ) -> tuple[Tensors, dict[str, Any]]:
-    """Q, K, V and, where there are any, the lengths; and those of the options that change what is computed. A model may
-    say what is so anyway: the usual scale, or groups where there are none."""
-    options: dict[str, Any] = {}
-    if attn_mask is not None:
-        options["attn_mask"] = attn_mask
-    if dropout_p:
-        options["dropout_p"] = dropout_p
-    if is_causal:
-        options["is_causal"] = True
-    # In plain arithmetic, which torch.compile follows.
-    if scale is not None and not (query.dim() and abs(scale * scale * query.shape[-1] - 1) < 2e-6):
-        options["scale"] = scale
-    if enable_gqa and query.dim() == key.dim() == 4 and query.shape[1] != key.shape[1]:
-        options["enable_gqa"] = True
-    if is_causal and corner != "top_left":
+    """As of torch's function, with the lengths of the keys behind Q, K and V where there are any, and the corner."""
+    tensors, options = arguments(*args, **kwargs)
+    if "is_causal" in options and corner != "top_left":
         options["corner"] = corner
-    return (query, key, value) if key_lengths is None else (query, key, value, key_lengths), options
+    return tensors if key_lengths is None else (*tensors, key_lengths), options
 
 
 def _options(problem: Problem) -> dict[str, Any]:

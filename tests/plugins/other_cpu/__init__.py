@@ -6,7 +6,7 @@ import os
 
 from autotuner.build.toolchain import Toolchain
 from autotuner.devices import Chosen, DeviceKind, Wishes
-from autotuner.devices.cpu.facts import cpu_facts
+from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.environment import environment
 from autotuner.devices.process import DeviceProcess
 from autotuner.values.errors import InfrastructureError

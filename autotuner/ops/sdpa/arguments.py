@@ -1,0 +1,36 @@
+"""The arguments of torch's scaled_dot_product_attention. An export has a copy of this file: it
+imports nothing of autotuner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def arguments(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+    """Q, K and V, and those of the options that change what is computed. A model may say what is so anyway: the usual
+    scale, or groups where there are none."""
+    options: dict[str, Any] = {}
+    if attn_mask is not None:
+        options["attn_mask"] = attn_mask
+    if dropout_p:
+        options["dropout_p"] = dropout_p
+    if is_causal:
+        options["is_causal"] = True
+    # In plain arithmetic, which torch.compile follows.
+    if scale is not None and not (query.dim() and abs(scale * scale * query.shape[-1] - 1) < 2e-6):
+        options["scale"] = scale
+    if enable_gqa and query.dim() == key.dim() == 4 and query.shape[1] != key.shape[1]:
+        options["enable_gqa"] = True
+    return (query, key, value), options

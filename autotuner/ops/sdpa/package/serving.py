@@ -1,0 +1,279 @@
+"""Attention served by the variants of an exported package, else by torch. A package has a copy of this file as its
+`serving.py`: it imports nothing of autotuner, and is given what else it needs by the package's `__init__.py`."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import platform
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
+REFUSED = "no variant serves this call: "
+"""What the error of a strict call begins with."""
+SCALARS = frozenset({"is_causal", "enable_gqa"})
+"""Options that variants are tuned with."""
+OLDEST = (2, 10)
+"""The oldest torch whose stable ABI has all that is called."""
+
+
+BELOW_AUTOGRAD: Callable[[], AbstractContextManager[object]] = getattr(
+    torch._C, "_AutoDispatchBelowAutograd", nullcontext
+)
+"""What torch's own library calls an op in once it knows that nothing is recorded; without it all is as right."""
+
+
+class NotServed(RuntimeError):
+    """A strict op was called with what no variant serves."""
+
+
+class Explanation(NamedTuple):
+    """What serves a call, and why."""
+
+    variant: str | None
+    """None: torch."""
+    why: str
+
+    @property
+    def served(self) -> bool:
+        """Whether a variant serves it."""
+        return self.variant is not None
+
+
+class Library:
+    """The package's own library: its ops are registered with torch, once a process."""
+
+    def __init__(self, path: Path, namespace: str, variants: list[str]) -> None:
+        self._library = ctypes.CDLL(str(path))
+        for function in ("register", "why"):
+            self._function(function).restype = ctypes.c_char_p
+        self._function("count").restype = ctypes.c_int64
+        self.variants = variants
+        failed = self._function("register")()
+        if failed:
+            raise ImportError(f"{path}: {failed.decode().splitlines()[0]}; is another copy of {namespace} loaded?")
+        self.ops = getattr(torch.ops, namespace)
+        if failed is None:
+            torch.library.register_fake(f"{namespace}::sdpa", _fake)
+            torch.library.register_fake(f"{namespace}::choice", _no_fake)
+            torch.library.register_autograd(f"{namespace}::sdpa", _no_backward)
+
+    def _function(self, name: str) -> Any:
+        return getattr(self._library, f"autotuner_{name}")
+
+    def elsewhere(self, why: str) -> None:
+        """From now on no variant serves, and that is why."""
+        self._function("elsewhere")(why.encode())
+
+    def explained(self, place: int) -> Explanation:
+        """What a place of the table says."""
+        use: int = self._function("use")(place)
+        return Explanation(self.variants[use] if use >= 0 else None, self._function("why")(place).decode())
+
+    def counts(self) -> Iterator[tuple[Explanation, int]]:
+        """Each place of the table that answered calls, and how many."""
+        for place in range(-self._function("reasons")(), self._function("places")()):
+            count = self._function("count")(place)
+            if count:
+                yield self.explained(place), count
+
+    def reset(self) -> None:
+        """Counts from 0 again."""
+        self._function("reset")()
+
+
+class Attention:
+    """torch's scaled_dot_product_attention, served by the package's variants where one is proven and confirmed for the
+    call. It may be called from several threads. The counters are of the process, whoever made the call."""
+
+    def __init__(
+        self,
+        library: Library,
+        arguments: Callable[..., tuple[tuple[Tensor, ...], dict[str, Any]]],
+        strict: bool,
+        gradients: Literal["refuse", "torch"],
+        copies: bool,
+    ) -> None:
+        """`load` makes one."""
+        self.strict, self.gradients, self.copies = strict, gradients, copies
+        self._library, self._arguments = library, arguments
+        self._torch: Callable[..., Tensor] = scaled_dot_product_attention
+        self._aside_counts: Counter[str] = Counter()
+        self.op: Any = library.ops.sdpa.default
+        """The op of torch.library. torch.compile sees it as one node, whatever the lengths."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        """As torch's function. Raises NotServed where a strict one does not serve it, and RuntimeError where a gradient
+        is wanted and gradients are refused."""
+        tensors, options = self._arguments(*args, **kwargs)
+        compiling = torch.compiler.is_compiling()
+        why = self._why_not(tensors, options)
+        if why is not None:
+            if why is GRADIENT and self.gradients == "refuse":
+                raise RuntimeError(f'{GRADIENT}, or load with gradients="torch"')
+            return self._aside(tensors, options, why, compiling)
+        if compiling:
+            found: Tensor = self.op(*tensors, strict=self.strict, copies=self.copies, **options)
+            return found
+        try:
+            with BELOW_AUTOGRAD():  # no gradient is needed here, and torch's way to see that takes longer than the op
+                found = self.op(*tensors, strict=self.strict, copies=self.copies, **options)
+        except RuntimeError as error:
+            said = str(error).splitlines()[0]
+            if said.startswith(REFUSED):
+                raise NotServed(said) from None
+            raise
+        return found
+
+    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """Which variant would serve such a call, or why torch would. Nothing is computed, nothing counted."""
+        tensors, options = self._arguments(*args, **kwargs)
+        why = self._why_not(tensors, options)
+        if why is not None:
+            return Explanation(None, why)
+        return self._library.explained(self._library.ops.choice(*tensors, copies=self.copies, **options))
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Calls by the variant that served them, or by the reason why torch did; the most frequent first."""
+        found = Counter(self._aside_counts)
+        for said, count in self._library.counts():
+            found[said.variant or said.why] += count
+        return MappingProxyType(dict(found.most_common()))
+
+    @property
+    def served(self) -> float:
+        """Share of the calls that variants served, 0..1; 0 before the first."""
+        counted = self.counters
+        total = sum(counted.values())
+        return sum(count for name, count in counted.items() if name in self._library.variants) / total if total else 0.0
+
+    def reset_counters(self) -> None:
+        """Counts from 0 again."""
+        self._aside_counts.clear()
+        self._library.reset()
+
+    def _why_not(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any]) -> str | None:
+        """Why the op cannot be given such a call; None where it can."""
+        if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
+            return GRADIENT
+        others = options.keys() - SCALARS
+        if others:
+            return f"{', '.join(sorted(others))} is not supported"
+        if tensors[0].device.type not in ("cpu", "cuda"):
+            return f"the tensors are on {tensors[0].device.type}"
+        return None
+
+    def _aside(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any], why: str, compiling: bool) -> Tensor:
+        if self.strict:
+            raise NotServed(f"{REFUSED}{why}")
+        if not compiling:
+            self._aside_counts[why] += 1
+        found: Tensor = self._torch(*tensors, **options)
+        return found
+
+
+def opened(
+    folder: Path,
+    arguments: Callable[..., tuple[tuple[Tensor, ...], dict[str, Any]]],
+    facts: Callable[[int], Mapping[str, object]],
+    instructions: Callable[[], list[str]],
+) -> Callable[..., Attention]:
+    """The package's function `load`, its library loaded. Raises ImportError, one line, for another torch than it is
+    made for."""
+    export = _read(folder)
+    library = Library(folder / export["library"], export["namespace"], export["variants"])
+    if not export["accelerator"]:
+        why = _another_cpu(export, facts, instructions)
+        if why is not None:
+            library.elsewhere(why)
+
+    def load(
+        *, strict: bool = False, gradients: Literal["refuse", "torch"] = "refuse", copies: bool = False
+    ) -> Attention:
+        """The package's attention. With `strict` NotServed is raised where torch would serve a call. A call that needs
+        a gradient is refused, or with `gradients="torch"` served by torch. With `copies`, strided tensors are copied to
+        dense ones where a variant serves these."""
+        if gradients not in ("refuse", "torch"):
+            raise ValueError(f'gradients is {gradients!r}, expected "refuse" or "torch"')
+        return Attention(library, arguments, strict, gradients, copies)
+
+    if export["accelerator"] and torch.cuda.is_available():
+        _warmed(load(strict=True), export["warm"])
+    return load
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    """What the export says of itself; its files are known to be whole. Raises ImportError where torch or the platform
+    is not one that it runs on."""
+    found: dict[str, Any] = json.loads((folder / "metadata.json").read_bytes())["autotuner"]
+    _require_torch(found["namespace"])
+    here = f"{platform.machine()}-{platform.system().lower()}"
+    if found["platform"] != here:
+        raise ImportError(f"{found['namespace']} is for {found['platform']}, this is {here}: export it there")
+    return found
+
+
+def _require_torch(name: str) -> None:
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    if version[0] != OLDEST[0] or version < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise ImportError(
+            f"{name} needs the stable ABI of torch 2, from {oldest} on, not torch {torch.__version__}: install another"
+        )
+
+
+def _another_cpu(
+    export: Mapping[str, Any], facts: Callable[[int], Mapping[str, object]], instructions: Callable[[], list[str]]
+) -> str | None:
+    """Why nothing is proven on this CPU; None where it is like the proven one. Threads are asked for at each call."""
+    here = facts(0)
+    for name, proven in export["proven_on"].items():
+        if name != "THREADS_ALLOWED" and here.get(name) != proven:
+            return f"proven on a device whose {name} is {proven}, here it is {here.get(name)}"
+    missing = sorted(set(export["instructions"]) - set(instructions()))
+    return f"compiled for a CPU with {missing[0]}, which this one lacks" if missing else None
+
+
+def _warmed(attention: Attention, problems: list[dict[str, Any]]) -> None:
+    """Runs each variant once on the current device, where it is proven there, so that all code is on the device before
+    a graph is captured."""
+    with torch.no_grad():
+        for each in problems:
+            tensors = _zeros(each["query"], each["key"], each["layout"], getattr(torch, each["dtype"]))
+            if attention.explain(*tensors, **each["options"]).served:
+                attention(*tensors, **each["options"])
+    attention.reset_counters()
+
+
+def _zeros(query: list[int], key: list[int], layout: str, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Q, K and V of these sizes that lie as the layout says."""
+    if layout == "bhsd":
+        return tuple(torch.zeros(size, dtype=dtype, device="cuda") for size in (query, key, key))  # type: ignore[return-value]
+    batch, heads, length, width = key
+    k, v = torch.zeros(2, batch, length, heads, width, dtype=dtype, device="cuda").transpose(2, 3)
+    q = torch.zeros(query[0], query[2], query[1], query[3], dtype=dtype, device="cuda").transpose(1, 2)
+    return q, k, v.clone(memory_format=torch.preserve_format) if layout == "bshd" else v
+
+
+def _fake(query: Tensor, key: Tensor, value: Tensor, **_: object) -> Tensor:
+    if query.shape[-1] == value.shape[-1]:
+        return torch.empty_like(query)
+    return query.new_empty((*query.shape[:-1], value.shape[-1]))
+
+
+def _no_fake(*_: object, **__: object) -> int:
+    raise RuntimeError("choice is asked with tensors that have content")
+
+
+def _no_backward(_: Any, *__: Tensor) -> Any:
+    raise RuntimeError(f'{GRADIENT}, or load with gradients="torch"')

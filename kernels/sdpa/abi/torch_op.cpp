@@ -1,0 +1,356 @@
+// The op autotuner_<name>::sdpa: attention by the variants of a package, else by torch. It speaks to torch through the C
+// functions of LibTorch's stable ABI alone, so that one library serves every torch from 2.10 on, and to Python not at all.
+//
+//   sdpa(query, key, value, *, is_causal, enable_gqa, strict, copies)   serves the call; `strict`: an error where no
+//                                                                       variant does; `copies`: of strided tensors
+//   choice(query, key, value, *, is_causal, enable_gqa, copies)         the place in the table that would serve it
+#define TORCH_TARGET_VERSION (((0ULL + 2) << 56) | ((0ULL + 10) << 48))
+
+#include <dlfcn.h>
+#include <torch/csrc/stable/c/shim.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device_model.h"
+#include "package.h"
+#include "sdpa_call.h"
+
+namespace {
+
+const at_package &package = autotuner_package;
+std::mutex turns[AT_MAX_VARIANTS];                  // a variant takes one call at a time (variant.h)
+std::atomic<int64_t> *counts;                       // by place + AT_REASONS
+std::atomic<const char *> another_model{nullptr};   // why this CPU is not the proven one
+constexpr int MOST_DEVICES = 64;
+std::atomic<int> devices[MOST_DEVICES];             // 1: a GPU like the proven one, 2: another one
+
+void check(AOTITorchError error, const char *what) {
+  if (error) throw std::runtime_error(std::string("torch failed in ") + what);
+}
+
+// A tensor of torch's, which it gives back.
+class Tensor {
+ public:
+  explicit Tensor(AtenTensorHandle handle) : handle_(handle) {}
+  Tensor(Tensor &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Tensor(const Tensor &) = delete;
+  ~Tensor() {
+    if (handle_) aoti_torch_delete_tensor_object(handle_);
+  }
+
+  static Tensor empty(const std::vector<int64_t> &size, const std::vector<int64_t> &stride, int32_t dtype, int32_t kind,
+                      int32_t index) {
+    AtenTensorHandle made;
+    check(aoti_torch_empty_strided((int64_t)size.size(), size.data(), stride.data(), dtype, kind, index, &made), "empty");
+    return Tensor(made);
+  }
+
+  // For a function that takes what it is given.
+  StableIValue given() const {
+    AtenTensorHandle made;
+    check(aoti_torch_new_tensor_handle(handle_, &made), "new_tensor_handle");
+    return (StableIValue)made;
+  }
+  StableIValue give() { return (StableIValue)std::exchange(handle_, nullptr); }
+  AtenTensorHandle handle() const { return handle_; }
+
+  int32_t kind() const { return number(aoti_torch_get_device_type); }
+  int32_t index() const { return number(aoti_torch_get_device_index); }
+  int32_t dtype() const { return number(aoti_torch_get_dtype); }
+  std::vector<int64_t> sizes() const { return list(aoti_torch_get_sizes); }
+  std::vector<int64_t> strides() const { return list(aoti_torch_get_strides); }
+  bool contiguous() const {
+    bool found;
+    check(aoti_torch_is_contiguous(handle_, &found), "is_contiguous");
+    return found;
+  }
+  char *data() const {
+    void *found;
+    check(aoti_torch_get_data_ptr(handle_, &found), "data_ptr");
+    return (char *)found;
+  }
+  int64_t offset() const {
+    int64_t found;
+    check(aoti_torch_get_storage_offset(handle_, &found), "storage_offset");
+    return found;
+  }
+
+ private:
+  int32_t number(AOTITorchError (*get)(AtenTensorHandle, int32_t *)) const {
+    int32_t found;
+    check(get(handle_, &found), "a tensor's fields");
+    return found;
+  }
+  std::vector<int64_t> list(AOTITorchError (*get)(AtenTensorHandle, int64_t **)) const {
+    int64_t *found, rank;
+    check(aoti_torch_get_dim(handle_, &rank), "dim");
+    check(get(handle_, &found), "a tensor's sizes");
+    return {found, found + rank};
+  }
+
+  AtenTensorHandle handle_;
+};
+
+Tensor called(const char *op, StableIValue *stack) {
+  check(torch_call_dispatcher(op, "", stack, TORCH_ABI_VERSION), op);
+  return Tensor((AtenTensorHandle)stack[0]);
+}
+
+Tensor empty_like(const Tensor &like) {
+  StableIValue stack[6] = {like.given()};
+  return called("aten::empty_like", stack);
+}
+
+void copy(const Tensor &to, const Tensor &from) {
+  StableIValue stack[3] = {to.given(), from.given(), 0};
+  called("aten::copy_", stack);
+}
+
+Tensor dense(const Tensor &like) {
+  const std::vector<int64_t> size = like.sizes();
+  std::vector<int64_t> stride(size.size());
+  int64_t due = 1;
+  for (size_t i = size.size(); i-- > 0; due *= size[i]) stride[i] = due;
+  return Tensor::empty(size, stride, like.dtype(), like.kind(), like.index());
+}
+
+// A call as it was made.
+struct Call {
+  Tensor q, k, v;
+  bool causal, groups;
+
+  explicit Call(const StableIValue *stack)
+      : q((AtenTensorHandle)stack[0]), k((AtenTensorHandle)stack[1]), v((AtenTensorHandle)stack[2]),
+        causal(stack[3] & 1), groups(stack[4] & 1) {}
+  const Tensor *tensors[3] = {&q, &k, &v};
+
+  bool is_dense() const { return q.contiguous() && k.contiguous() && v.contiguous(); }
+};
+
+// How it is served.
+struct Plan {
+  int place;
+  at_problem problem = {};
+  sdpa_tensor qkv[3] = {};
+  bool copies = false;
+
+  int use() const { return at_use(&package.table, place); }
+};
+
+int element(int32_t dtype) {
+  if (dtype == aoti_torch_dtype_float32()) return AT_FLOAT32;
+  if (dtype == aoti_torch_dtype_bfloat16()) return AT_BFLOAT16;
+  return dtype == aoti_torch_dtype_float16() ? AT_FLOAT16 : AT_DTYPE;
+}
+
+// 0 where variants are proven on such a device, else the reason.
+int device_reason(const Tensor &tensor) {
+  if (tensor.kind() != (package.on_cuda ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu()))
+    return AT_ELSEWHERE;
+  if (!package.on_cuda) {
+    uint32_t threads;
+    check(torch_get_num_threads(&threads), "get_num_threads");
+    if (another_model.load()) return AT_OTHER_MODEL;
+    return (int32_t)threads == package.threads ? 0 : AT_OTHER_THREADS;
+  }
+  const int index = tensor.index();
+  if (index < 0 || index >= MOST_DEVICES) return AT_OTHER_MODEL;
+  if (!devices[index]) devices[index] = at_cuda_is(index, package.sm, package.multiprocessors) ? 1 : 2;
+  return devices[index] == 1 ? 0 : AT_OTHER_MODEL;
+}
+
+// Sizes and strides of the call's tensors, or why they are none of the op's.
+int read(const Call &call, bool as_dense, sdpa_tensor *qkv) {
+  const int item = call.q.dtype() == aoti_torch_dtype_float32() ? 4 : 2;
+  for (int i = 0; i < 3; i++) {
+    const Tensor &tensor = *call.tensors[i];
+    const std::vector<int64_t> size = tensor.sizes(), stride = tensor.strides();
+    if (size.size() != 4) return AT_SHAPES;
+    qkv[i].data = tensor.data();
+    qkv[i].storage = tensor.data() - tensor.offset() * item;
+    memcpy(qkv[i].size, size.data(), sizeof qkv[i].size);
+    memcpy(qkv[i].stride, stride.data(), sizeof qkv[i].stride);
+    int64_t due = 1;
+    for (int j = 3; as_dense && j >= 0; due *= size[j--]) qkv[i].stride[j] = due;
+  }
+  return 0;
+}
+
+int looked_up(const Call &call, bool as_dense, Plan *plan) {
+  if (const int reason = read(call, as_dense, plan->qkv)) return reason;
+  if (const int reason = sdpa_problem(plan->qkv, element(call.q.dtype()), call.causal, call.groups, &plan->problem))
+    return reason;
+  return at_look_up(&package.table, &plan->problem);
+}
+
+Plan planned(const Call &call, bool copies) {
+  Plan plan = {};
+  for (const Tensor *each : call.tensors)
+    if (each->kind() != call.q.kind() || each->index() != call.q.index() || each->dtype() != call.q.dtype())
+      return plan.place = AT_MIXED, plan;
+  if ((plan.place = device_reason(call.q))) return plan;
+  if (element(call.q.dtype()) < 0) return plan.place = AT_DTYPE, plan;
+  plan.place = looked_up(call, false, &plan);
+  if (plan.use() < 0 && copies && !call.is_dense()) {
+    plan.place = looked_up(call, true, &plan);
+    plan.copies = plan.use() >= 0;
+  }
+  return plan;
+}
+
+// Launches go to torch's current stream of the tensors' device, which is current for as long as this lives.
+class OnDevice {
+ public:
+  explicit OnDevice(int index) {
+    if (!package.on_cuda) return;
+    static void *library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
+    static const auto current =
+        (AOTITorchError(*)(int32_t, void **))(library ? dlsym(library, "aoti_torch_get_current_cuda_stream") : nullptr);
+    if (!current) throw std::runtime_error("this torch has no CUDA");
+    check(aoti_torch_create_device_guard(index, &guard_), "device_guard");
+    check(current(index, &stream_), "current_cuda_stream");
+    at_cuda_enter(index);
+  }
+  OnDevice(const OnDevice &) = delete;
+  ~OnDevice() {
+    if (guard_) aoti_torch_delete_device_guard(guard_);
+  }
+  void *stream() const { return stream_; }
+
+ private:
+  DeviceGuardHandle guard_ = nullptr;
+  void *stream_ = nullptr;
+};
+
+int launch(const Plan &plan, const Tensor &q, const Tensor &out) {
+  const at_identity &variant = *package.table.variants[plan.use()];
+  at_call call = {};
+  sdpa_inputs(plan.qkv, &plan.problem, 1 / std::sqrt((double)plan.problem.field[SDPA_HEAD_DIM]), &call);
+  sdpa_tensor lies = plan.qkv[0];
+  const std::vector<int64_t> stride = out.strides();
+  memcpy(lies.stride, stride.data(), sizeof lies.stride);
+  sdpa_strides_of(&lies, plan.problem.field[SDPA_LAYOUT], call.out_stride[SDPA_O]);
+  call.out[SDPA_O] = out.data();
+  call.workspace_bytes = variant.workspace(&call);
+  const OnDevice device(q.index());
+  const bool wanted = call.workspace_bytes > 0;
+  const Tensor workspace = wanted ? Tensor::empty({call.workspace_bytes}, {1}, aoti_torch_dtype_uint8(), q.kind(), q.index())
+                                  : Tensor(nullptr);
+  call.workspace = wanted ? workspace.data() : nullptr;
+  call.stream = device.stream();
+  const std::lock_guard<std::mutex> turn(turns[plan.use()]);
+  return variant.run(&call);
+}
+
+bool is_aligned(const Plan &plan, const Tensor &out) {
+  uintptr_t all = (uintptr_t)out.data();
+  for (const sdpa_tensor &each : plan.qkv) all |= (uintptr_t)each.data;
+  return all % 16 == 0;
+}
+
+void count(int place) { counts[place + AT_REASONS]++; }
+
+// What torch's own function gives, laid as the op's fake says: like Q.
+Tensor aside(const Call &call, int reason, bool strict) {
+  if (strict) throw std::runtime_error(std::string("no variant serves this call: ") + at_why(&package.table, reason));
+  count(reason);
+  StableIValue stack[8] = {call.q.given(), call.k.given(), call.v.given(), 0, 0, call.causal, 0, call.groups};
+  Tensor found = called("aten::scaled_dot_product_attention", stack);
+  if (found.contiguous() && call.is_dense()) return found;
+  const std::vector<int64_t> q = call.q.sizes(), v = call.v.sizes();
+  const bool as_q = !q.empty() && !v.empty() && q.back() == v.back();
+  Tensor lies = as_q ? empty_like(call.q) : dense(found);
+  if (found.strides() == lies.strides() || found.sizes() != lies.sizes()) return found;
+  copy(lies, found);
+  return lies;
+}
+
+Tensor served(const Call &call, bool strict, bool copies) {
+  Plan plan = planned(call, copies);
+  if (plan.use() < 0) return aside(call, plan.place, strict);
+  std::vector<Tensor> copied;
+  for (int i = 0; plan.copies && i < 3; i++) {
+    copied.push_back(dense(*call.tensors[i]));
+    copy(copied[i], *call.tensors[i]);
+    plan.qkv[i].data = copied[i].data();
+  }
+  Tensor out = plan.problem.field[SDPA_LAYOUT] == AT_BHSD ? dense(call.q) : empty_like(call.q);
+  if (!is_aligned(plan, out)) return aside(call, AT_UNALIGNED, strict);
+  const int status = launch(plan, call.q, out);
+  if (status >= AT_DEVICE_ERROR)
+    throw std::runtime_error("a variant ended with the device's error " + std::to_string(status - AT_DEVICE_ERROR));
+  if (status) return aside(call, AT_REFUSED, strict);
+  count(plan.place);
+  if (!plan.copies || call.q.contiguous()) return out;
+  Tensor lies = empty_like(call.q);
+  copy(lies, out);
+  return lies;
+}
+
+void sdpa(StableIValue *stack, uint64_t, uint64_t) {
+  const Call call(stack);
+  stack[0] = served(call, stack[5] & 1, stack[6] & 1).give();
+}
+
+void choice(StableIValue *stack, uint64_t, uint64_t) {
+  const Call call(stack);
+  const int64_t place = planned(call, stack[5] & 1).place;
+  memcpy(stack, &place, sizeof place);
+}
+
+constexpr char CALL[] = "Tensor query, Tensor key, Tensor value, *, bool is_causal=False, bool enable_gqa=False";
+
+// Ops live as long as the process: their library objects are never given back.
+void define() {
+  TorchLibraryHandle library;
+  check(aoti_torch_library_init_def(package.name, __FILE__, __LINE__, &library), "library_init_def");
+  const std::string sdpa_schema = std::string("sdpa(") + CALL + ", bool strict=False, bool copies=False) -> Tensor";
+  const std::string choice_schema = std::string("choice(") + CALL + ", bool copies=False) -> int";
+  check(aoti_torch_library_def(library, sdpa_schema.c_str()), "library_def");
+  check(aoti_torch_library_def(library, choice_schema.c_str()), "library_def");
+  for (const char *key : {"CPU", "CUDA"}) {
+    check(aoti_torch_library_init_impl(package.name, key, __FILE__, __LINE__, &library), "library_init_impl");
+    check(torch_library_impl(library, "sdpa", sdpa, TORCH_ABI_VERSION), "library_impl");
+    check(torch_library_impl(library, "choice", choice, TORCH_ABI_VERSION), "library_impl");
+  }
+}
+
+}  // namespace
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+/* Defines the ops, once. Null, or "" where that was done before, or what went wrong. */
+EXPORTED const char *autotuner_register() {
+  static std::string failed;
+  if (counts) return failed.c_str();
+  counts = new std::atomic<int64_t>[AT_REASONS + at_places(&package.table)]();
+  try {
+    define();
+  } catch (const std::exception &error) {
+    failed = error.what();
+    return failed.c_str();
+  }
+  return nullptr;
+}
+
+/* Says why no variant is proven on this CPU; the text is kept. */
+EXPORTED void autotuner_elsewhere(const char *why) { another_model = strdup(why); }
+
+EXPORTED int autotuner_places() { return at_places(&package.table); }
+EXPORTED int autotuner_reasons() { return AT_REASONS; }
+EXPORTED int autotuner_use(int place) { return at_use(&package.table, place); }
+EXPORTED const char *autotuner_why(int place) {
+  const char *model = another_model;
+  return place == AT_OTHER_MODEL && model ? model : at_why(&package.table, place);
+}
+EXPORTED int64_t autotuner_count(int place) { return counts[place + AT_REASONS]; }
+EXPORTED void autotuner_reset() {
+  for (int i = 0; i < AT_REASONS + at_places(&package.table); i++) counts[i] = 0;
+}

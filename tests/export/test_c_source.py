@@ -1,0 +1,97 @@
+"""The C format in a program of its own, without Python and torch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.export.c_source import write_c_folder
+from autotuner.export.folder import Source
+from tests.helpers.tables import FOLDER, between, built, problem, served, table
+
+PROGRAM = r"""
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "autotuner_demo.h"
+
+enum { HEADS = 2, LENGTH = 64, WIDTH = 64, ROOM = HEADS * LENGTH * WIDTH };
+
+static void textbook(const autotuner_demo_call *c, const float *q, const float *k, const float *v, double *o) {
+  const int n = (int)c->seq_q;
+  for (int h = 0; h < HEADS; h++)
+    for (int i = 0; i < n; i++) {
+      double sum = 0, score[LENGTH], row[WIDTH] = {0};
+      for (int j = 0; j < n; j++) {
+        score[j] = 0;
+        for (int d = 0; d < WIDTH; d++) score[j] += (double)q[(h * n + i) * WIDTH + d] * k[(h * n + j) * WIDTH + d];
+        sum += score[j] = exp(score[j] / sqrt(WIDTH));
+      }
+      for (int j = 0; j < n; j++)
+        for (int d = 0; d < WIDTH; d++) row[d] += score[j] / sum * v[(h * n + j) * WIDTH + d];
+      for (int d = 0; d < WIDTH; d++) o[(h * n + i) * WIDTH + d] = row[d];
+    }
+}
+
+int main(void) {
+  static float tensors[4][ROOM] __attribute__((aligned(64)));
+  static double expected[ROOM];
+  for (int t = 0; t < 3; t++)
+    for (int i = 0; i < ROOM; i++) tensors[t][i] = (float)rand() / (float)RAND_MAX - 0.5f;
+  autotuner_demo_call call = {.q = tensors[0], .k = tensors[1], .v = tensors[2], .o = tensors[3], .batch = 1,
+                              .heads = HEADS, .heads_kv = HEADS, .head_dim = WIDTH, .dtype = autotuner_demo_FLOAT32};
+  const int lengths[] = {32, 50, 64};
+  for (int i = 0; i < 3; i++) {
+    call.seq_q = call.seq_k = lengths[i];
+    call.workspace_bytes = autotuner_demo_workspace(&call);
+    if (posix_memalign(&call.workspace, 64, call.workspace_bytes + 64)) return 1;
+    const int status = autotuner_demo(&call);
+    if (status) return printf("%d: %s\n", lengths[i], autotuner_demo_why(status)), 1;
+    textbook(&call, tensors[0], tensors[1], tensors[2], expected);
+    double worst = 0;
+    for (int j = 0; j < HEADS * lengths[i] * WIDTH; j++) worst = fmax(worst, fabs(expected[j] - tensors[3][j]));
+    if (!(worst < 1e-5)) return printf("%d: off by %g\n", lengths[i], worst), 1;
+    free(call.workspace);
+  }
+  call.seq_q = call.seq_k = 20;
+  puts(autotuner_demo_why(autotuner_demo(&call)));
+  call.seq_q = call.seq_k = 32, call.causal = 1;
+  puts(autotuner_demo_why(autotuner_demo(&call)));
+  call.causal = 0, call.q = tensors[0] + 1;
+  puts(autotuner_demo_why(autotuner_demo(&call)));
+  call.q = tensors[0], call.q_stride[0] = 1, call.q_stride[1] = WIDTH + 1, call.q_stride[2] = WIDTH;
+  puts(autotuner_demo_why(autotuner_demo(&call)));
+  return 0;
+}
+"""
+
+
+@pytest.mark.slow
+def test_a_program_without_python_and_torch_computes_attention(tmp_path: Path) -> None:
+    short, long = built(problem(32)), built(problem(64), block=32)
+    entries = [(problem(32), short.digest), (problem(64), long.digest), (problem(16), None)]
+    of = table([served(short), served(long, 1)], entries, [between(short, problem(32), problem(64))])
+    folder = tmp_path / "demo"
+    write_c_folder(of, Source(CpuToolchain.discover(), FOLDER), folder)
+    (tmp_path / "main.c").write_text(PROGRAM)
+    strict = ["-Wall", "-Wextra", "-Werror"]
+    commands = [
+        ["gcc", "-std=gnu11", *strict, "-O1", f"-I{folder}", "-c", "main.c"],
+        ["g++", "-std=c++17", *strict, "-O2", "-c", str(folder / "autotuner_demo.cpp")],
+        ["g++", "main.o", "autotuner_demo.o", f"{folder}/autotuner_demo_variants.o", "-pthread", "-ldl", "-o", "it"],
+    ]
+    for command in commands:
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    done = subprocess.run([tmp_path / "it"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    tuned, causal, unaligned, strides = done.stdout.splitlines()
+    assert tuned == causal == "it was not tuned, and no variant is proven and timed around it"
+    assert unaligned == "a tensor is not aligned to 16 bytes"
+    assert strides.startswith("rows must be dense")
+    said = json.loads((folder / "export.json").read_text())
+    assert [each["trial"] for each in said["table"]["variants"]] == [0, 1]
