@@ -55,13 +55,8 @@ class Nodes:
         around = {**os.environ, config.CACHE: str(self.cache(name)), "RAY_USAGE_STATS_ENABLED": "0"}
         log = self._folder / f"{name}.log"
         with log.open("wb") as said:
-            self._nodes[name] = subprocess.Popen(
-                [str(RAY), "start", *there, *offers, *more],
-                env=around,
-                stdout=said,
-                stderr=said,
-                stdin=subprocess.DEVNULL,
-            )
+            command = [str(RAY), "start", *there, *offers, *more]
+            self._nodes[name] = subprocess.Popen(command, env=around, stdout=said, stderr=said)
         wait_until(lambda: b"Ray runtime started" in log.read_bytes())
 
     def kill(self, name: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,12 @@ pytest.importorskip("ray", reason="Ray is an extra: pip install 'autotuner[ray]'
 
 from autotuner.run.executor import Executor
 from autotuner.run.ray_cluster import RayCluster
+from autotuner.store import Store
+from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.verdict import Verdict
 from tests.conformance.executors import Contract, judge_job, notes, outcome, play
-from tests.helpers import ray_nodes
+from tests.helpers import ray_nodes, ray_sweep
 from tests.helpers.ray_nodes import Nodes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.filterwarnings("ignore")]
@@ -59,25 +60,33 @@ def test_what_is_no_cluster_or_offers_no_device_is_refused_with_the_remedy(nodes
 
 def test_each_lane_is_a_process_on_a_node_of_its_own(cluster: RayCluster, nodes: Nodes) -> None:
     assert len(set(cluster.on_lanes(os.getpid))) == 2
-    caches = cluster.on_lanes(partial(os.environ.get, "AUTOTUNER_CACHE"))
-    assert sorted(map(str, caches)) == sorted(str(nodes.cache(name)) for name in ("one", "two"))
+    caches = cluster.on_lanes(config.cache_dir)
+    assert sorted(caches) == sorted(nodes.cache(name) for name in ("one", "two"))
 
 
 def test_a_node_that_is_killed_costs_the_job_it_did_one_more_try(
     cluster: RayCluster, nodes: Nodes, tmp_path: Path
 ) -> None:
     """What waited for the same node, and what runs elsewhere, is done once."""
+    node = cluster.on_lanes(config.cache_dir)[0].name
     with closing(cluster.executor(ray_nodes.plays, play)) as executor:
         jobs = {}
         for name, lane in (("a0", 0), ("a1", 0), ("b0", 1), ("b1", 1)):
             jobs[executor.submit(judge_job("works", FOLDER=str(tmp_path), NAME=name, MS=3000), lane)] = name
         ray_nodes.wait_until(lambda: {note.name for note in notes(tmp_path, "begin")} == {"a0", "b0"})
-        (cache,) = {str(each) for each in cluster.on_lanes(partial(os.environ.get, "AUTOTUNER_CACHE"))[:1]} or {""}
-        nodes.kill(Path(cache).name)
+        nodes.kill(node)
         for _ in jobs:
             done = executor.wait(120)
             assert outcome(done).verdict == Verdict.MEASURED
             assert done is not None
             jobs.pop(done[0])
-        begun = [note.name for note in notes(tmp_path, "begin")]
+        tries = {(note.name, note.pid) for note in notes(tmp_path, "begin")}
+        begun = [name for name, _ in tries]
         assert {name: begun.count(name) for name in ("a0", "a1", "b0", "b1")} == {"a0": 2, "a1": 1, "b0": 1, "b1": 1}
+
+
+def test_a_killed_node_costs_a_sweep_one_more_try_of_what_it_had_in_hand(tmp_path: Path) -> None:
+    with ray_nodes.running(tmp_path) as nodes, Store.open(str(tmp_path / "studies.db")) as store:
+        ray_sweep.start(nodes)
+        found = ray_sweep.swept(nodes, store, tmp_path / "notes", trials=24, kill_at=8)
+    assert not ray_sweep.unmet(found, 24, in_flight=2)
