@@ -18,14 +18,16 @@ from types import ModuleType
 from typing import NamedTuple
 
 from benchmarks.cli import hostile
-from benchmarks.driver import chaos, kills
+from benchmarks.driver import chaos, kills, ray_nodes
 from benchmarks.gate import emulated, mutants, op_mutants
 from benchmarks.provenance import RESULTS, ROOT
-from benchmarks.search import landscapes, replay, replay_choice, transfer
+from benchmarks.search import landscapes, replay, replay_choice, sweep_sets, transfer
+from benchmarks.throughput import figures
 from benchmarks.timing import aa_sweeps, disturbed, simulated_truth
 
 SPACES = "SPACES"
 ALL = "all"
+OTHERS = tuple(map(str, sorted((landscapes.LANDSCAPES / "others").glob("*.json.gz"))))
 LANDSCAPES = tuple(map(str, sorted(landscapes.LANDSCAPES.glob("*.json.gz"))))
 
 
@@ -119,6 +121,21 @@ PARTS = {
         "a worker that is killed, stopped and told to go at random finds what an undisturbed one finds",
         125,
         (step(chaos, "--minutes", "60", "--json", kept("chaos"), "--hold"),),
+    ),
+    "ray": Part(
+        "a node of a Ray cluster that is killed costs what it had in hand one more try; needs the extra `ray`",
+        2,
+        (step(ray_nodes, "--json", kept("ray")),),
+    ),
+    "figures": Part(
+        "the figures of a study of 10,000 trials take less than 100 ms each (needs a quiet machine)",
+        2,
+        (step(figures, "--json", kept("figures"), "--hold"),),
+    ),
+    "sets": Part(
+        "a sweep set reaches with 70 % of the trials what equal shares reach",
+        10,
+        (step(sweep_sets, *LANDSCAPES, *OTHERS, "--json", kept("sweep_sets"), "--hold"),),
     ),
     "hostile": Part(
         "bad files, bad command lines and damaged stores end in one line, 100,000 of them",

@@ -14,8 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from autotuner.run.local import LocalExecutor
 from autotuner.values import config
 from tests.conformance.executors import play
 from tests.helpers import preload
+from tests.helpers.processes import wait_for
 
 RAY = Path(sys.executable).parent / "ray"
 
@@ -57,7 +57,7 @@ class Nodes:
         with log.open("wb") as said:
             command = [str(RAY), "start", *there, *offers, *more]
             self._nodes[name] = subprocess.Popen(command, env=around, stdout=said, stderr=said)
-        wait_until(lambda: b"Ray runtime started" in log.read_bytes())
+        wait_for(lambda: b"Ray runtime started" in log.read_bytes())
 
     def kill(self, name: str) -> None:
         """Kills a node with all that runs on it."""
@@ -88,11 +88,3 @@ def running(folder: Path) -> Iterator[Nodes]:
 def plays() -> AbstractContextManager[Executor]:
     """What makes the executor of a node whose backend is `play()`."""
     return closing(LocalExecutor(play, preload=preload.CPU))
-
-
-def wait_until(what: Callable[[], bool], seconds: float = 60) -> None:
-    """Until it is so. Raises AssertionError."""
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until, "it never was so"
-        time.sleep(0.05)

@@ -19,6 +19,7 @@ from autotuner.values.errors import InputError
 from autotuner.values.verdict import Verdict
 from tests.conformance.executors import Contract, judge_job, notes, outcome, play
 from tests.helpers import ray_nodes, ray_sweep
+from tests.helpers.processes import wait_for
 from tests.helpers.ray_nodes import Nodes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed, pytest.mark.filterwarnings("ignore")]
@@ -73,7 +74,7 @@ def test_a_node_that_is_killed_costs_the_job_it_did_one_more_try(
         jobs = {}
         for name, lane in (("a0", 0), ("a1", 0), ("b0", 1), ("b1", 1)):
             jobs[executor.submit(judge_job("works", FOLDER=str(tmp_path), NAME=name, MS=3000), lane)] = name
-        ray_nodes.wait_until(lambda: {note.name for note in notes(tmp_path, "begin")} == {"a0", "b0"})
+        wait_for(lambda: {note.name for note in notes(tmp_path, "begin")} == {"a0", "b0"})
         nodes.kill(node)
         for _ in jobs:
             done = executor.wait(120)
