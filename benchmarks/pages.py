@@ -21,6 +21,7 @@ from autotuner.tuning import trial_report
 from benchmarks import people_pages
 from benchmarks.attention import cuda_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
+from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
@@ -280,6 +281,14 @@ def people_drawn() -> dict[Path, str]:
     return {long: text, compared: insert(beside, "replay_brief", replay_pages.brief(replays()))}
 
 
+def sweeps_drawn() -> dict[Path, str]:
+    """docs/sweeps.md and docs/hosts.md."""
+    sweeps, hosts = ROOT / "docs" / "sweeps.md", ROOT / "docs" / "hosts.md"
+    text = insert(sweeps.read_text(), "sweep_sets", sweep_pages.sets(if_kept("sweep_sets")))
+    text = insert(text, "figures", sweep_pages.figures(if_kept("figures")))
+    return {sweeps: text, hosts: insert(hosts.read_text(), "ray", sweep_pages.ray(if_kept("ray")))}
+
+
 def landscapes_drawn() -> dict[Path, str]:
     """docs/results/landscapes.md, on the kept landscapes."""
     head = "# Landscapes\n\nDrawn by `benchmarks/pages.py` from the files in `landscapes/`; do not edit. What they are "
@@ -308,6 +317,7 @@ def drawn() -> dict[Path, str]:
         **landscapes_drawn(),
         **optuna_drawn(),
         **people_drawn(),
+        **sweeps_drawn(),
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),
