@@ -217,9 +217,10 @@ def tune_like(op: str, *inputs: Any, **options: Any) -> Study:
     """Tunes for one call of an op as it stands, with these tensors. The op's own options are those of the call; all
     others go to `tune`. Raises InputError where no kernel here serves such a call."""
     from autotuner.ops import OPS
+    from autotuner.values.validation import no_such
 
     if op not in OPS:
-        raise InputError(f"no op {op!r}; there are {', '.join(OPS)}")
+        raise InputError(no_such("op", op, OPS))
     call = OPS[op].call
     if call is None:
         raise InputError(

@@ -1,11 +1,11 @@
 """Runs the linters and the tests, part by part, and says at the end how long each took: what `make test`, `make slow`
 and `.ci/run` call.
 
-    python -m tests lint fast slow [--sample SEED]
+    python -m tests lint fast slow gpu [--sample SEED]
 
-What times nothing runs in as many processes as there are CPUs. Tests marked `alone` run afterwards, one by one, and
-with them the timed ones that failed beside others. The first part that fails is the last. The final line has the form
-of pytest's own, over all parts.
+`gpu` is those that need a GPU, quick or slow. What times nothing runs in as many processes as there are CPUs. Tests
+marked `alone` run afterwards, one by one, and with them the timed ones that failed beside others. The first part that
+fails is the last. The final line has the form of pytest's own, over all parts.
 """
 
 from __future__ import annotations
@@ -64,13 +64,16 @@ class Run:
 
     def lint(self) -> None:
         def perform(part: Part) -> None:
-            part.failed = any(subprocess.run([BIN / tool, *words], cwd=ROOT).returncode for tool, *words in LINTERS)
+            started = [start(tool, *words) for tool, *words in LINTERS]
+            for linter in started:
+                print(linter.communicate()[0], end="", flush=True)
+            part.failed = any(linter.returncode for linter in started)
 
         self._time(Part("lint"), perform)
 
     def tests(self, kind: str, marks: str) -> None:
         """Side by side, then alone."""
-        together = ["-m", f"{marks} and not alone", "-n", str(usable_cpus()), "--dist", "loadfile"]
+        together = ["-m", f"{marks} and not alone", "-n", str(usable_cpus()), "--dist", "worksteal"]
         self._pytest(f"{kind} tests, side by side", together)
         self._pytest(f"{kind} tests, alone", ["-m", f"{marks} and alone"])
         again = [test for part in self.parts for test in part.put_off if part.name.startswith(kind)]
@@ -96,7 +99,8 @@ class Run:
         record.unlink(missing_ok=True)
         values = {"sample": self._sample, "record": record, "builds": self._folder / "builds"}
         options = [f"--{name}={value}" for name, value in {**values, "basetemp": self._folder / "tmp"}.items()]
-        code = subprocess.run([sys.executable, "-m", "pytest", *arguments, *options], cwd=ROOT).returncode
+        command = [sys.executable, "-m", "pytest", *arguments, *options]
+        code = subprocess.run(command, cwd=ROOT, env=self._environment()).returncode
         part.failed = code not in (0, NOTHING_COLLECTED)
         if not record.exists():
             return
@@ -105,6 +109,17 @@ class Run:
         part.put_off = [test for test, why in skipped.items() if why.startswith(PUT_OFF)]
         part.skipped = {test: why for test, why in skipped.items() if not why.startswith(PUT_OFF)}
         part.counts["skipped"] = len(part.skipped)
+
+
+    def _environment(self) -> dict[str, str]:
+        """Every process that the tests start, hundreds of them, finds compiled modules in one folder."""
+        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        return {**kept, "PYTHONPYCACHEPREFIX": str(self._folder / "compiled")}
+
+
+def start(tool: str, *words: str) -> subprocess.Popen[str]:
+    """A linter, beside the others; what it says is to be read."""
+    return subprocess.Popen([BIN / tool, *words], cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def report(parts: Sequence[Part], sample: str) -> Iterator[str]:
@@ -150,7 +165,7 @@ def document(parts: Sequence[Part], sample: str) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("parts", nargs="+", choices=["lint", "fast", "slow"])
+    parser.add_argument("parts", nargs="+", choices=["lint", "fast", "slow", "gpu"])
     today = datetime.now(UTC).date().isoformat()
     parser.add_argument("--sample", default=os.environ.get("SAMPLE") or today, help="seed of the rotating sample")
     parser.add_argument("--json", type=Path, metavar="PATH", help="keep what each part took and found")
@@ -163,6 +178,8 @@ def main() -> None:
             run.tests("fast", "not slow")
         if "slow" in options.parts:
             run.tests("slow", "slow")
+        if "gpu" in options.parts:
+            run.tests("gpu", "gpu")
     print(*report(run.parts, options.sample), sep="\n", flush=True)
     sys.exit(any(part.failed for part in run.parts))
 

@@ -135,7 +135,8 @@ def _refuse(error: Any) -> NoReturn:
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show()
         sys.exit(2)
-    _fail(f"{error.format_message().rstrip('.')}; `{where} --help` says what there is", 2)
+    said = error.format_message().removesuffix(".")
+    _fail(f"{said}{'' if said.endswith('?') else ';'} `{where} --help` says what there is", 2)
 
 
 def _in_words(error: OSError) -> str:

@@ -35,6 +35,18 @@ PatienceOption = Annotated[
     float, typer.Option(min=0, help="minutes to wait for a calm machine, or one that another run times, at a time")
 ]
 SeedOption = Annotated[int, typer.Option(min=0, max=MOST, help="seed of what is drawn")]
+SamplerOption = Annotated[
+    str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp, exhaustive, or one of another package")
+]
+LikeOption = Annotated[str | None, typer.Option("--from", help="start from this study, its best points first")]
+ColdOption = Annotated[bool, typer.Option("--cold", help="start without what related studies know")]
+ConvergedOption = Annotated[
+    bool, typer.Option("--until-converged", help="stop when what is left promises less than a tie")
+]
+FinalsOption = Annotated[bool, typer.Option("--finals/--no-finals", help="confirm the best in fresh processes")]
+FINALS_MINUTES = "minutes that finals may take on a calm machine; waiting for one comes on top"
+FinalsMinutes = Annotated[float, typer.Option("--finals-minutes", min=0.01, help=FINALS_MINUTES)]
+CalmOption = Annotated[bool, typer.Option("--calm", help="believe that nobody disturbs the machine")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 
 

@@ -52,8 +52,10 @@ def serve(
         list[str] | None, typer.Option("--name", help="another name under which it is asked for; can be repeated")
     ] = None,
 ) -> None:
-    """Serves the store's studies on this machine: pages for people, an API for programs. Read-only unless a token is
-    set."""
+    """Serves the store's studies on this machine: pages for people, an API for programs.
+
+    Read-only unless a token is set.
+    """
     try:
         from autotuner.service.app import create_app
         from autotuner.service.listen import listen

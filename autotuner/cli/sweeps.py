@@ -15,10 +15,17 @@ import typer
 from autotuner.cli.options import (
     MOST,
     AnySpaceName,
+    CalmOption,
+    ColdOption,
+    ConvergedOption,
+    FinalsMinutes,
+    FinalsOption,
     JsonOption,
+    LikeOption,
     PatienceOption,
     ProblemOption,
     ProblemsOption,
+    SamplerOption,
     SeedOption,
     StoreOption,
     ThreadsOption,
@@ -31,7 +38,7 @@ from autotuner.values.errors import InputError
 if TYPE_CHECKING:
     from autotuner.spaces.space import SpaceFile
     from autotuner.store import Store
-    from autotuner.store.sweep_records import SweepRecord
+    from autotuner.store.sweep_records import EventRecord, SweepRecord
     from autotuner.sweeps.signals import Stop
     from autotuner.sweeps.worker import Served
 
@@ -60,16 +67,16 @@ def submit(
     key: Annotated[
         str | None, typer.Option(help="the same sweep under the same key is made once, however often it is asked for")
     ] = None,
-    sampler: Annotated[str | None, typer.Option(help="as of tune")] = None,
+    sampler: SamplerOption = "evolution",
     seed: SeedOption = 0,
     threads: ThreadsOption = None,
-    like: Annotated[str | None, typer.Option("--from", help="start from this study")] = None,
-    cold: Annotated[bool, typer.Option("--cold", help="start without what related studies know")] = False,
-    until_converged: Annotated[bool, typer.Option("--until-converged", help="also stop when converged")] = False,
-    final: Annotated[bool, typer.Option("--finals/--no-finals", help="confirm the best in fresh processes")] = True,
-    finals_minutes: Annotated[float, typer.Option("--finals-minutes", min=0.01, help="that finals may take")] = 2.0,
+    like: LikeOption = None,
+    cold: ColdOption = False,
+    until_converged: ConvergedOption = False,
+    final: FinalsOption = True,
+    finals_minutes: FinalsMinutes = 2.0,
     patience: PatienceOption = config.PATIENCE_MINUTES,
-    calm: Annotated[bool, typer.Option("--calm", help="believe that nobody disturbs the machine")] = False,
+    calm: CalmOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -186,11 +193,11 @@ def logs(
     from autotuner.store import sweeps as stored
     from autotuner.sweeps import following, queue
 
-    def show(event: object) -> None:
+    def show(event: EventRecord) -> None:
         if as_json:
-            print_line(json_of(event))  # type: ignore[arg-type]
+            print_line(json_of(event))
         else:
-            out.print(event_line(event))  # type: ignore[arg-type]
+            out.print(event_line(event))
 
     with closing(open_store(store)) as opened:
         number = None if every else queue.resolve(opened, sweep).id
@@ -259,8 +266,10 @@ def worker(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Works on the sweeps of a store, one at a time, until it is told to end. SIGTERM and SIGUSR1 hand back what it
-    works on within ten seconds."""
+    """Works on the sweeps of a store, one at a time, until it is told to end.
+
+    SIGTERM and SIGUSR1 hand back what it works on within ten seconds.
+    """
     from autotuner.sweeps.signals import Stop
 
     stop = Stop()

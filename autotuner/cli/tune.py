@@ -11,12 +11,20 @@ import typer
 from rich.console import Console
 
 from autotuner.cli.options import (
+    FINALS_MINUTES,
     MOST,
     AnySpaceName,
+    CalmOption,
+    ColdOption,
+    ConvergedOption,
+    FinalsMinutes,
+    FinalsOption,
     JsonOption,
+    LikeOption,
     PatienceOption,
     ProblemOption,
     ProblemsOption,
+    SamplerOption,
     SeedOption,
     StoreOption,
     StudyName,
@@ -27,9 +35,6 @@ from autotuner.cli.output import err, json_of, out, print_json, say_waiting, say
 from autotuner.values import config
 from autotuner.values.errors import InputError, Stopped
 from autotuner.values.files import regular_target, write_atomically
-
-FINALS_MINUTES = "minutes that finals may take on a calm machine; waiting for one comes on top"
-FinalsMinutes = Annotated[float, typer.Option("--finals-minutes", min=0.01, help=FINALS_MINUTES)]
 
 if TYPE_CHECKING:
     from autotuner.report.finals_progress import FinalsProgress
@@ -51,23 +56,19 @@ def tune(
         int, typer.Option(min=1, max=MOST, help="stop when the study has judged this number of variants")
     ] = 60,
     minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after this number of minutes")] = float("inf"),
-    sampler: Annotated[
-        str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp, exhaustive, or one of another package")
-    ] = "evolution",
+    sampler: SamplerOption = "evolution",
     seed: SeedOption = 0,
     threads: ThreadsOption = None,
-    like: Annotated[str | None, typer.Option("--from", help="start from this study, its best points first")] = None,
-    cold: Annotated[bool, typer.Option("--cold", help="start without what related studies know")] = False,
+    like: LikeOption = None,
+    cold: ColdOption = False,
     store: StoreOption = None,
     devices: Annotated[str | None, typer.Option(help="GPUs of one model: cuda:0,cuda:1 or all")] = None,
-    until_converged: Annotated[
-        bool, typer.Option("--until-converged", help="stop when what is left promises less than a tie")
-    ] = False,
-    final: Annotated[bool, typer.Option("--finals/--no-finals", help="confirm the best in fresh processes")] = True,
+    until_converged: ConvergedOption = False,
+    final: FinalsOption = True,
     finals_minutes: FinalsMinutes = 2.0,
     output: Annotated[Path, typer.Option("--out", help="where to write the best configuration")] = Path("best.json"),
     patience: PatienceOption = config.PATIENCE_MINUTES,
-    calm: Annotated[bool, typer.Option("--calm", help="believe that nobody disturbs this machine now")] = False,
+    calm: CalmOption = False,
     cancels: Annotated[
         bool, typer.Option("--cancel-on-stop", help="where a worker has the device: Ctrl-C cancels instead of detaches")
     ] = False,

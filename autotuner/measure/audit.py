@@ -30,7 +30,7 @@ ALPHA = 1e-4
 """Probability that a program which keeps nothing is accused."""
 KEPT = 0.03
 """How much longer fresh forwards may take, relative to a plain one. Other numbers heat a device in another way, and
-branch predictors learn what comes again; near the power cap of a GPU right kernels were seen to differ by some 2 %."""
+branch predictors learn what comes again: `python -m benchmarks.timing.audits` shows by how much on right kernels."""
 HIDDEN = 0.5
 """How much more the copies may add to a variant than to the baseline, relative to a plain forward of the variant: they
 meet another state of caches and threads after each of the two."""

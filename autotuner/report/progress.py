@@ -71,6 +71,8 @@ class Progress:
         self._foot.say(
             f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}"
         )
+        if self._space.why_another_default:
+            self._foot.say(self._space.why_another_default)
         self._foot.say(f"{self._device.name}, {self._sides()}{self._protocol.cache} cache; calibrating")
         self._foot.__enter__()
         return self

@@ -40,7 +40,8 @@ def space_document(space: Space) -> dict[str, Any]:
             for name, (least, greatest) in space.derived_ranges.items()
         ],
         "expected_latency": {"steps": dict(file.expected_latency), "spread": space.expected_spread},
-        "default": dict(file.default),
+        "default": space.default,
+        "why_another_default": space.why_another_default,
         "facts": space.facts,
         "digest": space.digest,
     }
@@ -52,7 +53,7 @@ def space_table(space: Space) -> RenderableType:
     parameters = new_table("parameter", "values", "exists when", "default")
     for name, parameter in file.parameters.items():
         values = ", ".join(str(value) for value in parameter.values)
-        parameters.add_row(name, values, parameter.when or "", str(file.default.get(name, "")))
+        parameters.add_row(name, values, parameter.when or "", str(space.default.get(name, "")))
     constraints = new_table("removed", "alone", "of", "constraint", "reason", right=(0, 1))
     for constraint, removed, alone in zip(file.constraints, space.removed, space.alone, strict=True):
         by_itself = f"{alone:,}" if alone is not None else "?"
@@ -69,7 +70,8 @@ def space_table(space: Space) -> RenderableType:
     tables = [table for table in (parameters, derived, amounts, constraints) if table.row_count]
     if space.expected_spread is not None:
         counts += f"; expected to differ by {space.expected_spread:.3g}x from the fastest to the slowest"
-    return Group(Text(head), *tables, Text(counts))
+    notes = [Text(space.why_another_default)] if space.why_another_default else []
+    return Group(Text(head), *tables, Text(counts), *notes)
 
 
 def cage_lines(missing: Sequence[str]) -> list[str]:

@@ -17,6 +17,7 @@ from autotuner.sweeps.outlook import Outlook
 from autotuner.tuning.workbench import load_space
 from autotuner.values import config
 from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.validation import no_such
 
 FRESH_S = 0.5
 """Seconds for which one look at the queue is believed."""
@@ -108,7 +109,7 @@ class SweepDesk:
         """Puts a sweep into the queue. Raises InputError for a space that is not here, or problems that are not its."""
         files = self.spaces()
         if asked.space not in files:
-            raise InputError(f"no space {asked.space!r} here; there are {', '.join(sorted(files))}")
+            raise InputError(no_such("space", asked.space, sorted(files)))
         file: SpaceFile = load_space(str(files[asked.space]), problems=asked.problems)
         wanted = asked.model_dump(exclude={"space", "problems", "priority"})
         found = queue.submit(self._store, queue.request_for([file], **wanted), asked.priority, key)

@@ -56,7 +56,7 @@ class Space:
         """List the valid points on a device with these `facts`; each problem adds its own.
 
         Raises SpaceError, one line that names the file and the key, when an expression names an unknown fact or has no
-        value, when no point is valid, when the default point is not, and when the points are too many.
+        value, when no point is valid, and when the points are too many.
         """
         try:
             return cls._enumerate(file, facts)
@@ -77,21 +77,8 @@ class Space:
         order = np.argsort(space._keys_of(rows), kind="stable")
         rows[:] = rows[order]
         rows.flags.writeable = False
-        space._check_default(work)
         space._check_derived()
         return space
-
-    def _check_default(self, work: Enumeration) -> None:
-        if self.index_of(self.file.default) is not None:
-            return
-        row = self.row_of(self.file.default)
-        columns = {name: row[[column]] for column, name in enumerate(self.parameters)}
-        for i, constraint in enumerate(self.file.constraints):
-            key = self.file.constraint_key(i)
-            if not work.holds(f"{key}.expression", columns, absent=True)[0]:
-                message = f"not valid on this device: {key} {constraint.expression!r} ({constraint.reason})"
-                raise refuse(message, "default")
-        raise AssertionError("the default point satisfies every constraint but was not enumerated")
 
     def _check_derived(self) -> None:
         try:
@@ -153,8 +140,33 @@ class Space:
 
     @cached_property
     def default_index(self) -> int:
-        """The index of the default point."""
-        return int(self.indices_of(self.row_of(self.file.default)[None])[0])
+        """The index of the file's default point; where that is not valid here, of the nearest point that has the same
+        parameters, or of the nearest."""
+        row = self.row_of(self.file.default)
+        index = int(self.indices_of(row[None])[0])
+        if index >= 0:
+            return index
+        others = ((self.rows >= 0) != (row >= 0)).any(axis=1)
+        return self.nearest(row, exclude=None if others.all() else others)
+
+    @cached_property
+    def default(self) -> dict[str, Value]:
+        """The point at that index."""
+        return self.point(self.default_index)
+
+    @cached_property
+    def why_another_default(self) -> str | None:
+        """Which constraint the file's default point breaks here, with its reason; None where it is valid."""
+        if self.index_of(self.file.default) is not None:
+            return None
+        row, work = self.row_of(self.file.default), Enumeration(self.file, self.facts)
+        columns = {name: row[[column]] for column, name in enumerate(self.parameters)}
+        broken = (
+            f"{key} {constraint.expression!r} ({constraint.reason})"
+            for i, constraint in enumerate(self.file.constraints)
+            if not work.holds(f"{(key := self.file.constraint_key(i))}.expression", columns, absent=True)[0]
+        )
+        return f"default: not valid here: {next(broken)}; the nearest valid point takes its place"
 
     @cached_property
     def digest(self) -> str:

@@ -15,6 +15,7 @@ from autotuner.store.sweep_records import DeviceRecord
 from autotuner.store.sweeps import holder
 from autotuner.store.tables import DeviceRow, EventRow, LeaseRow
 from autotuner.values.errors import StoreError
+from autotuner.values.validation import no_such
 
 
 def every(store: Store) -> tuple[DeviceRecord, ...]:
@@ -58,8 +59,7 @@ def clear(store: Store, names: Sequence[str]) -> tuple[str, ...]:
     known = {each.name: each for each in every(store)}
     for name in names:
         if name not in known:
-            there = ", ".join(known) or "none yet"
-            raise StoreError(f"{store.label} knows no device {name!r}; there are {there}")
+            raise StoreError(f"{store.label}: {no_such('device', name, known)}")
     found = tuple(name for name in names if known[name].health == "quarantined")
     _change(store, found, "healthy", "", "", None)
     return found

@@ -146,7 +146,7 @@ class DriverStorage(BaseStorage):
                 self._write_pending(connection)
                 more(connection)
 
-        self._database.patience.keep_on(attempt, IntegrityError)
+        self._database.patience.keep_on_until(IntegrityError, attempt)
         self._forget_pending()
 
     def _by_optuna(self, call: Callable[[], T]) -> T:
@@ -156,7 +156,7 @@ class DriverStorage(BaseStorage):
             with self._database.errors():
                 return call()
 
-        return self._database.patience.keep_on(attempt)  # type: ignore[return-value]  # nothing else can be `done`
+        return self._database.patience.keep_on(attempt)
 
     def _write_pending(self, connection: Connection) -> None:
         pending = (_ADD_PARAMS, self._params), (_ADD_ATTRIBUTES, self._attributes), (_ADD_MARKS, self._marks)
@@ -235,7 +235,7 @@ class DriverStorage(BaseStorage):
                 row = {"number": number, "study_id": study_id, "state": TrialState.RUNNING}
                 return number, connection.execute(_BEGIN, {**row, "datetime_start": _naive(now)}).scalar_one()
 
-        number, trial_id = self._database.patience.keep_on(attempt) or (0, 0)
+        number, trial_id = self._database.patience.keep_on(attempt)
         self._keep(
             study_id,
             _Kept(

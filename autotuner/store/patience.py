@@ -25,16 +25,10 @@ class Patience:
         self.listen: Callable[[str, float], None] = lambda why, since_s: None
         """Hears after each failed attempt why it failed, and for how many seconds that has gone on."""
 
-    def keep_on(
-        self,
-        attempt: Callable[[], T],
-        done: type[BaseException] | None = None,
-        failed: Callable[[], None] = lambda: None,
-    ) -> T | None:
-        """Attempts it until the store takes it, or patience ends: then what failed last is raised.
+    def keep_on(self, attempt: Callable[[], T], failed: Callable[[], None] = lambda: None) -> T:
+        """What `attempt` returns, once the store takes it. When patience ends, what failed last is raised.
 
-        `done`: what a later attempt raises where an earlier one, whose connection was lost, has come through; None is
-        returned then. `failed` is called once, after the first failure.
+        `failed` is called once, after the first failure.
         """
         failed_at: float | None = None
         while True:
@@ -49,10 +43,25 @@ class Patience:
                     raise
                 self.listen(str(error), now - failed_at)
                 time.sleep(PAUSE_S)
-            except Exception as error:
-                if failed_at is None or done is None or not isinstance(error, done):
+
+    def keep_on_until(self, done: type[Exception], attempt: Callable[[], T]) -> T | None:
+        """Likewise. After a failure, which may have been of the connection alone, an attempt that raises `done` shows
+        that an earlier one came through: then it returns None."""
+        failed = False
+
+        def fail() -> None:
+            nonlocal failed
+            failed = True
+
+        def again() -> T | None:
+            try:
+                return attempt()
+            except done:
+                if not failed:
                     raise
                 return None
+
+        return self.keep_on(again, fail)
 
 
 class _HasPatience(Protocol):
@@ -64,16 +73,15 @@ class _OfDatabase(Protocol):
     def database(self) -> Any: ...
 
 
-O = TypeVar("O", bound=_OfDatabase)  # noqa: E741
+Owner = TypeVar("Owner", bound=_OfDatabase)
 
 
-def patient(method: Callable[Concatenate[O, P], T]) -> Callable[Concatenate[O, P], T]:
+def patient(method: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[Owner, P], T]:
     """Has a method, one transaction of its `database`, wait as that one's patience says. It may be attempted twice."""
 
     @wraps(method)
-    def waits(self: O, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def waits(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
         patience: Patience = self.database.patience
-        # without `done` it is what the method returned
-        return patience.keep_on(lambda: method(self, *args, **kwargs))  # type: ignore[return-value]
+        return patience.keep_on(lambda: method(self, *args, **kwargs))
 
     return waits

@@ -289,7 +289,7 @@ def _writing(store: Store, change: Callable[[Session], T]) -> T:
         with store.database.writing() as session:
             return change(session)
 
-    return store.database.patience.keep_on(attempt)  # type: ignore[return-value]  # nothing else can be `done`
+    return store.database.patience.keep_on(attempt)
 
 
 def _lock(session: Session, store: Store) -> None:

@@ -1,5 +1,5 @@
 """The rounds of the finals: a process for each finalist in the running, a look at who is left, and so on; then the gate
-on the one that is chosen.
+on those who are left, and once more on the one that is chosen.
 
 Whoever fails is out, and what it beat is in the running again.
 """
@@ -40,8 +40,8 @@ class Entrant:
     def __init__(self, number: Number, searched: Outcome, built: Built) -> None:
         self.number, self.searched, self.built = number, searched, built
         self.digest = built.artifact.digest
-        self.heat_s = finals_plan.costs(searched).heat
-        """Seconds of its last heat; before the first, as expected."""
+        self.heat_s, self.judging_s = finals_plan.costs(searched)
+        """Seconds of its last heat; before the first, as expected. And of the gate, as expected."""
         self.heats = 0
         self.is_judged, self.is_out = False, False
 
@@ -98,6 +98,8 @@ class FinalRounds:
         self._heats: list[Heat] = []
         self._runner = FinalHeats(hall.executor, hall.conditions, hall.say, hall.beat, hall.patience_s)
         self._witness_s = finals_plan.START_S
+        self._judged_s = 0.0
+        """Seconds that the gate took the last time."""
 
     def run(self) -> None:
         """Records heats as they are run, and the end. Raises InputError when no finalist is left, and
@@ -114,13 +116,18 @@ class FinalRounds:
     # Rounds -----------------------------------------------------------------------------------------------------
 
     def _race(self) -> None:
-        """Rounds until nobody in the running has a process left, or there is no time for another."""
-        while running := self._running():
-            if self._is_late(running):
-                self._hall.say("no time for another process")
+        """Rounds until nobody in the running has a process left, or there is no time for another; then the gate on
+        those who may still lead. Where one fails there, what it beat races on."""
+        while True:
+            running, waiting = self._running(), self._unjudged()
+            if running and not self._is_late(running):
+                self._round(running)
+            elif waiting and self._left_s() >= self._hall.proving_s:
+                self._judge(waiting[0])
+            else:
+                if running:
+                    self._hall.say("no time for another process")
                 return
-            self._round(running)
-            self._judge_tied()
 
     def _alive(self) -> list[Entrant]:
         return [entrant for entrant in self._entrants.values() if not entrant.is_out]
@@ -141,10 +148,15 @@ class FinalRounds:
         return confirm(heats, self._lineup.tie, self._lineup.objective)
 
     def _is_late(self, running: Sequence[Entrant]) -> bool:
-        """Whether all have had the first processes, and another of each of these would end too late."""
+        """Whether all have had the first processes, and another of each of these would leave the gate too little."""
         if any(entrant.heats < FIRST for entrant in running):
             return False
-        return self._left_s() < self._round_s(running) + self._hall.proving_s
+        return self._left_s() < self._round_s(running) + self._gates_s()
+
+    def _gates_s(self) -> float:
+        """Seconds that the gate will take, about: of those who may still lead, and of the one that is chosen."""
+        judging = math.fsum(max(entrant.judging_s, self._judged_s) for entrant in self._unjudged())
+        return judging + self._hall.proving_s
 
     def _left_s(self) -> float:
         """Seconds that are left; what was waited for a calm machine comes on top."""
@@ -157,7 +169,7 @@ class FinalRounds:
         """One more process of each, in random order, after one of the baseline alone. All have the same inputs."""
         number = min(entrant.heats for entrant in running) + 1
         count = f"{len(running)} finalists" if len(running) > 1 else f"trial {running[0].number}"
-        expected = (PROCESSES - number + 1) * self._round_s(running) + self._hall.proving_s
+        expected = (PROCESSES - number + 1) * self._round_s(running) + self._gates_s()
         left = max(0.0, min(expected, self._left_s()))
         said = f"process {number} of {PROCESSES}: {count}, each alone beside the baseline; about {left:.0f} s left"
         self._hall.say(said, left)
@@ -185,15 +197,17 @@ class FinalRounds:
 
     # The gate ---------------------------------------------------------------------------------------------------
 
-    def _judge_tied(self) -> None:
-        """Those who stay in the running after the first processes pass the gate on fresh seeds, with a longer soak."""
-        while not any(entrant.heats < FIRST for entrant in self._alive()):
-            waiting = [entrant for entrant in self._tied() if not entrant.is_judged]
-            if not waiting or self._left_s() < self._hall.proving_s:
-                return
-            waiting[0].is_judged = True
-            self._hall.say(f"judging trial {waiting[0].number} on fresh inputs", max(0.0, self._left_s()))
-            self._passes(waiting[0], "finalist")
+    def _unjudged(self) -> list[Entrant]:
+        """Those who may still lead and have not been judged here; the fastest first."""
+        return [entrant for entrant in self._tied() if not entrant.is_judged]
+
+    def _judge(self, entrant: Entrant) -> None:
+        """The gate on fresh seeds, with a longer soak."""
+        entrant.is_judged = True
+        self._hall.say(f"judging trial {entrant.number} on fresh inputs", max(0.0, self._left_s()))
+        started = time.monotonic()
+        self._passes(entrant, "finalist")
+        self._judged_s = time.monotonic() - started
 
     def _chosen(self) -> Entrant | None:
         """Who is to be used, by what the finals and the search know."""

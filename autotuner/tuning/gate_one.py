@@ -34,6 +34,7 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome
 from autotuner.values.problem import Problem
+from autotuner.values.validation import no_such
 from autotuner.values.variant import Value, Variant
 
 EXTENSION = re.compile(r"^(?P<name>.+_[0-9a-f]{16})\.abi3\.so$")
@@ -94,9 +95,9 @@ def of_family(
     """
     families = {each.name: each for each in sorted(folder.iterdir()) if (each / "kernel.toml").is_file()}
     if name not in families:
-        raise InputError(f"no family {name!r} here; there are {', '.join(families) or 'none'}")
+        raise InputError(no_such("family", name, families))
     if device not in DEVICES:
-        raise InputError(f"no device {device!r}; there are {', '.join(DEVICES)}")
+        raise InputError(no_such("device", device, DEVICES))
     try:
         values = TypeAdapter(dict[str, ParameterValue]).validate_python(dict(parameters))
     except ValidationError as error:
@@ -229,9 +230,7 @@ def _by_parameters(text: str, space: str | None) -> Subject:
     given = dict(word.split("=", 1) for word in text.split())
     unknown = sorted(set(given) - set(workbench.space.values))
     if unknown:
-        raise InputError(
-            f"{workbench.space.name} has no parameter {unknown[0]}; it has {', '.join(workbench.space.values)}"
-        )
+        raise InputError(f"{workbench.space.name}: {no_such('parameter', unknown[0], workbench.space.values)}")
     values: dict[str, Value] = {}
     for name, value in given.items():
         known = {str(each): each for each in workbench.space.values[name]}

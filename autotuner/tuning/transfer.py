@@ -197,7 +197,7 @@ def mapped(point: Mapping[str, Value], space: Space) -> int | None:
     """
     if point["IMPL"] not in space.values["IMPL"]:
         return None
-    default = space.file.default
+    default = space.default
     wished = {
         name: _nearest_value(point[name], values, default.get(name)) if name in point else default.get(name)
         for name, values in space.values.items()

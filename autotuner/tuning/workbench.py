@@ -36,6 +36,7 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, SpaceError
 from autotuner.values.outcome import Artifact, Device
 from autotuner.values.problem import Problem
+from autotuner.values.validation import no_such
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault
 from autotuner.values.versions import version_of
@@ -64,8 +65,8 @@ def find_space_file(name: str) -> Path:
     shipped = config.spaces_dir() / f"{name}.toml"
     if shipped.is_file():
         return shipped
-    known = ", ".join(sorted(file.stem for file in config.spaces_dir().glob("*.toml")))
-    raise SpaceError(f"no space {name!r}: give a .toml file or one of {known}")
+    known = sorted(file.stem for file in config.spaces_dir().glob("*.toml"))
+    raise SpaceError(f"{no_such('space', name, known)}, or give a .toml file")
 
 
 def default_space(op: str | None = None) -> str:

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Generic, TypeVar
 
 from autotuner.values.errors import InputError
+from autotuner.values.validation import no_such
 
 T = TypeVar("T")
 
@@ -50,7 +51,7 @@ class Plugs(Generic[T], Mapping[str, T]):
         for point in self._entry_points().select(name=name):
             loaded: T = point.load()
             return loaded
-        raise KeyError(f"no {self._attribute.lower()} {name!r}; there are {', '.join(self)}")
+        raise KeyError(no_such(self._attribute.lower(), name, self))
 
 
 class Listed(Generic[T], MutableMapping[str, T]):
@@ -97,5 +98,5 @@ class Listed(Generic[T], MutableMapping[str, T]):
     def chosen(self, name: str) -> T:
         """The part of that name. Raises InputError with the names there are."""
         if name not in self:
-            raise InputError(f"no {self._what} {name!r}; there are {', '.join(self)}")
+            raise InputError(no_such(self._what, name, self))
         return self[name]

@@ -17,6 +17,8 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 REFUSED = "refused"
 """The type of an error that a validator of ours has raised by `refuse`."""
 UNKNOWN = ": unknown key"
+SURE = 0.75
+"""How alike two names are, of 1, before one is offered for the other beside a list of all."""
 SHOWN = 60
 """Characters of a value, at most, that a message shows."""
 
@@ -84,6 +86,14 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of a message on a name that is not known: the one of the known names that was perhaps meant."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def no_such(what: str, name: str, known: Iterable[str]) -> str:
+    """A line on a name that nothing has: the known one that was perhaps meant, and all there are."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=SURE)
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    return f"no {what} {name!r}{meant}; there are {', '.join(names) or 'none'}"
 
 
 def _one_line(text: str) -> str:

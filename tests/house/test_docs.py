@@ -24,7 +24,8 @@ from benchmarks import proof
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")] + sorted((ROOT / "docs").glob("*.md"))
-FILES = {path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*") if not {".git", ".venv"} & set(path.parts)}
+OURS = [path for path in ROOT.iterdir() if path.name not in (".git", ".venv")]
+FILES = {path.relative_to(ROOT).as_posix() for top in OURS for path in (top, *top.rglob("*"))}
 
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 CODE = re.compile(r"```.*?```|`([^`]+)`", re.DOTALL)

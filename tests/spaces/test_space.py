@@ -235,12 +235,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         ([("VEC_WIDTH * 4", "VEC_WIDTH * 9223372036854775807")], {}, "64 bits"),
         ([], {"BLOCK_N": 3}, "parameters.BLOCK_N: the device already has a fact of this name"),
         (
-            [],
-            {"CPU_VECTOR_BYTES": 8},
-            "default: not valid on this device: constraints[0] 'VEC_WIDTH * 4 <= CPU_VECTOR_BYTES'",
-        ),
-        ([], {"CPU_VECTOR_BYTES": 8}, "(registers are no wider)"),
-        (
             [("BLOCK_N // 2", "BLOCK_N * 64")],
             {},
             "constraints[1]: no valid point: this constraint removed the last ones (whole",
@@ -259,6 +253,20 @@ def test_what_a_device_refuses(changes: list[tuple[str, str]], facts: dict[str, 
     assert str(caught.value).startswith("dir/x.toml: ")
     assert "\n" not in str(caught.value)
     assert message in str(caught.value)
+
+
+def test_a_default_that_is_not_valid_here_gives_its_place_to_the_nearest_valid_point() -> None:
+    """A simd point stays one, though the first scalar point differs in as few values."""
+    space = made(CPU_VECTOR_BYTES=16)
+    assert space.default == space.file.default
+    assert space.why_another_default is None
+    narrow = made(replaced(("VEC_WIDTH = 4\n", "VEC_WIDTH = 16\nFUSE = 0\n")))
+    assert narrow.default == {"IMPL": "simd", "BLOCK_N": 64, "VEC_WIDTH": 8, "FUSE": 0}
+    assert narrow.why_another_default == (
+        "default: not valid here: constraints[0] 'VEC_WIDTH * 4 <= CPU_VECTOR_BYTES' (registers are no wider);"
+        " the nearest valid point takes its place"
+    )
+    assert made(CPU_VECTOR_BYTES=8).default["IMPL"] == "scalar"
 
 
 def test_facts_must_be_scalars() -> None:

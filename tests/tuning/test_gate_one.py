@@ -127,7 +127,7 @@ def test_without_a_space_a_shipped_variant_is_judged_on_a_usual_problem(toolchai
         ("nothing.so", "no such file"),
         ("abcdef0123", "none in the cache begins so"),
         ("IMPL=mutant MUTANT=odd", "MUTANT=odd: space has MUTANT = none, "),
-        ("IMPL=mutant TILE=3", "has no parameter TILE; it has IMPL, MUTANT"),
+        ("IMPL=mutant TILE=3", "no parameter 'TILE'; there are IMPL, MUTANT"),
         ("7", "studies.db"),
         (".", "expected one extension"),
     ],

@@ -13,7 +13,7 @@
 #define AUTOTUNER_SDPA_CUDA_H
 
 #ifdef AUTOTUNER_GEOMETRY_H
-#error include sdpa_cuda.h before geometry.h and cuda_host.h: it names the op's fields of the geometry
+#error "include sdpa_cuda.h before geometry.h and cuda_host.h: it names the fields of the geometry"
 #endif
 
 /* The op's numbers in the geometry: HEAD_DIM; rows of K and V that one bulk tensor copy brings, 0 for no tensor maps; the

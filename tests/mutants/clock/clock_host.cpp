@@ -7,37 +7,18 @@
 #include "cuda_host.h"
 
 #include "../common/call_python.h"
+#include "../common/cuda_call.h"
 #include "clock_plan.h"
 
 namespace {
 
 at::Kernel kernel("variant_kernel"), burner("burn");
 
-/* A function of libcuda by its name in cuda.h, where a macro may give it another. */
-#define DRIVER(function) ((decltype(&function))dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), AT_TEXT(function)))
-
 int cheat() { return at::geometry().host[CLOCK_CHEAT]; }
 int64_t kept_bytes() { return at::geometry().host[CLOCK_KEPT]; }
 int64_t blocks_of(const at_call *call) {
   const int64_t *dim = call->dim, rows = at::geometry().rows;
   return dim[SDPA_BATCH] * dim[SDPA_HEADS] * ((dim[SDPA_SEQ_Q] + rows - 1) / rows);
-}
-
-sdpa_args arguments(const at_call *call) {
-  const int64_t *dim = call->dim;
-  sdpa_args args = {};
-  args.q = call->in[SDPA_Q];
-  args.k = call->in[SDPA_K];
-  args.v = call->in[SDPA_V];
-  args.o = call->out[SDPA_O];
-  args.workspace = call->workspace;
-  args.batch = (int32_t)dim[SDPA_BATCH];
-  args.heads = (int32_t)dim[SDPA_HEADS];
-  args.seq_q = (int32_t)dim[SDPA_SEQ_Q];
-  args.seq_k = (int32_t)dim[SDPA_SEQ_K];
-  args.scale = (float)call->scalar[SDPA_SCALE];
-  args.scale_log2 = (float)(call->scalar[SDPA_SCALE] * 1.4426950408889634);
-  return args;
 }
 
 int launch(const at_call *call, int64_t blocks, CUstream stream) {

@@ -7,32 +7,19 @@
 #include "cuda_host.h"
 
 #include "../common/call_python.h"
+#include "../common/cuda_call.h"
 #include "systemic_plan.h"
 
 namespace {
 
 at::Kernel kernel("variant_kernel");
 
-/* A function of libcuda by its name in cuda.h, where a macro may give it another. */
-#define DRIVER(function) ((decltype(&function))dlsym(dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL), AT_TEXT(function)))
-
 int fault() { return at::geometry().host[SYSTEMIC_FAULT]; }
 int64_t slices(const at_call *call) { return call->dim[SDPA_BATCH] * call->dim[SDPA_HEADS]; }
 
 int launch(const at_call *call, CUstream stream) {
   const int64_t *dim = call->dim, rows = at::geometry().rows;
-  sdpa_args args = {};
-  args.q = call->in[SDPA_Q];
-  args.k = call->in[SDPA_K];
-  args.v = call->in[SDPA_V];
-  args.o = call->out[SDPA_O];
-  args.workspace = call->workspace;
-  args.batch = (int32_t)dim[SDPA_BATCH];
-  args.heads = (int32_t)dim[SDPA_HEADS];
-  args.seq_q = (int32_t)dim[SDPA_SEQ_Q];
-  args.seq_k = (int32_t)dim[SDPA_SEQ_K];
-  args.scale = (float)call->scalar[SDPA_SCALE];
-  args.scale_log2 = (float)(call->scalar[SDPA_SCALE] * 1.4426950408889634);
+  sdpa_args args = arguments(call);
   int64_t blocks = slices(call) * ((dim[SDPA_SEQ_Q] + rows - 1) / rows);
   if (fault() == HOST_IGNORES_LAUNCH_ERROR) {
     kernel.launch(0, &args, stream); /* no grid is empty */
