@@ -110,7 +110,6 @@ class Run:
         part.skipped = {test: why for test, why in skipped.items() if not why.startswith(PUT_OFF)}
         part.counts["skipped"] = len(part.skipped)
 
-
     def _environment(self) -> dict[str, str]:
         """Every process that the tests start, hundreds of them, finds compiled modules in one folder."""
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

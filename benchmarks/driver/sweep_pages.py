@@ -24,7 +24,9 @@ def sets(document: dict[str, Any] | None) -> str:
         rows.append([words, begins, share.replace("%", " %"), f"{mean:.4f}", gain])
     head = ["trials go to", "a member starts", "trials", "t_optimum / t_best", "what the set with 70 % gains over it"]
     spaces = ", ".join(document["trials_of_each_space"])
-    said = f"{document['trials']} trials are 100 %; geometric means over {document['seeds']} seeds of {spaces}; the gain "
+    said = (
+        f"{document['trials']} trials are 100 %; geometric means over {document['seeds']} seeds of {spaces}; the gain "
+    )
     said += "is of ln, with two standard errors."
     return f"{table(head, rows)}\n\n{said} {made(document)}"
 

@@ -23,7 +23,6 @@ from autotuner.run.fork_server import descendants_of
 from autotuner.run.local import LocalExecutor
 from autotuner.values import config
 from tests.conformance.executors import play
-from tests.helpers import preload
 from tests.helpers.processes import wait_for
 
 RAY = Path(sys.executable).parent / "ray"
@@ -87,4 +86,4 @@ def running(folder: Path) -> Iterator[Nodes]:
 
 def plays() -> AbstractContextManager[Executor]:
     """What makes the executor of a node whose backend is `play()`."""
-    return closing(LocalExecutor(play, preload=preload.CPU))
+    return closing(LocalExecutor(play))

@@ -23,11 +23,11 @@ from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
-from tests.helpers import preload, simulated
+from tests.helpers import simulated
 from tests.helpers.ray_nodes import Nodes
 
 UNIT = "autotuner_test"
-WORK_S = 0.3
+WORK_S = 0.5
 """Of a build, and of a check."""
 
 
@@ -54,7 +54,7 @@ class NotingLine(FakeLine):
 
 
 def _opened(file: Path) -> AbstractContextManager[Executor]:
-    return closing(LocalExecutor(partial(NotingLine, file), preload=preload.CPU, jobs_per_process=20))
+    return closing(LocalExecutor(partial(NotingLine, file), jobs_per_process=20))
 
 
 class Swept(NamedTuple):
@@ -79,6 +79,20 @@ def start(nodes: Nodes) -> None:
     nodes.start("three", cpus=1)
 
 
+def _begins(file: Path, node: str) -> bool:
+    """Whether the node begins to judge within some time: it is at it then."""
+    until, before = time.monotonic() + 4 * WORK_S, _judged_on(file, node)
+    while time.monotonic() < until:
+        if _judged_on(file, node) > before:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _judged_on(file: Path, node: str) -> int:
+    return sum(line.split()[::2] == ["judge", node] for line in file.read_text().splitlines())
+
+
 def swept(nodes: Nodes, store: Store, file: Path, trials: int, kill_at: int) -> Swept:
     """Runs a sweep, and kills the node of the first lane once so many trials are judged."""
     killed_at = [float("inf")]
@@ -87,7 +101,8 @@ def swept(nodes: Nodes, store: Store, file: Path, trials: int, kill_at: int) -> 
         victim = cluster.on_lanes(config.cache_dir)[0].name
 
         def hear(event: Event) -> None:
-            if isinstance(event, Judged) and event.judged == kill_at:
+            late = isinstance(event, Judged) and event.judged >= kill_at
+            if late and killed_at[0] == float("inf") and _begins(file, victim):
                 nodes.kill(victim)
                 killed_at[0] = time.time()
 
