@@ -4,9 +4,9 @@ Each member has a few trials first. From then on the next turn goes to the membe
 expected improvement (Jones, Schonlau and Welch, 1998; of ln t) times its weight. A search that has converged promises
 little, and stops costing.
 
-Members learn nothing from each other. One that knows points of a relative hopes for more than it has seen
-(search/surrogate.py), and a relative that was just begun misleads it: its promise would be of another kind than those
-of the others. benchmarks/search/sweep_sets.py has what that costs.
+So no member starts from what another has measured: when it begins, the others have fewer points than are worth
+knowing (tuning/transfer.py). Members that began one after another, each from its nearest sibling, did worse: one that has
+hardly been searched misleads, and one that was misled promises little.
 """
 
 from __future__ import annotations

@@ -162,13 +162,11 @@ class SweepRun:
         executor: Executor,
         trials: int,
         promised: Callable[[float | None], None] = lambda _: None,
-        cold: bool = False,
     ) -> str:
         """Judges until the study has so many trials, or time is up; the study's name. `promised` hears the expected
-        improvement of every proposal. `cold`: it starts from no study but the one that the request names."""
+        improvement of every proposal."""
         request = self._request
-        cold = request.cold or (cold and request.like is None)
-        start = here.start(self._store, request.sampler, request.like, cold)
+        start = here.start(self._store, request.sampler, request.like, request.cold)
         driver = here.driver(self._store, executor, request.sampler, request.seed, self._hear, start)
         self._problem = here.conditions.compiled_for
         if driver.name not in self._studies:

@@ -111,7 +111,6 @@ class Arm(NamedTuple):
 ARMS = (
     *(Arm(share, warm, False) for share in (AIM, 1.0) for warm in (False, True)),
     *(Arm(share, False, True) for share in BUDGETS),
-    Arm(AIM, True, True),
 )
 
 

@@ -26,7 +26,7 @@ from tests.helpers.chaos import require_whole
 from tests.helpers.command_line import SCRIPT, SPACE, autotuner, lay_out
 from tests.helpers.processes import wait_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.timed]
+pytestmark = pytest.mark.slow
 
 ASKED = ("--no-finals", "--calm", "--patience", "0.1", "--json")
 PLUGINS = Path(__file__).parent.parent / "plugins"
