@@ -5,8 +5,8 @@ expected improvement (Jones, Schonlau and Welch, 1998; of ln t) times its weight
 little, and stops costing.
 
 So no member starts from what another has measured: when it begins, the others have fewer points than are worth
-knowing (tuning/transfer.py). Members that began one after another, each from its nearest sibling, did worse: one that has
-hardly been searched misleads, and one that was misled promises little.
+knowing (tuning/transfer.py). Members that began one after another, each from its nearest sibling, did worse: one that
+has hardly been searched misleads, and one that was misled promises little.
 """
 
 from __future__ import annotations
