@@ -145,7 +145,7 @@ PARTS = {
     "sets": Part(
         "a sweep set does no worse than equal shares of as many trials",
         10,
-        (step(sweep_sets, *WITHOUT_A_SAY, "--json", kept("sweep_sets"), "--hold"),),
+        (step(sweep_sets, *WITHOUT_A_SAY, "--seeds", "20", "--json", kept("sweep_sets"), "--hold"),),
     ),
     "hostile": Part(
         "bad files, bad command lines and damaged stores end in one line, 100,000 of them",

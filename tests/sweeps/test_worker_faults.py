@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from autotuner.run.local import LocalExecutor
-from autotuner.store import Store, device_health, sweeps
+from autotuner.store import Store, briefs, device_health, sweeps
 from autotuner.sweeps import worker
 from autotuner.sweeps.worker import Worker, served
 from autotuner.tuning.driver import Budget, Driver, Event, Judged
@@ -93,8 +93,13 @@ def test_a_device_that_goes_in_the_middle_costs_no_trial(tmp_path: Path) -> None
         assert autotuner(tmp_path, "devices", "clear", **around).returncode == 0
         autotuner(tmp_path, "worker", "--devices", "other_cpu", "--idle-exit", **around)
         done = sweeps.one(store, number)
-        require_whole(store, done, [])
-        assert len(recorded(store, *done.studies)) >= 2
+        assert done.state == State.DONE
+        begun = [event.kind for event in sweeps.events(store, number)].count("begun")
+        assert begun == 2
+        # the op is of another package, whose outcomes this process cannot read
+        (study,) = done.studies
+        found = briefs.briefs(store, study)
+        assert len({brief.number for brief in found}) == len(found) >= 2
 
 
 def test_memory_and_open_files_stay_flat(path: Path) -> None:
