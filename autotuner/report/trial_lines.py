@@ -47,12 +47,12 @@ class TrialLine(Model):
     @classmethod
     def of(cls, trial: ListedTrial, confirmed: MeanInterval | None) -> TrialLine:
         """The line of a recorded trial."""
-        stands = trial.objective is not None and trial.revoked_at is None
+        stands = trial.objective is not None
         return cls(
             **trial.model_dump(
                 include={"number", "verdict", "fault", "case", "detail", "original", "seconds", "session"}
             ),
-            speedup=_speedup(trial.objective if stands else None),
+            speedup=_speedup(trial.objective),
             speedup_low=_speedup(trial.high if stands else None),
             speedup_high=_speedup(trial.low if stands else None),
             censored=stands and trial.censored,
@@ -75,7 +75,8 @@ class TrialLine(Model):
 def trial_lines(store: Store, study: str) -> tuple[TrialLine, ...]:
     """Every recorded trial of a study by number, faults of ours included. Raises StoreError: no such study."""
     confirmed = standings.every_confirmed(store, study)
-    return tuple(TrialLine.of(each, confirmed.get(each.number)) for each in trials.listed(store, study))
+    found = sorted(trials.listed(store, study), key=lambda each: each.number)
+    return tuple(TrialLine.of(each, confirmed.get(each.number)) for each in found)
 
 
 def _speedup(log: float | None) -> float | None:

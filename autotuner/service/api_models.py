@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from autotuner.report.trial_lines import TrialLine
+from autotuner.store.figures import BaselineAt, Comparison, Improvement
 from autotuner.store.sweep_records import DeviceRecord
 from autotuner.tuning.standings import Entry, StudySummary
 from autotuner.values.model import Model
@@ -39,6 +41,35 @@ class Leaderboard(Model):
     baseline: str
     tie: float = Field(description="relative: ratios within it are ties")
     entries: tuple[Entry, ...]
+
+
+class TrialList(Model):
+    """Some trials of a study, by number."""
+
+    study: str
+    count: int = Field(description="of all trials")
+    trials: tuple[TrialLine, ...]
+
+
+class History(Model):
+    """Each trial of a study that was the best until then, the first one first."""
+
+    study: str
+    improvements: tuple[Improvement, ...]
+
+
+class Baselines(Model):
+    """What the baselines of a study took at each start of a driver, the oldest first."""
+
+    study: str
+    baselines: tuple[BaselineAt, ...]
+
+
+class ComparedStudies(Comparison):
+    """Two studies side by side."""
+
+    first: str
+    second: str
 
 
 class StudyDevice(Model):

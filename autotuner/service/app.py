@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from autotuner.service import api, metrics, pages, queue_pages, sweep_api
+from autotuner.service import api, figures_api, metrics, pages, queue_pages, sweep_api
 from autotuner.service.guard import Guard
 from autotuner.service.openapi import describe
 from autotuner.service.server import Server, server_of
@@ -55,6 +55,7 @@ def create_app(settings: Settings) -> Guard:
     )
     app.state.server, app.state.drawn = server, pages.Drawn()
     app.include_router(api.router)
+    app.include_router(figures_api.router)
     app.include_router(sweep_api.router)
     app.include_router(pages.router)
     app.include_router(queue_pages.router)

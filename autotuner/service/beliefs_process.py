@@ -6,7 +6,8 @@ import os
 import threading
 from collections import OrderedDict
 from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
+from multiprocessing.process import BaseProcess
 
 from autotuner.report.beliefs import StudyBeliefs, study_beliefs
 from autotuner.store import Store
@@ -34,6 +35,7 @@ class BeliefsFinder:
     def __init__(self, store: str) -> None:
         self._store = store
         self._pool: ProcessPoolExecutor | None = None
+        self._processes: list[BaseProcess] = []
         self._found: OrderedDict[tuple[str, str], Future[StudyBeliefs]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -48,7 +50,9 @@ class BeliefsFinder:
                 self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_give_way)
             for other in [each for each in self._found if each[0] == study and self._found[each].cancel()]:
                 del self._found[other]  # of an older revision, and not begun
+            there = active_children()
             self._found[key] = self._pool.submit(_find, self._store, study)
+            self._processes += [each for each in active_children() if each not in there]
             while len(self._found) > KEPT:
                 self._found.popitem(last=False)
             return self._found[key]
@@ -62,11 +66,14 @@ class BeliefsFinder:
         return next((each.result() for each in reversed(done) if each.exception() is None), None)
 
     def close(self) -> None:
-        """Ends the process."""
+        """Ends the process, whatever it is at: beliefs of a large study take longer than anybody waits for an end."""
         with self._lock:
             if self._pool is not None:
                 self._pool.shutdown(wait=False, cancel_futures=True)
                 self._pool = None
+            for each in self._processes:
+                each.terminate()
+            self._processes.clear()
 
 
 def _broken(found: Future[StudyBeliefs]) -> bool:

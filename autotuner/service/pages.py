@@ -19,7 +19,19 @@ from autotuner.service.links import Links
 from autotuner.service.reader import Snapshot
 from autotuner.service.server import Server, server_of
 from autotuner.service.templates import render
-from autotuner.service.views import answer, beliefs, compare, history, leaderboard, problems, rejects, scatter, timeline
+from autotuner.service.views import (
+    answer,
+    beliefs,
+    compare,
+    costs,
+    coverage,
+    history,
+    leaderboard,
+    problems,
+    rejects,
+    scatter,
+    timeline,
+)
 from autotuner.service.views.trial import head, trial_page
 from autotuner.values import config
 from autotuner.values.errors import InputError
@@ -32,7 +44,9 @@ TABS = (
     ("variants", "Variants"),
     ("leaderboard", "Leaderboard"),
     ("problems", "Problems"),
+    ("coverage", "Coverage"),
     ("timeline", "Timeline"),
+    ("costs", "Costs"),
     ("beliefs", "Beliefs"),
 )
 PAGES_KEPT = 128
@@ -113,8 +127,8 @@ def overview(request: Request, study: str) -> Response:
         return {
             "cards": answer.cards(snapshot, store),
             "rejects": rejects.rejects(snapshot, LINKS, narrow=True),
-            "history": history.history(snapshot, LINKS),
-            "board": leaderboard.leaderboard(snapshot, LINKS, 8),
+            "history": history.history(snapshot, LINKS, narrow=True),
+            "board": leaderboard.leaderboard(snapshot, LINKS, 8, narrow=True),
         }
 
     return study_page(request, study, "overview.html", "", values)
@@ -189,6 +203,29 @@ def by_problem(request: Request, study: str) -> Response:
         "problems",
         lambda snapshot: {"figures": (problems.problems(snapshot, LINKS),), "lead": None},
     )
+
+
+@router.get("/studies/{study}/coverage")
+def tried(request: Request, study: str) -> Response:
+    """How much of the space was judged."""
+
+    def values(snapshot: Snapshot) -> dict[str, Any]:
+        try:
+            return {"figures": (coverage.coverage(snapshot.coverage),), "lead": None}
+        except InputError as error:
+            return {"figures": (), "lead": str(error)}
+
+    return study_page(request, study, "figures.html", "coverage", values)
+
+
+@router.get("/studies/{study}/costs")
+def spent(request: Request, study: str) -> Response:
+    """What the study has cost, and what the baselines took."""
+
+    def values(snapshot: Snapshot) -> dict[str, Any]:
+        return {"costs": costs.costs(snapshot.costs), "baselines": costs.baselines(snapshot.baselines)}
+
+    return study_page(request, study, "costs.html", "costs", values)
 
 
 @router.get("/studies/{study}/timeline")
@@ -283,7 +320,7 @@ def api(request: Request) -> Response:
         for path, methods in document["paths"].items()
         for method, call in methods.items()
     ]
-    return page(request, "api.html", "api", lambda: {"calls": calls, "live": False})
+    return page(request, "api.html", "api", lambda: {"calls": sorted(calls, key=lambda call: call[1]), "live": False})
 
 
 @router.get("/login")

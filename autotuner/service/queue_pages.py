@@ -14,7 +14,7 @@ from autotuner.service.pages import LINKS, page
 from autotuner.service.server import Server, server_of
 from autotuner.service.sweep_desk import LAST, VERBS
 from autotuner.service.sweep_models import SweepAsk
-from autotuner.service.views import answer, history
+from autotuner.service.views import answer, history, members
 from autotuner.sweeps.outlook import Outlook
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
@@ -42,6 +42,7 @@ def _queue(request: Request, refused: str | None) -> Response:
         "devices": look.devices,
         "models": study_devices(server),
         "spaces": server.desk.space_entries() if server.access.form_of(request) is not None else (),
+        "worker": None if any(each.holder for each in look.devices) else answer.command("worker", store=_label(server)),
         "refused": refused,
         "key": secrets.token_hex(16),
         "live": refused is None,
@@ -98,10 +99,15 @@ def sweep(request: Request, number: Number) -> Response:
     tag = f"{events[-1].id if events else 0}-{found.sweep.state}-{found.sweep.wish}-{found.sweep.holder is not None}"
 
     def values() -> dict[str, Any]:
-        shown = [server.reader.study(name) for name in found.sweep.studies if name in server.reader.names()]
-        snapshot = shown[0] if shown else None
+        if len(found.sweep.request.members) > 1:
+            shown, drawn = [], members.members(server.desk.members(found.sweep), found.sweep.request.trials, LINKS)
+        else:
+            shown, drawn = [each for each in found.sweep.studies if each in server.reader.names()], None
+        snapshot = server.reader.study(shown[0]) if shown else None
         return {
             "found": found,
+            "members": drawn,
+            "watch": answer.command("watch", str(number), store=_label(server)),
             "events": tuple(reversed(events)),
             "study": snapshot,
             "cards": () if snapshot is None else answer.cards(snapshot, server.reader.store.label),
@@ -111,6 +117,11 @@ def sweep(request: Request, number: Number) -> Response:
         }
 
     return page(request, "sweep.html", tag, values)
+
+
+def _label(server: Server) -> str:
+    """The store as a command line names it."""
+    return server.reader.store.label
 
 
 def _found(server: Server, number: int) -> Outlook:

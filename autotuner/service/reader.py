@@ -12,14 +12,25 @@ from typing import Any, TypeVar
 from autotuner.measure.tie import tie_band
 from autotuner.ops import Op, op_of
 from autotuner.spaces.space import SpaceFile
-from autotuner.store import FinalsRecord, SessionRecord, Store, StudyRecord, briefs, queries
-from autotuner.store.briefs import ProblemTimes, Revision, TrialBrief
-from autotuner.tuning import standings
+from autotuner.store import (
+    FinalsRecord,
+    ListedTrial,
+    ProblemTimes,
+    Revision,
+    SessionRecord,
+    Store,
+    StudyRecord,
+    figures,
+    queries,
+    trials,
+)
+from autotuner.store.figures import BaselineAt, Costs
+from autotuner.tuning import covered, standings
+from autotuner.tuning.covered import Coverage
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.tuning.standings import Best, Entry, FinalsSummary, StudySummary
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Heat
-from autotuner.values.verdict import Verdict
 
 FRESH_S = 0.3
 """Seconds for which a revision that was looked up is believed: readers at full speed cost three looks a second."""
@@ -34,7 +45,7 @@ T = TypeVar("T")
 class Snapshot:
     """A study at one revision. What is asked for is read once, when it is first asked for."""
 
-    def __init__(self, store: Store, name: str, revision: Revision, trials: tuple[TrialBrief, ...] | None) -> None:
+    def __init__(self, store: Store, name: str, revision: Revision, trials: tuple[ListedTrial, ...] | None) -> None:
         self.store, self.name, self.revision = store, name, revision
         self._found: dict[str, Any] = {} if trials is None else {"trials": trials}
         self._lock = threading.RLock()
@@ -52,9 +63,9 @@ class Snapshot:
         return key in self._found
 
     @property
-    def trials(self) -> tuple[TrialBrief, ...]:
+    def trials(self) -> tuple[ListedTrial, ...]:
         """Every recorded trial, in the order of their ends."""
-        return self.once("trials", lambda: briefs.briefs(self.store, self.name))
+        return self.once("trials", lambda: trials.listed(self.store, self.name))
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -134,7 +145,7 @@ class Snapshot:
     @property
     def sessions(self) -> tuple[SessionRecord, ...]:
         """The runs of the driver, the first one first."""
-        return self.once("sessions", lambda: briefs.sessions(self.store, self.name))
+        return self.once("sessions", lambda: queries.sessions(self.store, self.name))
 
     @property
     def running(self) -> bool:
@@ -157,12 +168,27 @@ class Snapshot:
         """Of the variants that were measured on a disturbed machine alone, the last trial of each."""
         return self.once("disturbed", lambda: queries.disturbed(self.store, self.name))
 
+    @property
+    def costs(self) -> Costs:
+        """What its trials cost."""
+        return self.once("costs", lambda: figures.costs(self.store, self.name))
+
+    @property
+    def baselines(self) -> tuple[BaselineAt, ...]:
+        """What the baselines took at each start."""
+        return self.once("baselines", lambda: figures.baselines(self.store, self.name))
+
+    @property
+    def coverage(self) -> Coverage:
+        """How much of its space was judged. Raises InputError where the recorded space cannot be read."""
+        return self.once("coverage", lambda: covered.coverage(self.store, self.name))
+
     def times(self, numbers: tuple[int, ...]) -> tuple[ProblemTimes, ...]:
         """What these trials took on each problem."""
-        return self.once(f"times {numbers}", lambda: briefs.problem_times(self.store, self.name, numbers))
+        return self.once(f"times {numbers}", lambda: trials.problem_times(self.store, self.name, numbers))
 
 
-def cause_of(trial: TrialBrief) -> str | None:
+def cause_of(trial: ListedTrial) -> str | None:
     """The code for which a trial was rejected; None where it was not."""
     if trial.revoked:
         return "store.revoked"
@@ -178,7 +204,7 @@ class Reader:
         self.store = store
         self._kept: OrderedDict[str, tuple[float, Snapshot]] = OrderedDict()
         self._studies: tuple[float, tuple[StudySummary, ...]] = (-FRESH_S, ())
-        self._lock = threading.Lock()
+        self._lock, self._listing = threading.Lock(), threading.Lock()
 
     def study(self, wanted: str) -> Snapshot:
         """A study by its name, as it is now. Raises StoreError: no such study."""
@@ -186,7 +212,7 @@ class Reader:
             looked, kept = self._kept.get(wanted, (0.0, None))
             if kept is not None and time.monotonic() - looked < FRESH_S:
                 return kept
-            revision = briefs.revision(self.store, wanted)
+            revision = queries.revision(self.store, wanted)
             if kept is None or kept.revision != revision:
                 kept = Snapshot(self.store, wanted, revision, None if kept is None else self._grown(kept, revision))
             self._kept[wanted] = time.monotonic(), kept
@@ -195,23 +221,23 @@ class Reader:
                 self._kept.popitem(last=False)
             return kept
 
-    def _grown(self, old: Snapshot, revision: Revision) -> tuple[TrialBrief, ...] | None:
+    def _grown(self, old: Snapshot, revision: Revision) -> tuple[ListedTrial, ...] | None:
         """The trials of an older snapshot and those recorded since; None where an old one has changed."""
         if not old.has("trials"):
             return None
-        trials = old.trials + briefs.briefs(self.store, old.name, old.revision.last)
-        standing = sum(each.verdict in _RANKED for each in trials)
-        revoked = sum(each.revoked for each in trials)
-        same = (len(trials), standing, revoked) == (revision.trials, revision.standing, revision.revoked)
-        return trials if same else None
+        found = old.trials + trials.listed(self.store, old.name, old.revision.last)
+        standing = sum(each.verdict.has_latency for each in found)
+        revoked = sum(each.revoked for each in found)
+        same = (len(found), standing, revoked) == (revision.trials, revision.standing, revision.revoked)
+        return found if same else None
 
     def names(self) -> frozenset[str]:
         """Every study's name."""
-        return frozenset(briefs.names(self.store))
+        return frozenset(queries.names(self.store))
 
     def studies(self) -> tuple[StudySummary, ...]:
         """Every study at a glance, the most recently active first; not older than a few seconds."""
-        with self._lock:
+        with self._listing:  # a large store takes long, and readers of one study do not wait for it
             looked, found = self._studies
             began = time.monotonic()
             if began - looked >= FRESH_S:
@@ -219,6 +245,3 @@ class Reader:
                 # A large store takes long to sum up: the longer it took, the longer it is believed.
                 self._studies = time.monotonic() + 5 * (time.monotonic() - began), found
             return found
-
-
-_RANKED = frozenset(verdict for verdict in Verdict if verdict.has_latency)

@@ -10,13 +10,14 @@ from concurrent.futures import CancelledError
 from fastapi import HTTPException, Request
 
 from autotuner.report.beliefs import StudyBeliefs
+from autotuner.service import templates
 from autotuner.service.access import Access
 from autotuner.service.beliefs_process import BeliefsFinder
 from autotuner.service.gate_service import GateService
 from autotuner.service.reader import Reader, Snapshot
 from autotuner.service.settings import Settings
 from autotuner.service.sweep_desk import SweepDesk
-from autotuner.store import Store
+from autotuner.store import Store, queries
 from autotuner.values.errors import AutotunerError, InfrastructureError
 
 
@@ -65,13 +66,15 @@ class Server:
             raise HTTPException(404, f"{snapshot.name} has no trial {number}")
 
     def warm(self) -> None:
-        """Reads the studies that were active last, so that the first reader does not wait for it."""
+        """Compiles the templates and begins to read the study that was active last, so that the first reader waits for
+        less."""
 
         def read() -> None:
             with contextlib.suppress(AutotunerError):
-                for each in self.reader.studies()[:3]:
-                    _ = self.reader.study(each.name).trials
+                snapshot = self.reader.study(queries.resolve_study(self.reader.store))
+                _ = snapshot.trials, snapshot.board, snapshot.best
 
+        templates.compile_all()
         threading.Thread(target=read, name="warm", daemon=True).start()
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from autotuner.service.api import MOST, REFUSALS, answer
 from autotuner.service.api_models import Refusal
 from autotuner.service.server import Server, server_of
-from autotuner.service.sweep_models import ClearRequest, Served, SpaceList, SweepAsk, SweepList, SweepView
+from autotuner.service.sweep_models import ClearRequest, MemberList, Served, SpaceList, SweepAsk, SweepList, SweepView
 from autotuner.sweeps.following import RESTING
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.model import json_of
@@ -103,6 +103,16 @@ async def sweep(
         await asyncio.sleep(POLL_S)
         found = await view(server, number)
     return answer(found)
+
+
+@router.get("/sweeps/{number}/members", response_model=MemberList)
+def members(request: Request, number: Number) -> Response:
+    """The members of a set, and how much of the budget each has had."""
+    server = server_of(request)
+    if server.desk.one(number) is None:
+        raise HTTPException(404, f"there is no sweep {number}")
+    sweep = server.desk.state(number)
+    return answer(MemberList(sweep=number, trials=sweep.request.trials, members=server.desk.members(sweep)))
 
 
 @router.get(

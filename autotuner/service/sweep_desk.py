@@ -12,7 +12,8 @@ from autotuner.service.sweep_models import SpaceEntry, SweepAsk
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.sweep_records import DeviceRecord, EventRecord, SweepRecord
-from autotuner.sweeps import outlook, queue
+from autotuner.sweeps import members, outlook, queue
+from autotuner.sweeps.members import MemberProgress
 from autotuner.sweeps.outlook import Outlook
 from autotuner.tuning.workbench import load_space
 from autotuner.values import config
@@ -71,6 +72,10 @@ class SweepDesk:
     def state(self, number: int) -> SweepRecord:
         """A sweep as it is. Raises StoreError: no such sweep."""
         return sweeps.one(self._reader, number)
+
+    def members(self, sweep: SweepRecord) -> tuple[MemberProgress, ...]:
+        """The spaces of a sweep, and how far each is."""
+        return members.members(self._reader, sweep)
 
     def events(self, number: int, after: int = 0, last: int | None = None) -> tuple[EventRecord, ...]:
         """What happened to a sweep, the oldest first."""

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from autotuner.store.sweep_records import DeviceRecord
+from autotuner.sweeps.members import MemberProgress
 from autotuner.sweeps.outlook import Outlook
 from autotuner.values.model import Model
 from autotuner.values.sweep import MOST
@@ -39,6 +40,14 @@ class SweepView(Model):
 
     revision: int = Field(description="number of its last event: pass it as `since` to wait for the next")
     outlook: Outlook
+
+
+class MemberList(Model):
+    """The spaces of a sweep: one, or the members of a set in the order in which they begin."""
+
+    sweep: int
+    trials: int = Field(description="the budget of all together")
+    members: tuple[MemberProgress, ...]
 
 
 class SweepList(Model):

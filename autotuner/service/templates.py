@@ -32,6 +32,8 @@ def environment() -> Environment:
         "percent": words.percent,
         "micros": words.micros,
         "span": words.span,
+        "about": words.about,
+        "commands": words.commands,
         "when": words.when,
         "point": words.point,
         "ends": words.ends,
@@ -45,6 +47,12 @@ def environment() -> Environment:
 def render(template: str, **values: Any) -> str:
     """A page. Raises jinja2.UndefinedError for a name that was not given."""
     return environment().get_template(template).render(**values)
+
+
+def compile_all() -> None:
+    """Compiles every template, so that no reader waits for it."""
+    for name in environment().list_templates(extensions=("html",)):
+        environment().get_template(name)
 
 
 def static_text(name: str) -> str:

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 from markupsafe import Markup
 
 from autotuner.service import templates
+from autotuner.service.figures.figure import Figure
 from autotuner.service.links import SavedLinks
 from autotuner.service.reader import Snapshot
-from autotuner.service.views import answer, history, leaderboard, problems, rejects, scatter, timeline
+from autotuner.service.views import (
+    answer,
+    costs,
+    coverage,
+    history,
+    leaderboard,
+    problems,
+    rejects,
+    scatter,
+    timeline,
+)
 from autotuner.service.views.trial import head, trial_page
+from autotuner.values.errors import InputError
 
 SCRIPT = "times.js"
 STYLE = "pages.css"
@@ -54,5 +67,14 @@ def render(snapshot: Snapshot, store: str, roots: tuple[Path, ...] = ()) -> str:
         scatter=scatter.scatter(snapshot, links, scatter.Choice("number", "speedup", "kind", {})),
         timeline=figure,
         runs=timeline.runs(every),
+        costs=(*costs.costs(snapshot.costs), *costs.baselines(snapshot.baselines)),
+        coverage=_coverage(snapshot),
         trials=[(each, head(snapshot, each)) for each in trials],
     )
+
+
+def _coverage(snapshot: Snapshot) -> tuple[Figure, ...]:
+    """Nothing where this version cannot read the study's space."""
+    with suppress(InputError):
+        return (coverage.coverage(snapshot.coverage),)
+    return ()

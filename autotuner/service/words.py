@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from autotuner.store.briefs import TrialBrief
+from autotuner.store import ListedTrial
 from autotuner.values.outcome import Interval, MeanInterval
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
@@ -45,9 +45,9 @@ def kind_of(verdict: Verdict, revoked: bool = False) -> str:
     return "wrong" if revoked else _KIND.get(verdict, "wrong")
 
 
-def kind(brief: TrialBrief) -> str:
+def kind(trial: ListedTrial) -> str:
     """The kind of a trial."""
-    return kind_of(brief.verdict, brief.revoked)
+    return kind_of(trial.verdict, trial.revoked)
 
 
 def ratio(value: float | None) -> str:
@@ -82,7 +82,22 @@ def span(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     if not minutes and not hours:
         return f"{rest} s"
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+    if hours:
+        return f"{hours} h {minutes:02d} min" if minutes else f"{hours} h"
+    return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
+
+
+def about(seconds: float) -> str:
+    """An estimated length of time, as precise as estimates are."""
+    return span(60 * round(seconds / 60) if 90 <= seconds < math.inf else seconds)
+
+
+def commands(text: str) -> Markup:
+    """A text whose `commands` are set as such."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one is left open
+        return escape(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
 
 
 def clock(seconds: float) -> str:

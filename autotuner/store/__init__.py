@@ -6,7 +6,7 @@ imports sqlalchemy; what crosses its border is in `records`.
 
 from __future__ import annotations
 
-from autotuner.store import briefs, queries, trials
+from autotuner.store import figures, queries, trials
 from autotuner.store.lease import Lease
 from autotuner.store.records import (
     Ending,
@@ -16,7 +16,9 @@ from autotuner.store.records import (
     Lineup,
     ListedTrial,
     MeasuredTrial,
+    ProblemTimes,
     Proof,
+    Revision,
     SessionRecord,
     Spread,
     StudyProgress,
@@ -34,14 +36,16 @@ __all__ = [
     "Lineup",
     "ListedTrial",
     "MeasuredTrial",
+    "ProblemTimes",
     "Proof",
+    "Revision",
     "SessionRecord",
     "Spread",
     "Store",
     "StudyProgress",
     "StudyRecord",
     "TrialRecord",
-    "briefs",
+    "figures",
     "queries",
     "trials",
 ]

@@ -18,6 +18,8 @@ from autotuner.store.records import (
     FinalsRecord,
     JudgedTrial,
     MeasuredTrial,
+    Revision,
+    SessionRecord,
     Spread,
     StudyProgress,
     StudyRecord,
@@ -49,6 +51,42 @@ def records(store: Store) -> tuple[StudyRecord, ...]:
     with store.database.reading() as session:
         found = session.scalars(select(StudyRow).order_by(StudyRow.id))
         return tuple(rows.study_record(row) for row in found if rows.missing_op(row) is None)
+
+
+def names(store: Store) -> tuple[str, ...]:
+    """The name of every study whose op is here, the oldest first."""
+    with store.database.reading() as session:
+        found = session.scalars(select(StudyRow).order_by(StudyRow.id))
+        return tuple(row.name for row in found if rows.missing_op(row) is None)
+
+
+def sessions(store: Store, study: str) -> tuple[SessionRecord, ...]:
+    """The runs of the driver on the study, the first one first. Raises StoreError."""
+    with store.database.reading() as session:
+        owner = study_id(session, store, study)
+        found = session.scalars(select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id))
+        return tuple(rows.session_record(row, study) for row in found)
+
+
+def revision(store: Store, study: str) -> Revision:
+    """The revision of a study. Raises StoreError: no such study."""
+    with store.database.reading() as session:
+        owner = study_id(session, store, study)
+        counts = func.max(TrialRow.id), func.count(), func.count(TrialRow.objective), func.count(TrialRow.revoked_at)
+        last, trials, standing, revoked = session.execute(select(*counts).where(TrialRow.study_id == owner)).one()
+        sessions = select(func.count(), func.count(SessionRow.finished_at)).where(SessionRow.study_id == owner)
+        started, finished = session.execute(sessions).one()
+        ended = select(func.count(FinalsRow.finished_at)).where(FinalsRow.study_id == owner)
+        return Revision(
+            last=last or 0,
+            trials=trials,
+            standing=standing,
+            revoked=revoked,
+            sessions=started,
+            finished=finished,
+            heats=session.scalar(select(func.count()).where(HeatRow.study_id == owner)) or 0,
+            finals=session.scalar(ended) or 0,
+        )
 
 
 def now(store: Store) -> datetime:

@@ -162,27 +162,67 @@ class MeasuredTrial(Model):
 class ListedTrial(Model):
     """A trial in a list: its parameters and what came of it, without the documents behind that.
 
-    Microseconds and ends are those of `MeasuredTrial`. They stay with a trial that was revoked since.
+    Microseconds and ends are those of `MeasuredTrial`. They stay with a trial that was revoked since, its objective
+    does not.
     """
 
     number: int = Field(description="Optuna's trial number")
     session: int = Field(description="the run that judged it")
+    variant: str = Field(description="digest of the variant")
     verdict: Verdict
+    judged: bool = Field(description="whether the verdict says something of the variant")
     fault: str | None = Field(description="code of the check or the step that turned it down")
     case: str | None = Field(description="in which case of the gate")
     detail: str | None = Field(description="what was found there")
     original: str | None = Field(description="a duplicate's: digest of the artifact that was measured in its place")
-    objective: float | None = Field(description="ln(t_variant / t_baseline), an estimate of the search")
+    objective: float | None = Field(
+        description="ln(t_variant / t_baseline), an estimate of the search; None: it has no latency that stands"
+    )
     low: float | None
     high: float | None
     median_us: float | None
     baseline_us: float | None
     censored: bool = Field(description="stopped early because it was clearly slower: an estimate")
     seconds: float = Field(description="that building and judging took")
+    build_s: float | None = Field(description="of them the build; None: an earlier version recorded the sum alone")
+    check_s: float | None = Field(description="the gate, and what belongs to it")
+    measure_s: float | None = Field(description="the race")
     recorded_at: datetime
     revoked_at: datetime | None
     revoked_reason: str | None
     parameters: dict[str, Value] = Field(description="IMPL first, then by name")
+
+    @property
+    def revoked(self) -> bool:
+        """Whether its latency was taken back after it had been recorded."""
+        return self.revoked_at is not None
+
+
+class ProblemTimes(Model):
+    """One trial on one problem: medians over its blocks, microseconds of one forward."""
+
+    number: int
+    problem: int = Field(description="place among the study's problems")
+    variant_us: float
+    baseline_us: float
+
+
+class Revision(Model):
+    """Changes whenever something of a study changes. Two that are equal: nothing has happened between them."""
+
+    last: int = Field(description="key of the trial recorded last; 0: none")
+    trials: int
+    standing: int = Field(description="trials that have an objective; a doubted one loses it")
+    revoked: int
+    sessions: int
+    finished: int = Field(description="sessions that ended in good order")
+    heats: int
+    finals: int = Field(description="finals that came to an end")
+
+    @property
+    def tag(self) -> str:
+        """The revision as a word."""
+        return "-".join(format(number, "x") for number in self.model_dump().values())
 
 
 class Spread(Model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -13,12 +13,12 @@ from pydantic import TypeAdapter
 
 import autotuner.ops  # noqa: F401  # stored problems become those of their op
 from autotuner.store.records import SessionRecord, StudyRecord
-from autotuner.store.tables import ParameterRow, SessionRow, StudyRow, TrialRow
+from autotuner.store.tables import SessionRow, StudyRow, TrialRow
 from autotuner.values.errors import StoreError
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Device, Measurement, Outcome, Timing
 from autotuner.values.problem import Problem
-from autotuner.values.variant import Value, Variant
+from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 
 REVOKED = "store.revoked"
@@ -214,20 +214,6 @@ def parameters(trial_id: int, variant: Variant) -> Iterator[dict[str, Any]]:
     for name, value in variant.point.items():
         word, number = (value, None) if isinstance(value, str) else (None, int(value))
         yield {"trial_id": trial_id, "name": name, "number": number, "word": word}
-
-
-def point_of(found: Iterable[ParameterRow]) -> dict[str, Value]:
-    """The values of a trial's parameters, IMPL first and then by name."""
-    values: dict[str, Value] = {row.name: _value(row) for row in found}
-    return {name: values[name] for name in sorted(values, key=lambda name: (name != "IMPL", name))}
-
-
-def _value(row: ParameterRow) -> Value:
-    if row.word is not None:
-        return row.word
-    if row.number is None:
-        raise ValueError(f"the parameter {row.name} has no value")
-    return row.number
 
 
 def outcome_of(row: TrialRow) -> Outcome:

@@ -2,66 +2,96 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, Text, case, cast, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from autotuner.store import rows
-from autotuner.store.records import ListedTrial
+from autotuner.store.records import ListedTrial, ProblemTimes
 from autotuner.store.store import Store, study_id
-from autotuner.store.tables import ParameterRow, TrialRow
-from autotuner.values.verdict import Verdict
+from autotuner.store.tables import BlockRow, ParameterRow, TrialRow
+from autotuner.values.variant import Value
 
-_COLUMNS = (
-    TrialRow.id,
-    TrialRow.number,
-    TrialRow.session_id,
-    TrialRow.verdict,
-    TrialRow.fault_code,
-    TrialRow.fault_case,
-    TrialRow.fault_detail,
-    TrialRow.original,
-    TrialRow.objective,
-    TrialRow.log_low,
-    TrialRow.log_high,
-    TrialRow.median_us,
-    TrialRow.baseline_us,
-    TrialRow.censored,
-    TrialRow.seconds,
-    TrialRow.recorded_at,
-    TrialRow.revoked_at,
-    TrialRow.revoked_reason,
-)
+_COLUMNS: dict[str, ColumnElement[Any] | InstrumentedAttribute[Any]] = {
+    "number": TrialRow.number,
+    "session": TrialRow.session_id,
+    "variant": TrialRow.variant_digest,
+    "verdict": TrialRow.verdict,
+    "judged": TrialRow.judged,
+    "fault": TrialRow.fault_code,
+    "case": TrialRow.fault_case,
+    "detail": TrialRow.fault_detail,
+    "original": TrialRow.original,
+    "objective": case((TrialRow.revoked_at.is_(None), TrialRow.objective)),
+    "low": TrialRow.log_low,
+    "high": TrialRow.log_high,
+    "median_us": TrialRow.median_us,
+    "baseline_us": TrialRow.baseline_us,
+    "censored": TrialRow.censored,
+    "seconds": TrialRow.seconds,
+    "build_s": TrialRow.build_s,
+    "check_s": TrialRow.check_s,
+    "measure_s": TrialRow.measure_s,
+    "recorded_at": TrialRow.recorded_at,
+    "revoked_at": TrialRow.revoked_at,
+    "revoked_reason": TrialRow.revoked_reason,
+}
+"""Where each field of a ListedTrial but its parameters is."""
 
 
-def listed(store: Store, study: str) -> tuple[ListedTrial, ...]:
-    """Every recorded trial of the study, faults of ours included, by number. Raises StoreError: no such study."""
+def listed(store: Store, study: str, after: int = 0) -> tuple[ListedTrial, ...]:
+    """The recorded trials of the study whose key is above `after`, faults of ours included, in the order in which they
+    were recorded. Raises StoreError: no such study."""
     with store.database.reading() as session:
-        mine = TrialRow.study_id == study_id(session, store, study)
-        found = session.execute(select(*_COLUMNS).where(mine).order_by(TrialRow.number)).all()
-        query = select(ParameterRow).join(TrialRow, ParameterRow.trial_id == TrialRow.id).where(mine)
-        ordered = session.scalars(query.order_by(ParameterRow.trial_id))
-        points = {trial: rows.point_of(group) for trial, group in groupby(ordered, lambda row: row.trial_id)}
+        mine = TrialRow.study_id == study_id(session, store, study), TrialRow.id > after
+        points = _points(session, mine)
+        query = select(TrialRow.id, *_COLUMNS.values()).where(*mine).order_by(TrialRow.id)
         return tuple(
-            ListedTrial(
-                number=row.number,
-                session=row.session_id,
-                verdict=Verdict(row.verdict),
-                fault=row.fault_code,
-                case=row.fault_case,
-                detail=row.fault_detail,
-                original=row.original,
-                objective=row.objective,
-                low=row.log_low,
-                high=row.log_high,
-                median_us=row.median_us,
-                baseline_us=row.baseline_us,
-                censored=row.censored,
-                seconds=row.seconds,
-                recorded_at=row.recorded_at,
-                revoked_at=row.revoked_at,
-                revoked_reason=row.revoked_reason,
-                parameters=points.get(row.id, {}),
-            )
-            for row in found
+            ListedTrial(**dict(zip(_COLUMNS, values, strict=True)), parameters=points.get(key, {}))
+            for key, *values in session.execute(query)
         )
+
+
+def _points(session: Session, mine: Collection[ColumnElement[bool]]) -> dict[int, dict[str, Value]]:
+    """The values of each trial's parameters by its key: IMPL first, then by name.
+
+    The database puts them together: of ten thousand trials they are more than a hundred thousand rows.
+    """
+    name, number, word = ParameterRow.name, ParameterRow.number, ParameterRow.word
+    if session.get_bind().dialect.name == "sqlite":
+        point = func.json_group_object(name, func.coalesce(word, number))
+    else:
+        point = func.json_object_agg(name, func.coalesce(func.to_json(word), func.to_json(number)))
+    query = select(ParameterRow.trial_id, cast(point, Text)).group_by(ParameterRow.trial_id)
+    keys = session.execute(query.where(ParameterRow.trial_id.in_(select(TrialRow.id).where(*mine))))
+    found = {key: json.loads(document) for key, document in keys}
+    # Ordered here: databases do not agree on the order of texts.
+    order = sorted({name for point in found.values() for name in point}, key=lambda name: (name != "IMPL", name))
+    return {key: {name: point[name] for name in order if name in point} for key, point in found.items()}
+
+
+def problem_times(store: Store, study: str, numbers: Collection[int]) -> tuple[ProblemTimes, ...]:
+    """What these trials took on each problem; those without blocks of their own are left out. Raises StoreError."""
+    with store.database.reading() as session:
+        owner = study_id(session, store, study)
+        query = (
+            select(TrialRow.number, BlockRow.problem, BlockRow.variant_us, BlockRow.baseline_us)
+            .join(BlockRow, BlockRow.trial_id == TrialRow.id)
+            .where(TrialRow.study_id == owner, TrialRow.number.in_(numbers), TrialRow.objective.is_not(None))
+        )
+        blocks: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+        for number, problem, variant_us, baseline_us in session.execute(query):
+            blocks[number, problem].append((variant_us, baseline_us))
+    return tuple(
+        ProblemTimes(
+            number=number,
+            problem=problem,
+            variant_us=statistics.median(us for us, _ in pairs),
+            baseline_us=statistics.median(us for _, us in pairs),
+        )
+        for (number, problem), pairs in sorted(blocks.items())
+    )

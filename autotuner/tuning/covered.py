@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
+
 import numpy as np
 from pydantic import Field
 
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, figures, queries
+from autotuner.store.figures import ValueCoverage
 from autotuner.values.model import Model
 from autotuner.values.variant import Value
+
+KEPT = 8
+"""Spaces whose points are kept counted: a large one takes seconds."""
 
 
 class Covered(Model):
@@ -33,22 +40,29 @@ def coverage(store: Store, study: str) -> Coverage:
     """How much of its space the study has judged, and how often each value. Raises StoreError, or SpaceError where the
     recorded space cannot be read."""
     record = queries.study(store, study)
-    space = Space.enumerate(SpaceFile.stored(record.space_document), record.device.facts)
-    counted = figures.coverage(store, study)
+    points, by_name = _counted(record.space_document, json.dumps(record.device.facts, sort_keys=True))
+    found = figures.coverage(store, study)
     parameters = {}
+    for name, values in by_name.items():
+        judged = {each.value: each for each in found.get(name, ())}
+        parameters[name] = tuple(_covered(value, count, judged.get(value)) for value, count in values)
+    return Coverage(points=points, judged=queries.judged_and_best(store, study)[0], parameters=parameters)
+
+
+@lru_cache(KEPT)
+def _counted(space_document: str, facts: str) -> tuple[int, dict[str, tuple[tuple[Value, int], ...]]]:
+    """How many valid points a space has, in all and for each value of each parameter."""
+    space = Space.enumerate(SpaceFile.stored(space_document), json.loads(facts))
+    counted = {}
     for column, name in enumerate(space.parameters):
         places, counts = np.unique(space.rows[:, column], return_counts=True)
         points = dict(zip(places.tolist(), counts.tolist(), strict=True))
-        by_value = {each.value: each for each in counted.get(name, ())}
-        parameters[name] = tuple(
-            Covered(
-                value=value,
-                points=points.get(place, 0),
-                judged=by_value[value].judged if value in by_value else 0,
-                right=by_value[value].right if value in by_value else 0,
-                best_speedup=by_value[value].best_speedup if value in by_value else None,
-            )
-            for place, value in enumerate(space.file.parameters[name].values)
-        )
-    judged = queries.judged_and_best(store, study)[0]
-    return Coverage(points=len(space), judged=judged, parameters=parameters)
+        values = space.file.parameters[name].values
+        counted[name] = tuple((value, points.get(place, 0)) for place, value in enumerate(values))
+    return len(space), counted
+
+
+def _covered(value: Value, points: int, found: ValueCoverage | None) -> Covered:
+    if found is None:
+        return Covered(value=value, points=points, judged=0, right=0, best_speedup=None)
+    return Covered(value=value, points=points, judged=found.judged, right=found.right, best_speedup=found.best_speedup)

@@ -57,7 +57,7 @@ def _of_listed(trial: ListedTrial, confirmed: Mapping[int, MeanInterval]) -> dic
     return {
         "verdict": trial.verdict.value,
         "reason": None if trial.fault is None else _reason(trial.fault, trial.detail or ""),
-        "microseconds": trial.median_us if trial.objective is not None else None,
+        "microseconds": trial.median_us if trial.verdict.has_latency else None,
         "revoked": trial.revoked_reason,
         "confirmed": confirmed[trial.number].mean if trial.number in confirmed else None,
     }

@@ -14,6 +14,7 @@ import math
 import random
 import sqlite3
 import statistics
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -62,10 +63,10 @@ REJECTS = {
 class MadeUp:
     """One made-up study."""
 
-    def __init__(self, seed: int = 0, name: str = "NVIDIA H100 (made up)") -> None:
+    def __init__(self, seed: int = 0, name: str = "NVIDIA H100 (made up)", problems: Sequence[str] = PROBLEMS) -> None:
         self.random = random.Random(seed)
         facts = {**architecture("sm_90").facts(), "CUBLAS": False}
-        self.space = Space.enumerate(load_space(SPACE, problems=PROBLEMS), facts)
+        self.space = Space.enumerate(load_space(SPACE, problems=problems), facts)
         self.problems = self.space.file.problems
         self.device = Device(backend="cuda", name=name, facts=facts, environment={"torch": "2.13.0"})
         protocol = StudyProtocol(problems=self.problems, cache="cold")
@@ -94,9 +95,10 @@ class MadeUp:
 
     def outcomes(self, trials: int) -> Iterator[Outcome]:
         """A search that learns: later points are the better of a few drawn ones."""
-        points = self.random.sample(range(len(self.space)), min(3 * trials, len(self.space)))
+        # In the same order in every study, so that two of them have variants in common.
+        points = deque(random.Random(0).sample(range(len(self.space)), min(3 * trials, len(self.space))))
         for number in range(min(trials, len(points))):
-            tries = [points.pop() for _ in range(min(1 + 2 * number // trials, len(points)))]
+            tries = [points.popleft() for _ in range(min(1 + 2 * number // trials, len(points)))]
             index = min(tries, key=lambda each: self._slowness(self.space.point(each)))
             yield self._outcome(Variant.of(self.space.file.family, "cuda", self.space.point(index)))
 
@@ -223,9 +225,16 @@ class MadeUp:
         )
 
 
-def write(store: Store, trials: int, seed: int = 0, finals: bool = True, name: str = "NVIDIA H100 (made up)") -> str:
+def write(
+    store: Store,
+    trials: int,
+    seed: int = 0,
+    finals: bool = True,
+    name: str = "NVIDIA H100 (made up)",
+    problems: Sequence[str] = PROBLEMS,
+) -> str:
     """Writes a made-up study with that number of trials; its name."""
-    made = MadeUp(seed, name)
+    made = MadeUp(seed, name, problems)
     study = made.record.name
     store.ensure_study(made.record)
     session = store.start_session(study, made.calibration(), made.device.environment)

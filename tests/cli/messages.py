@@ -48,7 +48,8 @@ MISTAKES = {
 
 COMMANDS = (
     "tune", "cache show", "cache prune", "status", "leaderboard", "trials", "best", "explain", "show", "gate",
-    "reference", "finals", "race", "export", "space list", "space show", "doctor",
+    "reference", "finals", "race", "export", "space list", "space show", "doctor", "history", "costs", "coverage",
+    "baselines", "compare", "submit", "sweeps", "watch", "worker", "devices", "serve", "page",
 )  # fmt: skip
 ANSWERS = (
     ("status",),
@@ -61,6 +62,11 @@ ANSWERS = (
     ("show", "1"),
     ("show", "5"),
     ("explain",),
+    ("history",),
+    ("coverage",),
+    ("baselines",),
+    ("sweeps",),
+    ("page",),
     ("cache", "show"),
     ("cache", "prune", "--to", "1G"),
 )
@@ -89,6 +95,12 @@ REFUSALS = (
     ("tune", "sdpa_cpu", "--threads", "0"),
     ("serve", "--families", "nowhere"),
     ("serve", "--workers", "1", "--read-only"),
+    ("serve", "--spaces", "text.db"),
+    ("page", "nothing"),
+    ("page", "--out", "."),
+    ("compare", "small", "small"),
+    ("worker", "--until", "later"),
+    ("watch", "7"),
     ("status", "nothing"),
     ("status", "--store", "none.db"),
     ("status", "--store", "text.db"),

@@ -56,15 +56,11 @@ ELSEWHERE = {
 }
 """What only a signal brings about (tests/cli/test_terminal.py, tests/cli/test_ending.py), a token, or missing packages
 (tests/service/test_serve.py)."""
-WITH_A_SERVICE = {"figures.py", "serve.py", "sweeps.py"}
-"""Modules whose commands need a queue, a service or a second study: what they refuse is tested with these."""
 
 
 def refusals() -> Iterator[str]:
     """The longest constant part of each message that is raised in the room."""
     for path in sorted(Path(cli.__file__).parent.glob("*.py")):
-        if path.name in WITH_A_SERVICE:
-            continue
         for node in ast.walk(ast.parse(path.read_text())):
             if not (isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args):
                 continue

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from multiprocessing import active_children
 from pathlib import Path
+from signal import SIGTERM
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from autotuner.export.best import BestConfiguration
 from autotuner.report.beliefs import StudyBeliefs
-from autotuner.store import Store, sweeps
-from autotuner.tuning import standings
+from autotuner.report.trial_lines import trial_lines
+from autotuner.service.beliefs_process import BeliefsFinder
+from autotuner.store import Store, figures, sweeps
+from autotuner.tuning import covered, standings
 from autotuner.tuning.standings import Best, StudySummary
 from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.model import json_of
@@ -46,10 +51,42 @@ def test_its_documents_are_those_of_the_package(client: TestClient, study: str) 
     TrialReport.model_validate(client.get(f"{API}/studies/{study}/trials/3").json())
 
 
+def test_figures_are_what_the_command_line_says(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        said: dict[str, Any] = {
+            "history": [json_of(each) for each in figures.history(store, study)],
+            "baselines": [json_of(each) for each in figures.baselines(store, study)],
+            "costs": json_of(figures.costs(store, study)),
+            "coverage": json_of(covered.coverage(store, study)),
+        }
+        lines = [json_of(each) for each in trial_lines(store, study)]
+    found = {name: client.get(f"{API}/studies/{study}/{name}").json() for name in said}
+    found["history"], found["baselines"] = found["history"]["improvements"], found["baselines"]["baselines"]
+    assert found == said
+    some = client.get(f"{API}/studies/{study}/trials?after=9&limit=7").json()
+    assert (some["count"], some["trials"]) == (80, lines[10:17])
+
+
+def test_two_studies_are_compared(client: TestClient, study: str) -> None:
+    found = client.get(f"{API}/compare", params={"first": study, "second": study}).json()
+    assert (found["ratio"], found["faster"], found["only_right_in_first"]) == (1.0, 0, 0)
+    assert found["shared"] > 10
+    assert client.get(f"{API}/compare", params={"first": study, "second": "no"}).status_code == 404
+
+
 @pytest.mark.slow
 def test_beliefs_are_found_in_another_process(client: TestClient, study: str) -> None:
     found = StudyBeliefs.model_validate(client.get(f"{API}/studies/{study}/beliefs").json())
     assert found.judged == 80
+
+
+def test_beliefs_that_are_being_found_do_not_keep_a_server_from_its_end(made: Path, study: str) -> None:
+    finder, before = BeliefsFinder(str(made)), active_children()
+    finder.ask(study, "now")
+    (process,) = (each for each in active_children() if each not in before)
+    finder.close()
+    process.join()
+    assert process.exitcode == -SIGTERM
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,10 @@ from tests.service.conftest import TOKEN
 
 pytestmark = pytest.mark.slow
 AXE = Path(__file__).parent / "axe.min.js"
-TABS = ("", "/rejects", "/variants", "/leaderboard", "/problems", "/timeline", "/beliefs", "/trials/3")
+TABS = (
+    *("", "/rejects", "/variants", "/leaderboard", "/problems", "/coverage", "/timeline", "/costs", "/beliefs"),
+    "/trials/3",
+)
 SERIOUS = ("serious", "critical")
 TIME = "(() => { const time = document.querySelector('time'); return [time.textContent, time.dateTime]; })()"
 
@@ -84,7 +87,8 @@ def test_a_narrow_screen_shows_everything_without_moving_the_page_sideways(
     context = chromium.new_context(viewport={"width": 360, "height": 740})
     page = context.new_page()
     wide = {}
-    for path in ("/", "/queue", *(f"/studies/{study}{tab}" for tab in TABS)):
+    others = ("/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login")
+    for path in (*others, *(f"/studies/{study}{tab}" for tab in TABS)):
         page.goto(server.url + path)
         width = page.evaluate("document.documentElement.scrollWidth")
         if width > 360:
@@ -96,7 +100,7 @@ def test_a_narrow_screen_shows_everything_without_moving_the_page_sideways(
 def test_without_a_script_the_figures_are_there(chromium: Any, server: Served, study: str) -> None:
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()
-    for tab in ("", "/rejects", "/variants", "/leaderboard", "/problems", "/timeline"):
+    for tab in TABS[:8]:
         page.goto(f"{server.url}/studies/{study}{tab}")
         assert page.locator("svg.figure").first.is_visible(), tab
     context.close()

@@ -15,8 +15,11 @@ from starlette.testclient import TestClient
 from autotuner.service.app import create_app
 from autotuner.service.reader import FRESH_S
 from autotuner.service.settings import Settings
-from autotuner.store import Store, queries
-from autotuner.tuning import standings
+from autotuner.store import Store, figures, queries, sweeps
+from autotuner.sweeps import queue
+from autotuner.tuning import covered, standings
+from autotuner.tuning.workbench import load_space
+from benchmarks.service.made_up import PROBLEMS, write
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,
@@ -27,7 +30,10 @@ from tests.helpers.recorded import (
     study_record,
 )
 
-TABS = ("", "/rejects", "/variants", "/leaderboard", "/problems", "/timeline", "/beliefs", "/trials/3", "/saved.html")
+TABS = (
+    *("", "/rejects", "/variants", "/leaderboard", "/problems", "/coverage", "/timeline", "/costs", "/beliefs"),
+    *("/trials/3", "/saved.html"),
+)
 HTML = {"Accept": "text/html"}
 
 
@@ -71,6 +77,38 @@ def test_two_studies_are_compared(client: TestClient, study: str) -> None:
     text = client.get(f"/compare?a={study}&b={study}").text
     assert "Side by side" in text
     assert "Variants of both" in text
+
+
+def test_coverage_and_costs_are_what_the_commands_say(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        covered_now, spent = covered.coverage(store, study), figures.costs(store, study)
+        starts = figures.baselines(store, study)
+    page = client.get(f"/studies/{study}/coverage").text
+    assert f"80 of {covered_now.points:,} valid points were judged" in page
+    page = client.get(f"/studies/{study}/costs").text
+    for each in spent.by_verdict:
+        assert each.verdict.replace("_", " ") in page
+    assert page.count("raced against") == sum(each.pinned for each in starts) > 0
+
+
+def test_a_set_has_a_line_a_member(tmp_path: Path) -> None:
+    """A member that has not begun is there too, and the one that has leads to its study."""
+    files = [load_space("sdpa_cuda", problems=[each]) for each in PROBLEMS[:3]]
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        begun = write(store, 6, finals=False, problems=PROBLEMS[1:2])
+        asked = queue.submit(store, queue.request_for(files, trials=30, weights=[1.0, 2.5, 1.0])).sweep
+        assert sweeps.claim(store, asked.id, "a test") is not None
+        sweeps.work(store, asked.id, 60.0, [begun])
+        settings = Settings(store=str(tmp_path / "studies.db"))
+        with TestClient(create_app(settings), base_url="http://localhost") as found:
+            told = found.get(f"/api/v1/sweeps/{asked.id}/members").json()
+            page = found.get(f"/sweeps/{asked.id}").text
+    assert [each["study"] for each in told["members"]] == [None, begun, None]
+    assert [each["judged"] for each in told["members"]] == [0, 6, 0]
+    assert [each["weight"] for each in told["members"]] == [1.0, 2.5, 1.0]
+    assert page.count("not begun") == 4  # in the drawing and in the table
+    assert "an equal share: 10" in page
+    assert f'href="/studies/{begun}"' in page
 
 
 def test_every_figure_has_its_table(client: TestClient, study: str) -> None:
@@ -179,7 +217,7 @@ def test_nothing_in_a_store_is_markup(hostile: Path) -> None:
         links = set(re.findall(r'href="(/studies/[^"]+)"', front.text))
         assert len(links) == 1  # a name with a slash can be in no address
         base = links.pop().replace("&amp;", "&").replace("&#39;", "'")
-        pages = [front, *(found.get(f"{base}{tab}") for tab in (*TABS[:6], "/trials/0", "/trials/1", "/saved.html"))]
+        pages = [front, *(found.get(f"{base}{tab}") for tab in (*TABS[:8], "/trials/0", "/trials/1", "/saved.html"))]
         data = found.get(f"{base}/variants.json")
         for page in pages:
             assert page.status_code == 200, page.url
@@ -225,7 +263,7 @@ def test_a_copy_is_read_and_nothing_of_it_is_changed(made: Path, tmp_path: Path,
     copy.write_bytes(made.read_bytes())
     before = hashlib.sha256(copy.read_bytes()).hexdigest()
     with TestClient(create_app(Settings(store=str(copy), read_only=True)), base_url="http://localhost") as found:
-        for tab in TABS[:6]:
+        for tab in TABS[:8]:
             assert found.get(f"/studies/{study}{tab}").status_code == 200
         assert found.get("/queue").status_code == 200
     assert hashlib.sha256(copy.read_bytes()).hexdigest() == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,15 +13,34 @@ import pytest
 
 from autotuner.report import trial_files
 from autotuner.report.trial_lines import trial_lines
-from autotuner.store import Store, migrations, trials
+from autotuner.store import Store, migrations, queries, trials
 from autotuner.values.variant import Variant
-from tests.helpers.recorded import hold_finals, measured, raced_out, record_all, rejected
+from tests.helpers.recorded import (
+    CALIBRATION,
+    deduplicated,
+    hold_finals,
+    measured,
+    raced_out,
+    record_all,
+    rejected,
+    study_record,
+)
 from tests.helpers.stores import old_store
 
 WORDS = Variant(family="sdpa", backend="cpu", impl="scalar", parameters={"MODE": "a", "BIG": 2**63 - 1, "LESS": -1})
 
 
-def test_a_trial_is_listed_with_its_parameters_and_what_came_of_it(store: Store, session: int) -> None:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def either(request: pytest.FixtureRequest, path: Path) -> Iterator[Store]:
+    """A store with one study, on each kind of database."""
+    place = str(path) if request.param == "sqlite" else request.getfixturevalue("url")
+    with Store.open(place) as opened:
+        opened.ensure_study(study_record())
+        yield opened
+
+
+def test_a_trial_is_listed_with_its_parameters_and_what_came_of_it(either: Store) -> None:
+    store, session = either, either.start_session("scalar-abc", CALIBRATION, {})
     odd = measured(32, 50.0).model_copy(update={"variant": WORDS})
     record_all(store, session, [measured(16, 80.0), rejected(64), raced_out(8, 90.0), odd])
     good, wrong, slow, other = trials.listed(store, "scalar-abc")
@@ -29,6 +49,38 @@ def test_a_trial_is_listed_with_its_parameters_and_what_came_of_it(store: Store,
     assert [good.median_us, good.baseline_us, good.seconds] == [pytest.approx(each) for each in (80.0, 100.0, 4.0)]
     assert (wrong.fault, wrong.case, wrong.objective) == ("G2.T1", "Q3 2x3x509x509 randn", None)
     assert (slow.verdict, slow.censored) == ("raced_out", True)
+    assert (good.build_s, good.check_s, good.measure_s) == pytest.approx((1.5, 2.0, 0.5))
+    assert other.variant == WORDS.digest
+
+
+def test_trials_are_listed_as_they_end_and_from_one_of_them_on(either: Store) -> None:
+    """Readers follow a study by its revision, and read what was recorded since the last one they saw."""
+    store, session = either, either.start_session("scalar-abc", CALIBRATION, {})
+    for number, tile in ((3, 16), (0, 32)):
+        store.record("scalar-abc", session, number, measured(tile, 50.0 + tile))
+    before = queries.revision(store, "scalar-abc")
+    assert before == queries.revision(store, "scalar-abc")
+    assert (before.trials, before.standing, before.revoked, before.sessions, before.finished) == (2, 2, 0, 1, 0)
+    store.record("scalar-abc", session, 1, rejected(64))
+    assert [each.number for each in trials.listed(store, "scalar-abc")] == [3, 0, 1]
+    assert [each.number for each in trials.listed(store, "scalar-abc", before.last)] == [1]
+    store.revoke("scalar-abc", 3, "wrong on other inputs")
+    after = queries.revision(store, "scalar-abc")
+    assert (after.trials, after.standing, after.revoked) == (3, 2, 1)
+    assert after.tag != before.tag
+    taken, *_ = trials.listed(store, "scalar-abc")
+    assert taken.objective is None
+    assert taken.median_us == pytest.approx(66.0)
+    assert (taken.revoked, taken.revoked_reason) == (True, "wrong on other inputs")
+
+
+def test_times_on_each_problem_are_medians_of_the_blocks(either: Store) -> None:
+    session = either.start_session("scalar-abc", CALIBRATION, {})
+    original = measured(16, 50.0, program="p")
+    record_all(either, session, [original, rejected(64), deduplicated(32, original)])
+    (found,) = trials.problem_times(either, "scalar-abc", (0, 1, 2))
+    assert (found.number, found.problem) == (0, 0)
+    assert (found.variant_us, found.baseline_us) == pytest.approx((50.0, 100.0))
 
 
 def test_a_line_says_what_stands(store: Store, session: int) -> None:

@@ -29,6 +29,9 @@
     document.dispatchEvent(new Event("theme"));
   });
 
+  // On a narrow screen the tabs are moved sideways: the page's own is in sight.
+  document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   // A page in the background asks for nothing; tables that were opened stay open, the focus stays where it was.
   let open = [];
   document.addEventListener("htmx:beforeRequest", (event) => { if (document.hidden) event.preventDefault(); });

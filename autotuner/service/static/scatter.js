@@ -6,13 +6,13 @@
   const canvas = document.getElementById("canvas"), pen = canvas?.getContext("2d");
   if (!box || !form || !pen) return;
   const EDGE = 30, MARGIN = { top: 10, right: 14, bottom: 44, left: 66 }, NEAR = 14;
-  const SERIES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b0a400", "#8c8c8c"];
+  const SERIES = 8;
   const HAS_LATENCY = new Set(["speedup", "us"]);
   let data = null, shown = [], drawn = null, chosen = -1;
 
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const kindColour = (name) => colour({ measured: "blue", raced_out: "sky", duplicate: "grey", wrong: "red", build: "orange", died: "purple", doubtful: "grey" }[name]);
-  const spread = (number) => (number * 0.6180339887) % 1;
+  const spread = (number) => (number * 0.6180339887) % 1, aside = (number) => (number * 0.7548776662) % 1; // independent of each other
   const state = () => {
     const fields = new FormData(form), filters = new Map();
     for (const [key, value] of fields) {
@@ -72,11 +72,11 @@
       const found = data.kinds.map((kind) => kindColour(kind.name));
       return { of: (place) => found[data.kind[place]], entries: [] };
     }
-    const { levels, values } = data.parameters[now.colour];
-    return {
-      of: (place) => (values[place] < 0 ? colour("grey") : SERIES[values[place] % SERIES.length]),
-      entries: levels.map((text, at) => [`${now.colour}=${text}`, SERIES[at % SERIES.length]]),
-    };
+    const { levels, values } = data.parameters[now.colour], none = colour("grey");
+    const series = Array.from({ length: SERIES }, (_, at) => colour(`series-${at}`));
+    const entries = levels.map((text, at) => [`${now.colour}=${text}`, series[at % SERIES]]);
+    if (values.some((level) => level < 0)) entries.push([`${now.colour} absent`, none]);
+    return { of: (place) => (values[place] < 0 ? none : series[values[place] % SERIES]), entries };
   }
 
   function mark(x, y, kind, size, fill) {
@@ -124,8 +124,8 @@
     pen.globalAlpha = shown.length > 3000 ? 0.65 : 0.85;
     for (const at of order) {
       const place = shown[at], number = data.quantities.number.values[place], vx = value(x.name, place), vy = value(y.name, place);
-      across[at] = vx === null ? right + 5 + spread(number) * (EDGE - 10) : atX(vx);
-      up[at] = vy === null ? bottom + 5 + spread(number) * (EDGE - 10) : atY(vy);
+      across[at] = vx === null ? right + 5 + aside(number) * (EDGE - 10) : atX(vx);
+      up[at] = vy === null ? bottom + 5 + aside(number) * (EDGE - 10) : atY(vy);
       mark(across[at], up[at], data.kinds[data.kind[place]].name, size, looks.of(place));
     }
     pen.globalAlpha = 1;

@@ -49,7 +49,7 @@ def _shares(beliefs: Beliefs) -> Figure:
             "rect", x=LEFT, y=y + 11, width=max(1.0, length * fast / most), height=6, rx=2, class_=f"bar {look} pale"
         )
         at = LEFT + length * max(share, fast) / most + 8
-        svg.text(at, y + 14, f"{percent(share, 1)}  ({percent(fast, 1)})", "tick")
+        svg.text(at, y + 14, f"{percent(share, 1)} ({percent(fast, 1)})", "tick")
     grid = Grid(
         ("parameter", "of the variance", "in the fastest quarter"),
         tuple((name, percent(share, 1), percent(fast, 1)) for name, share, fast, _ in every),

@@ -10,9 +10,10 @@ from autotuner.service.figures.figure import Cell, Figure, Grid, Link
 from autotuner.service.figures.svg import Plot, around
 from autotuner.service.links import Links
 from autotuner.service.reader import Snapshot
+from autotuner.service.views.answer import Card
 from autotuner.service.views.history import overlaid
 from autotuner.service.words import ends, percent, point, ratio
-from autotuner.store.briefs import TrialBrief
+from autotuner.store import ListedTrial, figures
 
 DOTS = 2000
 TABLE = 40
@@ -22,6 +23,7 @@ TABLE = 40
 class Comparison(NamedTuple):
     """The page."""
 
+    cards: tuple[Card, ...]
     sides: Grid
     parameters: Grid
     history: Figure
@@ -30,7 +32,36 @@ class Comparison(NamedTuple):
 
 def compare(a: Snapshot, b: Snapshot, links: Links) -> Comparison:
     """A speedup is over each study's own baseline, on its own device and problems."""
-    return Comparison(_sides(a, b, links), _parameters(a, b), overlaid((a, b), links), _shared(a, b, links))
+    return Comparison(
+        cards=(_card("A", a), _card("B", b), _both(figures.comparison(a.store, a.name, b.name))),
+        sides=_sides(a, b, links),
+        parameters=_parameters(a, b),
+        history=overlaid((a, b), links),
+        shared=_shared(a, b, links),
+    )
+
+
+def _card(side: str, snapshot: Snapshot) -> Card:
+    best, device = snapshot.best, snapshot.record.device.name
+    if best is None:
+        return Card(f"{side}: {device}", "No answer yet", "none", ("Nothing was measured to its end.",))
+    if best.confirmed is None:
+        lines = (f"Trial {best.entry.number}, by the search: an estimate", f"over its own {snapshot.baseline}")
+        return Card(f"{side}: {device}", f"about {ratio(best.entry.speedup.median)}", "none", lines)
+    lines = (f"Trial {best.entry.number}, confirmed: {ends(best.confirmed)}", f"over its own {snapshot.baseline}")
+    return Card(f"{side}: {device}", ratio(best.confirmed.mean), "good" if best.confirmed.low > 1 else "warn", lines)
+
+
+def _both(found: figures.Comparison) -> Card:
+    """What the variants of both say, one with the other."""
+    question = "B over A, on the variants of both"
+    rejected = (found.only_right_in_first, "A", "B"), (found.only_right_in_second, "B", "A")
+    lines = [f"{count:,} right in {one} are rejected in {other}." for count, one, other in rejected if count]
+    if found.ratio is None or found.low is None or found.high is None:
+        return Card(question, "None shared", "none", ("No variant is right in both.", *lines))
+    interval = f"95 % interval {found.low:.3f} to {found.high:.3f}, of the means of {found.shared:,} variants"
+    larger = f"{found.faster:,} of them have the larger speedup in B."
+    return Card(question, ratio(found.ratio), "none", (interval, larger, *lines))
 
 
 def _sides(a: Snapshot, b: Snapshot, links: Links) -> Grid:
@@ -82,13 +113,9 @@ def _parameters(a: Snapshot, b: Snapshot) -> Grid:
     return Grid(("parameter", "A", "B", ""), tuple(rows))
 
 
-def _key(trial: TrialBrief) -> tuple[object, ...]:
-    return trial.family, *sorted(trial.point.items())
-
-
 def _shared(a: Snapshot, b: Snapshot, links: Links) -> Figure:
-    ours = {_key(each): each for each in a.trials if each.objective is not None}
-    pairs = [(ours[_key(each)], each) for each in b.trials if each.objective is not None and _key(each) in ours]
+    ours = {each.variant: each for each in a.trials if each.objective is not None}
+    pairs = [(ours[each.variant], each) for each in b.trials if each.objective is not None and each.variant in ours]
     found = [
         (math.exp(-(one.objective or 0.0)), math.exp(-(other.objective or 0.0)), one, other) for one, other in pairs
     ]
@@ -107,12 +134,12 @@ def _shared(a: Snapshot, b: Snapshot, links: Links) -> Figure:
                   frozenset(range(5))))  # fmt: skip
 
 
-def _found(trial: TrialBrief) -> float:
+def _found(trial: ListedTrial) -> float:
     return math.exp(-(trial.objective or 0.0))
 
 
 def _rows(
-    a: Snapshot, b: Snapshot, found: Sequence[tuple[float, float, TrialBrief, TrialBrief]], links: Links
+    a: Snapshot, b: Snapshot, found: Sequence[tuple[float, float, ListedTrial, ListedTrial]], links: Links
 ) -> tuple[tuple[Cell | Link, ...], ...]:
     apart = sorted(found, key=lambda each: -abs(math.log(each[1] / each[0])))[:TABLE]
     return tuple(
@@ -122,7 +149,7 @@ def _rows(
             ratio(one),
             ratio(other),
             percent(other / one - 1, 1),
-            point(first.point),
+            point(first.parameters),
         )
         for one, other, first, second in apart
     )

@@ -11,9 +11,10 @@ from autotuner.service.figures.svg import Plot, around
 from autotuner.service.links import Links
 from autotuner.service.reader import Snapshot
 from autotuner.service.words import clock, kind, micros, point, ratio, span, when
-from autotuner.store.briefs import TrialBrief
+from autotuner.store import ListedTrial
 
-SIZE = (860.0, 320.0)
+SIZE, HALF = (860.0, 320.0), (600.0, 280.0)
+"""Pixels of a drawing over the whole page, and over some half of it."""
 DOTS = 1500
 """Dots, at most: more would cover each other."""
 
@@ -23,7 +24,7 @@ class Step(NamedTuple):
 
     place: int
     seconds: float
-    trial: TrialBrief
+    trial: ListedTrial
     speedup: float
 
 
@@ -37,7 +38,7 @@ class Timeline(NamedTuple):
     label: Callable[[float], str]
 
 
-def steps(trials: Sequence[TrialBrief]) -> tuple[Step, ...]:
+def steps(trials: Sequence[ListedTrial]) -> tuple[Step, ...]:
     """Every improvement of the search, estimates from races that were given up left out."""
     found: list[Step] = []
     for place, trial in enumerate(trials):
@@ -50,8 +51,8 @@ def steps(trials: Sequence[TrialBrief]) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def history(snapshot: Snapshot, links: Links) -> tuple[Figure, ...]:
-    """One figure by trials and one by time; nothing where there is no trial."""
+def history(snapshot: Snapshot, links: Links, narrow: bool = False) -> tuple[Figure, ...]:
+    """One figure by trials and one by time; nothing where there is no trial. `narrow`: for half a page."""
     trials = snapshot.trials
     if not trials:
         return ()
@@ -60,10 +61,10 @@ def history(snapshot: Snapshot, links: Links) -> tuple[Figure, ...]:
         Timeline("trials", "Best so far, by trials", "variants tried", [*range(len(trials))], lambda at: f"{at:,.0f}"),
         Timeline("time", "Best so far, by time", "since the first trial", by_time, clock),
     )
-    return tuple(_figure(snapshot, links, axis) for axis in axes)
+    return tuple(_figure(snapshot, links, axis, HALF if narrow else SIZE) for axis in axes)
 
 
-def _figure(snapshot: Snapshot, links: Links, axis: Timeline) -> Figure:
+def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float, float]) -> Figure:
     trials, found = snapshot.trials, steps(snapshot.trials)
     best = snapshot.best
     confirmed = None if best is None else best.confirmed
@@ -71,13 +72,13 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline) -> Figure:
     if not math.isfinite(high):
         high = max(each.speedup for each in found)
     low = min(0.9, found[0].speedup if found else 0.9)
-    plot = Plot.of(SIZE, f"{axis.title} against {snapshot.baseline}", _reach(axis.places), (low, high + 0.05 * high))
+    plot = Plot.of(size, f"{axis.title} against {snapshot.baseline}", _reach(axis.places), (low, high + 0.05 * high))
     svg, x, y = plot.svg, plot.x, plot.y
     top, bottom = y(1 + snapshot.tie), y(1 / (1 + snapshot.tie))
     svg.add("rect", x=x.start, y=top, width=x.end - x.start, height=max(2.0, bottom - top), class_="band")
     plot.axes(axis.name, f"speedup over {snapshot.baseline}", axis.label, moments=axis.key == "time")
     svg.line(x.start, y(1), x.end, y(1), "baseline")
-    svg.text(x.end, y(1) - 5, f"{snapshot.baseline} = 1, with the A/A band", "tick", "end")
+    svg.text(x.end, y(1) - 5, f"{snapshot.baseline} = 1, with the A/A band", "tick halo", "end")
     _dots(plot, trials, axis.places)
     _line(plot, found, axis)
     if confirmed is not None and best is not None:
@@ -85,7 +86,7 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline) -> Figure:
         svg.line(at, y(confirmed.low), at, y(confirmed.high), "interval")
         title = f"trial {best.entry.number}, confirmed {ratio(confirmed.mean)}"
         svg.add("circle", cx=at, cy=y(confirmed.mean), r=5, class_="mark confirmed", title=title)
-        svg.text(at - 10, y(confirmed.mean) + 26, f"confirmed {ratio(confirmed.mean)}", "label strong", "end")
+        svg.text(at - 10, y(confirmed.mean) + 26, f"confirmed {ratio(confirmed.mean)}", "label strong halo", "end")
     rows = tuple(
         (
             Link(str(each.trial.number), links.trial(snapshot.name, each.trial.number)),
@@ -94,14 +95,14 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline) -> Figure:
             when(each.trial.recorded_at),
             ratio(each.speedup),
             micros(each.trial.median_us),
-            point(each.trial.point),
+            point(each.trial.parameters),
         )
         for each in found
     )
     columns = ("trial", "tried until then", "after", "at", "speedup (search)", "us", "variant")
     note = (
-        "The line is the best estimate of the search so far. Dots are variants that passed the gate; strokes below the"
-        " axis are rejects."
+        "The line is the best estimate of the search so far. Dots are variants that passed the gate, as far as the axis"
+        " reaches; strokes below it are rejects."
     )
     return Figure(f"best-{axis.key}", axis.title, note, svg.render(), Grid(columns, rows, frozenset({0, 1, 2, 4, 5})))
 
@@ -110,7 +111,7 @@ def _reach(places: Sequence[float]) -> tuple[float, float]:
     return 0.0, max(*places, 1.0) if places else 1.0
 
 
-def _dots(plot: Plot, trials: Sequence[TrialBrief], places: Sequence[float]) -> None:
+def _dots(plot: Plot, trials: Sequence[ListedTrial], places: Sequence[float]) -> None:
     """One a pixel and kind."""
     seen = set()
     ranked = [(place, each) for place, each in zip(places, trials, strict=True) if each.objective is not None]

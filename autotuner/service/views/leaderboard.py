@@ -13,18 +13,21 @@ from autotuner.service.words import Differences, cut, ends, micros, percent, poi
 from autotuner.tuning.standings import Entry
 
 ROW, WIDTH, LEFT = 30, 860, 330
+HALF, HALF_LEFT = 600, 240
+"""For half a page: pixels of the drawing, and of the names in it."""
 
 
-def leaderboard(snapshot: Snapshot, links: Links, most: int = 20) -> Figure:
-    """The first lines of the leaderboard."""
+def leaderboard(snapshot: Snapshot, links: Links, most: int = 20, narrow: bool = False) -> Figure:
+    """The first lines of the leaderboard. `narrow`: for half a page."""
     entries = snapshot.board[:most]
     note = f"Speedup over {snapshot.baseline} with its 95 % interval. Filled: confirmed in the finals. Hollow: the"
     note += " search's own estimate, which looks better than it is. Shaded: they tie for the lead."
-    drawing = _forest(snapshot, links, entries).svg.render() if entries else None
+    drawing = _forest(snapshot, links, entries, narrow).svg.render() if entries else None
     return Figure("leaderboard", "Leaderboard", note, drawing, _grid(snapshot, links, entries))
 
 
-def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry]) -> Plot:
+def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], narrow: bool) -> Plot:
+    width, left = (HALF, HALF_LEFT) if narrow else (WIDTH, LEFT)
     reach = [1.0]
     for entry in entries:
         reach.append(entry.speedup.median)
@@ -33,18 +36,18 @@ def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry]) -> Plot:
     room = 0.04 * (max(reach) - min(reach)) or 0.05
     height = ROW * len(entries) + 62
     plot = Plot.of(
-        (WIDTH, height),
+        (width, height),
         f"The {len(entries)} fastest variants against {snapshot.baseline}",
         (min(reach) - room, max(reach) + room),
         (0, len(entries)),
-        (10, 20, 48, LEFT),
+        (10, 20, 48, left),
     )
     svg, x = plot.svg, plot.x
     differences = Differences.of([entry.variant.point for entry in entries])
     for place, entry in enumerate(entries):
         y = 10 + ROW * place
         if entry.tied or entry.crowned:
-            svg.add("rect", x=0, y=y, width=WIDTH, height=ROW, class_="tied")
+            svg.add("rect", x=0, y=y, width=width, height=ROW, class_="tied")
     bottom = 14 + ROW * len(entries)
     for tick in x.ticks(6):
         svg.line(x(tick), 10, x(tick), bottom, "grid")
@@ -54,12 +57,12 @@ def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry]) -> Plot:
     for place, entry in enumerate(entries):
         middle = 10 + ROW * place + ROW / 2
         rank = f"{entry.rank}{'=' if entry.tied else ''}"
-        short = differences.short(entry.variant.point, 3)
+        short = differences.short(entry.variant.point, 2 if narrow else 3)
         svg.text(34, middle + 4, rank, "label strong", "end")
 
         def label(entry: Entry = entry, middle: float = middle, short: str = short) -> None:
             svg.text(44, middle + 4, f"#{entry.number}", "label link")
-            svg.text(96, middle + 4, cut(short, 38), "tick")
+            svg.text(96, middle + 4, cut(short, 24 if narrow else 38), "tick")
 
         svg.link(links.trial(snapshot.name, entry.number), label)
         _interval(plot, middle + (6 if entry.confirmed else 0), entry.speedup.low, entry.speedup.high, "estimate")
@@ -94,7 +97,7 @@ def _grid(snapshot: Snapshot, links: Links, entries: Sequence[Entry]) -> Grid:
         (
             f"{entry.rank}{'=' if entry.tied else ''}",
             Link(str(entry.number), links.trial(snapshot.name, entry.number)),
-            ratio(entry.confirmed.mean) if entry.confirmed else "not in the finals",
+            ratio(entry.confirmed.mean) if entry.confirmed else "-",
             ends(entry.confirmed) if entry.confirmed else "",
             f"{'~' if entry.censored else ''}{ratio(entry.speedup.median)}",
             percent(entry.difference, 1) if entry.difference is not None else "",

@@ -12,8 +12,7 @@ from autotuner.service.figures.svg import Svg
 from autotuner.service.links import Links
 from autotuner.service.reader import Snapshot, cause_of
 from autotuner.service.words import kind, percent
-from autotuner.store import Store, queries
-from autotuner.store.briefs import TrialBrief
+from autotuner.store import ListedTrial, Store, queries
 from autotuner.tuning import standings
 from autotuner.values.variant import Value
 
@@ -21,7 +20,7 @@ SHOWN = 14
 """Causes, and values, that a figure shows; the tables have all."""
 LEAST = 3
 """Fewest rejects of a value that is shown."""
-ROW, LEFT, WIDTH, NARROW = 26, 190, 860, 520
+ROW, LEFT, WIDTH, NARROW = 26, 190, 860, 440
 CLEARLY = 0.2
 """Of the way from the share of all variants to every variant: how far above it a value's share of rejects must be."""
 
@@ -43,7 +42,7 @@ class Rejects(NamedTuple):
     rejected: int
     judged: int
     causes: Figure
-    values: Figure
+    values: Figure | None
     example: OneTrial | None
     chosen: str | None
 
@@ -52,14 +51,14 @@ def rejects(
     snapshot: Snapshot, links: Links, chosen: str | None = None, number: int | None = None, narrow: bool = False
 ) -> Rejects:
     """`chosen`: the cause that is looked at, else the most frequent; `number`: the trial that is put into words;
-    `narrow`: for half a page."""
+    `narrow`: for half a page, without the values."""
     causes = snapshot.causes
     cause = chosen if chosen in causes else next(iter(causes), None)
     return Rejects(
         rejected=sum(causes.values()),
         judged=snapshot.judged,
         causes=_causes(snapshot, links, cause, NARROW if narrow else WIDTH),
-        values=_values(snapshot),
+        values=None if narrow else _values(snapshot),
         example=None if cause is None else _example(snapshot, cause, number),
         chosen=cause,
     )
@@ -80,7 +79,7 @@ def _causes(snapshot: Snapshot, links: Links, chosen: str | None, width: float) 
             svg.mark(kinds.get(code, "wrong"), LEFT - 12, y + 9)
             svg.add("rect", x=LEFT, y=y, width=length, height=18, rx=3, class_=f"bar {kinds.get(code)}", title=cause)
             share = percent(count / max(1, snapshot.judged), 1)
-            svg.text(LEFT + length + 8, y + 13, f"{count:,}  ({share})", "tick")
+            svg.text(LEFT + length + 8, y + 13, f"{count:,} ({share})", "tick")
 
         svg.link(links.study(snapshot.name, "rejects", cause=code), bar)
     rows = tuple(
@@ -119,7 +118,7 @@ def counts(snapshot: Snapshot) -> list[_Count]:
         if not trial.judged:
             continue
         cause = cause_of(trial)
-        for key in trial.point.items():
+        for key in trial.parameters.items():
             tried[key] += 1
             values[key[0]].add(key[1])
             if cause is not None:
@@ -145,7 +144,7 @@ def _values(snapshot: Snapshot) -> Figure:
         svg.add("rect", x=LEFT, y=y, width=length, height=18, rx=3, class_="bar rest")
         title = ", ".join(f"{count} {code}" for code, count in each.codes.most_common(4))
         svg.add("rect", x=LEFT, y=y, width=length * each.share, height=18, rx=3, class_="bar wrong", title=title)
-        svg.text(LEFT + length + 8, y + 13, f"{each.rejected:,} of {each.judged:,}  {percent(each.share)}", "tick")
+        svg.text(LEFT + length + 8, y + 13, f"{each.rejected:,} of {each.judged:,}, {percent(each.share)}", "tick")
     if shown:
         x = LEFT + length * usual
         svg.line(x, 2, x, ROW * len(shown) + 6, "rule strong")
@@ -195,6 +194,6 @@ def _words(store: Store, snapshot: Snapshot, number: int) -> tuple[str, ...]:
     return (*revoked, *lines)
 
 
-def by_cause(trials: tuple[TrialBrief, ...]) -> dict[str, int]:
+def by_cause(trials: tuple[ListedTrial, ...]) -> dict[str, int]:
     """The last trial of each cause."""
     return {cause: each.number for each in trials if (cause := cause_of(each)) is not None}

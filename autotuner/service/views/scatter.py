@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autotuner.service.figures.figure import Figure, Grid, Link
@@ -12,7 +12,7 @@ from autotuner.service.figures.svg import Plot, Scale, around
 from autotuner.service.links import Links
 from autotuner.service.reader import Snapshot, cause_of
 from autotuner.service.words import KINDS, kind, micros, point, ratio
-from autotuner.store.briefs import TrialBrief
+from autotuner.store import ListedTrial
 from autotuner.values.variant import Value
 
 QUANTITIES: Mapping[str, str] = {
@@ -25,6 +25,11 @@ QUANTITIES: Mapping[str, str] = {
     "measure": "seconds of the race",
 }
 """What a variant has beside its parameters. Only the first two need a latency."""
+STAGES: Mapping[str, Callable[[ListedTrial], float | None]] = {
+    "build": lambda trial: trial.build_s,
+    "check": lambda trial: trial.check_s,
+    "measure": lambda trial: trial.measure_s,
+}
 LATENCIES = ("speedup", "us")
 SIZE = (860.0, 460.0)
 EDGE = 34.0
@@ -60,9 +65,9 @@ class Choice(NamedTuple):
             filters,
         )
 
-    def lets(self, trial: TrialBrief) -> bool:
+    def lets(self, trial: ListedTrial) -> bool:
         """Whether the filters let a trial through."""
-        return all(str(trial.point.get(name, "absent")) in values for name, values in self.filters.items())
+        return all(str(trial.parameters.get(name, "absent")) in values for name, values in self.filters.items())
 
 
 def parameters(snapshot: Snapshot) -> dict[str, tuple[Value, ...]]:
@@ -71,7 +76,7 @@ def parameters(snapshot: Snapshot) -> dict[str, tuple[Value, ...]]:
     def find() -> dict[str, tuple[Value, ...]]:
         values: dict[str, set[Value]] = {}
         for trial in snapshot.trials:
-            for name, value in trial.point.items():
+            for name, value in trial.parameters.items():
                 values.setdefault(name, set()).add(value)
         return {name: tuple(sorted(found, key=_order)) for name, found in values.items() if len(found) > 1}
 
@@ -82,7 +87,7 @@ def _order(value: Value) -> tuple[bool, float, str]:
     return isinstance(value, str), 0.0 if isinstance(value, str) else float(value), str(value)
 
 
-def value_of(trial: TrialBrief, name: str, snapshot: Snapshot) -> float | str | None:
+def value_of(trial: ListedTrial, name: str, snapshot: Snapshot) -> float | str | None:
     """A trial's value on an axis."""
     if name == "speedup":
         return None if trial.objective is None else math.exp(-trial.objective)
@@ -92,9 +97,9 @@ def value_of(trial: TrialBrief, name: str, snapshot: Snapshot) -> float | str | 
         return float(trial.number)
     if name == "minutes":
         return (trial.recorded_at - snapshot.trials[0].recorded_at).total_seconds() / 60
-    if name in QUANTITIES:
-        return trial.seconds.get(name, 0.0)
-    value = trial.point.get(name)
+    if name in STAGES:
+        return STAGES[name](trial)
+    value = trial.parameters.get(name)
     return "absent" if value is None else str(value)
 
 
@@ -106,23 +111,22 @@ class Axis(NamedTuple):
     reach: tuple[float, float]
 
     @classmethod
-    def of(cls, name: str, snapshot: Snapshot, shown: Sequence[TrialBrief]) -> Axis:
+    def of(cls, name: str, snapshot: Snapshot, shown: Sequence[ListedTrial]) -> Axis:
         """From the shown trials."""
         values = parameters(snapshot).get(name)
         if values is not None:
-            absent = ("absent",) if any(name not in each.point for each in snapshot.trials) else ()
+            absent = ("absent",) if any(name not in each.parameters for each in snapshot.trials) else ()
             levels = tuple(map(str, values)) + absent
             return cls(name, levels, (-0.6, len(levels) - 0.4))
         numbers = [found for each in shown if isinstance(found := value_of(each, name, snapshot), float)]
         return cls(name, None, around(numbers))
 
-    def place(self, trial: TrialBrief, snapshot: Snapshot) -> float | None:
+    def place(self, trial: ListedTrial, snapshot: Snapshot) -> float | None:
         """Where a trial lies. Of a parameter's value the trials lie side by side, spread by their numbers."""
         found = value_of(trial, self.name, snapshot)
         if found is None or self.levels is None:
             return found if isinstance(found, float) else None
-        spread = (trial.number * 0.6180339887) % 1 - 0.5
-        return self.levels.index(str(found)) + 0.62 * spread
+        return self.levels.index(str(found)) + 0.62 * (_spread(trial.number) - 0.5)
 
 
 def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
@@ -140,7 +144,8 @@ def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
     seen = set()
     for trial in sorted(shown, key=lambda each: each.objective is not None):
         at = _at(plot, trial, x, y, snapshot)
-        look = kind(trial) if choice.colour == "kind" else colours.get(str(trial.point.get(choice.colour)), "series-7")
+        level = str(trial.parameters.get(choice.colour))
+        look = kind(trial) if choice.colour == "kind" else colours.get(level, "series-7")
         key = round(at[0]), round(at[1]), look
         if key not in seen:
             seen.add(key)
@@ -152,7 +157,7 @@ def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
             each.verdict.value,
             ratio(value if isinstance(value := value_of(each, "speedup", snapshot), float) else None),
             micros(each.median_us),
-            point(each.point),
+            point(each.parameters),
         )
         for each in fastest[:TABLE]
     )
@@ -164,11 +169,20 @@ def scatter(snapshot: Snapshot, links: Links, choice: Choice) -> Figure:
     return Figure("scatter", "Every variant", note, plot.svg.render(), grid)
 
 
-def _at(plot: Plot, trial: TrialBrief, x: Axis, y: Axis, snapshot: Snapshot) -> tuple[float, float]:
+def _spread(number: int) -> float:
+    """Between 0 and 1, evenly over the trials."""
+    return (number * 0.6180339887) % 1
+
+
+def _aside(number: int) -> float:
+    """As `_spread`, and independent of it: side by side and up and down are not to line up."""
+    return (number * 0.7548776662) % 1
+
+
+def _at(plot: Plot, trial: ListedTrial, x: Axis, y: Axis, snapshot: Snapshot) -> tuple[float, float]:
     across, up = x.place(trial, snapshot), y.place(trial, snapshot)
-    spread = (trial.number * 0.6180339887) % 1
-    left = plot.x.end + 8 + spread * (EDGE - 12) if across is None else plot.x(across)
-    top = plot.y.start + 8 + spread * (EDGE - 12) if up is None else plot.y(up)
+    left = plot.x.end + 8 + _aside(trial.number) * (EDGE - 12) if across is None else plot.x(across)
+    top = plot.y.start + 8 + _aside(trial.number) * (EDGE - 12) if up is None else plot.y(up)
     return left, top
 
 
@@ -235,9 +249,9 @@ def _data(snapshot: Snapshot) -> str:
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 
-def _places(trials: Sequence[TrialBrief], name: str, values: Sequence[Value]) -> list[int]:
+def _places(trials: Sequence[ListedTrial], name: str, values: Sequence[Value]) -> list[int]:
     places = {value: place for place, value in enumerate(values)}
-    return [places.get(each.point[name], -1) if name in each.point else -1 for each in trials]
+    return [places.get(each.parameters[name], -1) if name in each.parameters else -1 for each in trials]
 
 
 def _rounded(value: float | str | None) -> float | int | None:

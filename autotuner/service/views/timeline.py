@@ -9,14 +9,13 @@ from autotuner.service.figures.figure import Figure, Grid
 from autotuner.service.figures.svg import Scale, Svg
 from autotuner.service.reader import Snapshot
 from autotuner.service.words import clock, percent, span, when
-from autotuner.store import SessionRecord
-from autotuner.store.briefs import TrialBrief
+from autotuner.store import ListedTrial, SessionRecord
 
 WIDTH, LEFT, ROW = 860, 120, 30
 MOST_LANES = 12
 """Lanes of a kind that are drawn."""
 STAGES = {"build": "build", "check": "gate", "measure": "race"}
-"""The stages of a trial, and what a lane calls them."""
+"""The stages of a trial, in their order, and what a lane calls them."""
 
 
 class Stretch(NamedTuple):
@@ -36,6 +35,8 @@ class Lanes(NamedTuple):
     builders: tuple[tuple[Stretch, ...], ...]
     devices: tuple[tuple[Stretch, ...], ...]
     spent: dict[str, float]
+    unknown: int
+    """Trials of which an earlier version recorded no stages."""
 
     @property
     def device_idle(self) -> float:
@@ -52,24 +53,29 @@ def timeline(snapshot: Snapshot, wanted: int | None = None) -> tuple[Figure, tup
     return _figure(chosen), every, None if chosen is None else chosen.session.id
 
 
-def _lanes(session: SessionRecord, trials: Sequence[TrialBrief]) -> Lanes:
+def _lanes(session: SessionRecord, trials: Sequence[ListedTrial]) -> Lanes:
     builds: list[Stretch] = []
     judged: list[Stretch] = []
     end = session.started_at if session.finished_at is None else session.finished_at
-    spent = dict.fromkeys(STAGES, 0.0)
+    spent, unknown = dict.fromkeys(STAGES, 0.0), 0
     for trial in trials:
         if trial.session != session.id:
             continue
+        unknown += trial.build_s is None
         end = max(end, trial.recorded_at)
         at = (trial.recorded_at - session.started_at).total_seconds()
-        for stage in ("measure", "check", "build"):
-            seconds = trial.seconds.get(stage, 0.0)
+        for stage, seconds in reversed(_stages(trial).items()):
             spent[stage] += seconds
             if seconds:
                 (builds if stage == "build" else judged).append(Stretch(at - seconds, at, stage, trial.number))
             at -= seconds
     wall_s = (end - session.started_at).total_seconds()
-    return Lanes(session, wall_s, _spread(builds), _spread(judged), spent)
+    return Lanes(session, wall_s, _spread(builds), _spread(judged), spent, unknown)
+
+
+def _stages(trial: ListedTrial) -> dict[str, float]:
+    """Seconds of each stage; none are known of a trial that an earlier version recorded."""
+    return {"build": trial.build_s or 0.0, "check": trial.check_s or 0.0, "measure": trial.measure_s or 0.0}
 
 
 def _spread(stretches: Iterable[Stretch]) -> tuple[tuple[Stretch, ...], ...]:
@@ -89,6 +95,8 @@ def _figure(chosen: Lanes | None) -> Figure:
         "A device's stretches end when the trial was recorded. A build is drawn right before them: when it began is not"
         " recorded, only how long it took."
     )
+    if chosen is not None and chosen.unknown:
+        note += f" Of {chosen.unknown:,} trials an earlier version recorded no stages: they are not drawn."
     columns = ("lane", "stage", "busy", "of the run")
     if chosen is None:
         return Figure("timeline", "Who did what when", note, None, Grid(columns, ()))

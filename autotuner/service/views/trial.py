@@ -143,7 +143,7 @@ def _gate(snapshot: Snapshot, number: int, outcome: Outcome) -> Figure | None:
             f"{1e3 * check.seconds:.1f}",
             f"{check.launches:,}" if check.launches else "",
             str(len(check.cases) or ""),
-            "" if (worst := _worst(check)) is None else f"{worst:.3g}",
+            "" if (worst := _worst(check)) is None else _share(worst),
             check.note or (known[check.code].asserts if check.code in known else ""),
         )
         for check in report.checks
@@ -152,6 +152,11 @@ def _gate(snapshot: Snapshot, number: int, outcome: Outcome) -> Figure | None:
     grid = Grid(columns, rows, frozenset({2, 3, 4, 5}))
     note = "A dot a case: its largest error in units of its tolerance. Right of the line it is out of tolerance."
     return Figure(f"gate-{number}", "The gate, case by case", note, svg.render() if checked else None, grid)
+
+
+def _share(error: float) -> str:
+    """An error in units of its tolerance, so that those of a column align."""
+    return f"{error:.3f}" if error < 1000 else f"{error:.3g}"
 
 
 def _place(value: float) -> float:
@@ -173,7 +178,7 @@ def _cases(outcome: Outcome) -> Grid:
             check.code,
             case.case,
             str(case.seed_index),
-            f"{case.errors.worst_ratio:.3g}",
+            _share(case.errors.worst_ratio),
             case.errors.failed_rule or "",
             f"{case.errors.max_abs:.3g}",
             f"{case.errors.max_abs_tol:.3g}",
