@@ -21,6 +21,7 @@ from autotuner.tuning import trial_report
 from benchmarks import people_pages
 from benchmarks.attention import cuda_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
+from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
 from benchmarks.inference import torch_versions
 from benchmarks.provenance import RESULTS, ROOT
@@ -287,6 +288,14 @@ def packages_drawn() -> dict[Path, str]:
     return {page: insert(page.read_text(), "package_torch", torch_versions.table(*loaded("package_torch")))}
 
 
+def sweeps_drawn() -> dict[Path, str]:
+    """docs/sweeps.md and docs/hosts.md."""
+    sweeps, hosts = ROOT / "docs" / "sweeps.md", ROOT / "docs" / "hosts.md"
+    text = insert(sweeps.read_text(), "sweep_sets", sweep_pages.sets(if_kept("sweep_sets")))
+    text = insert(text, "figures", sweep_pages.figures(if_kept("figures")))
+    return {sweeps: text, hosts: insert(hosts.read_text(), "ray", sweep_pages.ray(if_kept("ray")))}
+
+
 def landscapes_drawn() -> dict[Path, str]:
     """docs/results/landscapes.md, on the kept landscapes."""
     head = "# Landscapes\n\nDrawn by `benchmarks/pages.py` from the files in `landscapes/`; do not edit. What they are "
@@ -316,6 +325,7 @@ def drawn() -> dict[Path, str]:
         **optuna_drawn(),
         **people_drawn(),
         **packages_drawn(),
+        **sweeps_drawn(),
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),

@@ -20,15 +20,18 @@ from typing import NamedTuple
 
 from autotuner.devices.cuda.probe import probe
 from benchmarks.cli import hostile
-from benchmarks.driver import chaos, kills
+from benchmarks.driver import chaos, kills, ray_nodes
 from benchmarks.gate import emulated, mutants, op_mutants, view_mutants
 from benchmarks.provenance import RESULTS, ROOT
-from benchmarks.search import landscapes, replay, replay_choice, transfer
+from benchmarks.search import landscapes, replay, replay_choice, sweep_sets, transfer
+from benchmarks.throughput import figures
 from benchmarks.timing import aa_sweeps, audits, disturbed, simulated_truth
 
 SPACES = "SPACES"
 ALL = "all"
 LANDSCAPES = tuple(map(str, sorted(landscapes.LANDSCAPES.glob("*.json.gz"))))
+WITHOUT_A_SAY = tuple(map(str, sorted(landscapes.LANDSCAPES.rglob("*.json.gz"), key=lambda path: path.name)[1::2]))
+"""Every second one of all. The rule of sweep sets was chosen on the rest."""
 
 
 class Step(NamedTuple):
@@ -128,6 +131,21 @@ PARTS = {
         "a worker that is killed, stopped and told to go at random finds what an undisturbed one finds",
         125,
         (step(chaos, "--minutes", "60", "--json", kept("chaos"), "--hold"),),
+    ),
+    "ray": Part(
+        "a node of a Ray cluster that is killed costs what it had in hand one more try; needs the extra `ray`",
+        2,
+        (step(ray_nodes, "--json", kept("ray")),),
+    ),
+    "figures": Part(
+        "the figures of a study of 10,000 trials take less than 100 ms each (needs a quiet machine)",
+        2,
+        (step(figures, "--json", kept("figures"), "--hold"),),
+    ),
+    "sets": Part(
+        "a sweep set does no worse than equal shares of as many trials",
+        10,
+        (step(sweep_sets, *WITHOUT_A_SAY, "--seeds", "20", "--json", kept("sweep_sets"), "--hold"),),
     ),
     "hostile": Part(
         "bad files, bad command lines and damaged stores end in one line, 100,000 of them",

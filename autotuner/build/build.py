@@ -58,7 +58,7 @@ def build(family: Family, variant: Variant, problem: Problem | None, toolchain: 
     architecture cannot launch. Raises KernelError, ToolchainError, DiskFullError.
     """
     inputs = BuildInputs.of(family, variant, problem, toolchain)
-    final = _cache() / "builds" / inputs.digest[:2] / inputs.digest
+    final = entry_of(inputs.digest)
     return built(final) or _compile(inputs, final)
 
 
@@ -82,6 +82,11 @@ def require_cache() -> None:
                 f"no space left for {folder}; free some or set {config.CACHE} to another folder"
             ) from None
         raise InputError(f"the cache {folder}: {why(error)}; set {config.CACHE} to another folder") from None
+
+
+def entry_of(digest: str) -> Path:
+    """The folder of that build in the cache, there or not."""
+    return _cache() / "builds" / digest[:2] / digest
 
 
 def cached_builds(digest: str) -> list[Path]:
@@ -119,7 +124,7 @@ def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
             return made
         artifact = _describe(inputs, private, made, time.monotonic() - started)
         (private / "artifact.json").write_text(artifact.model_dump_json(indent=1))
-        published = _publish(private, final)
+        published = publish(private, final)
     return published.model_copy(update={"build_seconds": artifact.build_seconds})
 
 
@@ -160,7 +165,7 @@ def _remove_abandoned(building: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
 
 
-def _publish(private: Path, final: Path) -> Artifact:
+def publish(private: Path, final: Path) -> Artifact:
     """Moves a finished build into the cache; a build of the same artifact that was there first stays. Returns the one
     that is there."""
     for _ in range(8):

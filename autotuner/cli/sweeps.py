@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from autotuner.store import Store
     from autotuner.store.sweep_records import EventRecord, SweepRecord
     from autotuner.sweeps.signals import Stop
+    from autotuner.sweeps.worker import Served
 
 AnySweep = Annotated[str | None, typer.Argument(metavar="SWEEP", help="number, key or name; the latest when left out")]
 Sweeps = Annotated[list[str], typer.Argument(metavar="SWEEP...", help="numbers, keys or names")]
@@ -258,6 +259,9 @@ def worker(
         str | None, typer.Option(help="hands back and ends then: 18:30, 2026-12-24T18:30, or 90m, 12h from now")
     ] = None,
     idle_exit: Annotated[bool, typer.Option("--idle-exit", help="end when nothing is left to do")] = False,
+    ray: Annotated[
+        str | None, typer.Option("--ray", metavar="ADDRESS", help="serve the nodes of this Ray cluster; such as auto")
+    ] = None,
     cache: Annotated[str, typer.Option("--cache", help=CACHE)] = "20G",
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -270,15 +274,22 @@ def worker(
 
     stop = Stop()
     with stop.listening():
-        _work(stop, devices, until, idle_exit, cache, store, as_json)
+        _work(stop, devices, until, idle_exit, ray, cache, store, as_json)
 
 
 def _work(
-    stop: Stop, devices: str | None, until: str | None, idle_exit: bool, cache: str, store: str | None, as_json: bool
+    stop: Stop,
+    devices: str | None,
+    until: str | None,
+    idle_exit: bool,
+    ray: str | None,
+    cache: str,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     from autotuner.cli.cache import size_in_bytes
     from autotuner.store import Store
-    from autotuner.sweeps.worker import Worker, served
+    from autotuner.sweeps.worker import Worker
 
     def say(line: str) -> None:
         if as_json:
@@ -287,9 +298,30 @@ def _work(
             out.print(f"{datetime.now(UTC):%H:%M:%S} {line}")
 
     ends = None if until is None else moment(until, datetime.now().astimezone())
-    serves, limit = served(devices), size_in_bytes(cache, "--cache")
-    with closing(Store.open(store or config.store_url())) as opened:
+    limit = size_in_bytes(cache, "--cache")
+    with _serving(devices, ray) as serves, closing(Store.open(store or config.store_url())) as opened:
         say(Worker(opened, serves, say, limit, stop).run(ends, idle_exit))
+
+
+@contextmanager
+def _serving(devices: str | None, address: str | None) -> Iterator[Served]:
+    """What a worker serves: of this machine, or with an address of a Ray cluster. Raises InputError."""
+    from autotuner.sweeps import worker
+
+    if address is None:
+        yield worker.served(devices)
+        return
+    try:
+        from autotuner.run.ray_cluster import RayCluster
+    except ImportError:
+        raise InputError("--ray needs Ray: pip install 'autotuner[ray]'") from None
+    kinds = [kind for kind in worker.by_preference() if devices in (None, kind.name)]
+    if not kinds:
+        there = ", ".join(kind.name for kind in worker.by_preference())
+        raise InputError(f"--devices {devices}: with --ray name a kind of device: {there}")
+    with closing(RayCluster(address, [kind.unit for kind in kinds])) as cluster:
+        kind = next(kind for kind in kinds if kind.unit == cluster.unit)
+        yield worker.served_by(cluster, kind)
 
 
 def moment(text: str, now: datetime) -> datetime:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 
-from autotuner.devices.kind import Chosen, DeviceKind, Wishes
+from autotuner.devices.kind import Chosen, DeviceKind, Wishes, device_names
 from autotuner.values.plugs import Plugs
 
-__all__ = ["DEVICES", "Chosen", "DeviceKind", "Wishes"]
+__all__ = ["DEVICES", "Chosen", "DeviceKind", "Wishes", "device_names"]
 
 DEVICES: Plugs[DeviceKind] = Plugs(sys.modules[__name__], "DEVICE")

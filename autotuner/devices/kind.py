@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -119,8 +120,20 @@ class DeviceKind(NamedTuple):
     """Of the processes that run variants."""
     overlap: bool = False
     """Builds run beside what is judged. Else, as where they share CPUs, building and judging take turns."""
+    cluster_unit: str = ""
+    """What a cluster's scheduler calls one such device; "": a resource that nodes are given by hand, `unit`."""
     jobs_per_process: int = 1
     """Variants that one process judges, which keeps references and baselines, before a fresh one."""
     who_disturbs: Callable[[Chosen], str] = lambda chosen: ""
     """Who uses the devices now besides this process and those that it started, and what holds them back, in a line; ""
     where nobody can be seen. It may take a second."""
+
+    @property
+    def unit(self) -> str:
+        """What the nodes of a cluster offer that have such a device."""
+        return self.cluster_unit or f"autotuner_{self.name}"
+
+
+def device_names(kind: str, chosen: Chosen) -> tuple[str, ...]:
+    """Under which names the store knows devices of this machine."""
+    return tuple(f"{socket.gethostname()}/{lock}" for lock in chosen.locks or (kind,))

@@ -20,6 +20,7 @@ from autotuner.measure.race import measure
 from autotuner.measure.thermometer import Drifted
 from autotuner.run.line import Level, Line, Passed
 from autotuner.values.conditions import Conditions
+from autotuner.values.errors import InfrastructureError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome, Say
@@ -82,6 +83,17 @@ class RaceJob(Model):
 
 AnyJob = BuildJob | JudgeJob | CalibrationJob | RaceJob
 Result = Built | Outcome | Calibration | Heat | Fault
+
+
+def not_done(job: AnyJob, why: str, tail: str = "") -> Result:
+    """The result of a job that our own machinery failed to do: an infra_error of a job of variants. `tail`: what its
+    process printed last. Raises InfrastructureError for any other job."""
+    fault = Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail=why)
+    if isinstance(job, RaceJob):
+        return fault
+    if not isinstance(job, BuildJob | JudgeJob):
+        raise InfrastructureError(f"{why}; {tail}" if tail else why)
+    return Outcome(variant=job.variant, verdict=Verdict.INFRA_ERROR, fault=fault, stderr_tail=tail)
 
 
 def perform(job: AnyJob, line: Line, say: Say) -> Result:

@@ -27,7 +27,7 @@ from autotuner.gate.checks import EFFECT
 from autotuner.run import process, zygote
 from autotuner.run.cage import CageParts
 from autotuner.run.fork_server import ForkServer
-from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, RaceJob, Result
+from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, RaceJob, Result, not_done
 from autotuner.run.messages import Message
 from autotuner.run.process import MakeLine, Role
 from autotuner.run.scratch import Scratch
@@ -378,12 +378,7 @@ class LocalExecutor:
         """Our own machinery failed: an infra_error for a job of variants, an exception for any other."""
         job, tail = worker.job, worker.tail()
         self._release(worker, spoiled=True)
-        fault = Fault(verdict=Verdict.INFRA_ERROR, code="process.lost", detail=why)
-        if isinstance(job, RaceJob):
-            return fault
-        if not isinstance(job, BuildJob | JudgeJob):
-            raise InfrastructureError(f"{why}; {tail}" if tail else why)
-        return Outcome(variant=job.variant, verdict=Verdict.INFRA_ERROR, fault=fault, stderr_tail=tail)
+        return not_done(job, why, tail)
 
 
 def _require_space() -> None:

@@ -178,21 +178,23 @@ def _pace(split: Sequence[Cost], times: Sequence[datetime], active_s: float) -> 
 
 
 def coverage(store: Store, study: str) -> dict[str, tuple[ValueCoverage, ...]]:
-    """How often each value of each parameter was judged, by the parameter's name. Raises StoreError."""
+    """How often each value of each parameter was judged, by the parameter's name. Raises StoreError.
+
+    Numbers and words are counted apart: SQLite takes three times as long to group by both, one of which is null.
+    """
     stands = and_(TrialRow.objective.is_not(None), TrialRow.revoked_at.is_(None))
-    columns = ParameterRow.name, ParameterRow.number, ParameterRow.word
-    query = select(
-        *columns, func.count(), func.sum(case((stands, 1), else_=0)), func.min(case((stands, TrialRow.objective)))
-    ).join(TrialRow, TrialRow.id == ParameterRow.trial_id)
+    counts = func.count(), func.sum(case((stands, 1), else_=0)), func.min(case((stands, TrialRow.objective)))
+    found: dict[str, list[ValueCoverage]] = {}
     with store.database.reading() as session:
         mine = TrialRow.study_id == study_id(session, store, study), TrialRow.judged
-        found: dict[str, list[ValueCoverage]] = {}
-        for name, number, word, judged, right, best in session.execute(query.where(*mine).group_by(*columns)):
-            value = number if word is None else word
-            speedup = None if best is None else math.exp(-best)
-            found.setdefault(name, []).append(
-                ValueCoverage(value=value, judged=judged, right=right, best_speedup=speedup)
-            )
+        for column in (ParameterRow.number, ParameterRow.word):
+            key = ParameterRow.name, column
+            query = select(*key, *counts).join(TrialRow, TrialRow.id == ParameterRow.trial_id)
+            query = query.where(*mine, column.is_not(None)).group_by(*key)
+            for name, value, judged, right, best in session.execute(query):
+                speedup = None if best is None else math.exp(-best)
+                each = ValueCoverage(value=value, judged=judged, right=right, best_speedup=speedup)
+                found.setdefault(name, []).append(each)
     return {name: tuple(values) for name, values in found.items()}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from autotuner.devices import device_names
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.lease import Lease
 from autotuner.sweeps import queue
 from autotuner.sweeps.sweep_run import Asked, Audience, SweepRun
-from autotuner.sweeps.worker import device_names
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import AutotunerError
 from autotuner.values.sweep import State, SweepRequest, Wish

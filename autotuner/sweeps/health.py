@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -21,14 +22,18 @@ from autotuner.values.verdict import Verdict
 REMEDY = "look at the machine's log and at the device, then `autotuner devices clear`"
 
 
-def probe(store: Store, file: SpaceFile, studies: tuple[str, ...], devices: str | None, beat: Beat) -> str | None:
+Bench = Callable[[SpaceFile], Workbench]
+"""A space on the devices in doubt."""
+
+
+def probe(store: Store, file: SpaceFile, studies: tuple[str, ...], bench: Bench, beat: Beat) -> str | None:
     """Why the device is sick, in words; None where it judges a variant that is known to be good.
 
     Known to be good are the best variant of the sweep's studies, and the default variant of the shipped space for the
     op on such a device. The device is well if either is judged: a space of one's own may be what is at fault.
     """
     tried = []
-    for here, variant in _known_good(store, file, studies, devices):
+    for here, variant in _known_good(store, file, studies, bench):
         try:
             why = _judged(here, variant, beat)
         except DiskFullError:
@@ -42,16 +47,16 @@ def probe(store: Store, file: SpaceFile, studies: tuple[str, ...], devices: str 
 
 
 def _known_good(
-    store: Store, file: SpaceFile, studies: tuple[str, ...], devices: str | None
+    store: Store, file: SpaceFile, studies: tuple[str, ...], bench: Bench
 ) -> list[tuple[Workbench, Variant]]:
     found = []
     for study in studies:
-        here, best = Workbench(file, devices=devices), _best(store, study)
+        here, best = bench(file), _best(store, study)
         if best is not None and here.space.index_of(best.point) is not None:
             found.append((here, best))
     shipped = op_of(file.problems[0]).default_spaces.get(file.backend)
     plain = load_space(shipped) if shipped is not None and _is_there(shipped) else file
-    here = Workbench(plain, devices=devices)
+    here = bench(plain)
     return [*found, (here, here.variant(here.space.default_index))]
 
 

@@ -1,9 +1,12 @@
 """Which of several searches gets the next trials: the one that promises most.
 
-The members begin one after another, so that each can start from what its relatives before it have measured. A member
-keeps its turn until its proposals promise no more than a tie, or an equal share is spent. Once all have begun, the next
-turn goes to the member whose proposals promise the largest expected improvement (Jones, Schonlau and Welch, 1998; of
-ln t) times its weight. A search that has converged promises little, and stops costing.
+Each member has a few trials first. From then on the next turn goes to the member whose proposals promise the largest
+expected improvement (Jones, Schonlau and Welch, 1998; of ln t) times its weight. A search that has converged promises
+little, and stops costing.
+
+So no member starts from what another has measured: when it begins, the others have fewer points than are worth
+knowing (tuning/transfer.py). Members that began one after another, each from its nearest sibling, did worse: one that
+has hardly been searched misleads, and one that was misled promises little.
 """
 
 from __future__ import annotations
@@ -14,8 +17,6 @@ from statistics import fmean
 
 FIRST = 8
 """Trials that a member has before its promises count; half an equal share where the budget is small."""
-SETTLED = 0.01
-"""Expected improvement, relative, below which a member lets the next one begin."""
 TURN = 4
 """Trials of a turn."""
 REMEMBERED = 4
@@ -52,16 +53,8 @@ def next_member(shares: Sequence[Share], budget: int) -> int | None:
     open_ones = [place for place, share in enumerate(shares) if not share.is_exhausted]
     if not open_ones:
         return None
-    first, equal = first_trials(budget, len(shares)), budget / len(shares)
-    begun = [place for place in open_ones if shares[place].judged]
-    fresh = [place for place in open_ones if not shares[place].judged]
-    young = [place for place in begun if shares[place].judged < first]
+    first = first_trials(budget, len(shares))
+    young = [place for place in open_ones if shares[place].judged < first]
     if young:
         return young[0]
-    if fresh:
-        last = begun[-1] if begun else None
-        spare = budget - sum(share.judged for share in shares) - first * len(fresh)
-        wants = last is not None and shares[last].judged < equal and shares[last].worth > SETTLED
-        goes_on = wants and spare >= TURN  # each that has not begun keeps its first trials
-        return last if goes_on else fresh[0]
     return max(open_ones, key=lambda place: (shares[place].worth, -shares[place].judged))

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from autotuner.run.executor import Executor
 from autotuner.spaces.space import SpaceFile
@@ -23,6 +23,9 @@ from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import AutotunerError, DiskFullError, InfrastructureError, LeaseLostError, StoreError
 from autotuner.values.sweep import State, Wish
 from autotuner.values.verdict import Verdict
+
+if TYPE_CHECKING:
+    from autotuner.run.ray_cluster import RayCluster
 
 SUSPICIOUS = 4
 """Trials in a row that the machinery could not judge, after which a worker has its device probed."""
@@ -81,10 +84,12 @@ class SweepRun:
         beat: Callable[[], None] = lambda: None,
         devices: str | None = None,
         suspicious: int | None = SUSPICIOUS,
+        cluster: RayCluster | None = None,
     ) -> None:
         """`beat` is called every few seconds; what it raises ends the run in good order. `devices`: those to judge on,
         unless the sweep says which. `suspicious`: trials in a row that were not judged, after which the run ends; None
-        leaves that to the driver."""
+        leaves that to the driver. `cluster`: whose nodes judge, instead of this machine."""
+        self._cluster = cluster
         self._store, self._claim, self._audience = store, claim, audience
         self._request, self.number = claim.sweep.request, claim.sweep.id
         self._outer_beat, self._devices, self._suspicious = beat, claim.sweep.request.devices or devices, suspicious
@@ -137,7 +142,11 @@ class SweepRun:
 
     def workbench(self, member: int) -> Workbench:
         """The member's space on this machine. Raises InputError where it cannot be."""
-        return Workbench(SpaceFile.stored(self._request.members[member].space_document), devices=self._devices)
+        return Workbench(
+            SpaceFile.stored(self._request.members[member].space_document),
+            devices=self._devices,
+            cluster=self._cluster,
+        )
 
     def held(self, here: Workbench) -> AbstractContextManager[None]:
         """The devices, held against other autotuners of this machine."""

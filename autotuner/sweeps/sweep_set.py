@@ -1,6 +1,6 @@
 """A sweep over several spaces: one budget of trials, given to whichever still promises most (`shares`).
 
-A member that is begun later starts with what the nearest related study has measured, which may be that of a member.
+A member starts from what studies before this sweep have measured, as any study does; not from its siblings.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _SetSearch:
             while True:
                 wanted = max(first - share.judged, TURN)
                 before = share.judged
-                self._run.search(here, executor, before + min(wanted, left), promised=share.promised)
+                self._run.search(here, executor, before + min(wanted, left), share.promised)
                 share.judged = _judged(self._store, self._names[member])
                 share.is_exhausted = share.judged == before
                 left = self._left()

@@ -11,10 +11,10 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from autotuner.build import cache
-from autotuner.devices import DEVICES, Chosen, Wishes
+from autotuner.devices import DEVICES, Wishes, device_names
 from autotuner.devices.kind import DeviceKind
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, device_health, sweeps
@@ -25,6 +25,8 @@ from autotuner.sweeps import health
 from autotuner.sweeps.queue import settle_abandoned
 from autotuner.sweeps.signals import Stop, Stopping, tell_manager
 from autotuner.sweeps.sweep_run import Asked, SweepRun
+from autotuner.tuning import on_nodes
+from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import (
     DiskFullError,
     InfrastructureError,
@@ -35,6 +37,9 @@ from autotuner.values.errors import (
     StoreError,
 )
 from autotuner.values.sweep import State, Wish
+
+if TYPE_CHECKING:
+    from autotuner.run.ray_cluster import RayCluster
 
 POLL_S = 2.0
 """Seconds between two looks for a sweep."""
@@ -60,15 +65,22 @@ class Served(NamedTuple):
     kind: DeviceKind
     wish: str | None
     """In the user's words, such as cuda:0,cuda:1; None: the kind's own choice."""
-    chosen: Chosen
+    model: str
+    """What the devices are, for a person."""
     names: tuple[str, ...]
     """Under which the store knows them: host and the device's own name."""
+    cluster: RayCluster | None = None
+    """Whose nodes they are; None: this machine's."""
+
+    def bench(self, file: SpaceFile) -> Workbench:
+        """A space on them. Raises InputError where it cannot be."""
+        return Workbench(file, devices=self.wish, cluster=self.cluster)
 
 
 def served(devices: str | None) -> Served:
     """The devices of this machine in the user's words: a kind, or what the kind's `--devices` understands. None: what
     `autotuner tune` would take. Raises InputError with what there is."""
-    kinds = sorted(DEVICES.values(), key=lambda kind: -kind.preference)
+    kinds = by_preference()
     wanted = (devices or "").partition(":")[0].partition(",")[0]
     named = [kind for kind in kinds if kind.name == wanted]
     usable = [kind for kind in kinds if kind.missing() is None]
@@ -82,12 +94,17 @@ def served(devices: str | None) -> Served:
     if wish is not None and "devices" not in kind.choices:
         raise InputError(f"--devices {devices}: there is one device of kind {kind.name}; say --devices {kind.name}")
     chosen = kind.choose(Wishes(devices=wish))
-    return Served(kind, wish, chosen, device_names(kind.name, chosen))
+    return Served(kind, wish, chosen.device.name, device_names(kind.name, chosen))
 
 
-def device_names(kind: str, chosen: Chosen) -> tuple[str, ...]:
-    """Under which names the store knows devices of this machine."""
-    return tuple(f"{socket.gethostname()}/{lock}" for lock in chosen.locks or (kind,))
+def by_preference() -> list[DeviceKind]:
+    """All kinds of devices, the one to take first where nothing is said."""
+    return sorted(DEVICES.values(), key=lambda kind: -kind.preference)
+
+
+def served_by(cluster: RayCluster, kind: DeviceKind) -> Served:
+    """All devices of that kind in a cluster."""
+    return Served(kind, None, f"{cluster.lanes} nodes' {kind.name}", on_nodes.names(cluster, kind.name), cluster)
 
 
 class Worker:
@@ -121,10 +138,10 @@ class Worker:
         self._until = until
         patience.seconds = float("inf")
         patience.listen = lambda why, since_s: self._say(f"keeps what it has and waits for the store: {why}")
-        where = serves.names, socket.gethostname(), serves.kind.name, serves.chosen.device.name
+        where = serves.names, socket.gethostname(), serves.kind.name, serves.model
         try:
             with device_health.serving(self._store, *where, self.name) as self._leases:
-                self._say(f"serves {', '.join(serves.names)} ({serves.chosen.device.name})")
+                self._say(f"serves {', '.join(serves.names)} ({serves.model})")
                 tell_manager("READY=1")
                 with self._stop.in_hand():
                     return self._loop(idle_exit)
@@ -211,6 +228,8 @@ class Worker:
             return False
         if request.devices is None or request.devices == serves.wish:
             return True
+        if serves.cluster is not None:  # which node a device is on changes
+            return False
         try:
             wanted = serves.kind.choose(Wishes(devices=request.devices))
         except InputError:
@@ -227,7 +246,10 @@ class Worker:
             lease.beat(f"sweep {sweep.id}")
         run = None
         try:
-            run = SweepRun(self._store, claim, _Lines(self._say, sweep.id), self._beat_at_work, self._serves.wish)
+            hears = _Lines(self._say, sweep.id)
+            run = SweepRun(
+                self._store, claim, hears, self._beat_at_work, self._serves.wish, cluster=self._serves.cluster
+            )
             with self._stop.in_hand():
                 run.go()
             self._settle(claim, run, State.DONE)
@@ -292,11 +314,16 @@ class Worker:
     def _refused(self, claim: Claim, run: SweepRun | None, error: InputError) -> None:
         """The sweep cannot be done as it was asked for; or the device that it needs has gone."""
         try:
-            self._serves.kind.choose(Wishes(devices=self._serves.wish))
+            self._require_there()
         except InputError as gone:
             self._quarantine(claim, run, f"it has gone: {gone}")
             return
         self._settle(claim, run, State.FAILED, str(error))
+
+    def _require_there(self) -> None:
+        """Raises InputError where a device has gone. A cluster's are seen to by the executor."""
+        if self._serves.cluster is None:
+            self._serves.kind.choose(Wishes(devices=self._serves.wish))
 
     def _doubt(self, claim: Claim, run: SweepRun | None, error: Exception) -> None:
         """The machinery has failed: is it the device, or this sweep?"""
@@ -305,7 +332,7 @@ class Worker:
         file = SpaceFile.stored(sweep.request.members[0].space_document)
         try:
             sick = health.probe(
-                self._store, file, sweeps.one(self._store, sweep.id).studies, self._serves.wish, self._beat
+                self._store, file, sweeps.one(self._store, sweep.id).studies, self._serves.bench, self._beat
             )
         except InputError as refused:
             sick = str(refused)

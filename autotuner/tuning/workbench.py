@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from autotuner.run.line import LineFactory
 from autotuner.run.local import LocalExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.spaces.space_file import Asked, asked, problem_documents, problems_in
+from autotuner.tuning import on_nodes
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, SpaceError
@@ -42,6 +42,7 @@ from autotuner.values.verdict import Fault
 from autotuner.values.versions import version_of
 
 if TYPE_CHECKING:
+    from autotuner.run.ray_cluster import RayCluster
     from autotuner.store import Store, StudyRecord
     from autotuner.tuning.calm import Waiting
     from autotuner.tuning.driver import Driver, Listener
@@ -179,13 +180,21 @@ def variant_at(space: Space, index: int) -> Variant:
 class Workbench:
     """One space on this machine."""
 
-    def __init__(self, file: SpaceFile, arch: str | None = None, devices: str | None = None) -> None:
+    def __init__(
+        self,
+        file: SpaceFile,
+        arch: str | None = None,
+        devices: str | None = None,
+        cluster: RayCluster | None = None,
+    ) -> None:
         """Finds the device, the kernel family and the compiler and enumerates the space. With `arch`, such as sm_89,
-        a space is built for that architecture, whatever device is here. `devices` names those to judge on.
+        a space is built for that architecture, whatever device is here. `devices` names those to judge on; with
+        `cluster` they are those of its nodes.
 
         Raises SpaceError, KernelError, ToolchainError, or InputError when there is no such device.
         """
-        self.chosen = choose_device(file, arch, devices)
+        self._cluster = cluster
+        self.chosen = choose_device(file, arch, devices) if cluster is None else on_nodes.chosen(cluster, file)
         self.device = self.chosen.device
         _require_memory(file)
         self.space = Space.enumerate(file, self.device.facts)
@@ -248,7 +257,7 @@ class Workbench:
             self.built_from,
             start=valid,
             environments=self.chosen.environments,
-            who_disturbs=partial(DEVICES[self.device.backend].who_disturbs, self.chosen),
+            who_disturbs=self._who_disturbs,
         )
         return Driver(store, executor, plan, listen)
 
@@ -310,8 +319,15 @@ class Workbench:
         where = (store, study, self.conditions, executor, self.device.environment)
         return Validator(*where, listen, seconds, patience_s)
 
-    def executor(self) -> LocalExecutor:
-        """Processes on this machine that judge variants for this space."""
+    def _who_disturbs(self) -> str:
+        """Of a cluster nobody can be seen from here."""
+        return "" if self._cluster is not None else DEVICES[self.device.backend].who_disturbs(self.chosen)
+
+    def executor(self) -> Executor:
+        """Processes that judge variants for this space, on this machine or on the nodes of the cluster."""
+        if self._cluster is not None:
+            require_cache()
+            return on_nodes.executor(self._cluster, self.space.file, self.device, self.built_from)
         return executor_for(self.chosen, self.toolchain, self.family)
 
 

@@ -1,13 +1,19 @@
 """A sweep by a worker to which something happens at random, every 90 s on average, finds what an undisturbed one finds.
 
-    python -m benchmarks.driver.chaos [--minutes 60] [--every 90] [--postgresql] [--json PATH] [--hold]
+    python -m benchmarks.driver.chaos [--minutes 60] [--every 90] [--lock 120] [--postgresql] [--json PATH] [--hold]
 
 What happens: kill -9 of the worker, its fork server, the device's process or a compiler; SIGSTOP; SIGTERM and SIGUSR1;
-the store locked by another program, or its server restarted. The worker is started again each time it has gone. Then
-the same sweep runs undisturbed to the same number of trials, and the two winners race each other in one process.
+the store locked by another program, the first time for two minutes, or its server restarted. The worker is started
+again each time it has gone. Then the same sweep runs undisturbed to the same number of trials, and the two winners race
+each other in one process.
+
+A strike at the worker costs its start, the calibration and the trials in flight: half a minute on two quiet cores. With
+`--every` near that hardly anything is judged, and a trial that is in flight in three workers that were killed counts as
+crashed. So a short run strikes as seldom as a long one: `--minutes 20` has some 13 strikes.
 
 Exit code 1 where a trial was lost, judged twice or left running, a process was left, the worker took more than ten
-seconds to go, or, with --hold, where the winners differ by more than the tie band or a busy machine told nothing.
+seconds to go, or, with --hold, where the winners differ by more than the tie band, a busy machine told nothing, or
+fewer trials were judged than there were strikes.
 """
 
 from __future__ import annotations
@@ -106,7 +112,8 @@ def raced(space: Path, one: dict[str, Any], other: dict[str, Any]) -> float | No
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60.0, help="of work that is struck")
-    parser.add_argument("--every", type=float, default=90.0, help="seconds between two strikes, on average")
+    parser.add_argument("--every", type=float, default=90.0, help="seconds between two strikes, on average; 60 or more")
+    parser.add_argument("--lock", type=float, default=120.0, help="seconds that the store is locked the first time")
     parser.add_argument("--trials", type=int, default=10_000, help="no more than the space has points")
     parser.add_argument("--patience", type=float, default=1.0, help="minutes that a calm machine is waited for")
     parser.add_argument("--seed", type=int, default=20)
@@ -119,7 +126,7 @@ def main() -> None:
         (folder / "space.toml").write_text(SPACE)
         server = stack.enter_context(postgresql.running()) if options.postgresql else None
         places = [server.url() if server is not None else str(folder / name) for name in ("struck.db", "calm.db")]
-        chaos = Chaos(folder, places[0], options.seed, server)
+        chaos = Chaos(folder, places[0], options.seed, server, options.lock)
         try:
             struck = swept(chaos, places[0], options.trials, options.minutes, options.patience, options.every)
             calm = swept(Chaos(folder, places[1], 0), places[1], max(1, struck["judged"]), 0, options.patience, None)
@@ -135,6 +142,9 @@ def main() -> None:
     document = {
         **provenance(),
         "engine": "postgresql" if options.postgresql else "sqlite",
+        "minutes": options.minutes,
+        "every_s": options.every,
+        "first_lock_s": options.lock if chaos.done["lock"] else None,
         "strikes": dict(sorted(chaos.done.items())),
         "slowest_end_s": round(chaos.slowest_end_s, 2),
         "peak_mib": round(chaos.peak[0], 1),
@@ -150,6 +160,10 @@ def main() -> None:
     unmet = [] if chaos.slowest_end_s <= GRACE_S else [f"the worker took {chaos.slowest_end_s:.1f} s to go"]
     if options.hold:
         unmet += _unmet(ratio, tie)
+        if struck["judged"] < sum(chaos.done.values()):
+            unmet.append(
+                f"{struck['judged']} trials were judged beside {sum(chaos.done.values())} strikes: strike less often"
+            )
     holds.require(unmet)
 
 

@@ -33,10 +33,11 @@ CALLS = 5
 
 
 def outcome_of(number: int, draw: random.Random, point: dict[str, int | str]) -> Outcome:
-    """A made-up outcome with 60 blocks; every third one is a reject. The parameter SERIAL tells variants apart, as the
+    """A made-up outcome with 60 blocks; every third one is a reject. Four parameters more tell variants apart, as the
     space has fewer points."""
     base = recorded.rejected(number) if number % 3 == 0 else recorded.measured(number, 50 + 50 * draw.random())
-    variant = Variant.of("sdpa", "cpu", {**point, "SERIAL": number})
+    digits = {f"DIGIT_{place}": number // 10**place % 10 for place in range(4)}
+    variant = Variant.of("sdpa", "cpu", {**point, **digits})
     assert base.artifact is not None
     artifact = base.artifact.model_copy(update={"variant": variant})
     changes: dict[str, Any] = {"variant": variant, "artifact": artifact, "stderr_tail": "x" * 8000}

@@ -68,9 +68,13 @@ IMPL = "simd"
 class Chaos:
     """A worker of its own on a store, and what is done to it."""
 
-    def __init__(self, folder: Path, store: str, seed: int, server: Server | None = None) -> None:
+    def __init__(
+        self, folder: Path, store: str, seed: int, server: Server | None = None, first_lock_s: float | None = None
+    ) -> None:
+        """`first_lock_s`: seconds that the store is locked for the first time; the others are short."""
         self._folder, self._store, self._server = folder, store, server
         self._draw = random.Random(seed)
+        self._first_lock_s = first_lock_s
         self._mark = f"MARK_OF_CHAOS={uuid.uuid4()}"
         self._worker: subprocess.Popen[bytes] | None = None
         self.done: Counter[str] = Counter()
@@ -131,7 +135,8 @@ class Chaos:
         elif kind in ("terminate", "usr1"):
             self.end_worker(signal.SIGTERM if kind == "terminate" else signal.SIGUSR1)
         elif kind == "lock":
-            self._lock(self._draw.uniform(3, 10))
+            seconds = self._draw.uniform(3, 10)
+            self._lock(seconds if self._first_lock_s is None or self.done["lock"] else self._first_lock_s)
         elif kind == "server":
             assert self._server is not None
             self._server.stop()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+SCRIPT = Path(sys.executable).parent / "autotuner"
 MUTANTS = Path(__file__).parent.parent / "mutants"
 SPACE = """
 title = "right and wrong ones"
@@ -46,10 +47,9 @@ PATIENCE = ("--patience", "0.5")
 
 def autotuner(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs the console script in the folder."""
-    script = Path(sys.executable).parent / "autotuner"
     env = {**os.environ, **environment}
     waits = arguments[:1] == ("tune",) and "--patience" not in arguments
-    command = [str(script), *arguments, *(PATIENCE if waits else ())]
+    command = [str(SCRIPT), *arguments, *(PATIENCE if waits else ())]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240)
 
 

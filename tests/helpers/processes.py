@@ -1,9 +1,10 @@
-"""Which processes a test left behind, told by the files they use."""
+"""Which processes a test left behind, told by the files they use; and waiting for what processes do."""
 
 from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -41,3 +42,11 @@ def gone(folder: Path, within: float = 5.0) -> bool:
             return False
         time.sleep(0.05)
     return True
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
+    """Until it is so. Raises AssertionError."""
+    until = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < until, "it never was so"
+        time.sleep(0.1)

@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,19 +15,12 @@ from autotuner.store.sweep_records import SweepRecord
 from autotuner.values.sweep import State
 from tests.helpers.chaos import GRACE_S, Chaos, require_whole
 from tests.helpers.command_line import SPACE, autotuner, lay_out
+from tests.helpers.processes import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timed]
 
 PLUGINS = Path(__file__).parent.parent / "plugins"
 ASKED = ("--no-finals", "--calm", "--patience", "0.1", "--json")
-
-
-def wait_for(what: Callable[[], bool], seconds: float = 120) -> None:
-    """Until it is so. Raises AssertionError."""
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until, "it never was so"
-        time.sleep(0.1)
 
 
 def judged(store: Store, number: int) -> int:

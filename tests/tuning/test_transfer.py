@@ -411,7 +411,7 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple
             self.space = Space.enumerate(file, self.device.facts)
             self.conditions = simulated.conditions().model_copy(update={"problems": file.problems})
 
-        def executor(self) -> InlineExecutor:  # type: ignore[override]
+        def executor(self) -> InlineExecutor:
             return InlineExecutor(simulated.backend())
 
     monkeypatch.setattr(workbench, "Workbench", Simulated)

@@ -79,6 +79,7 @@ DEVICE = DeviceKind(
         memory=False,  # the driver reserves more than there is
     ),
     builders=_builders,
+    cluster_unit="GPU",
     overlap=True,
     jobs_per_process=250,
     who_disturbs=_who_disturbs,

@@ -1,0 +1,130 @@
+"""What runs on the nodes of a Ray cluster: the actor that has a device, and the task that builds beside it.
+
+No code of a variant runs in a process of Ray's. The actor has an executor of its own node, which forks and cages the
+processes that do. A build that the node lacks is fetched by its digest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, NamedTuple
+
+import ray
+
+from autotuner.build.content import Content, content_of, found, install
+from autotuner.run.ask import next_answer
+from autotuner.run.executor import Executor
+from autotuner.run.jobs import AnyJob, BuildJob, Built, JudgeJob, RaceJob, Result, perform
+from autotuner.run.line import Line
+from autotuner.values.errors import AutotunerError, InfrastructureError
+from autotuner.values.outcome import Artifact
+
+OpenLane = Callable[[], AbstractContextManager[Executor]]
+"""Makes a node's own executor. Picklable, and called on the node."""
+MakeLine = Callable[[], Line]
+"""Makes the line that builds. Picklable, and called on a node without a device."""
+Contents = Mapping[str, Any]
+"""References to the files of builds, by digest."""
+
+
+class Answer(NamedTuple):
+    """How a call ended on a node. What is raised there on purpose is raised by the driver."""
+
+    result: Any = None
+    error: AutotunerError | None = None
+
+    def get(self) -> Any:
+        """The result. Raises the error."""
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class Lane:
+    """The process of an actor: one device, one job at a time."""
+
+    def __init__(self) -> None:
+        self._session = ""
+        self._opened = ExitStack()
+        self._executor: Executor
+
+    def call(self, function: Callable[[], object]) -> Answer:
+        """What a function says on this node."""
+        try:
+            return Answer(function())
+        except AutotunerError as error:
+            return Answer(error=error)
+
+    def do(self, session: str, open_lane: OpenLane, job: AnyJob, contents: Contents) -> Answer:
+        """Does a job. The first one of a session makes the executor, also after this process was started again."""
+        try:
+            if session != self._session:
+                self.shut()
+                self._executor, self._session = self._opened.enter_context(open_lane()), session
+            return Answer(self._done(placed(job, contents)))
+        except AutotunerError as error:
+            return Answer(error=error)
+
+    def _done(self, job: AnyJob) -> Result:
+        self._executor.submit(job)
+        return next_answer(self._executor)[1]
+
+    def shut(self) -> None:
+        """Ends the processes of the last session, and gives its device back."""
+        self._session = ""
+        self._opened.close()
+
+
+LINES: dict[str, Line] = {}
+"""By session: a process of Ray's builds many variants, and imports torch once."""
+
+
+def build(session: str, make_line: MakeLine, job: BuildJob) -> tuple[Answer, Content | None]:
+    """Builds a variant; how that ended, and the files where there are any."""
+    try:
+        if session not in LINES:
+            LINES.clear()
+            LINES[session] = make_line()
+        made = perform(job, LINES[session], lambda _: None)
+        has_files = isinstance(made, Built) and made.artifact.path
+        return Answer(made), content_of(made.artifact) if isinstance(made, Built) and has_files else None
+    except AutotunerError as error:
+        return Answer(error=error), None
+
+
+def artifacts_of(job: AnyJob) -> list[Artifact]:
+    """The builds that a job loads, those that are files."""
+    if isinstance(job, RaceJob):
+        loaded = [*job.artifacts]
+    elif isinstance(job, JudgeJob):
+        loaded = [job.built.artifact, *([job.incumbent] if job.incumbent is not None else [])]
+    else:
+        loaded = []
+    return [artifact for artifact in loaded if artifact.path]
+
+
+def placed(job: AnyJob, contents: Contents) -> AnyJob:
+    """The job with its builds as they lie on this node. What is missing is fetched."""
+    here = {artifact.digest: _here(artifact, contents) for artifact in artifacts_of(job)}
+
+    def at(artifact: Artifact) -> Artifact:
+        return here.get(artifact.digest, artifact)
+
+    if isinstance(job, RaceJob):
+        return job.model_copy(update={"artifacts": tuple(map(at, job.artifacts))})
+    if isinstance(job, JudgeJob):
+        built = job.built.model_copy(update={"artifact": at(job.built.artifact)})
+        incumbent = None if job.incumbent is None else at(job.incumbent)
+        return job.model_copy(update={"built": built, "incumbent": incumbent})
+    return job
+
+
+def _here(artifact: Artifact, contents: Contents) -> Artifact:
+    there = found(artifact)
+    if there is not None:
+        return there
+    if artifact.digest not in contents:
+        raise InfrastructureError(f"the build {artifact.digest[:12]} is neither on this node nor was it sent")
+    content: Content = ray.get(contents[artifact.digest])
+    return install(content)

@@ -1,0 +1,52 @@
+"""What docs/sweeps.md and docs/hosts.md show of kept results; None where nothing is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.attention.cuda_pages import table
+from benchmarks.provenance import made
+
+NOTHING = "Not measured yet."
+
+
+def sets(document: dict[str, Any] | None) -> str:
+    """Sweep sets against equal shares."""
+    if document is None:
+        return NOTHING
+    gains = document["gain_of_a_set"]
+    rows = []
+    for arm, mean in document["geometric_mean"].items():
+        how, start, share = arm.split("_")
+        words = "what promises most" if how == "set" else "equal shares"
+        gain = f"{gains[arm]['mean']:+.4f} ± {2 * gains[arm]['standard_error']:.4f}" if arm in gains else ""
+        begins = "from a sibling" if start == "warm" else "from nothing"
+        rows.append([words, begins, share.replace("%", " %"), f"{mean:.4f}", gain])
+    head = ["trials go to", "a member starts", "trials", "t_optimum / t_best", "what the set with 70 % gains over it"]
+    spaces = ", ".join(document["trials_of_each_space"])
+    said = (
+        f"{document['trials']} trials are 100 %; geometric means over {document['seeds']} seeds of {spaces}; the gain "
+    )
+    said += "is of ln, with two standard errors."
+    return f"{table(head, rows)}\n\n{said} {made(document)}"
+
+
+def figures(document: dict[str, Any] | None) -> str:
+    """How long the figures take."""
+    if document is None:
+        return NOTHING
+    rows = [[name, f"{ms:.0f}"] for name, ms in document["milliseconds"].items()]
+    said = f"Two studies of {document['trials']:,} trials on {document['engine']}."
+    return f"{table(['figure', 'ms'], rows)}\n\n{said} {made(document)}"
+
+
+def ray(document: dict[str, Any] | None) -> str:
+    """A node that is killed."""
+    if document is None:
+        return NOTHING
+    rows = [
+        [what, *(str(counts.get(tries, 0)) for tries in ("1", "2", "3"))] for what, counts in document["begun"].items()
+    ]
+    said = f"{document['judged']} of {document['trials']} trials were judged, {document['lost']} lost, "
+    said += f"{document['judged_after_the_kill']} of them after the node was killed; ray {document['versions']['ray']}."
+    return f"{table(['job', 'begun once', 'twice', 'more often'], rows)}\n\n{said} {made(document)}"
