@@ -311,14 +311,14 @@ def _serving(devices: str | None, address: str | None) -> Iterator[Served]:
     if address is None:
         yield worker.served(devices)
         return
-    try:
-        from autotuner.run.ray_cluster import RayCluster
-    except ImportError:
-        raise InputError("--ray needs Ray: pip install 'autotuner[ray]'") from None
     kinds = [kind for kind in worker.by_preference() if devices in (None, kind.name)]
     if not kinds:
         there = ", ".join(kind.name for kind in worker.by_preference())
         raise InputError(f"--devices {devices}: with --ray name a kind of device: {there}")
+    try:
+        from autotuner.run.ray_cluster import RayCluster
+    except ImportError:
+        raise InputError("--ray needs Ray: pip install 'autotuner[ray]'") from None
     with closing(RayCluster(address, [kind.unit for kind in kinds])) as cluster:
         kind = next(kind for kind in kinds if kind.unit == cluster.unit)
         yield worker.served_by(cluster, kind)

@@ -100,6 +100,7 @@ REFUSALS = (
     ("page", "--out", "."),
     ("compare", "small", "small"),
     ("worker", "--until", "later"),
+    ("worker", "--ray", "auto", "--devices", "abacus"),
     ("watch", "7"),
     ("status", "nothing"),
     ("status", "--store", "none.db"),

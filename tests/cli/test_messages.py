@@ -53,6 +53,7 @@ ELSEWHERE = {
     "is cancelled; its study keeps what was judged",
     "characters, expected at least",
     "is not here)",
+    "--ray needs Ray: pip install 'autotuner[ray]'",
 }
 """What only a signal brings about (tests/cli/test_terminal.py, tests/cli/test_ending.py), a token, or missing packages
 (tests/service/test_serve.py)."""

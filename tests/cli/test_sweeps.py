@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -41,6 +42,8 @@ def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
     one_line(autotuner(tmp_path, "watch", "none"), "sweeps --all")
     one_line(autotuner(tmp_path, "worker", "--devices", "abacus"), "no such kind of device")
     one_line(autotuner(tmp_path, "devices", "clear", "x"), "no device 'x'")
+    if importlib.util.find_spec("ray") is None:
+        one_line(autotuner(tmp_path, "worker", "--ray", "auto"), "--ray needs Ray: pip install 'autotuner[ray]'")
 
 
 def test_a_set_has_a_weight_for_each_problem() -> None:

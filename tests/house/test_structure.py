@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import pkgutil
 import re
 import subprocess
@@ -106,10 +108,13 @@ def modules() -> list[str]:
 
 @pytest.mark.parametrize("name", modules())
 def test_every_module_says_what_it_is_and_fits_on_a_few_screens(name: str) -> None:
-    module = importlib.import_module(name)
-    assert (module.__doc__ or "").strip()
-    assert module.__file__ is not None
-    assert len(Path(module.__file__).read_text().splitlines()) <= 500
+    """Read, not imported: some need an extra."""
+    found = importlib.util.find_spec(name)
+    assert found is not None
+    assert found.origin is not None
+    text = Path(found.origin).read_text()
+    assert (ast.get_docstring(ast.parse(text)) or "").strip()
+    assert len(text.splitlines()) <= 500
 
 
 @pytest.mark.parametrize("path", SPACES, ids=lambda path: path.stem)
