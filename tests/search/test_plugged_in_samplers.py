@@ -38,5 +38,5 @@ def test_what_is_not_there_or_cannot_be_loaded_is_said_in_a_line(monkeypatch: py
     with pytest.raises(InputError, match=r"the sampler 'broken' of another package .*cannot be loaded"):
         SAMPLERS.chosen("broken")
     assert FORMATS.chosen("flags").filename == "best.flags"
-    with pytest.raises(InputError, match="no export format 'yaml'; there are json, .*flags"):
+    with pytest.raises(InputError, match=r"no export format 'yaml'; there are json, .*flags"):
         FORMATS.chosen("yaml")
