@@ -33,7 +33,8 @@ def table_lines(table: Table) -> Iterator[str]:
     ]
     yield from _array("at_entry", "entries", entries)
     ranges = [
-        f"{{{_problem(each.like.sized(each.low))}, {_list(each.high)}, {places[each.use]}}}" for each in _boxes(table)
+        f"{{{_problem(each.like.sized(each.low))}, {_list(each.high)}, {_together(each)}, {places[each.use]}}}"
+        for each in table.ranges
     ]
     yield from _array("at_range", "ranges", ranges)
     yield from _array("char *const", "why", [json.dumps(each) for each in reasons(table)])
@@ -53,13 +54,13 @@ def reasons(table: Table) -> list[str]:
     proven = ", ".join(f"{name} {value}" for name, value in table.proven_on.items())
     fixed[OTHER_MODEL] = f"proven on a device with {proven}, this one is another"
     fixed[ELSEWHERE] = f"the variants are for {table.device}"
-    between = [f"between tuned problems, timed on {len(each.validated)} others" for each in _boxes(table)]
+    between = [f"between tuned problems, timed on {len(each.validated)} others" for each in table.ranges]
     return [*fixed, *(each.why for each in table.entries), *between]
 
 
-def _boxes(table: Table) -> list[Range]:
-    """Ranges in which each size is free of the others: dispatch.h knows no other ones. Those left out are torch's."""
-    return [each for each in table.ranges if not each.together]
+def _together(of: Range) -> int:
+    """A bit for each size that is one number with the others."""
+    return sum(1 << of.like.DIMS.index(name) for name in of.together)
 
 
 def _array(of: str, name: str, elements: Sequence[str]) -> Iterator[str]:

@@ -42,6 +42,7 @@ typedef struct at_entry {
 typedef struct at_range {
   at_problem low;
   int64_t high[AT_MAX_DIM];
+  uint32_t together; /* bit i: size i is the same number as every other size that has its bit here */
   int32_t use;
 } at_range;
 
@@ -76,6 +77,17 @@ static inline int at_within(const int64_t *low, const int64_t *size, const int64
   return 1;
 }
 
+/* Whether the sizes with a bit in `together` are one number. */
+static inline int at_alike(uint32_t together, const int64_t *size, int dims) {
+  int64_t one = -1;
+  for (int i = 0; i < dims; i++) {
+    if (!(together >> i & 1)) continue;
+    if (one >= 0 && size[i] != one) return 0;
+    one = size[i];
+  }
+  return 1;
+}
+
 /* The place in the table that answers for the problem, an entry before a range; AT_NOT_TUNED where none does. */
 static inline int at_look_up(const at_table *table, const at_problem *problem) {
   for (int i = 0; i < table->entry_count; i++) {
@@ -84,7 +96,8 @@ static inline int at_look_up(const at_table *table, const at_problem *problem) {
   }
   for (int i = 0; i < table->range_count; i++) {
     const at_range *range = &table->ranges[i];
-    if (at_same_fields(&range->low, problem) && at_within(range->low.dim, problem->dim, range->high, table->dims))
+    if (at_same_fields(&range->low, problem) && at_within(range->low.dim, problem->dim, range->high, table->dims) &&
+        at_alike(range->together, problem->dim, table->dims))
       return table->entry_count + i;
   }
   return AT_NOT_TUNED;

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,8 +16,6 @@ import pytest
 
 from autotuner.run.local import LocalExecutor
 from autotuner.store import Store, device_health, figures, sweeps
-from autotuner.sweeps import worker
-from autotuner.sweeps.worker import Worker, served
 from autotuner.tuning.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.plan import Plan
 from autotuner.values import config
@@ -34,6 +33,23 @@ TRIALS, SETTLED = 150, 50
 MIB = 1 << 20
 
 
+IMPATIENT = """
+from autotuner.store import Store
+from autotuner.sweeps import worker
+
+worker.FULL_S = 0.5
+with Store.open("studies.db") as store:
+    worker.Worker(store, worker.served("cpu"), cache_bytes=None).run(idle_exit=True)
+"""
+"""A worker that looks for space after half a second."""
+
+
+def work(folder: Path, around: dict[str, str]) -> None:
+    """In a process of its own, as the one that builds has the environment of when it was started."""
+    command = [sys.executable, "-c", IMPATIENT]
+    subprocess.run(command, cwd=folder, env={**os.environ, **around}, check=True, timeout=240)
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MB."""
@@ -46,11 +62,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-def test_a_sweep_waits_for_space_to_build(tmp_path: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_waits_for_space_to_build(tmp_path: Path, small_disk: Path) -> None:
     """The disk is full amid the first build. The sweep stays in the queue, and goes on once there is space."""
-    monkeypatch.setenv(config.CACHE, str(small_disk))
-    monkeypatch.setattr(worker, "FULL_S", 0.5)
-    monkeypatch.chdir(tmp_path)
     lay_out(tmp_path)
     (tmp_path / "space.toml").write_text(SPACE)
     (small_disk / "ballast").write_bytes(b"x" * (shutil.disk_usage(small_disk).free - 24576))
@@ -58,13 +71,13 @@ def test_a_sweep_waits_for_space_to_build(tmp_path: Path, small_disk: Path, monk
     asked = autotuner(tmp_path, "submit", "space.toml", "--trials", "2", *ASKED, **around)
     number = json.loads(asked.stdout)["sweep"]["id"]
     with Store.open(str(tmp_path / "studies.db")) as store:
-        Worker(store, served("cpu"), cache_bytes=None).run(idle_exit=True)
+        work(tmp_path, around)
         waits = sweeps.one(store, number)
         assert waits.state == State.QUEUED
         assert "no space left" in waits.detail
         subprocess.run(["mount", "-o", "remount,size=500m", str(small_disk)], check=True)
         wait_for(lambda: [each.id for each in sweeps.due(store)] == [number])
-        Worker(store, served("cpu"), cache_bytes=None).run(idle_exit=True)
+        work(tmp_path, around)
         done = sweeps.one(store, number)
         require_whole(store, done, [])  # how many are judged is up to what else the machine does
         assert len(recorded(store, *done.studies)) >= 2
