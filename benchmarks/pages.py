@@ -23,7 +23,7 @@ from benchmarks.attention import cuda_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
-from benchmarks.inference import torch_versions
+from benchmarks.inference import after_torch, in_a_model, torch_versions
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
 from benchmarks.throughput import throughput_pages
@@ -288,6 +288,13 @@ def packages_drawn() -> dict[Path, str]:
     return {page: insert(page.read_text(), "package_torch", torch_versions.table(*loaded("package_torch")))}
 
 
+def models_drawn() -> dict[Path, str]:
+    """docs/use-in-a-model.md."""
+    page = ROOT / "docs" / "use-in-a-model.md"
+    text = insert(page.read_text(), "encoder", in_a_model.table(if_kept("encoder_cpu")))
+    return {page: insert(text, "after_torch", after_torch.table(if_kept("after_torch")))}
+
+
 def sweeps_drawn() -> dict[Path, str]:
     """docs/sweeps.md and docs/hosts.md."""
     sweeps, hosts = ROOT / "docs" / "sweeps.md", ROOT / "docs" / "hosts.md"
@@ -325,6 +332,7 @@ def drawn() -> dict[Path, str]:
         **optuna_drawn(),
         **people_drawn(),
         **packages_drawn(),
+        **models_drawn(),
         **sweeps_drawn(),
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),

@@ -9,7 +9,8 @@ def table_words(table: Table) -> str:
     """One line for each problem."""
     trials = {each.artifact: f"trial {each.trial} of {each.study}" for each in table.variants}
     count = len(table.variants)
-    lines = [f"The table serves {len(table.entries)} problems with {count} variant{'' if count == 1 else 's'}:"]
+    problems = "a problem" if len(table.entries) == 1 else f"{len(table.entries)} problems"
+    lines = [f"The table serves {problems} with {count} variant{'' if count == 1 else 's'}:"]
     for entry in table.entries:
         if entry.use is None or entry.speedup is None:
             lines.append(f"  {entry.problem}: the baseline {entry.baseline}, {entry.why}")

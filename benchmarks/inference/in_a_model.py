@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.provenance import provenance
 
@@ -74,6 +75,27 @@ def commands(model: str, sizes: Sequence[str], budget: Sequence[str], rounds: in
     beside = [word for study in studies[1:] for word in ("--with", study)]
     yield ran("autotuner", "export", studies[0], *beside, "--out", "best.json")
     yield ran(MODELS[model], "compare", "best.json", *sizes, "--rounds", str(rounds), "--out", "compared.json")
+
+
+def table(found: dict[str, Any] | None) -> str:
+    """The result as rows of a page."""
+    if found is None:
+        return "Not kept yet."
+    lines = ["| run | tokens of a batch | served | with torch's attention, ms | with the variants, ms | speedup |"]
+    lines.append("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for how in ("eager", "compiled"):
+        one = found[how]
+        rows = zip(
+            found["tokens"], found["padded"], one["seconds_sdpa"], one["seconds_ours"], one["speedups"], strict=True
+        )
+        for tokens, padded, sdpa, ours, speedup in rows:
+            batch = f"{tokens}, padded" if padded else f"{tokens}"
+            served = f"{100 * one['served']:.0f} %"
+            lines.append(f"| {how} | {batch} | {served} | {1e3 * sdpa:.1f} | {1e3 * ours:.1f} | {speedup:.3f}x |")
+    largest = max(found[how]["largest_difference"] for how in ("eager", "compiled"))
+    versions = f"torch {found['torch']}, transformers {found['transformers']}"
+    made = f"Made by `{found['command']}` on {found['when'][:10]}; {found['threads']} threads of a CPU, {versions}."
+    return "\n".join([*lines, "", f"Outputs differ by {largest:.1e} at most. {made}"])
 
 
 def main() -> None:
