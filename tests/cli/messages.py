@@ -49,7 +49,8 @@ MISTAKES = {
 COMMANDS = (
     "tune", "cache show", "cache prune", "status", "leaderboard", "trials", "best", "explain", "show", "gate",
     "reference", "finals", "race", "validate", "export", "space list", "space show", "doctor", "history", "costs",
-    "coverage", "baselines", "compare", "submit", "sweeps", "watch", "worker", "devices", "serve", "page",
+    "coverage", "baselines", "compare", "submit", "sweeps", "watch", "logs", "pause", "resume", "cancel", "retry",
+    "worker", "devices", "devices clear", "serve", "page",
 )  # fmt: skip
 ANSWERS = (
     ("status",),
