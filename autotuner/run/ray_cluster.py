@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
@@ -26,6 +27,8 @@ GPU = "GPU"
 """Ray's name of it; Ray shows the process that has one no other."""
 START_S = 180.0
 """Seconds in which every actor has to be there."""
+ANSWER_S = 10.0
+"""Seconds in which the address of a cluster has to answer at all."""
 CALL_S = 120.0
 """Seconds that a question to all actors may take."""
 
@@ -80,10 +83,13 @@ class RayCluster:
 
 
 def _connect(address: str) -> None:
+    host, _, port = address.rpartition(":")
     with _same_signals():
         try:
+            if port.isdecimal():  # Ray itself goes on trying for minutes
+                socket.create_connection((host, int(port)), ANSWER_S).close()
             ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
-        except (ConnectionError, ValueError, RuntimeError, RayError) as error:
+        except (OSError, ValueError, OverflowError, RuntimeError, RayError) as error:
             why = " ".join(str(error).split())
             raise InputError(
                 f"--ray {address}: {why}; start a node on this machine: `ray start --address HEAD:6379`"
