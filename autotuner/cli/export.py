@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,8 +54,11 @@ def validate(
         wanted = tables.to_validate(opened, name, asked, vary or (), loss)
         here = workbench.of_study(queries.study(opened, name))
         heard = err if as_json else out
+
+        def listen(step: Step) -> None:
+            heard.print(step.text)
+
         with here.held(60 * patience, say_waiting), closing(here.executor()) as executor:
-            listen: Callable[[Step], None] = lambda step: heard.print(step.text)  # noqa: E731
             here.validator(opened, name, executor, listen, 60 * minutes, 60 * patience).run(wanted)
         table = tables.table_of(opened, [name], loss)
     if as_json:

@@ -3,7 +3,7 @@
     python -m benchmarks.inference.after_torch best.json [--json docs/results/after_torch.json]
 
 A variant has threads of its own. Those of torch's OpenMP go on spinning for a while after each operation, and take the
-CPUs from them; with OMP_WAIT_POLICY=PASSIVE they sleep. Each policy is measured in a process of its own: torch's
+CPUs from them; with OMP_WAIT_POLICY=PASSIVE they sleep. Each policy is measured in several processes: torch's
 attention and the variant in turns, alone and after a linear layer.
 """
 
@@ -18,14 +18,19 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from autotuner.devices.cpu.facts import choose
+from autotuner.devices.kind import Wishes
 from benchmarks.provenance import ROOT, provenance
 
 UNSET = "not set"
 POLICIES = (UNSET, "PASSIVE")
 ROUNDS = 60
+PROCESSES = 7
+"""Of each policy, in turns."""
 
 
 def measured(export: Path) -> dict[str, float]:
@@ -63,12 +68,17 @@ def table(found: dict[str, Any] | None) -> str:
     """The result as rows of a page."""
     if found is None:
         return "Not kept yet."
-    lines = ["| `OMP_WAIT_POLICY` | alone: torch, variant, us | after a layer: torch, variant, us |"]
-    lines.append("| --- | --- | --- |")
-    for policy, us in found["us"].items():
-        after = f"{us['torch after a layer']:.0f}, {us['variant after a layer']:.0f}"
-        lines.append(f"| {policy} | {us['torch']:.0f}, {us['variant']:.0f} | {after} |")
-    return "\n".join([*lines, "", f"Made by `{found['command']}` on {found['when'][:10]}; {found['cpus']} CPUs."])
+    ways = ("torch", "torch after a layer", "variant", "variant after a layer")
+    lines = [f"| `OMP_WAIT_POLICY` | {', us | '.join(ways)}, us |", "| --- | --- | --- | --- | --- |"]
+    for policy, processes in found["us"].items():
+        lines.append(f"| {policy} | {' | '.join(_spread([each[way] for each in processes]) for way in ways)} |")
+    where = f"{found['cpus']} CPUs of {found['device']}, torch {found['versions']['torch']}"
+    how = f"Medians of {PROCESSES} processes each, least to most."
+    return "\n".join([*lines, "", f"{how} Made by `{found['command']}` on {found['when'][:10]}; {where}."])
+
+
+def _spread(us: list[float]) -> str:
+    return f"{statistics.median(us):.0f} ({min(us):.0f} to {max(us):.0f})"
 
 
 def main() -> None:
@@ -81,14 +91,16 @@ def main() -> None:
     if options.here:
         print(json.dumps(measured(options.export)))
         return
-    us = {}
-    for policy in POLICIES:
+    us: dict[str, list[dict[str, float]]] = {policy: [] for policy in POLICIES}
+    for policy in PROCESSES * POLICIES:
         command = [sys.executable, "-m", "benchmarks.inference.after_torch", str(options.export.absolute()), "--here"]
         others = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
         environment = others if policy == UNSET else {**others, "OMP_WAIT_POLICY": policy}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-        us[policy] = json.loads(done.stdout.splitlines()[-1])
-    document = {**provenance([options.export, *filter(None, [options.json])]), "us": us}
+        us[policy].append(json.loads(done.stdout.splitlines()[-1]))
+    made = provenance([options.export, *filter(None, [options.json])])
+    versions = {**made["versions"], "torch": version("torch")}
+    document = {**made, "versions": versions, "device": choose(Wishes()).device.name, "us": us}
     print(table(document))
     if options.json is not None:
         options.json.write_text(json.dumps(document, indent=1) + "\n")

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -442,18 +441,6 @@ def test_a_cache_that_cannot_be_written_is_told_in_one_line(
         with pytest.raises(DiskFullError, match=r"cannot write builds to .*set AUTOTUNER_CACHE") as raised:
             workshop.build()
         assert "\n" not in str(raised.value)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
-        pytest.skip("a small file system can only be mounted by root")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 @pytest.mark.parametrize("left", [0, 4096, 24576])

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -48,18 +47,6 @@ def work(folder: Path, around: dict[str, str]) -> None:
     """In a process of its own, as the one that builds has the environment of when it was started."""
     command = [sys.executable, "-c", IMPATIENT]
     subprocess.run(command, cwd=folder, env={**os.environ, **around}, check=True, timeout=240)
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
-    place = tmp_path / "small"
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    if os.geteuid() != 0 or shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
-        pytest.skip("a small file system can only be mounted by root")
-    yield place
-    subprocess.run(["umount", str(place)], check=True)
 
 
 def test_a_sweep_waits_for_space_to_build(tmp_path: Path, small_disk: Path) -> None:

@@ -36,7 +36,10 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def executor(truth: Truths, weather: Weather = WEATHER) -> InlineExecutor:
     seeds = iter(range(1, 1000))
-    fresh = lambda: FakeLine(truth, weather=weather, seed=next(seeds))  # noqa: E731
+
+    def fresh() -> FakeLine:
+        return FakeLine(truth, weather=weather, seed=next(seeds))
+
     return InlineExecutor(FakeLine(truth, weather=weather), fresh=fresh)
 
 
