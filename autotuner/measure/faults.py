@@ -28,6 +28,10 @@ MEANINGS = {
         "a result that is kept (a cache of answers, an early return where the output is there), or work that is done"
         " before the call or after it",
     ),
+    "measure.overlap": Meaning(
+        "a forward begins when the one before it has ended",
+        "a first kernel that is launched with programmatic stream serialization",
+    ),
     "measure.throttled": Meaning(
         "the device's clocks are not held down, but for a few blocks, which are taken again",
         "heat, a power limit, or clocks that somebody set: the device's own tool says which",

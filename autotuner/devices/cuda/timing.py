@@ -15,6 +15,7 @@ from torch import Tensor
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.guarded_memory import ALIGNMENT, BAND, PATTERN, Band, Segment, damage
+from autotuner.devices.cuda.joints import Joints
 from autotuner.gate.recheck import Timed
 from autotuner.measure.arms import ArmError, Clocks
 from autotuner.ops import op_of
@@ -180,15 +181,17 @@ def elapsed(work: Callable[[], object]) -> float:
 
 
 class GraphArm:
-    """Replays of a graph of forwards, each on the next input set."""
+    """Replays of a graph of forwards, each on the next input set. `overlap`: one begins before the last has ended."""
 
     def __init__(self, forward: Forward, sets: InputSets, seconds: float) -> None:
         least = max(1, math.ceil(GRAPH_S / seconds))
         self.calls = max(len(sets), least) if sets.cold else least
-        self._graph = torch.cuda.CUDAGraph()
+        self._graph, joints = torch.cuda.CUDAGraph(), Joints()
         with torch.cuda.graph(self._graph):
             for call in range(self.calls):
                 forward(call % len(sets))
+                joints.mark()
+            self.overlap = joints.overlap()
         self.last = (self.calls - 1) % len(sets)
         self.used = slice(0, min(self.calls, len(sets)))
         for _ in range(math.ceil(WARM_S / (seconds * self.calls)) if seconds * self.calls < WARM_S else 0):
@@ -204,6 +207,8 @@ class GraphArm:
 
 class EventArm:
     """Single launches between events; the second-level cache is flushed before each when it is to be cold."""
+
+    overlap = False
 
     def __init__(self, forward: Forward, sets: InputSets) -> None:
         self._forward, self._sets = forward, sets
@@ -230,6 +235,12 @@ def make_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
         forward(0)
     seconds = min(elapsed(once.replay) for _ in range(3))
     return EventArm(forward, sets) if seconds >= SINGLE_S else GraphArm(forward, sets, seconds)
+
+
+OVERLAP = (
+    "a forward begins before the one before it has ended (programmatic dependent launch): it takes longer behind any"
+    " other kernel"
+)
 
 
 class LaunchError(Exception):
@@ -292,6 +303,8 @@ class VariantArm:
         with device_faults():
             sets.restore()
             self._arm = _variant_arm(forward, sets)
+            if self._arm.overlap:
+                raise ArmError(Fault(verdict=Verdict.IMPOSSIBLE, code="measure.overlap", detail=OVERLAP))
             self.outputs.poison()
             self._arm.replay()
             self._plain = tuple(output.clone() for output in self.outputs.tensors[self._arm.last])

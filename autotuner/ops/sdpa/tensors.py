@@ -95,7 +95,7 @@ class SdpaTensors:
         "math": _baseline("math", "cpu", "cuda"),
     }
     PEER: ClassVar[str] = "flash"
-    BETWEEN: ClassVar[Mapping[str, str]] = {"cpu": "math", "cuda": "flash"}
+    BETWEEN: ClassVar[Mapping[str, str]] = {"cpu": "math", "cuda": "efficient"}
 
     def inputs(self, problem: Problem, distribution: str, seed: int) -> Tensors:
         return inputs(cast(SdpaProblem, problem), distribution, seed)

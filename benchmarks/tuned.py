@@ -1,0 +1,172 @@
+"""Tunes problems as a user does, by `autotuner tune` from an empty store, and keeps what the finals confirmed.
+
+    python -m benchmarks.tuned SET [--problems TEXT] [--trials N] [--finals-minutes M] [--json FILE] [--warm]
+
+SET is a name of SETS. Each of its problems (with --problems, those that contain the text) is swept and goes through the
+finals. A row has the confirmed ratio with its interval, the search's own estimate, microseconds of both sides, the
+share of the device's ceilings, and how far apart the slowest and the fastest right variant are. Rows that the file
+holds of other problems stay. Without --warm no study knows of another one. Needs a device that nothing else uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autotuner.ops.rmsnorm.problem import RmsNormProblem
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.store import Store
+from autotuner.tuning import standings
+from autotuner.values.problem import Problem
+from benchmarks.provenance import command_line
+
+Row = dict[str, Any]
+
+
+class Set(NamedTuple):
+    """Problems that one space is tuned for."""
+
+    space: str
+    problems: tuple[str, ...]
+
+
+SETS = {
+    "large": Set(
+        "sdpa_wgmma",
+        tuple(
+            f"({sizes}) float16 {mask}"
+            for sizes in ("1,32,2048,128", "2,8,2048,64", "4,16,1024,64", "4,32,4096,128")
+            for mask in ("full", "causal")
+        ),
+    ),
+    "odd": Set(
+        "sdpa_wgmma",
+        ("(1,16,768,128) float16 full", "(1,16,777,128) float16 full", "(8,8,256,128) bfloat16 causal"),
+    ),
+    "mission": Set("sdpa_sm90", ("(1,8,512,64) float16 full",)),
+    "rmsnorm": Set(
+        "rmsnorm_cuda",
+        tuple(
+            f"({sizes}) {dtype}"
+            for dtype in ("bfloat16", "float16")
+            for sizes in ("8192,4096", "4096,8192", "128,4096", "16384,1024", "1,8192")
+        ),
+    ),
+}
+
+
+def parsed(text: str) -> Problem:
+    """The problem, whose op its form tells."""
+    return (SdpaProblem if text.split(")")[0].count(",") > 1 else RmsNormProblem).parse(text)
+
+
+def tuned(space: str, problem: str, store: Path, options: argparse.Namespace) -> Row:
+    """One problem's figures."""
+    out = store.with_name("best.json")
+    words = ["tune", space, "--problem", problem, "--trials", str(options.trials), "--store", f"sqlite:///{store}"]
+    words += ["--finals-minutes", str(options.finals_minutes), "--out", str(out)] + ([] if options.warm else ["--cold"])
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-m", "autotuner", *words], capture_output=True, text=True)
+    row: Row = {"problem": str(parsed(problem)), "space": space, "trials": options.trials, "exit_code": done.returncode}
+    row["seconds"] = round(time.monotonic() - started, 1)
+    if done.returncode or not out.exists():
+        return {**row, "error": (done.stderr.strip().splitlines() or ["nothing"])[-1]}
+    best = json.loads(out.read_text())
+    out.unlink()
+    return row | figures(best, parsed(problem)) | spread(store, best["study"])
+
+
+def figures(best: Row, problem: Problem) -> Row:
+    """What an export says of its variant."""
+    timing, baseline = best["measurement"]["timings"][0], best["baseline"][0]
+    confirmed = best["confirmed"] or {}
+    return {
+        "device": best["device"]["name"],
+        "environment": best["device"]["environment"],
+        "cache": best["measurement"]["cache"],
+        "parameters": best["parameters"],
+        "crowned": confirmed.get("crowned", False),
+        "confirmed": {name: confirmed.get(name) for name in ("low", "mean", "high", "processes")},
+        "search_estimate": best["measurement"]["speedup"]["median"],
+        "us": timing["median_us"],
+        "baseline": baseline["backend"],
+        "baseline_us": baseline["median_us"],
+        "tflops": problem.flops / timing["median_us"] / 1e6,
+        "gigabytes_a_second": problem.bytes / timing["median_us"] / 1e3,
+    }
+
+
+def spread(store: Path, study: str) -> Row:
+    """What the store alone knows: the ceilings, every baseline, and how far right variants are apart."""
+    with closing(Store.open(str(store))) as opened:
+        best, summary = standings.best(opened, study), standings.summary(opened, study)
+    assert best is not None
+    calibration = best.record.session.calibration
+    ceilings = calibration.ceilings
+    return {
+        "ceilings": ceilings.model_dump() if ceilings else None,
+        "baselines_us": {timing.backend: timing.median_us for timing in calibration.timings},
+        "spread_worst_to_best": summary.spread.worst_to_best if summary.spread else None,
+        "judged": summary.judged,
+        "rejected": summary.by_fault,
+    }
+
+
+def keep(rows: list[Row], path: Path) -> None:
+    """Writes the rows, and those of other problems that the file holds."""
+    held = json.loads(path.read_text())["rows"] if path.exists() else []
+    new = {row["problem"] for row in rows}
+    document = {
+        "command": command_line(),
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rows": [row for row in held if row["problem"] not in new] + rows,
+    }
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def told(row: Row) -> str:
+    """A line a problem."""
+    if "error" in row:
+        return f"{row['problem']}: exit code {row['exit_code']}: {row['error']}"
+    found = row["confirmed"]
+    low, mean, high = (found[name] or float("nan") for name in ("low", "mean", "high"))
+    return (
+        f"{row['problem']}: {mean:.3f}x ({low:.3f} to {high:.3f}), {row['us']:.2f} us; {row['baseline']}"
+        f" {row['baseline_us']:.2f} us; {row['tflops']:.0f} TFLOP/s, {row['gigabytes_a_second']:.0f} GB/s;"
+        f" {row['judged']} judged, {row['seconds']:.0f} s"
+    )
+
+
+def main() -> int:
+    """0 when every sweep came to its end."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tuned", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("set", choices=SETS)
+    parser.add_argument("--problems", default="", metavar="TEXT")
+    parser.add_argument("--trials", type=int, default=100)
+    parser.add_argument("--finals-minutes", type=float, default=2)
+    parser.add_argument("--warm", action="store_true", help="later studies know what earlier ones found")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    wanted, rows = SETS[options.set], list[Row]()
+    with tempfile.TemporaryDirectory() as folder:
+        for number, problem in enumerate(each for each in wanted.problems if options.problems in each):
+            store = Path(folder) / ("s.db" if options.warm else f"{number}.db")
+            rows.append(tuned(wanted.space, problem, store, options))
+            print(told(rows[-1]), flush=True)
+            if options.json:
+                keep(rows, options.json)
+    return int(any("error" in row for row in rows))
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("NO_COLOR", "1")
+    raise SystemExit(main())
