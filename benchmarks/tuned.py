@@ -27,6 +27,7 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.store import Store
 from autotuner.tuning import standings
 from autotuner.values.problem import Problem
+from benchmarks.attention.decode import SHAPES
 from benchmarks.provenance import command_line
 
 Row = dict[str, Any]
@@ -52,6 +53,7 @@ SETS = {
         "sdpa_wgmma",
         ("(1,16,768,128) float16 full", "(1,16,777,128) float16 full", "(8,8,256,128) bfloat16 causal"),
     ),
+    "decode": Set("sdpa_decode", SHAPES),
     "mission": Set("sdpa_sm90", ("(1,8,512,64) float16 full",)),
     "rmsnorm": Set(
         "rmsnorm_cuda",

@@ -69,7 +69,7 @@ def asked_for(impl: str, problems: list[str]) -> list[dict[str, Any]]:
 
 def old_builds(checkout: Path, asked: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Name and path of the library of each point as the old checkout builds it."""
-    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), *sys.path[1:]])}
     command = [sys.executable, "-c", BUILD]
     done = subprocess.run(
         command, input=json.dumps(asked), cwd=checkout, env=environment, capture_output=True, text=True, check=False

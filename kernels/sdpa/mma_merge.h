@@ -160,39 +160,65 @@ AT_DEVICE void hand_in(const Place &at, const sdpa_args &args, int first_row, in
   }
 }
 
-// Four neighbouring numbers of a row, from what the SPLIT blocks from `block` on have found. They are read many at a time:
-// one after the other would wait for each.
-AT_DEVICE float4 merge_blocks(const sdpa_args &args, unsigned block, int row, int column, float &max, float &sum) {
-  constexpr int AT_ONCE = SPLIT < 16 ? SPLIT : 16;
-  float4 total = make_float4(0, 0, 0, 0);
-  for (int first = 0; first < SPLIT; first += AT_ONCE) {
-    float2 state[AT_ONCE];
-    float4 piece[AT_ONCE];
+// Four neighbouring numbers of a row, merged.
+struct Merged {
+  float4 total = {};
+  float max = -INFINITY, sum = 0;
+};
+
+// Blocks whose results are read at once, and for how many places at once: to read one after the other would wait for each.
+static constexpr int BLOCKS_AT_ONCE = SPLIT < 16 ? SPLIT : 16, PLACES_AT_ONCE = 16 / BLOCKS_AT_ONCE;
+
+// Merges some of the blocks, in their order, into what was found of one place in the blocks before.
+AT_DEVICE void merge_some(Merged &found, const float2 (&state)[BLOCKS_AT_ONCE], const float4 (&piece)[BLOCKS_AT_ONCE]) {
+  const float before = found.max;
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
-      const bool exists = SPLIT % AT_ONCE == 0 || first + i < SPLIT;
-      const unsigned char *from = block_workspace(args, block + (exists ? first + i : 0));
-      state[i] = __ldcg((const float2 *)(from + STATE_OFFSET) + row);
-      piece[i] = __ldcg((const float4 *)from + row * (HEAD_DIM / 4) + column);
-      if (!exists) state[i].x = -INFINITY;
-    }
-    const float before = max;
+  for (int i = 0; i < BLOCKS_AT_ONCE; i++) found.max = fmaxf(found.max, state[i].x);
+  const float decay = exponential(before - finite(found.max));
+  found.sum *= decay;
+  found.total.x *= decay, found.total.y *= decay, found.total.z *= decay, found.total.w *= decay;
 #pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) max = fmaxf(max, state[i].x);
-    const float decay = exponential(before - finite(max));
-    sum *= decay;
-    total = make_float4(total.x * decay, total.y * decay, total.z * decay, total.w * decay);
-#pragma unroll
-    for (int i = 0; i < AT_ONCE; i++) {
-      const float weight = exponential(state[i].x - finite(max));
-      sum = fmaf(weight, state[i].y, sum);
-      total.x = fmaf(weight, piece[i].x, total.x);
-      total.y = fmaf(weight, piece[i].y, total.y);
-      total.z = fmaf(weight, piece[i].z, total.z);
-      total.w = fmaf(weight, piece[i].w, total.w);
-    }
+  for (int i = 0; i < BLOCKS_AT_ONCE; i++) {
+    const float weight = exponential(state[i].x - finite(found.max));
+    found.sum = fmaf(weight, state[i].y, found.sum);
+    found.total.x = fmaf(weight, piece[i].x, found.total.x);
+    found.total.y = fmaf(weight, piece[i].y, found.total.y);
+    found.total.z = fmaf(weight, piece[i].z, found.total.z);
+    found.total.w = fmaf(weight, piece[i].w, found.total.w);
   }
-  return total;
+}
+
+// Places of rows, each of four numbers, from what the SPLIT blocks from `block` on have found.
+AT_DEVICE void merge_blocks(const sdpa_args &args, unsigned block, const int (&places)[PLACES_AT_ONCE],
+                            Merged (&found)[PLACES_AT_ONCE]) {
+  for (int first = 0; first < SPLIT; first += BLOCKS_AT_ONCE) {
+    float2 state[PLACES_AT_ONCE][BLOCKS_AT_ONCE];
+    float4 piece[PLACES_AT_ONCE][BLOCKS_AT_ONCE];
+#pragma unroll
+    for (int at = 0; at < PLACES_AT_ONCE; at++)
+#pragma unroll
+      for (int i = 0; i < BLOCKS_AT_ONCE; i++) {
+        const bool exists = SPLIT % BLOCKS_AT_ONCE == 0 || first + i < SPLIT;
+        const unsigned char *from = block_workspace(args, block + (exists ? first + i : 0));
+        state[at][i] = __ldcg((const float2 *)(from + STATE_OFFSET) + places[at] / (HEAD_DIM / 4));
+        piece[at][i] = __ldcg((const float4 *)from + places[at]);
+        if (!exists) state[at][i].x = -INFINITY;
+      }
+#pragma unroll
+    for (int at = 0; at < PLACES_AT_ONCE; at++) merge_some(found[at], state[at], piece[at]);
+  }
+}
+
+// Writes a merged place of the rows from `first_row` on.
+AT_DEVICE void store_merged(const Place &at, const sdpa_args &args, int first_row, int place, const Merged &found) {
+  const int row = first_row + place / (HEAD_DIM / 4), column = place % (HEAD_DIM / 4);
+  const float factor = reciprocal(found.sum);
+  const float4 total = found.total;
+  element *to = (element *)args.o + at.place(row, args.o_stride) + column * 4;
+  *(uint2 *)to = make_uint2(pack(total.x * factor, total.y * factor), pack(total.z * factor, total.w * factor));
+#if LSE
+  if (column == 0) args.lse[at.lse_place(row)] = log_sum_exp(found.max, found.sum);
+#endif
 }
 
 // The last of the SPLIT blocks to come merges what all have found, in their order: the result does not depend on who is
@@ -210,16 +236,16 @@ AT_DEVICE void merge_on_device(const Place &at, const sdpa_args &args, unsigned 
   __syncthreads();
   if (!*last) return;
   const int first_row = at.row - at.warp_m * WARP_ROWS, rows = least(BLOCK_ROWS, at.rows - first_row);
-  for (int i = threadIdx.x; i < rows * (HEAD_DIM / 4); i += THREADS) {
-    const int row = i / (HEAD_DIM / 4), column = i % (HEAD_DIM / 4);
-    float max = -INFINITY, sum = 0;
-    const float4 total = merge_blocks(args, place * SPLIT, row, column, max, sum);
-    const float factor = reciprocal(sum);
-    element *to = (element *)args.o + at.place(first_row + row, args.o_stride) + column * 4;
-    *(uint2 *)to = make_uint2(pack(total.x * factor, total.y * factor), pack(total.z * factor, total.w * factor));
-#if LSE
-    if (column == 0) args.lse[at.lse_place(first_row + row)] = log_sum_exp(max, sum);
-#endif
+  const int count = rows * (HEAD_DIM / 4);
+  for (int first = threadIdx.x; first < count; first += PLACES_AT_ONCE * THREADS) {
+    int places[PLACES_AT_ONCE];
+    Merged found[PLACES_AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < PLACES_AT_ONCE; i++) places[i] = least(first + i * THREADS, count - 1);
+    merge_blocks(args, place * SPLIT, places, found);
+#pragma unroll
+    for (int i = 0; i < PLACES_AT_ONCE; i++)
+      if (first + i * THREADS < count) store_merged(at, args, first_row, places[i], found[i]);
   }
 }
 

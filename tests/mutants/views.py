@@ -46,4 +46,7 @@ def family() -> Family:
 def conditions(backend: Backend) -> Conditions:
     """Conditions under which they are judged."""
     problems = (SdpaProblem.parse(PROBLEMS[backend]),)
-    return Conditions(problems=problems, cache="warm", seeds=SEEDS, baselines=("flash",), min_blocks=2, max_blocks=2)
+    takes_lengths = {"cpu": "flash", "cuda": "efficient"}[backend]
+    return Conditions(
+        problems=problems, cache="warm", seeds=SEEDS, baselines=(takes_lengths,), min_blocks=2, max_blocks=2
+    )

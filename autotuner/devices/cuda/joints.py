@@ -12,6 +12,7 @@ from functools import cache
 
 import torch
 
+from autotuner.build.status import DEVICE_ERROR
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 
 LIBRARY = "libcuda.so.1"
@@ -62,6 +63,8 @@ def _edges(graph: int) -> list[tuple[int, _Edge]]:
     """The node at which each edge begins, and what the edge waits for."""
     of, count = ctypes.c_void_p(graph), ctypes.c_size_t()
     _require(_driver().cuGraphGetEdges_v2(of, None, None, None, ctypes.byref(count)))
+    if not count.value:  # a graph of one node, or of none
+        return []
     begins, ends = ((ctypes.c_void_p * count.value)() for _ in range(2))
     edges = (_Edge * count.value)()
     _require(_driver().cuGraphGetEdges_v2(of, begins, ends, edges, ctypes.byref(count)))
@@ -75,4 +78,4 @@ def _driver() -> ctypes.CDLL:
 
 def _require(status: int) -> None:
     if status:
-        raise RuntimeError(f"the graph that is captured cannot be read: {CUDA_ERRORS.text(status)}")
+        raise RuntimeError(f"the graph that is captured cannot be read: {CUDA_ERRORS.text(DEVICE_ERROR + status)}")
