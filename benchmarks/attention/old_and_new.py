@@ -15,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,14 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault
 from benchmarks.attention.interleaved import Figures, Forward, input_sets, race, ratios, spread, timer, variant_forward
 from benchmarks.provenance import ROOT, command_line
 
 RESULTS = ROOT / "docs" / "results" / "cuda_attention.json"
 BUILD = """
-import json, sys
+import json, os, sys
+from concurrent.futures import ThreadPoolExecutor
 from autotuner.build.build import build
 from autotuner.build.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
@@ -45,12 +48,12 @@ from autotuner.values.variant import Variant
 asked = json.loads(sys.stdin.read())
 family = Family.load(config.kernels_dir() / "sdpa")
 toolchain = Workbench(load_space("sdpa_cuda")).toolchain
-found = []
-for each in asked:
+def one(each):
     variant = Variant(family="sdpa", backend="cuda", impl=each["impl"], parameters=each["parameters"])
     built = build(family, variant, SdpaProblem.parse(each["problem"]), toolchain)
-    found.append([getattr(built, "name", None), getattr(built, "path", None)])
-print(json.dumps(found))
+    return getattr(built, "name", None), str(getattr(built, "path", built))
+with ThreadPoolExecutor(os.cpu_count()) as pool:
+    print(json.dumps(list(pool.map(one, asked))))
 """
 """What the old checkout runs: it builds with its own sources, and says where the libraries are."""
 
@@ -133,9 +136,14 @@ def main() -> int:
     old = old_builds(given.old.resolve(), asked)
     family, toolchain = Family.load(config.kernels_dir() / "sdpa"), Workbench(load_space("sdpa_cuda")).toolchain
     rows: list[Figures] = []
-    for each, library in zip(asked, old, strict=True):
+
+    def built(each: dict[str, Any]) -> Artifact | Fault:
         variant = Variant(family="sdpa", backend="cuda", impl=each["impl"], parameters=each["parameters"])
-        new = build(family, variant, SdpaProblem.parse(each["problem"]), toolchain)
+        return build(family, variant, SdpaProblem.parse(each["problem"]), toolchain)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        mine = list(pool.map(built, asked))
+    for each, library, new in zip(asked, old, mine, strict=True):
         if not isinstance(new, Artifact):
             print(each["problem"], "is not built:", new, flush=True)
             continue
