@@ -94,7 +94,7 @@ def _usage(entries: Sequence[Entry]) -> Usage:
 def _entries() -> Iterator[Entry]:
     """Everything that can go; what vanishes meanwhile is left out."""
     root = config.cache_dir()
-    patterns = {"builds": "builds/*/*", "references": "references/*.pt"}
+    patterns = {"builds": "builds/*/*", "references": "references/*.[pt]*"}  # .pt: of an older version
     for kind in KINDS:
         for path in root.glob(patterns[kind]):
             with contextlib.suppress(OSError):

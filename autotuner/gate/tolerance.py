@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from autotuner.gate import kept
 from autotuner.gate.cases import Case
 from autotuner.ops import op_of
 from autotuner.ops.op import Output
@@ -39,7 +40,7 @@ SLICE_FLOOR = {"float32": 2.0**-22, "float16": 2.0**-12, "bfloat16": 2.0**-9}
 LARGEST_FLOOR = {"float32": 2.0**-21, "float16": 0.0, "bfloat16": 0.0}
 ULP = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 FACTOR = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
-FORMAT = "9"
+FORMAT = "10"
 
 
 class Expected(NamedTuple):
@@ -186,13 +187,13 @@ def _expected(output: Output, exact: Tensor, emulated: _Emulated, peer: float) -
 def truth(case: Case, seed: int) -> Truth:
     """The case's truth from the cache, computed on first use. The cache is keyed by everything that determines it."""
     identity = f"{FORMAT} {torch.__version__} {op_of(case.problem).digest} {case.model_dump_json()} {seed}"
-    path = config.cache_dir() / "references" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.pt"
+    path = config.cache_dir() / "references" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.truth"
     try:
-        inputs, outputs = torch.load(path, weights_only=True, mmap=True)
+        inputs, outputs = kept.read(path)
         with contextlib.suppress(OSError):  # a cache that can be read alone serves all the same
             os.utime(path)  # used now: what is pruned is what was used longest ago
-        return Truth(inputs, tuple(Expected(*each) for each in outputs))
-    except (OSError, RuntimeError, EOFError, TypeError, ValueError):
+        return Truth(tuple(inputs), tuple(Expected(*each) for each in outputs))
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError):
         if _elsewhere is not None and (ask := _elsewhere)(case, seed):
             draw_up_elsewhere(None)  # where it cannot be read all the same, it is computed here
             try:
@@ -219,9 +220,9 @@ def _save(found: Truth, path: Path) -> None:
     private = path.with_suffix(f".{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save((found.inputs, tuple(tuple(each) for each in found.outputs)), private)
+        kept.write(private, found)
         private.replace(path)
-    except (OSError, RuntimeError):
+    except OSError:
         with contextlib.suppress(OSError):
             private.unlink(missing_ok=True)
 

@@ -30,8 +30,8 @@ def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "x.so").write_bytes(bytes(1000))
         _used(folder, age)
     (tmp_path / "references").mkdir()
-    (tmp_path / "references" / "r.pt").write_bytes(bytes(500))
-    _used(tmp_path / "references" / "r.pt", 5)
+    (tmp_path / "references" / "r.truth").write_bytes(bytes(500))
+    _used(tmp_path / "references" / "r.truth", 5)
     return tmp_path
 
 

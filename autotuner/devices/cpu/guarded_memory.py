@@ -17,6 +17,8 @@ from autotuner.ops.tensors import distinct, gaps_of, lying_in, span
 
 PAGE = mmap.PAGESIZE
 PATTERN = 0xA5
+PATTERNS = bytes([PATTERN]) * (2 * PAGE)
+"""As many as there are around a tensor, or more."""
 GAP = 0xFF
 """The byte of the gaps between a tensor's rows: a NaN in every element type."""
 ALIGNMENT = 64
@@ -35,7 +37,7 @@ class Slab:
     """`size` bytes between two unmapped pages, `shift` bytes past a multiple of ALIGNMENT.
 
     An unshifted tensor of a multiple of 16 bytes touches the unmapped page; otherwise fewer than ALIGNMENT bytes, which
-    hold the pattern, lie between.
+    hold the pattern, lie between. What the bytes themselves hold is for others to say.
     """
 
     def __init__(self, size: int, shift: int = 0) -> None:
@@ -44,19 +46,23 @@ class Slab:
         whole = torch.frombuffer(self._map, dtype=torch.uint8)
         base = whole.data_ptr()
         self._usable = whole[PAGE : (pages + 1) * PAGE]
-        self._usable.fill_(PATTERN)
         # Unshifted, the tensor lies as close to the end as the ABI's 16-byte alignment allows.
         end = pages * PAGE
         step = 16 if shift == 0 else ALIGNMENT
         start = (end - size - shift) // step * step + shift
         self._start, self._stop = start, start + size
         self.bytes = self._usable[start : start + size]
+        self._before, self._after = slice(PAGE, PAGE + start), slice(PAGE + start + size, PAGE + end)
+        self._map[self._before], self._map[self._after] = PATTERNS[:start], PATTERNS[: end - start - size]
         self._gaps: Tensor | None = None
         _protect(base)
         _protect(base + (pages + 1) * PAGE)
 
     def damaged(self) -> str | None:
         """Where the pattern around the tensor was overwritten, in words."""
+        around = self._map[self._before] + self._map[self._after]
+        if self._gaps is None and around == PATTERNS[: len(around)]:
+            return None
         before = (self._usable[: self._start] != PATTERN).nonzero().flatten()
         after = (self._usable[self._stop :] != PATTERN).nonzero().flatten()
         if len(before):

