@@ -38,8 +38,8 @@ from autotuner.values.verdict import Fault, Verdict
 
 BUILD_DEADLINE_S = 300.0
 ABANDONED_S = 24 * 3600.0
-PARTS = ("builds", "objects", "references")
-"""Of the cache: what is made there, and kept."""
+PARTS = ("builds", "objects", "references", "compiled")
+"""Of the cache: what is made there, and kept. `compiled`: baselines that a compiler of torch's makes."""
 BUILDING = ".building-"
 """What the name of a build's private folder begins with."""
 KILLED = re.compile(r"Killed signal terminated program|died due to signal 9")

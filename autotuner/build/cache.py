@@ -1,6 +1,6 @@
 """The cache on disk: what builds and references take there, and how it is made smaller.
 
-An entry is a folder of `builds/` or a file of `references/`. Its modification time is when it was last used. Whatever
+An entry is a folder of `builds/` or `compiled/`, or a file of `references/`. Its modification time is when it was last used. Whatever
 is removed is made again when it is needed.
 """
 
@@ -10,6 +10,7 @@ import contextlib
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from pydantic import Field
@@ -94,9 +95,9 @@ def _usage(entries: Sequence[Entry]) -> Usage:
 def _entries() -> Iterator[Entry]:
     """Everything that can go; what vanishes meanwhile is left out."""
     root = config.cache_dir()
-    patterns = {"builds": "builds/*/*", "references": "references/*.[pt]*"}  # .pt: of an older version
+    patterns = {"builds": ("builds/*/*", "compiled/*"), "references": ("references/*.[pt]*",)}  # .pt: of older versions
     for kind in KINDS:
-        for path in root.glob(patterns[kind]):
+        for path in chain.from_iterable(map(root.glob, patterns[kind])):
             with contextlib.suppress(OSError):
                 used = path.stat().st_mtime
                 yield Entry(kind=kind, path=str(path), bytes=_size(path), used_at=used)

@@ -62,6 +62,19 @@ def test_a_sweep_ends_in_an_export_and_its_results_can_be_asked_for(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.timed
+def test_a_variant_is_timed_beside_the_compiled_baseline_in_the_cage() -> None:
+    here = Workbench(load_space("rmsnorm_cpu", problems=["(64,4096) float32"]))
+    conditions = here.conditions.model_copy(
+        update={"baselines": ("compiled",), "min_blocks": 2, "max_blocks": 2, "seeds": (5, 6, 7, 8)}
+    )
+    with closing(here.executor()) as executor:
+        outcome = judged(executor, here.variant(here.space.default_index), conditions, soak="never")
+    assert outcome.fault is None, outcome.fault
+    assert outcome.measurement is not None
+
+
+@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.rotating(1)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("part", range(4))
