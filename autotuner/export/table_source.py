@@ -12,8 +12,9 @@ from autotuner.values.table import Range, Table
 
 DERIVED = ("GROUPED",)
 """Of the compile-time part: what the sizes say already."""
-OTHER_THREADS, OTHER_MODEL, ELSEWHERE = 6, 7, 8
-"""Reasons that say more where the table does: places in `OpPackage.reasons`."""
+OTHER_THREADS, OTHER_MODEL, ELSEWHERE = -5, -4, -3
+"""Reasons that say more where the table does: their numbers in dispatch.h, and from the end places in
+`OpPackage.reasons`."""
 
 
 def symbol(place: int) -> str:

@@ -11,6 +11,7 @@ from autotuner.build.family import Family
 from autotuner.devices import DEVICES
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
 from autotuner.values.table import Entry, Proven, Range, Ratio, Table, TableVariant, Validated
 from autotuner.values.variant import Variant, digest_of
@@ -32,6 +33,14 @@ def built(like: SdpaProblem, block: int = 16) -> Artifact:
     )
     made = build(Family.load(FOLDER / "rows"), variant, like, CpuToolchain.discover())
     assert isinstance(made, Artifact)
+    return made
+
+
+def shipped(like: SdpaProblem) -> Artifact:
+    """The default variant of the CPU's space for a problem."""
+    here = Workbench(load_space("sdpa_cpu").model_copy(update={"problems": (like,)}))
+    (made,) = here.build_all([here.space.default_index])
+    assert isinstance(made, Artifact), made
     return made
 
 

@@ -10,18 +10,7 @@ from autotuner.ops.sdpa.arguments import arguments
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from autotuner.ops.tensors import Tensors
     from autotuner.values.problem import Problem
-
-
-def _arguments(
-    *args: Any, key_lengths: Tensor | None = None, corner: str = "top_left", **kwargs: Any
-) -> tuple[Tensors, dict[str, Any]]:
-    """As of torch's function, with the lengths of the keys behind Q, K and V where there are any, and the corner."""
-    tensors, options = arguments(*args, **kwargs)
-    if "is_causal" in options and corner != "top_left":
-        options["corner"] = corner
-    return tensors if key_lengths is None else (*tensors, key_lengths), options
 
 
 def _options(problem: Problem) -> dict[str, Any]:
@@ -55,7 +44,7 @@ FUNCTION = TorchFunction(
     function=_function,
     ours=_ours,
     tensors=("query", "key", "value", "key_lengths"),
-    arguments=_arguments,
+    arguments=arguments,
     schema="(Tensor query, Tensor key, Tensor value, Tensor? key_lengths=None, *, bool is_causal=False,"
     ' bool enable_gqa=False, str corner="top_left") -> Tensor',
     scalars=frozenset({"is_causal", "enable_gqa", "corner"}),

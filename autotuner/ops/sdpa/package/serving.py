@@ -15,12 +15,12 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
 GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
 REFUSED = "no variant serves this call: "
 """What the error of a strict call begins with."""
-SCALARS = frozenset({"is_causal", "enable_gqa"})
+TENSORS = ("query", "key", "value", "key_lengths")
+SCALARS = frozenset({"is_causal", "enable_gqa", "corner"})
 """Options that variants are tuned with."""
 OLDEST = (2, 10)
 """The oldest torch whose stable ABI has all that is called."""
@@ -52,7 +52,8 @@ class Explanation(NamedTuple):
 class Library:
     """The package's own library: its ops are registered with torch, once a process."""
 
-    def __init__(self, path: Path, namespace: str, variants: list[str]) -> None:
+    def __init__(self, path: Path, namespace: str, variants: list[str], masked: Callable[..., Tensor]) -> None:
+        """`masked`: torch's attention with lengths of keys and a corner, which the library itself asks for."""
         self._library = ctypes.CDLL(str(path))
         for function in ("register", "why"):
             self._function(function).restype = ctypes.c_char_p
@@ -66,6 +67,7 @@ class Library:
             torch.library.register_fake(f"{namespace}::sdpa", _fake)
             torch.library.register_fake(f"{namespace}::choice", _no_fake)
             torch.library.register_autograd(f"{namespace}::sdpa", _no_backward)
+            _define_masked(namespace, masked)
 
     def _function(self, name: str) -> Any:
         return getattr(self._library, f"autotuner_{name}")
@@ -99,6 +101,7 @@ class Attention:
         self,
         library: Library,
         arguments: Callable[..., tuple[tuple[Tensor, ...], dict[str, Any]]],
+        masked: Callable[..., Tensor],
         strict: bool,
         gradients: Literal["refuse", "torch"],
         copies: bool,
@@ -106,7 +109,7 @@ class Attention:
         """`load` makes one."""
         self.strict, self.gradients, self.copies = strict, gradients, copies
         self._library, self._arguments = library, arguments
-        self._torch: Callable[..., Tensor] = scaled_dot_product_attention
+        self._torch = masked
         self._aside_counts: Counter[str] = Counter()
         self.op: Any = library.ops.sdpa.default
         """The op of torch.library. torch.compile sees it as one node, whatever the lengths."""
@@ -178,20 +181,21 @@ class Attention:
             raise NotServed(f"{REFUSED}{why}")
         if not compiling:
             self._aside_counts[why] += 1
-        found: Tensor = self._torch(*tensors, **options)
+        found: Tensor = self._torch(**dict(zip(TENSORS, tensors, strict=False)), **options)
         return found
 
 
 def opened(
     folder: Path,
     arguments: Callable[..., tuple[tuple[Tensor, ...], dict[str, Any]]],
+    masked: Callable[..., Tensor],
     facts: Callable[[int], Mapping[str, object]],
     instructions: Callable[[], list[str]],
 ) -> Callable[..., Attention]:
     """The package's function `load`, its library loaded. Raises ImportError, one line, for another torch than it is
     made for."""
     export = _read(folder)
-    library = Library(folder / export["library"], export["namespace"], export["variants"])
+    library = Library(folder / export["library"], export["namespace"], export["variants"], masked)
     if not export["accelerator"]:
         why = _another_cpu(export, facts, instructions)
         if why is not None:
@@ -205,7 +209,7 @@ def opened(
         dense ones where a variant serves these."""
         if gradients not in ("refuse", "torch"):
             raise ValueError(f'gradients is {gradients!r}, expected "refuse" or "torch"')
-        return Attention(library, arguments, strict, gradients, copies)
+        return Attention(library, arguments, masked, strict, gradients, copies)
 
     if export["accelerator"] and torch.cuda.is_available():
         _warmed(load(strict=True), export["warm"])
@@ -250,8 +254,11 @@ def _warmed(attention: Attention, problems: list[dict[str, Any]]) -> None:
     with torch.no_grad():
         for each in problems:
             tensors = _zeros(each["query"], each["key"], each["layout"], getattr(torch, each["dtype"]))
-            if attention.explain(*tensors, **each["options"]).served:
-                attention(*tensors, **each["options"])
+            options = dict(each["options"])
+            if each["key_lengths"]:
+                options["key_lengths"] = torch.zeros(each["key"][0], dtype=torch.int32, device="cuda")
+            if attention.explain(*tensors, **options).served:
+                attention(*tensors, **options)
     attention.reset_counters()
 
 
@@ -265,7 +272,26 @@ def _zeros(query: list[int], key: list[int], layout: str, dtype: torch.dtype) ->
     return q, k, v.clone(memory_format=torch.preserve_format) if layout == "bshd" else v
 
 
-def _fake(query: Tensor, key: Tensor, value: Tensor, **_: object) -> Tensor:
+_MASKED: list[torch.library.Library] = []
+"""What Python defines for the libraries, kept for as long as the process lives."""
+
+
+def _define_masked(namespace: str, masked: Callable[..., Tensor]) -> None:
+    """torch's answer where it needs a mask, as an op that the library calls."""
+
+    def forward(query: Tensor, key: Tensor, value: Tensor, key_lengths: Tensor | None, **options: Any) -> Tensor:
+        return masked(query, key, value, key_lengths=key_lengths, **options)
+
+    made = torch.library.Library(namespace, "FRAGMENT")
+    made.define(
+        "masked(Tensor query, Tensor key, Tensor value, Tensor? key_lengths, *, bool is_causal, bool enable_gqa,"
+        " str corner) -> Tensor"
+    )
+    made.impl("masked", forward, "CompositeExplicitAutograd")
+    _MASKED.append(made)
+
+
+def _fake(query: Tensor, key: Tensor, value: Tensor, *_: object, **__: object) -> Tensor:
     if query.shape[-1] == value.shape[-1]:
         return torch.empty_like(query)
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
