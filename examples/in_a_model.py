@@ -56,6 +56,14 @@ def use(model: Any, function: Callable[..., Tensor], lengths_of: Callable[..., T
     model.set_attn_implementation(NAME)
 
 
+def switch(model: Any, name: str, function: Callable[..., Tensor], lengths_of: Callable[..., Tensor | None]) -> None:
+    """Lets the model call the function where the name is ours, else what transformers has of that name."""
+    if name == NAME:
+        use(model, function, lengths_of)
+    else:
+        model.set_attn_implementation(name)
+
+
 def seconds(run: Callable[[], object]) -> float:
     started = time.perf_counter()
     run()

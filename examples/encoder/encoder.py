@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers import BertConfig, BertModel
 
 import autotuner
-from examples.in_a_model import NAME, commands, graphs, interleaved, recorded, use, worst, write
+from examples.in_a_model import NAME, commands, graphs, interleaved, recorded, switch, use, worst, write
 
 LENGTHS = (128, 384)
 """Tokens of the full batches. Those of the padded batch have half of the longest and the longest."""
@@ -86,7 +86,7 @@ def _compared(
     outputs: dict[str, list[Tensor]] = {}
     counts: list[int] = []
     for name, run in runs.items():
-        _switch(model, name, ours)
+        switch(model, name, ours, key_lengths)
         ours.reset_counters()
         outputs[name] = []
         for batch in inputs:
@@ -95,7 +95,7 @@ def _compared(
     served, counters = ours.served, dict(ours.counters)
 
     def one(name: str, batch: Batch) -> None:
-        _switch(model, name, ours)
+        switch(model, name, ours, key_lengths)
         runs[name](model, batch)
 
     arms = {name: [partial(one, name, batch) for batch in inputs] for name in runs}
@@ -109,13 +109,6 @@ def _compared(
         "seconds_ours": taken[NAME],
         "speedups": [before / after for before, after in zip(taken["sdpa"], taken[NAME], strict=True)],
     }
-
-
-def _switch(model: Any, name: str, ours: Any) -> None:
-    if name == NAME:
-        use(model, ours, key_lengths)
-    else:
-        model.set_attn_implementation(name)
 
 
 def main() -> None:

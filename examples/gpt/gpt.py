@@ -23,7 +23,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
 
 import autotuner
-from examples.in_a_model import NAME, commands, graphs, interleaved, recorded, use, worst, write
+from examples.in_a_model import NAME, commands, graphs, interleaved, recorded, switch, use, worst, write
 
 PROMPTS = (96, 200, 333)
 """Tokens of the prompts. What comes after them is given, so that both sides compute the same."""
@@ -121,7 +121,7 @@ def _compared(
     outputs: dict[str, list[Tensor]] = {}
     counts: list[int] = []
     for name, pair in steps.items():
-        _switch(model, name, ours)
+        switch(model, name, ours, key_lengths)
         ours.reset_counters()
         outputs[name] = []
         for tokens in inputs:
@@ -130,7 +130,7 @@ def _compared(
     served, counters = ours.served, dict(ours.counters)
 
     def one(name: str, tokens: Tensor, following: int) -> None:
-        _switch(model, name, ours)
+        switch(model, name, ours, key_lengths)
         generate(model, tokens, following, cache, *steps[name])
 
     prefill = [tokens[:, : tokens.shape[1] - new + 1] for tokens in inputs]
@@ -153,13 +153,6 @@ def _compared(
 def _tokens_per_second(whole: list[float], first: list[float], new: int) -> list[float]:
     """Of generation alone."""
     return [(new - 1) / max(both - prefill, 1e-9) for both, prefill in zip(whole, first, strict=True)]
-
-
-def _switch(model: Any, name: str, ours: Any) -> None:
-    if name == NAME:
-        use(model, ours, key_lengths)
-    else:
-        model.set_attn_implementation(name)
 
 
 def main() -> None:

@@ -60,15 +60,18 @@ def served(artifact: Artifact, trial: int = 0) -> TableVariant:
 
 
 def table(
-    variants: Sequence[TableVariant], entries: Sequence[tuple[SdpaProblem, str | None]], ranges: Sequence[Range] = ()
+    variants: Sequence[TableVariant],
+    entries: Sequence[tuple[SdpaProblem, str | None]],
+    ranges: Sequence[Range] = (),
+    device: str = "cpu",
 ) -> Table:
     """Where what is here is what was proven."""
-    kind = DEVICES["cpu"]
+    kind = DEVICES[device]
     assert kind.serving is not None
     here = kind.serving().facts(0)
     return Table(
         op="sdpa",
-        device="cpu",
+        device=device,
         proven_on={name: here[name] for name in kind.proven_by},
         environment={},
         allowed_loss=0.03,
