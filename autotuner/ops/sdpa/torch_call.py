@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from autotuner.ops.op import TorchFunction
@@ -21,11 +22,18 @@ def _options(problem: Problem) -> dict[str, Any]:
 
 def _like_inputs(query: Tensor, key: Tensor, value: Tensor, *_: Tensor, **options: Any) -> Tensor:
     """O has the sizes and the element type of Q, with the sizes of a row of V, and lies as Q does."""
-    import torch
-
-    if query.shape[-1] == value.shape[-1]:
-        return torch.empty_like(query)
+    if query.size(-1) == value.size(-1):
+        found: Tensor = _empty_like()(query)
+        return found
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
+
+
+@cache
+def _empty_like() -> Any:
+    """Imported once: this is asked at each call of a model."""
+    from torch import empty_like
+
+    return empty_like
 
 
 def _function() -> Any:

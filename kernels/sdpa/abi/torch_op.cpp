@@ -3,6 +3,7 @@
 //
 //   sdpa(query, key, value, key_lengths, *, is_causal, enable_gqa, corner, strict, copies)
 //       serves the call; `strict`: an error where no variant does; `copies`: of strided tensors
+//   served(...)   the same for who knows that nothing needs a gradient: Python has it pass the dispatcher's autograd by
 //   choice(query, key, value, key_lengths, *, is_causal, enable_gqa, corner, copies)
 //       the place in the table that would serve it
 //   masked(query, key, value, key_lengths, *, is_causal, enable_gqa, corner)
@@ -360,13 +361,15 @@ constexpr char CALL[] =
 void define() {
   TorchLibraryHandle library;
   check(aoti_torch_library_init_def(package.name, __FILE__, __LINE__, &library), "library_init_def");
-  const std::string sdpa_schema = std::string("sdpa(") + CALL + ", bool strict=False, bool copies=False) -> Tensor";
+  const std::string sdpa_schema = std::string("(") + CALL + ", bool strict=False, bool copies=False) -> Tensor";
   const std::string choice_schema = std::string("choice(") + CALL + ", bool copies=False) -> int";
-  check(aoti_torch_library_def(library, sdpa_schema.c_str()), "library_def");
+  for (const char *name : {"sdpa", "served"})
+    check(aoti_torch_library_def(library, (name + sdpa_schema).c_str()), "library_def");
   check(aoti_torch_library_def(library, choice_schema.c_str()), "library_def");
   for (const char *key : {"CPU", "CUDA"}) {
     check(aoti_torch_library_init_impl(package.name, key, __FILE__, __LINE__, &library), "library_init_impl");
-    check(torch_library_impl(library, "sdpa", sdpa, TORCH_ABI_VERSION), "library_impl");
+    for (const char *name : {"sdpa", "served"})
+      check(torch_library_impl(library, name, sdpa, TORCH_ABI_VERSION), "library_impl");
     check(torch_library_impl(library, "choice", choice, TORCH_ABI_VERSION), "library_impl");
   }
 }

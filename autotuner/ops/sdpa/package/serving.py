@@ -8,7 +8,6 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -24,12 +23,6 @@ SCALARS = frozenset({"is_causal", "enable_gqa", "corner"})
 """Options that variants are tuned with."""
 OLDEST = (2, 10)
 """The oldest torch whose stable ABI has all that is called."""
-
-
-BELOW_AUTOGRAD: Callable[[], AbstractContextManager[object]] = getattr(
-    torch._C, "_AutoDispatchBelowAutograd", nullcontext
-)
-"""What torch's own library calls an op in once it knows that nothing is recorded; without it all is as right."""
 
 
 class NotServed(RuntimeError):
@@ -64,10 +57,11 @@ class Library:
             raise ImportError(f"{path}: {failed.decode().splitlines()[0]}; is another copy of {namespace} loaded?")
         self.ops = getattr(torch.ops, namespace)
         if failed is None:
-            torch.library.register_fake(f"{namespace}::sdpa", _fake)
+            for name in ("sdpa", "served"):
+                torch.library.register_fake(f"{namespace}::{name}", _fake)
             torch.library.register_fake(f"{namespace}::choice", _no_fake)
             torch.library.register_autograd(f"{namespace}::sdpa", _no_backward)
-            _define_masked(namespace, masked)
+            _define_rest(namespace, masked)
 
     def _function(self, name: str) -> Any:
         return getattr(self._library, f"autotuner_{name}")
@@ -112,7 +106,9 @@ class Attention:
         self._torch = masked
         self._aside_counts: Counter[str] = Counter()
         self.op: Any = library.ops.sdpa.default
-        """The op of torch.library. torch.compile sees it as one node, whatever the lengths."""
+        """The op of torch.library. It refuses gradients itself."""
+        self._served: Any = library.ops.served.default
+        """The same without that. torch.compile sees a call as this one node, whatever the lengths."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """As torch's function. Raises NotServed where a strict one does not serve it, and RuntimeError where a gradient
@@ -125,11 +121,10 @@ class Attention:
                 raise RuntimeError(f'{GRADIENT}, or load with gradients="torch"')
             return self._aside(tensors, options, why, compiling)
         if compiling:
-            found: Tensor = self.op(*tensors, strict=self.strict, copies=self.copies, **options)
+            found: Tensor = self._served(*tensors, strict=self.strict, copies=self.copies, **options)
             return found
         try:
-            with BELOW_AUTOGRAD():  # no gradient is needed here, and torch's way to see that takes longer than the op
-                found = self.op(*tensors, strict=self.strict, copies=self.copies, **options)
+            found = self._served(*tensors, strict=self.strict, copies=self.copies, **options)
         except RuntimeError as error:
             said = str(error).splitlines()[0]
             if said.startswith(REFUSED):
@@ -272,12 +267,13 @@ def _zeros(query: list[int], key: list[int], layout: str, dtype: torch.dtype) ->
     return q, k, v.clone(memory_format=torch.preserve_format) if layout == "bshd" else v
 
 
-_MASKED: list[torch.library.Library] = []
+_REST: list[torch.library.Library] = []
 """What Python defines for the libraries, kept for as long as the process lives."""
 
 
-def _define_masked(namespace: str, masked: Callable[..., Tensor]) -> None:
-    """torch's answer where it needs a mask, as an op that the library calls."""
+def _define_rest(namespace: str, masked: Callable[..., Tensor]) -> None:
+    """torch's answer where it needs a mask, as an op that the library calls. And the op that is called where no
+    gradient is needed is looked up below autograd at once: torch's way to see that takes longer than the op."""
 
     def forward(query: Tensor, key: Tensor, value: Tensor, key_lengths: Tensor | None, **options: Any) -> Tensor:
         return masked(query, key, value, key_lengths=key_lengths, **options)
@@ -288,7 +284,8 @@ def _define_masked(namespace: str, masked: Callable[..., Tensor]) -> None:
         " str corner) -> Tensor"
     )
     made.impl("masked", forward, "CompositeExplicitAutograd")
-    _MASKED.append(made)
+    made.impl("served", torch.library.fallthrough_kernel, "Autograd")
+    _REST.append(made)
 
 
 def _fake(query: Tensor, key: Tensor, value: Tensor, *_: object, **__: object) -> Tensor:
