@@ -292,6 +292,7 @@ def models_drawn() -> dict[Path, str]:
     """docs/use-in-a-model.md."""
     page = ROOT / "docs" / "use-in-a-model.md"
     text = insert(page.read_text(), "encoder", in_a_model.table(if_kept("encoder_cpu")))
+    text = insert(text, "gpt", in_a_model.generation(if_kept("gpt_cpu")))
     return {page: insert(text, "after_torch", after_torch.table(if_kept("after_torch")))}
 
 

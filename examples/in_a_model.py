@@ -56,6 +56,14 @@ def use(model: Any, function: Callable[..., Tensor], lengths_of: Callable[..., T
     model.set_attn_implementation(NAME)
 
 
+def switch(model: Any, name: str, function: Callable[..., Tensor], lengths_of: Callable[..., Tensor | None]) -> None:
+    """Lets the model call the function where the name is ours, else what transformers has of that name."""
+    if name == NAME:
+        use(model, function, lengths_of)
+    else:
+        model.set_attn_implementation(name)
+
+
 def seconds(run: Callable[[], object]) -> float:
     started = time.perf_counter()
     run()
@@ -78,17 +86,30 @@ def graphs() -> int:
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
 
 
+def mode(model: Any) -> str | None:
+    """Of torch.compile: on a GPU what it compiles is captured as CUDA graphs."""
+    return "reduce-overhead" if model.device.type == "cuda" else None
+
+
+def not_captured() -> int:
+    """How often torch.compile has left a graph without a CUDA graph of it so far, though it was asked for one."""
+    return int(torch._dynamo.utils.counters["inductor"]["cudagraph_skips"])
+
+
 def worst(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     return max(float((one - other).abs().max()) for one, other in zip(found, expected, strict=True))
 
 
-def write(document: dict[str, Any], path: Path | None) -> None:
+def write(document: dict[str, Any], said: argparse.Namespace) -> None:
     """The document with what it was measured on."""
+    on_gpu, path = said.device == "cuda", said.out
     about = {
         "command": " ".join(sys.argv),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or "cpu",
+        "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or "cpu",
+        "kind": said.device,
+        "dtype": said.dtype,
         "threads": torch.get_num_threads(),
     }
     text = json.dumps({**about, **document}, indent=1) + "\n"
@@ -107,9 +128,16 @@ def commands(about: str | None) -> tuple[argparse.ArgumentParser, tuple[argparse
     compare.add_argument("--rounds", type=int, default=9)
     compare.add_argument("--out", type=Path)
     for each in (record, compare):
+        each.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+        each.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
         each.add_argument("--layers", type=int, default=12)
         each.add_argument("--heads", type=int, default=12)
     return parser, (record, compare)
+
+
+def placed(model: Any, said: argparse.Namespace) -> Any:
+    """The model on the device and in the element type that were asked for."""
+    return model.to(said.device, getattr(torch, said.dtype))
 
 
 def recorded(run: Callable[[], object], path: Path) -> None:

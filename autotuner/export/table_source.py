@@ -12,8 +12,9 @@ from autotuner.values.table import Range, Table
 
 DERIVED = ("GROUPED",)
 """Of the compile-time part: what the sizes say already."""
-OTHER_THREADS, OTHER_MODEL, ELSEWHERE = 6, 7, 8
-"""Reasons that say more where the table does: places in `OpPackage.reasons`."""
+OTHER_THREADS, OTHER_MODEL, ELSEWHERE = -5, -4, -3
+"""Reasons that say more where the table does: their numbers in dispatch.h, and from the end places in
+`OpPackage.reasons`."""
 
 
 def symbol(place: int) -> str:
@@ -29,11 +30,11 @@ def table_lines(table: Table) -> Iterator[str]:
         yield f"extern const at_identity {symbol(place)};"
     yield from _array("at_identity *const", "variants", [f"&{symbol(place)}" for place in places.values()])
     entries = [
-        f"{{{_problem(each.problem)}, {-1 if each.use is None else places[each.use]}}}" for each in table.entries
+        f"{{{problem_in_c(each.problem)}, {-1 if each.use is None else places[each.use]}}}" for each in table.entries
     ]
     yield from _array("at_entry", "entries", entries)
     ranges = [
-        f"{{{_problem(each.like.sized(each.low))}, {_list(each.high)}, {_together(each)}, {places[each.use]}}}"
+        f"{{{problem_in_c(each.like.sized(each.low))}, {_list(each.high)}, {_together(each)}, {places[each.use]}}}"
         for each in table.ranges
     ]
     yield from _array("at_range", "ranges", ranges)
@@ -70,7 +71,8 @@ def _array(of: str, name: str, elements: Sequence[str]) -> Iterator[str]:
     yield "};"
 
 
-def _problem(problem: Problem) -> str:
+def problem_in_c(problem: Problem) -> str:
+    """What initialises an `at_problem`."""
     fields = {name: value for name, value in problem.compiled.items() if name not in DERIVED}
     values = [line.split(maxsplit=2)[2] for line in compiled_lines(fields)]
     return f"{{{_list(problem.shape)}, {_list(values)}}}"

@@ -106,7 +106,7 @@ class Loaded:
         if torch.compiler.is_compiling():
             return self._compiled(*self.function.arguments(*args, **kwargs))
         tensors, options = self.function.arguments(*args, **kwargs)
-        found = self.serve(tensors, options)
+        found = None if needs_gradient(tensors) else self.serve(tensors, options)
         return self.aside(tensors, options) if found is None else found
 
     def _compiled(self, tensors: Tensors, options: Mapping[str, Any]) -> Tensor:
@@ -122,9 +122,7 @@ class Loaded:
         return self._torch(**self.function.called(tensors, options))
 
     def serve(self, tensors: Tensors, options: Mapping[str, Any]) -> Tensor | None:
-        """The result by a variant; None where torch is to compute it (`aside`)."""
-        if needs_gradient(tensors):
-            return None
+        """The result by a variant, for a call that needs no gradient; None where torch is to compute it (`aside`)."""
         plan = self._plan(tensors, options)
         if plan.variant is None:
             return None
@@ -147,13 +145,11 @@ class Loaded:
         """Whether the variant took the call. Raises RuntimeError where it broke the device."""
         addresses = (*map(ADDRESS, tensors), out.data_ptr())
         launcher = plan.launcher
-        if launcher is None:
-            if any(each % ALIGNMENT for each in addresses):
-                return False
-            assert plan.variant is not None
-            assert plan.problem is not None
-            launcher = plan.launcher = plan.variant.launcher(plan.problem, tensors, (out,))
         try:
+            if launcher is None:
+                assert plan.variant is not None
+                assert plan.problem is not None
+                launcher = plan.launcher = plan.variant.launcher(plan.problem, tensors, (out,))
             status = launcher(addresses, self._stream(index))
         except ValueError:  # an address is not aligned
             return False
@@ -178,7 +174,7 @@ class Loaded:
     @staticmethod
     def _refused(tensors: Tensors) -> str:
         """Why a call that the table has a variant for was not taken by it."""
-        aligned = all(each.data_ptr() % ALIGNMENT == 0 for each in tensors)
+        aligned = all(each.data_ptr() % ALIGNMENT == 0 for each in tensors if each.is_floating_point())
         return "the variant refused the call" if aligned else UNALIGNED
 
     # What serves a call -----------------------------------------------------------------------------------------------
@@ -253,9 +249,10 @@ class Loaded:
 
 def _kind(tensors: Tensors, options: Mapping[str, Any]) -> tuple[object, ...]:
     """All that decides how a call is answered, as a key."""
-    dense = all(map(IS_DENSE, tensors))
-    sharing = () if dense else _sharing(tensors)
-    return (torch.get_num_threads(), *map(SORT, tensors), *map(STRIDES, tensors), *sharing, *options.items())
+    if all(map(IS_DENSE, tensors)):  # the sizes say how they lie
+        return (torch.get_num_threads(), *map(SORT, tensors), *options.items())
+    lie = (*map(STRIDES, tensors), *_sharing(tensors))
+    return (torch.get_num_threads(), *map(SORT, tensors), *lie, *options.items())
 
 
 def _sharing(tensors: Tensors) -> list[bool]:

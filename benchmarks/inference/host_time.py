@@ -1,6 +1,6 @@
 """Host time of a call: torch's attention, ops of torch.library that do nothing, and ours, in one run.
 
-    python -m benchmarks.inference.host_time best.json --out docs/results/host_time.json
+    python -m benchmarks.inference.host_time best.json --package FOLDER --out docs/results/host_time.json
 
 The problem is a small one of the export's table that a variant serves. On a GPU the host's time is that of a call that
 does not wait; on the CPU the same call computes, so what is ours is also timed without its launch. Inside a compiled
@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,24 +29,25 @@ from autotuner.inference.load import Loaded
 from autotuner.ops import OPS
 from autotuner.values.errors import InputError
 from autotuner.values.problem import Problem
-from benchmarks.provenance import provenance
+from benchmarks.provenance import ROOT, provenance
 
 CALLS, ROUNDS = 200, 31
-"""Calls of a sample, and samples of each arm; arms take turns in random order."""
+"""Calls of a sample, those in graphs counted, and samples of each arm; arms take turns in random order."""
 CHAIN = 16
 """Calls in a compiled graph."""
 Call = Callable[..., Any]
 
 
-def host_us(call: Callable[[], object], wait: Callable[[], object]) -> float:
-    """Microseconds of one call of a sample, without the wait for what it launched."""
+def host_us(call: Callable[[], object], wait: Callable[[], object], calls: int) -> tuple[float, float]:
+    """Microseconds of one call of a sample, without the wait for what it launched: on the clock, and of this thread's
+    CPU time, which others who use the machine hardly change."""
     wait()
-    started = time.perf_counter()
-    for _ in range(CALLS):
+    used, started = time.thread_time(), time.perf_counter()
+    for _ in range(calls):
         call()
-    taken = time.perf_counter() - started
+    taken, used = time.perf_counter() - started, time.thread_time() - used
     wait()
-    return 1e6 * taken / CALLS
+    return 1e6 * taken / calls, 1e6 * used / calls
 
 
 def smallest(ours: Loaded) -> Problem:
@@ -54,8 +58,9 @@ def smallest(ours: Loaded) -> Problem:
     return min(found, key=lambda problem: problem.flops)
 
 
-def arms(ours: Loaded, dry: Loaded, problem: Problem) -> dict[str, Callable[[], object]]:
-    """Of each arm a call. `dry`: the same export once more, which here launches nothing."""
+def arms(ours: Loaded, dry: Loaded, package: Any, problem: Problem) -> dict[str, Callable[[], object]]:
+    """Of each arm a call. `dry`: the same export once more, which here launches nothing. `package`: the same exported
+    as one, if there is."""
     op = OPS[problem.op]
     assert op.call is not None
     function = op.call.torch
@@ -66,7 +71,16 @@ def arms(ours: Loaded, dry: Loaded, problem: Problem) -> dict[str, Callable[[], 
     torchs, (made, defined) = function.ours(), nothing()
     dry(**given)
     dry._plan(*function.arguments(**given)).launcher = lambda addresses, stream: 0
+    packages = (
+        {}
+        if package is None
+        else {
+            "package": lambda: package(**given),
+            "package in a compiled graph": chained(package, given),
+        }
+    )
     return {
+        **packages,
         "torch": lambda: torchs(**given),
         "custom_op that does nothing": lambda: made(*inputs[:3]),
         "defined op that does nothing": lambda: defined(*inputs[:3]),
@@ -109,39 +123,69 @@ def chained(call: Call, given: dict[str, Any]) -> Callable[[], object]:
     return lambda: graph(given[first])
 
 
+def measured(export: Path, package: Path | None) -> dict[str, Any]:
+    """Medians over the samples of this process, of each arm."""
+    ours = autotuner.load(export, build=True, strict=True)
+    dry = autotuner.load(export, build=True, strict=True, gradients="torch")
+    packaged = None if package is None else autotuner.load(package, strict=True)
+    problem = smallest(ours)
+    wait = torch.cuda.synchronize if ours.table.device == "cuda" else lambda: None
+    taken: dict[str, list[tuple[float, float]]] = {}
+    with torch.no_grad():
+        timed = arms(ours, dry, packaged, problem)
+        calls = {name: CHAIN if "graph" in name else 1 for name in timed}
+        for call in timed.values():
+            host_us(call, wait, CHAIN)
+        for _ in range(ROUNDS):
+            for name in random.sample(list(timed), len(timed)):
+                taken.setdefault(name, []).append(host_us(timed[name], wait, CALLS // calls[name]))
+    clock, thread = (
+        {name: statistics.median(each[place] for each in taken[name]) / calls[name] for name in timed}
+        for place in range(2)
+    )
+    return {"problem": str(problem), "device": ours.table.device, "host_us": clock, "thread_us": thread}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("export", type=Path)
+    parser.add_argument("--package", type=Path, help="the same, exported as a package")
+    parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     said = parser.parse_args()
-    ours = autotuner.load(said.export, build=True, strict=True)
-    dry = autotuner.load(said.export, build=True, strict=True, gradients="torch")
-    problem = smallest(ours)
-    wait = torch.cuda.synchronize if ours.table.device == "cuda" else lambda: None
-    taken: dict[str, list[float]] = {}
-    with torch.no_grad():
-        timed = arms(ours, dry, problem)
-        for call in timed.values():
-            host_us(call, wait)
-        for _ in range(ROUNDS):
-            for name in random.sample(list(timed), len(timed)):
-                taken.setdefault(name, []).append(host_us(timed[name], wait))
-    calls = {name: CHAIN if "graph" in name else 1 for name in taken}
-    us = {name: statistics.median(each) / calls[name] for name, each in taken.items()}
+    if said.here:
+        print(json.dumps(measured(said.export, said.package)))
+        return
+    more = [] if said.package is None else ["--package", str(said.package.absolute())]
+    command = [sys.executable, "-m", "benchmarks.inference.host_time", str(said.export.absolute()), "--here", *more]
+    found = []
+    for _ in range(said.processes):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(done.stderr)
+        found.append(json.loads(done.stdout.splitlines()[-1]))
     document = {
-        **provenance([said.export]),
+        **provenance([said.export, *filter(None, [said.package])]),
         "torch": torch.__version__,
-        "problem": str(problem),
-        "device": ours.table.device,
-        "host_us": us,
-        "over_torch": {name: each / us["torch"] for name, each in us.items()},
-        "over_custom_op": {name: each / us["custom_op that does nothing"] for name, each in us.items()},
-        "over_torch_in_a_graph": {name: each / us["torch in a compiled graph"] for name, each in us.items()},
+        "processes": said.processes,
+        "load": os.getloadavg()[0],
+        **{name: found[0][name] for name in ("problem", "device")},
+        **{name: spreads([each[name] for each in found]) for name in ("host_us", "thread_us")},
     }
     text = json.dumps(document, indent=1) + "\n"
     if said.out is not None:
         said.out.write_text(text)
     print(text, end="")
+
+
+def spreads(found: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Of each arm the least, the median and the largest of some processes."""
+    return {
+        name: {"least": min(us), "median": statistics.median(us), "most": max(us)}
+        for name in found[0]
+        for us in [[round(each[name], 2) for each in found]]
+    }
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """An example of examples/ from an empty store to times before and after, by the commands that a user runs.
 
     python -m benchmarks.inference.in_a_model encoder --out docs/results/encoder_cpu.json
+    python -m benchmarks.inference.in_a_model gpt --device cuda --dtype float16 --out docs/results/gpt_cuda_float16.json
 
 Recorded, tuned, tried between the tuned lengths, exported, loaded. It keeps what the example's `compare` found, with
 the commands. Run it on a quiet machine.
@@ -14,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from benchmarks.provenance import provenance
 
 ROOT = Path(__file__).parent.parent.parent
 MODELS = {"encoder": "examples.encoder.encoder", "gpt": "examples.gpt.gpt"}
+SPACES = {"cpu": "sdpa_cpu", "cuda": "sdpa_cuda"}
+BUDGET = "--trials 24 --minutes 2 --finals-minutes 0.5"
+"""Of `autotuner tune`: minutes of search over all studies, and of finals for each."""
 NOTHING_TO_DO = ("no length varies", "one length was tuned", "no variant to try", "has no finals")
 """Why a study cannot be validated that is none the worse for it."""
 
@@ -46,9 +50,9 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "AUTOTUNER_STORE": str(folder / "studies.db"), "PYTHONPATH": str(ROOT)}
 
 
-def validated(folder: Path, study: str) -> list[str]:
+def validated(folder: Path, study: str, budget: Sequence[str]) -> list[str]:
     """The command that tried its variants on other lengths; nothing where there is none to try."""
-    command = ["autotuner", "validate", study]
+    command = ["autotuner", "validate", study, *budget]
     done = called(command, folder)
     if done.returncode and not any(each in done.stderr for each in NOTHING_TO_DO):
         sys.exit(f"{done.stdout}{done.stderr}")
@@ -56,21 +60,23 @@ def validated(folder: Path, study: str) -> list[str]:
     return [] if done.returncode else command
 
 
-def commands(model: str, sizes: Sequence[str], budget: Sequence[str], rounds: int, folder: Path) -> Iterator[list[str]]:
+def commands(said: argparse.Namespace, folder: Path) -> Iterator[list[str]]:
     """Each command, once it has been run."""
+    model, rounds, between = said.model, said.rounds, said.validate.split()
+    sizes = [*said.sizes.split(), "--device", said.device, "--dtype", said.dtype]
 
     def ran(*arguments: str) -> list[str]:
         print(run(arguments, folder), end="", flush=True)
         return list(arguments)
 
     yield ran(MODELS[model], "record", *sizes)
-    yield ran("autotuner", "tune", *budget, "--problems", "problems.toml")
+    yield ran("autotuner", "tune", SPACES[said.device], *said.tune.split(), "--problems", "problems.toml")
     found = json.loads(run(["autotuner", "status", "--json"], folder))
     studies = [each["name"] for each in found if each["finals"] is not None]
     if not studies:
         sys.exit("no study came to its finals: give it more --trials or --minutes, on a quiet machine")
     for study in studies:
-        if command := validated(folder, study):
+        if command := validated(folder, study, between):
             yield command
     beside = [word for study in studies[1:] for word in ("--with", study)]
     yield ran("autotuner", "export", studies[0], *beside, "--out", "best.json")
@@ -93,22 +99,50 @@ def table(found: dict[str, Any] | None) -> str:
             served = f"{100 * one['served']:.0f} %"
             lines.append(f"| {how} | {batch} | {served} | {1e3 * sdpa:.1f} | {1e3 * ours:.1f} | {speedup:.3f}x |")
     largest = max(found[how]["largest_difference"] for how in ("eager", "compiled"))
+    return "\n".join([*lines, "", f"Outputs differ by {largest:.1e} at most. {made(found)}"])
+
+
+def made(found: Mapping[str, Any]) -> str:
+    """Where a result comes from, in a sentence."""
     versions = f"torch {found['torch']}, transformers {found['transformers']}"
-    made = f"Made by `{found['command']}` on {found['when'][:10]}; {found['threads']} threads of a CPU, {versions}."
-    return "\n".join([*lines, "", f"Outputs differ by {largest:.1e} at most. {made}"])
+    on_gpu = found.get("kind") == "cuda"
+    where = f"{found['device']}, {found['dtype']}" if on_gpu else f"{found['threads']} threads of a CPU"
+    return f"Made by `{found['command']}` on {found['when'][:10]}; {where}, {versions}."
+
+
+def generation(found: dict[str, Any] | None) -> str:
+    """The result of the GPT as rows of a page."""
+    if found is None:
+        return "Not kept yet."
+    lines = [
+        "| run | prompt | served | prefill, torch's attention, ms | with the variants, ms | tokens/s before | after |"
+    ]
+    lines.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for how in ("eager", "compiled"):
+        one, served = found[how], f"{100 * found[how]['served']:.0f} %"
+        names = ("prefill_seconds_sdpa", "prefill_seconds_ours", "tokens_per_second_sdpa", "tokens_per_second_ours")
+        for prompt, *of in zip(found["prompts"], *(one[name] for name in names), strict=True):
+            sdpa, ours, before, after = of
+            times = f"{1e3 * sdpa:.1f} | {1e3 * ours:.1f} | {before:.1f} | {after:.1f}"
+            lines.append(f"| {how} | {prompt} | {served} | {times} |")
+    largest = max(found[how]["largest_difference"] for how in ("eager", "compiled"))
+    return "\n".join([*lines, "", f"Logits differ by {largest:.1e} at most. {made(found)}"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("--sizes", default="", help="options of the example, such as '--layers 2 --heads 2'")
-    parser.add_argument("--tune", default="--trials 40", help="options of `autotuner tune`")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--device", default="cpu", choices=SPACES)
+    parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
+    parser.add_argument("--tune", default=BUDGET, help=f"options of `autotuner tune`: {BUDGET}")
+    parser.add_argument("--validate", default="--minutes 0.5", help="options of `autotuner validate`")
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
     said = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="autotuner-model-") as name:
         folder = Path(name)
-        done = list(commands(said.model, said.sizes.split(), said.tune.split(), said.rounds, folder))
+        done = list(commands(said, folder))
         table = json.loads((folder / "best.json").read_text())["table"]
         compared = json.loads((folder / "compared.json").read_text())
     document = {

@@ -23,7 +23,6 @@ from benchmarks.provenance import provenance
 CHECK = """
 import importlib.util, json, sys, torch
 from pathlib import Path
-from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 folder = Path(sys.argv[1])
 said = {"torch": torch.__version__, "python": sys.version.split()[0], "refused": None}
@@ -38,16 +37,18 @@ try:
 except ImportError as error:
     said["refused"] = str(error)
 else:
-    ours, worst, checked = module.attention, 0.0, []
+    ours, sdpa, worst, checked = module.attention, module.masked.attention, 0.0, []
     for call in metadata["warm"]:
         q, k = call["query"], call["key"]
         tensors = [torch.randn(size, dtype=getattr(torch, call["dtype"])) for size in (q, k, k)]
         if call["layout"] != "bhsd":
             tensors = [each.transpose(1, 2).contiguous().transpose(1, 2) for each in tensors]
+        lengths = [torch.randint(1, k[2] + 1, k[:1], dtype=torch.int32)] if call["key_lengths"] else []
+        options = call["options"] | ({"key_lengths": lengths[0]} if lengths else {})
         with torch.no_grad():
-            found, expected = ours(*tensors, **call["options"]), sdpa(*tensors, **call["options"])
+            found, expected = ours(*tensors, **options), sdpa(*tensors, **options)
             worst = max(worst, float((found - expected).abs().max()))
-        checked.append(torch.library.opcheck(ours.op, tuple(tensors), call["options"]))
+        checked.append(torch.library.opcheck(ours.op, (*tensors, *lengths), call["options"]))
     said |= {"served": ours.served, "worst_difference": worst, "counters": dict(ours.counters)}
     said["opcheck"] = all(result == "SUCCESS" for each in checked for result in each.values())
 print(json.dumps(said))

@@ -21,7 +21,20 @@ from torch import Tensor
 from transformers import BertConfig, BertModel
 
 import autotuner
-from examples.in_a_model import NAME, commands, graphs, interleaved, recorded, use, worst, write
+from examples.in_a_model import (
+    NAME,
+    commands,
+    graphs,
+    interleaved,
+    mode,
+    not_captured,
+    placed,
+    recorded,
+    switch,
+    use,
+    worst,
+    write,
+)
 
 LENGTHS = (128, 384)
 """Tokens of the full batches. Those of the padded batch have half of the longest and the longest."""
@@ -69,14 +82,14 @@ def compare(model: Any, ours: Any, inputs: list[Batch], rounds: int) -> dict[str
         "tokens": [int(batch["input_ids"].numel()) for batch in inputs],
         "padded": ["attention_mask" in batch for batch in inputs],
         "eager": _compared(model, ours, inputs, rounds, lambda: forward),
-        "compiled": _compared(model, ours, inputs, rounds, compiled),
+        "compiled": _compared(model, ours, inputs, rounds, lambda: compiled(mode(model))),
     }
 
 
-def compiled() -> Callable[[Any, Batch], Tensor]:
+def compiled(how: str | None) -> Callable[[Any, Batch], Tensor]:
     """The forward under torch.compile: no graph breaks, and no length is compiled in."""
     torch.compiler.reset()
-    return torch.compile(forward, fullgraph=True, dynamic=True)
+    return torch.compile(forward, fullgraph=True, dynamic=True, mode=how)
 
 
 def _compared(
@@ -86,16 +99,16 @@ def _compared(
     outputs: dict[str, list[Tensor]] = {}
     counts: list[int] = []
     for name, run in runs.items():
-        _switch(model, name, ours)
+        switch(model, name, ours, key_lengths)
         ours.reset_counters()
         outputs[name] = []
         for batch in inputs:
-            outputs[name].append(kept(run(model, batch), batch))
+            outputs[name].append(kept(run(model, batch), batch).clone())  # a CUDA graph writes it again
             counts.append(graphs())
     served, counters = ours.served, dict(ours.counters)
 
     def one(name: str, batch: Batch) -> None:
-        _switch(model, name, ours)
+        switch(model, name, ours, key_lengths)
         runs[name](model, batch)
 
     arms = {name: [partial(one, name, batch) for batch in inputs] for name in runs}
@@ -104,6 +117,7 @@ def _compared(
         "served": served,
         "counters": counters,
         "graphs_after_each_batch": counts[len(inputs) :],
+        "not_captured": not_captured(),
         "largest_difference": worst(outputs[NAME], outputs["sdpa"]),
         "seconds_sdpa": taken["sdpa"],
         "seconds_ours": taken[NAME],
@@ -111,24 +125,19 @@ def _compared(
     }
 
 
-def _switch(model: Any, name: str, ours: Any) -> None:
-    if name == NAME:
-        use(model, ours, key_lengths)
-    else:
-        model.set_attn_implementation(name)
-
-
 def main() -> None:
     parser, each_command = commands(__doc__)
     for each in each_command:
         each.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     said = parser.parse_args()
-    model, inputs = encoder(said.layers, said.heads), batches(tuple(said.lengths))
+    model = placed(encoder(said.layers, said.heads), said)
+    drawn = batches(tuple(said.lengths))
+    inputs = [{name: each.to(said.device) for name, each in batch.items()} for batch in drawn]
     if said.command == "record":
         use(model, autotuner.function("sdpa"), key_lengths)
         recorded(lambda: [forward(model, batch) for batch in inputs], said.out)
     else:
-        write(compare(model, autotuner.load(said.export, build=True), inputs, said.rounds), said.out)
+        write(compare(model, autotuner.load(said.export, build=True), inputs, said.rounds), said)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,20 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
 
 import autotuner
-from examples.in_a_model import NAME, commands, graphs, interleaved, recorded, use, worst, write
+from examples.in_a_model import (
+    NAME,
+    commands,
+    graphs,
+    interleaved,
+    mode,
+    not_captured,
+    placed,
+    recorded,
+    switch,
+    use,
+    worst,
+    write,
+)
 
 PROMPTS = (96, 200, 333)
 """Tokens of the prompts. What comes after them is given, so that both sides compute the same."""
@@ -78,17 +91,18 @@ def generate(model: Any, tokens: Tensor, new: int, cache: Any, prefill: Step = s
     """Logits after the prompt and after each following token but the last."""
     cache.reset()
     prompt = tokens.shape[1] - new
-    found = [prefill(model, tokens[:, :prompt], cache)]
+    found = [prefill(model, tokens[:, :prompt], cache).clone()]  # a CUDA graph writes its result again
     for at in range(prompt, prompt + new - 1):
         token = tokens[:, at : at + 1].clone(memory_format=torch.contiguous_format)  # with no strides of the text's
-        found.append(decode(model, token, cache))
+        found.append(decode(model, token, cache).clone())
     return torch.cat(found, 1)
 
 
-def compiled() -> tuple[Step, Step]:
+def compiled(how: str | None) -> tuple[Step, Step]:
     """Prefill and one token under torch.compile: no graph breaks; prompts of any length are one graph."""
     torch.compiler.reset()
-    return torch.compile(step, fullgraph=True, dynamic=True), torch.compile(_one_token, fullgraph=True, dynamic=False)
+    prefill = torch.compile(step, fullgraph=True, dynamic=True, mode=how)
+    return prefill, torch.compile(_one_token, fullgraph=True, dynamic=False, mode=how)
 
 
 def _one_token(model: Any, tokens: Tensor, cache: Any) -> Tensor:
@@ -104,7 +118,7 @@ def compare(model: Any, ours: Any, inputs: list[Tensor], new: int, room: int, ro
         "new_tokens": new,
         "cache": room,
         "eager": _compared(*arguments, lambda: (step, step)),
-        "compiled": _compared(*arguments, compiled),
+        "compiled": _compared(*arguments, lambda: compiled(mode(model))),
     }
 
 
@@ -121,7 +135,7 @@ def _compared(
     outputs: dict[str, list[Tensor]] = {}
     counts: list[int] = []
     for name, pair in steps.items():
-        _switch(model, name, ours)
+        switch(model, name, ours, key_lengths)
         ours.reset_counters()
         outputs[name] = []
         for tokens in inputs:
@@ -130,7 +144,7 @@ def _compared(
     served, counters = ours.served, dict(ours.counters)
 
     def one(name: str, tokens: Tensor, following: int) -> None:
-        _switch(model, name, ours)
+        switch(model, name, ours, key_lengths)
         generate(model, tokens, following, cache, *steps[name])
 
     prefill = [tokens[:, : tokens.shape[1] - new + 1] for tokens in inputs]
@@ -141,6 +155,7 @@ def _compared(
         "served": served,
         "counters": counters,
         "graphs_after_each_prompt": counts[len(inputs) :],
+        "not_captured": not_captured(),
         "largest_difference": worst(outputs[NAME], outputs["sdpa"]),
         "prefill_seconds_sdpa": first["sdpa"],
         "prefill_seconds_ours": first[NAME],
@@ -155,13 +170,6 @@ def _tokens_per_second(whole: list[float], first: list[float], new: int) -> list
     return [(new - 1) / max(both - prefill, 1e-9) for both, prefill in zip(whole, first, strict=True)]
 
 
-def _switch(model: Any, name: str, ours: Any) -> None:
-    if name == NAME:
-        use(model, ours, key_lengths)
-    else:
-        model.set_attn_implementation(name)
-
-
 def main() -> None:
     parser, each_command = commands(__doc__)
     for each in each_command:
@@ -169,14 +177,15 @@ def main() -> None:
         each.add_argument("--new", type=int, default=NEW)
         each.add_argument("--room", type=int, default=ROOM)
     said = parser.parse_args()
-    model, inputs = gpt(said.layers, said.heads), texts(tuple(said.prompts), said.new)
+    model = placed(gpt(said.layers, said.heads), said)
+    inputs = [each.to(said.device) for each in texts(tuple(said.prompts), said.new)]
     if said.command == "record":
         use(model, autotuner.function("sdpa"), key_lengths)
         cache = cache_of(model, said.room)
         recorded(lambda: [generate(model, each, said.new, cache) for each in inputs], said.out)
     else:
         ours = autotuner.load(said.export, build=True)
-        write(compare(model, ours, inputs, said.new, said.room, said.rounds), said.out)
+        write(compare(model, ours, inputs, said.new, said.room, said.rounds), said)
 
 
 if __name__ == "__main__":

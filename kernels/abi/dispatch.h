@@ -23,8 +23,10 @@ enum {
   AT_STRIDES = -8,
   AT_GROUPS_UNSAID = -9,
   AT_UNALIGNED = -10,
-  AT_REFUSED = -11, /* the variant itself refused the call */
-  AT_REASONS = 11
+  AT_LENGTHS = -11,    /* lengths of keys that are not as the op says */
+  AT_NO_LENGTHS = -12, /* no variant was tuned with lengths of keys */
+  AT_REFUSED = -13,    /* the variant itself refused the call */
+  AT_REASONS = 13
 };
 
 /* Sizes in the order of the op's dims, and everything else that tells its problems apart. */
@@ -75,6 +77,15 @@ static inline int at_within(const int64_t *low, const int64_t *size, const int64
   for (int i = 0; i < dims; i++)
     if (size[i] < low[i] || size[i] > high[i]) return 0;
   return 1;
+}
+
+/* Whether a problem of the table, an entry's or the least of a range, has this value in a field. */
+static inline int at_has(const at_table *table, int field, int32_t value) {
+  for (int i = 0; i < table->entry_count; i++)
+    if (table->entries[i].problem.field[field] == value) return 1;
+  for (int i = 0; i < table->range_count; i++)
+    if (table->ranges[i].low.field[field] == value) return 1;
+  return 0;
 }
 
 /* Whether the sizes with a bit in `together` are one number. */

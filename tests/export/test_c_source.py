@@ -11,8 +11,10 @@ import pytest
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.export.c_source import write_c_folder
 from autotuner.export.folder import Source
-from tests.helpers.tables import FOLDER, between, built, problem, served, table
+from autotuner.ops.sdpa.problem import SdpaProblem
+from tests.helpers.tables import FOLDER, between, built, problem, served, shipped, table
 
+LENGTHS = "(1,2,32,64) float32 full lengths"
 PROGRAM = r"""
 #include <math.h>
 #include <stdio.h>
@@ -22,16 +24,16 @@ PROGRAM = r"""
 enum { HEADS = 2, LENGTH = 64, WIDTH = 64, ROOM = HEADS * LENGTH * WIDTH };
 
 static void textbook(const autotuner_demo_call *c, const float *q, const float *k, const float *v, double *o) {
-  const int n = (int)c->seq_q;
+  const int n = (int)c->seq_q, keys = c->key_lengths ? *c->key_lengths : n;
   for (int h = 0; h < HEADS; h++)
     for (int i = 0; i < n; i++) {
       double sum = 0, score[LENGTH], row[WIDTH] = {0};
-      for (int j = 0; j < n; j++) {
+      for (int j = 0; j < keys; j++) {
         score[j] = 0;
         for (int d = 0; d < WIDTH; d++) score[j] += (double)q[(h * n + i) * WIDTH + d] * k[(h * n + j) * WIDTH + d];
         sum += score[j] = exp(score[j] / sqrt(WIDTH));
       }
-      for (int j = 0; j < n; j++)
+      for (int j = 0; j < keys; j++)
         for (int d = 0; d < WIDTH; d++) row[d] += score[j] / sum * v[(h * n + j) * WIDTH + d];
       for (int d = 0; d < WIDTH; d++) o[(h * n + i) * WIDTH + d] = row[d];
     }
@@ -44,8 +46,10 @@ int main(void) {
     for (int i = 0; i < ROOM; i++) tensors[t][i] = (float)rand() / (float)RAND_MAX - 0.5f;
   autotuner_demo_call call = {.q = tensors[0], .k = tensors[1], .v = tensors[2], .o = tensors[3], .batch = 1,
                               .heads = HEADS, .heads_kv = HEADS, .head_dim = WIDTH, .dtype = autotuner_demo_FLOAT32};
-  const int lengths[] = {32, 50, 64};
-  for (int i = 0; i < 3; i++) {
+  const int lengths[] = {32, 50, 64, 32};
+  const int32_t keys = 20;
+  for (int i = 0; i < 4; i++) {
+    call.key_lengths = i == 3 ? &keys : NULL;
     call.seq_q = call.seq_k = lengths[i];
     call.workspace_bytes = autotuner_demo_workspace(&call);
     if (posix_memalign(&call.workspace, 64, call.workspace_bytes + 64)) return 1;
@@ -57,7 +61,7 @@ int main(void) {
     if (!(worst < 1e-5)) return printf("%d: off by %g\n", lengths[i], worst), 1;
     free(call.workspace);
   }
-  call.seq_q = call.seq_k = 20;
+  call.key_lengths = NULL, call.seq_q = call.seq_k = 20;
   puts(autotuner_demo_why(autotuner_demo(&call)));
   call.seq_q = call.seq_k = 32, call.causal = 1;
   puts(autotuner_demo_why(autotuner_demo(&call)));
@@ -72,9 +76,11 @@ int main(void) {
 
 @pytest.mark.slow
 def test_a_program_without_python_and_torch_computes_attention(tmp_path: Path) -> None:
-    short, long = built(problem(32)), built(problem(64), block=32)
+    short, long, with_lengths = built(problem(32)), built(problem(64), block=32), SdpaProblem.parse(LENGTHS)
+    masked = shipped(with_lengths)
     entries = [(problem(32), short.digest), (problem(64), long.digest), (problem(16), None)]
-    of = table([served(short), served(long, 1)], entries, [between(short, problem(32), problem(64))])
+    entries.append((with_lengths, masked.digest))
+    of = table([served(short), served(long, 1), served(masked, 2)], entries, [between(short, problem(32), problem(64))])
     folder = tmp_path / "demo"
     write_c_folder(of, Source(CpuToolchain.discover(), FOLDER), folder)
     (tmp_path / "main.c").write_text(PROGRAM)
@@ -94,4 +100,4 @@ def test_a_program_without_python_and_torch_computes_attention(tmp_path: Path) -
     assert unaligned == "a tensor is not aligned to 16 bytes"
     assert strides.startswith("rows must be dense")
     said = json.loads((folder / "export.json").read_text())
-    assert [each["trial"] for each in said["table"]["variants"]] == [0, 1]
+    assert [each["trial"] for each in said["table"]["variants"]] == [0, 1, 2]

@@ -14,6 +14,7 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.export.folder import Source
 from autotuner.export.package import write_folder
 from autotuner.values.errors import InputError
+from tests.helpers.command_line import autotuner
 from tests.helpers.tables import FOLDER, between, built, problem, served, table
 
 PRELUDE = """
@@ -96,10 +97,12 @@ assert not ours.counters and ours.served == 0.0
 for args, options, why in [
     (qkv(32, 3), {}, "was not tuned"), (qkv(32), {"is_causal": True}, "was not tuned"),
     (qkv(32), {"attn_mask": torch.zeros(32, 32)}, "attn_mask"), (qkv(32), {"scale": 0.3}, "scale"),
+    (qkv(32), {"key_lengths": torch.tensor([20], dtype=torch.int32)}, "no variant was tuned with lengths of keys"),
     (qkv(32, dtype=torch.float64), {}, "float32, bfloat16 and float16"), (strided(32), {}, "was not tuned"),
     (tuple(t[0] for t in qkv(32)), {}, "(batch, heads, length, head_dim)"),
 ]:
-    close(ours(*args, **options), sdpa(*args, **options))
+    same = {"attn_mask": (torch.arange(32) < 20).expand(32, 32)} if "key_lengths" in options else options
+    close(ours(*args, **options), sdpa(*args, **same))
     assert why in ours.explain(*args, **options).why, ours.explain(*args, **options)
     try:
         demo.load(strict=True)(*args, **options)
@@ -159,7 +162,8 @@ with torch.no_grad():
     for length in (32, 50, 100, 64):
         inputs = qkv(length)
         close(model(*inputs), sdpa(*inputs) + 1)
-assert len(graphs) == 1 and ours.op in graphs[0] and ours.served == 0.75, (graphs, ours.counters)
+assert len(graphs) == 1 and torch.ops.autotuner_demo.served.default in graphs[0], graphs
+assert ours.served == 0.75, ours.counters
 
 inputs = [qkv(64) for _ in range(4)]
 found = [None] * 4
@@ -272,12 +276,33 @@ def test_something_else_in_the_way_is_kept(project: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_pip_installs_it_and_kernels_loads_it(project: Path, tmp_path: Path) -> None:
-    """kernels validates the digests of metadata.json against the folder with code of its own."""
+@pytest.mark.timed
+def test_what_was_tuned_is_exported_installed_and_called(tmp_path: Path) -> None:
+    """By the commands of a user, cold and without estimates, to a process that has torch and no autotuner. kernels
+    validates the digests of metadata.json against the folder with code of its own."""
+    environment = {"AUTOTUNER_STORE": str(tmp_path / "studies.db")}
+    briefly = ["--threads", "1", "--trials", "2", "--minutes", "0.5", "--patience", "0.1"]
+    for command in (
+        ["tune", "sdpa_cpu", "--problem", "(2,2,64,64) float32 full lengths", *briefly, "--no-finals"],
+        ["finals", "--minutes", "0.1", "--patience", "0.1"],
+        ["export", "--format", "package", "--out", "demo"],
+    ):
+        done = autotuner(tmp_path, *command, **environment)
+        assert done.returncode == 0, done.stderr
+    project, place = tmp_path / "demo", tmp_path / "place"
+    assert json.loads((folder_of(project) / "metadata.json").read_text())["autotuner"]["estimates"] is False
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index", "--target"]
-    subprocess.run([*pip, str(tmp_path), str(project)], check=True)
-    body = "import importlib\nassert importlib.import_module('autotuner_demo').attention.explain(*qkv(32)).served\n"
-    passes(tmp_path / "autotuner_demo", f"sys.path.insert(0, {str(tmp_path)!r})\n{body}")
+    subprocess.run([*pip, str(place), str(project)], check=True)
+    body = """
+torch.set_num_threads(1)
+inputs = [torch.randn(2, 2, 64, 64) for _ in range(3)]
+lengths = torch.tensor([40, 64], dtype=torch.int32)
+seen = torch.arange(64) < lengths.view(-1, 1, 1, 1)
+close(ours(*inputs, key_lengths=lengths), sdpa(*inputs, seen))
+assert ours.served == 1.0 and not ours.explain(*inputs).served, ours.counters
+ours.reset_counters()
+"""
+    passes(place, f"sys.path.insert(0, {str(place)!r})\nfrom autotuner_demo import attention as ours\n{body}")
     pytest.importorskip("kernels")
     passes(
         folder_of(project),
@@ -285,9 +310,7 @@ def test_pip_installs_it_and_kernels_loads_it(project: Path, tmp_path: Path) -> 
 import kernels
 from kernels._rust import Digest, DigestAlgorithm, Metadata
 ours = kernels.get_local_kernel(Path({str(project)!r}), backend="cpu").attention
-inputs = qkv(32)
-close(ours(*inputs), sdpa(*inputs))
-assert ours.explain(*inputs).served
+{body}
 digest = Metadata.read_from_file(Path(FOLDER) / "metadata.json").digest
 digest.validate(Digest.hash_variant(DigestAlgorithm.SHA256, FOLDER))
 """,

@@ -9,43 +9,78 @@ from pathlib import Path
 import pytest
 import torch
 
+from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.export.folder import Source
 from autotuner.export.package import write_folder
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
-from autotuner.values.outcome import Artifact
-from tests.helpers.tables import served, table
+from tests.helpers.tables import served, shipped, table
 
 PROBLEMS = [
     "(2,4,48,64) float32 full",
     "(2,4:2,48,64) float32 causal bshd",
     "(2,4,48,64) bfloat16 causal packed",
     "(1,4:2,1x80,64) float32 full bshd",
+    "(2,4,48,64) float32 full lengths",
+    "(2,4:2,3x80,64) float32 causal bottom_right lengths bshd",
 ]
 SCRIPT = """
 import sys
 import torch
-from torch.nn.functional import scaled_dot_product_attention as sdpa
 sys.path.insert(0, PLACE)
 from inside import load
+from torch.nn.functional import scaled_dot_product_attention as sdpa
 torch.set_num_threads(THREADS)
 ours = load(strict=True)
 
 def heads(batch, length, count):
     return torch.randn(batch, length, count, 64).transpose(1, 2)
 
-def check(q, k, v, tolerance=2e-5, **options):
-    found, expected = ours(q, k, v, **options), sdpa(q, k, v, **options)
+def check(q, k, v, tolerance=2e-5, ours=ours, lengths=None, mask=None, **options):
+    given = {**options, **({} if lengths is None else {"key_lengths": lengths})}
+    expected = sdpa(q, k, v, **options) if mask is None else sdpa(q, k, v, mask, enable_gqa=q.shape[1] != k.shape[1])
+    found = ours(q, k, v, **given)
     assert found.stride() == torch.empty_like(q).stride()
     torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
-    torch.library.opcheck(ours.op, (q, k, v), options)
+    torch.library.opcheck(ours.op, (q, k, v) if lengths is None else (q, k, v, lengths), options)
 
 check(*(torch.randn(2, 4, 48, 64) for _ in range(3)))
 check(heads(2, 48, 4), heads(2, 48, 2), heads(2, 48, 2), is_causal=True, enable_gqa=True)
 packed = torch.randn(2, 48, 12, 64).bfloat16().transpose(1, 2)
 check(*packed.split(4, 1), tolerance=2e-2, is_causal=True)
 check(heads(1, 1, 4), heads(1, 80, 2), heads(1, 80, 2), enable_gqa=True)
+
+def ints(*lengths, dtype=torch.int32):
+    return torch.tensor(lengths, dtype=dtype)
+
+def mask(lengths, rows, keys, causal):
+    # From the lengths alone, of each row and key.
+    last = lambda length, i: length - rows + i if causal else keys
+    return torch.tensor([[[[j < n and j <= last(n, i) for j in range(keys)] for i in range(rows)]] for n in lengths])
+
+dense = [torch.randn(2, 4, 48, 64) for _ in range(3)]
+cache = [heads(2, 3, 4), heads(2, 80, 2), heads(2, 80, 2)]
+bottom = {"is_causal": True, "corner": "bottom_right", "enable_gqa": True}
+check(*dense, lengths=ints(17, 48), mask=mask((17, 48), 48, 48, False))
+check(*cache, lengths=ints(5, 80), mask=mask((5, 80), 3, 80, True), **bottom)
+assert not ours(*dense, key_lengths=ints(0, 48))[0].any()
+
+def aside(why, q, k, v, lengths, seen, **options):
+    other = load()
+    said = other.explain(q, k, v, key_lengths=lengths, **options)
+    assert not said.served and why in said.why, said
+    other.reset_counters()
+    check(q, k, v, ours=other, lengths=lengths, mask=seen, **options)
+    assert not other.served and said.why in other.counters
+
+short = [each[:, :, :40].contiguous() for each in dense]
+aside("it was not tuned", *short, ints(17, 40), mask((17, 40), 40, 40, False))
+aside("key_lengths must be (batch,) of int32", *dense, ints(17, 48, dtype=torch.int64), mask((17, 48), 48, 48, False))
+aside("it was not tuned", *cache, None, mask((80, 80), 3, 80, True), **bottom)
+lengths = ints(9, 30)
+with torch.no_grad():
+    model = torch.compile(lambda *qkv, n: ours(*qkv, key_lengths=n, **bottom), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(model(*cache, n=lengths), ours(*cache, key_lengths=lengths, **bottom))
 """
 
 
@@ -54,12 +89,10 @@ def test_every_layout_that_variants_serve_is_served(tmp_path: Path) -> None:
     variants, entries = [], []
     for place, text in enumerate(PROBLEMS):
         problem = SdpaProblem.parse(text)
-        bench = Workbench(load_space("sdpa_cpu").model_copy(update={"problems": (problem,)}))
-        (artifact,) = bench.build_all([bench.space.default_index])
-        assert isinstance(artifact, Artifact), artifact
+        artifact = shipped(problem)
         variants.append(served(artifact, place))
         entries.append((problem, artifact.digest))
-    write_folder(table(variants, entries), Source(bench.toolchain, config.spaces_dir()), tmp_path / "demo")
+    write_folder(table(variants, entries), Source(CpuToolchain.discover(), config.spaces_dir()), tmp_path / "demo")
     (folder,) = (tmp_path / "demo" / "build").iterdir()
     folder.rename(tmp_path / "inside")
     script = SCRIPT.replace("PLACE", repr(str(tmp_path))).replace("THREADS", str(torch.get_num_threads()))

@@ -11,6 +11,7 @@ from autotuner.build.family import Family
 from autotuner.devices import DEVICES
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
 from autotuner.values.table import Entry, Proven, Range, Ratio, Table, TableVariant, Validated
 from autotuner.values.variant import Variant, digest_of
@@ -35,6 +36,14 @@ def built(like: SdpaProblem, block: int = 16) -> Artifact:
     return made
 
 
+def shipped(like: SdpaProblem) -> Artifact:
+    """The default variant of the CPU's space for a problem."""
+    here = Workbench(load_space("sdpa_cpu").model_copy(update={"problems": (like,)}))
+    (made,) = here.build_all([here.space.default_index])
+    assert isinstance(made, Artifact), made
+    return made
+
+
 def served(artifact: Artifact, trial: int = 0) -> TableVariant:
     return TableVariant(
         study="rows-abc",
@@ -51,15 +60,18 @@ def served(artifact: Artifact, trial: int = 0) -> TableVariant:
 
 
 def table(
-    variants: Sequence[TableVariant], entries: Sequence[tuple[SdpaProblem, str | None]], ranges: Sequence[Range] = ()
+    variants: Sequence[TableVariant],
+    entries: Sequence[tuple[SdpaProblem, str | None]],
+    ranges: Sequence[Range] = (),
+    device: str = "cpu",
 ) -> Table:
     """Where what is here is what was proven."""
-    kind = DEVICES["cpu"]
+    kind = DEVICES[device]
     assert kind.serving is not None
     here = kind.serving().facts(0)
     return Table(
         op="sdpa",
-        device="cpu",
+        device=device,
         proven_on={name: here[name] for name in kind.proven_by},
         environment={},
         allowed_loss=0.03,

@@ -12,7 +12,7 @@ from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cpu.bench import CpuBench
 from autotuner.devices.cpu.ceilings import ceilings
 from autotuner.devices.cpu.sanitizer import CpuSanitizer
-from autotuner.devices.cpu.timing import InputSets
+from autotuner.devices.cpu.timing import MOST_SLABS, InputSets
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cpu.track import CpuTrack
 from autotuner.gate.cases import Case, Matrix
@@ -60,7 +60,7 @@ class CpuProcess:
     def _track(self, conditions: Conditions, problem: Problem, judges: Callable[[Problem], Judges]) -> CpuTrack:
         case = Case(name="measured", problem=problem, distribution=op_of(problem).ordinary)
         inputs = self.truth(case, conditions.seeds[0]).inputs
-        sets = InputSets(problem, inputs, conditions.cache, self._cache_bytes)
+        sets = InputSets(problem, inputs, conditions.cache, self._cache_bytes, MOST_SLABS // len(conditions.problems))
         return CpuTrack(sets, conditions.threads, judges(problem))
 
     def ceilings(self, conditions: Conditions) -> Ceilings:

@@ -31,6 +31,13 @@ SETTLE_S = 0.015
 """Pause before a sample of several threads: threads of the other arm spin for a few milliseconds before they sleep."""
 
 
+MOST_SLABS = 18_000
+"""Tensors of a process that lie in slabs of their own, at most: Linux gives a process 65,530 mappings
+(vm.max_map_count), and a slab takes three."""
+
+ARMS = 3
+"""Variants that have outputs of their own for each input set, at most."""
+
 REST_S = 0.03
 """Seconds after the last call until threads must have gone to sleep, and for which they are then watched."""
 
@@ -58,15 +65,20 @@ def _damaged(slabs: list[Slab]) -> str | None:
 
 class InputSets:
     """Copies of one problem's inputs at different addresses. `cold`: with their outputs they are together more than the
-    last-level cache holds, so that a set has left the cache when its turn comes again; `warm`: one set.
+    last-level cache holds, so that a set has left the cache when its turn comes again; `warm`: one set. Of a problem of
+    some KiB there are only as many as the process may map, and some of each set may still be in the cache.
 
     After every sample the sets that it used get other inputs, by a symmetry of the op: what an earlier call has
     computed is of no use to a later one.
     """
 
-    def __init__(self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int) -> None:
-        count = math.ceil(5 * cache_bytes / problem.bytes) + 1 if cache == "cold" else 1
+    def __init__(
+        self, problem: Problem, inputs: Tensors, cache: str, cache_bytes: int, slabs: int = MOST_SLABS
+    ) -> None:
+        """`slabs`: that these sets may take."""
         self.problem, self.op, self.plain = problem, op_of(problem), inputs
+        most = slabs // (len(inputs) + ARMS * len(self.op.outputs(problem)))
+        count = min(most, math.ceil(5 * cache_bytes / problem.bytes) + 1) if cache == "cold" else 1
         self._slabs: list[Slab] = []
         self.inputs = [tuple(_guarded(x, self._slabs) for x in inputs) for _ in range(count)]
         self._symmetries: list[Symmetry | None] = [None] * count

@@ -1,4 +1,4 @@
-"""The arguments of torch's scaled_dot_product_attention. An export has a copy of this file: it
+"""The arguments of torch's scaled_dot_product_attention, and two more. An export has a copy of this file: it
 imports nothing of autotuner."""
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ def arguments(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    *,
+    key_lengths: Tensor | None = None,
+    corner: str = "top_left",
 ) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
-    """Q, K and V, and those of the options that change what is computed. A model may say what is so anyway: the usual
-    scale, or groups where there are none."""
+    """Q, K and V with the lengths of the keys where there are any, and those of the options that change what is
+    computed. A model may say what is so anyway: the usual scale, or groups where there are none."""
     options: dict[str, Any] = {}
     if attn_mask is not None:
         options["attn_mask"] = attn_mask
@@ -28,9 +31,12 @@ def arguments(
         options["dropout_p"] = dropout_p
     if is_causal:
         options["is_causal"] = True
+        if corner != "top_left":
+            options["corner"] = corner
     # In plain arithmetic, which torch.compile follows.
     if scale is not None and not (query.dim() and abs(scale * scale * query.shape[-1] - 1) < 2e-6):
         options["scale"] = scale
     if enable_gqa and query.dim() == key.dim() == 4 and query.shape[1] != key.shape[1]:
         options["enable_gqa"] = True
-    return (query, key, value), options
+    tensors = (query, key, value)
+    return tensors if key_lengths is None else (*tensors, key_lengths), options

@@ -1,14 +1,14 @@
-"""torch's scaled_dot_product_attention with the arguments that variants serve beside its own, computed by torch."""
+"""torch's scaled_dot_product_attention with the arguments that variants serve beside its own, computed by torch. An
+export has a copy of this file: it imports nothing of autotuner."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import handle_torch_function, has_torch_function
-
-from autotuner.ops.sdpa.masks import seen
 
 
 def attention(
@@ -58,3 +58,17 @@ def attention(
     return scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )
+
+
+def seen(seq_q: int, seq_k: int, causal: bool, corner: str, lengths: Tensor | None, device: torch.device) -> Tensor:
+    """Which keys each row sees, of a shape that expands to (batch, heads, seq_q, seq_k); lengths or a causal mask there
+    must be. At the bottom right the last row sees all keys there are: as many as the lengths say, where there are
+    lengths."""
+    keys = torch.arange(seq_k, device=device)
+    ends = torch.full((1, 1, 1, 1), seq_k, device=device) if lengths is None else lengths.view(-1, 1, 1, 1)
+    found = keys < ends
+    if causal:
+        rows = torch.arange(seq_q, device=device).view(-1, 1)
+        last = rows if corner == "top_left" else rows + ends - seq_q
+        found = found & (keys <= last)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from autotuner.ops.sdpa.attention import seen
 from autotuner.ops.sdpa.problem import SdpaProblem
 
 
@@ -16,18 +17,6 @@ def visible(problem: SdpaProblem, lengths: Tensor | None, device: torch.device) 
     if not problem.causal and lengths is None:
         return None
     return seen(problem.seq_q, problem.seq_k, problem.causal, problem.corner, lengths, device)
-
-
-def seen(seq_q: int, seq_k: int, causal: bool, corner: str, lengths: Tensor | None, device: torch.device) -> Tensor:
-    """The same from the sizes; lengths or a causal mask there must be."""
-    keys = torch.arange(seq_k, device=device)
-    ends = torch.full((1, 1, 1, 1), seq_k, device=device) if lengths is None else lengths.view(-1, 1, 1, 1)
-    found = keys < ends
-    if causal:
-        rows = torch.arange(seq_q, device=device).view(-1, 1)
-        last = rows if corner == "top_left" else rows + ends - seq_q
-        found = found & (keys <= last)
-    return found
 
 
 class Masks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from autotuner.ops.op import TorchFunction
@@ -10,18 +11,7 @@ from autotuner.ops.sdpa.arguments import arguments
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from autotuner.ops.tensors import Tensors
     from autotuner.values.problem import Problem
-
-
-def _arguments(
-    *args: Any, key_lengths: Tensor | None = None, corner: str = "top_left", **kwargs: Any
-) -> tuple[Tensors, dict[str, Any]]:
-    """As of torch's function, with the lengths of the keys behind Q, K and V where there are any, and the corner."""
-    tensors, options = arguments(*args, **kwargs)
-    if "is_causal" in options and corner != "top_left":
-        options["corner"] = corner
-    return tensors if key_lengths is None else (*tensors, key_lengths), options
 
 
 def _options(problem: Problem) -> dict[str, Any]:
@@ -32,11 +22,18 @@ def _options(problem: Problem) -> dict[str, Any]:
 
 def _like_inputs(query: Tensor, key: Tensor, value: Tensor, *_: Tensor, **options: Any) -> Tensor:
     """O has the sizes and the element type of Q, with the sizes of a row of V, and lies as Q does."""
-    import torch
-
-    if query.shape[-1] == value.shape[-1]:
-        return torch.empty_like(query)
+    if query.size(-1) == value.size(-1):
+        found: Tensor = _empty_like()(query)
+        return found
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
+
+
+@cache
+def _empty_like() -> Any:
+    """Imported once: this is asked at each call of a model."""
+    from torch import empty_like
+
+    return empty_like
 
 
 def _function() -> Any:
@@ -55,7 +52,7 @@ FUNCTION = TorchFunction(
     function=_function,
     ours=_ours,
     tensors=("query", "key", "value", "key_lengths"),
-    arguments=_arguments,
+    arguments=arguments,
     schema="(Tensor query, Tensor key, Tensor value, Tensor? key_lengths=None, *, bool is_causal=False,"
     ' bool enable_gqa=False, str corner="top_left") -> Tensor',
     scalars=frozenset({"is_causal", "enable_gqa", "corner"}),

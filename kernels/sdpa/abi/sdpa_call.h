@@ -38,19 +38,34 @@ static inline int sdpa_layout(const sdpa_tensor *qkv, int item) {
   return qkv[1].storage == qkv[2].storage && qkv[1].data != qkv[2].data ? AT_PACKED_QKV : AT_BSHD;
 }
 
-/* The problem of Q, K and V without a mask or, if `causal`, with torch's. `groups`: K and V may have fewer heads than Q.
- * Returns 0, or the reason why there is none. */
-static inline int sdpa_problem(const sdpa_tensor *qkv, int dtype, int causal, int groups, at_problem *problem) {
+/* What a call says beside Q, K and V. */
+typedef struct sdpa_said {
+  int dtype, causal;
+  int corner;        /* of a causal mask: AT_TOP_LEFT, as torch's, or AT_BOTTOM_RIGHT */
+  int groups;        /* K and V may have fewer heads than Q */
+  int lengths;       /* it gives the lengths of keys */
+} sdpa_said;
+
+/* The problem of such a call. Returns 0, or the reason why there is none. */
+static inline int sdpa_problem(const sdpa_tensor *qkv, const sdpa_said *said, at_problem *problem) {
   const int64_t *q = qkv[0].size, *k = qkv[1].size, *v = qkv[2].size;
   for (int i = 0; i < 4; i++)
     if (k[i] != v[i]) return AT_SHAPES;
   if (q[0] != k[0] || q[3] != k[3]) return AT_SHAPES;
-  if (q[1] != k[1] && !groups) return AT_GROUPS_UNSAID;
-  const int layout = sdpa_layout(qkv, dtype == AT_FLOAT32 ? 4 : 2);
+  if (q[1] != k[1] && !said->groups) return AT_GROUPS_UNSAID;
+  const int layout = sdpa_layout(qkv, said->dtype == AT_FLOAT32 ? 4 : 2);
   if (layout < 0) return layout;
-  const at_problem found = {{q[0], q[1], q[2], k[2], k[1]}, {dtype, (int32_t)q[3], causal, AT_TOP_LEFT, 0, layout, 0}};
+  const at_problem found = {{q[0], q[1], q[2], k[2], k[1]},
+                            {said->dtype, (int32_t)q[3], said->causal, said->causal ? said->corner : AT_TOP_LEFT,
+                             said->lengths, layout, 0}};
   *problem = found;
   return 0;
+}
+
+/* As at_look_up; where no problem of the table has lengths of keys, that is the reason. */
+static inline int sdpa_look_up(const at_table *table, const at_problem *problem) {
+  const int place = at_look_up(table, problem), with = problem->field[SDPA_WITH_LENGTHS];
+  return place == AT_NOT_TUNED && with && !at_has(table, SDPA_WITH_LENGTHS, 1) ? AT_NO_LENGTHS : place;
 }
 
 /* Strides as variants are given them: of a dimension of size 1 it is 0, for tensors of any layout but the dense one. */
@@ -60,14 +75,17 @@ static inline void sdpa_strides_of(const sdpa_tensor *tensor, int layout, int64_
     stride[i] = layout == AT_BHSD ? due : i == 3 ? 1 : tensor->size[i] == 1 ? 0 : tensor->stride[i];
 }
 
-/* The call without its output, workspace and stream. */
-static inline void sdpa_inputs(const sdpa_tensor *qkv, const at_problem *problem, double scale, at_call *call) {
+/* The call without its output, workspace and stream. `lengths`: of keys, null where there are none. */
+static inline void sdpa_inputs(const sdpa_tensor *qkv, const void *lengths, const at_problem *problem, double scale,
+                               at_call *call) {
   for (int i = 0; i < 5; i++) call->dim[i] = problem->dim[i];
   call->scalar[SDPA_SCALE] = scale;
   for (int i = 0; i < 3; i++) {
     call->in[i] = qkv[i].data;
     sdpa_strides_of(&qkv[i], problem->field[SDPA_LAYOUT], call->in_stride[i]);
   }
+  call->in[SDPA_KEY_LENGTHS] = lengths;
+  call->in_stride[SDPA_KEY_LENGTHS][0] = lengths != NULL;
 }
 
 #endif

@@ -1,9 +1,13 @@
 // The op autotuner_<name>::sdpa: attention by the variants of a package, else by torch. It speaks to torch through the C
 // functions of LibTorch's stable ABI alone, so that one library serves every torch from 2.10 on, and to Python not at all.
 //
-//   sdpa(query, key, value, *, is_causal, enable_gqa, strict, copies)   serves the call; `strict`: an error where no
-//                                                                       variant does; `copies`: of strided tensors
-//   choice(query, key, value, *, is_causal, enable_gqa, copies)         the place in the table that would serve it
+//   sdpa(query, key, value, key_lengths, *, is_causal, enable_gqa, corner, strict, copies)
+//       serves the call; `strict`: an error where no variant does; `copies`: of strided tensors
+//   served(...)   the same for who knows that nothing needs a gradient: Python has it pass the dispatcher's autograd by
+//   choice(query, key, value, key_lengths, *, is_causal, enable_gqa, corner, copies)
+//       the place in the table that would serve it
+//   masked(query, key, value, key_lengths, *, is_causal, enable_gqa, corner)
+//       what torch computes with the mask that lengths and corner stand for; it is defined in Python (serving.py)
 #define TORCH_TARGET_VERSION (((0ULL + 2) << 56) | ((0ULL + 10) << 48))
 
 #include <dlfcn.h>
@@ -12,6 +16,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -59,7 +64,7 @@ class Tensor {
     return (StableIValue)made;
   }
   StableIValue give() { return (StableIValue)std::exchange(handle_, nullptr); }
-  AtenTensorHandle handle() const { return handle_; }
+  explicit operator bool() const { return handle_; }
 
   int32_t kind() const { return number(aoti_torch_get_device_type); }
   int32_t index() const { return number(aoti_torch_get_device_index); }
@@ -121,17 +126,41 @@ Tensor dense(const Tensor &like) {
   return Tensor::empty(size, stride, like.dtype(), like.kind(), like.index());
 }
 
+// What a stack holds where the schema says that there may be none: null, or the address of a value that is ours then.
+AtenTensorHandle taken(StableIValue optional) {
+  const std::unique_ptr<StableIValue> value((StableIValue *)optional);
+  return value ? (AtenTensorHandle)*value : nullptr;
+}
+
+constexpr char BOTTOM_RIGHT[] = "bottom_right", TOP_LEFT[] = "top_left";
+
+bool is_bottom_right(StableIValue text) {
+  const char *found;
+  const bool known = !torch_string_c_str((StringHandle)text, &found);
+  const bool bottom = known && !strcmp(found, BOTTOM_RIGHT), wrong = !known || (!bottom && strcmp(found, TOP_LEFT));
+  torch_delete_string((StringHandle)text);
+  if (wrong) throw std::runtime_error(std::string("corner is neither ") + TOP_LEFT + " nor " + BOTTOM_RIGHT);
+  return bottom;
+}
+
 // A call as it was made.
 struct Call {
-  Tensor q, k, v;
-  bool causal, groups;
+  Tensor q, k, v, lengths;
+  bool causal, groups, bottom_right;
+  enum { ARGUMENTS = 7 };
 
   explicit Call(const StableIValue *stack)
       : q((AtenTensorHandle)stack[0]), k((AtenTensorHandle)stack[1]), v((AtenTensorHandle)stack[2]),
-        causal(stack[3] & 1), groups(stack[4] & 1) {}
+        lengths(taken(stack[3])), causal(stack[4] & 1), groups(stack[5] & 1), bottom_right(is_bottom_right(stack[6])) {}
   const Tensor *tensors[3] = {&q, &k, &v};
 
   bool is_dense() const { return q.contiguous() && k.contiguous() && v.contiguous(); }
+  // Whether torch's own function needs a mask tensor to say the same.
+  bool is_masked() const { return lengths || (causal && bottom_right); }
+  bool lengths_are_served() const {
+    return lengths.dtype() == aoti_torch_dtype_int32() && lengths.sizes() == std::vector<int64_t>{q.sizes()[0]} &&
+           lengths.contiguous();
+  }
 };
 
 // How it is served.
@@ -185,9 +214,11 @@ int read(const Call &call, bool as_dense, sdpa_tensor *qkv) {
 
 int looked_up(const Call &call, bool as_dense, Plan *plan) {
   if (const int reason = read(call, as_dense, plan->qkv)) return reason;
-  if (const int reason = sdpa_problem(plan->qkv, element(call.q.dtype()), call.causal, call.groups, &plan->problem))
-    return reason;
-  return at_look_up(&package.table, &plan->problem);
+  if (call.lengths && !call.lengths_are_served()) return AT_LENGTHS;
+  const sdpa_said said = {element(call.q.dtype()), call.causal, call.bottom_right ? AT_BOTTOM_RIGHT : AT_TOP_LEFT, call.groups,
+                          (bool)call.lengths};
+  if (const int reason = sdpa_problem(plan->qkv, &said, &plan->problem)) return reason;
+  return sdpa_look_up(&package.table, &plan->problem);
 }
 
 Plan planned(const Call &call, bool copies) {
@@ -195,6 +226,8 @@ Plan planned(const Call &call, bool copies) {
   for (const Tensor *each : call.tensors)
     if (each->kind() != call.q.kind() || each->index() != call.q.index() || each->dtype() != call.q.dtype())
       return plan.place = AT_MIXED, plan;
+  if (call.lengths && (call.lengths.kind() != call.q.kind() || call.lengths.index() != call.q.index()))
+    return plan.place = AT_MIXED, plan;
   if ((plan.place = device_reason(call.q))) return plan;
   if (element(call.q.dtype()) < 0) return plan.place = AT_DTYPE, plan;
   plan.place = looked_up(call, false, &plan);
@@ -229,10 +262,12 @@ class OnDevice {
   void *stream_ = nullptr;
 };
 
-int launch(const Plan &plan, const Tensor &q, const Tensor &out) {
+int launch(const Plan &plan, const Call &made, const Tensor &out) {
+  const Tensor &q = made.q;
   const at_identity &variant = *package.table.variants[plan.use()];
   at_call call = {};
-  sdpa_inputs(plan.qkv, &plan.problem, 1 / std::sqrt((double)plan.problem.field[SDPA_HEAD_DIM]), &call);
+  const void *lengths = made.lengths ? made.lengths.data() : nullptr;
+  sdpa_inputs(plan.qkv, lengths, &plan.problem, 1 / std::sqrt((double)plan.problem.field[SDPA_HEAD_DIM]), &call);
   sdpa_tensor lies = plan.qkv[0];
   const std::vector<int64_t> stride = out.strides();
   memcpy(lies.stride, stride.data(), sizeof lies.stride);
@@ -249,20 +284,33 @@ int launch(const Plan &plan, const Tensor &q, const Tensor &out) {
   return variant.run(&call);
 }
 
-bool is_aligned(const Plan &plan, const Tensor &out) {
+bool is_aligned(const Plan &plan, const Call &call, const Tensor &out) {
   uintptr_t all = (uintptr_t)out.data();
   for (const sdpa_tensor &each : plan.qkv) all |= (uintptr_t)each.data;
-  return all % 16 == 0;
+  return all % 16 == 0 && !(call.lengths && (uintptr_t)call.lengths.data() % 4);
 }
 
 void count(int place) { counts[place + AT_REASONS]++; }
 
-// What torch's own function gives, laid as the op's fake says: like Q.
+Tensor by_torch(const Call &call) {
+  if (!call.is_masked()) {
+    StableIValue stack[8] = {call.q.given(), call.k.given(), call.v.given(), 0, 0, call.causal, 0, call.groups};
+    return called("aten::scaled_dot_product_attention", stack);
+  }
+  const std::string corner = call.bottom_right ? BOTTOM_RIGHT : TOP_LEFT, op = std::string(package.name) + "::masked";
+  StringHandle text;
+  check(torch_new_string_handle(corner.data(), corner.size(), &text), "new_string");
+  StableIValue *lengths = call.lengths ? new StableIValue(call.lengths.given()) : nullptr;  // torch takes it
+  StableIValue stack[Call::ARGUMENTS] = {call.q.given(), call.k.given(), call.v.given(), (StableIValue)lengths,
+                                         call.causal,    call.groups,    (StableIValue)text};
+  return called(op.c_str(), stack);
+}
+
+// What torch gives, laid as the op's fake says: like Q.
 Tensor aside(const Call &call, int reason, bool strict) {
   if (strict) throw std::runtime_error(std::string("no variant serves this call: ") + at_why(&package.table, reason));
   count(reason);
-  StableIValue stack[8] = {call.q.given(), call.k.given(), call.v.given(), 0, 0, call.causal, 0, call.groups};
-  Tensor found = called("aten::scaled_dot_product_attention", stack);
+  Tensor found = by_torch(call);
   if (found.contiguous() && call.is_dense()) return found;
   const std::vector<int64_t> q = call.q.sizes(), v = call.v.sizes();
   const bool as_q = !q.empty() && !v.empty() && q.back() == v.back();
@@ -282,8 +330,8 @@ Tensor served(const Call &call, bool strict, bool copies) {
     plan.qkv[i].data = copied[i].data();
   }
   Tensor out = plan.problem.field[SDPA_LAYOUT] == AT_BHSD ? dense(call.q) : empty_like(call.q);
-  if (!is_aligned(plan, out)) return aside(call, AT_UNALIGNED, strict);
-  const int status = launch(plan, call.q, out);
+  if (!is_aligned(plan, call, out)) return aside(call, AT_UNALIGNED, strict);
+  const int status = launch(plan, call, out);
   if (status >= AT_DEVICE_ERROR)
     throw std::runtime_error("a variant ended with the device's error " + std::to_string(status - AT_DEVICE_ERROR));
   if (status) return aside(call, AT_REFUSED, strict);
@@ -296,28 +344,32 @@ Tensor served(const Call &call, bool strict, bool copies) {
 
 void sdpa(StableIValue *stack, uint64_t, uint64_t) {
   const Call call(stack);
-  stack[0] = served(call, stack[5] & 1, stack[6] & 1).give();
+  stack[0] = served(call, stack[Call::ARGUMENTS] & 1, stack[Call::ARGUMENTS + 1] & 1).give();
 }
 
 void choice(StableIValue *stack, uint64_t, uint64_t) {
   const Call call(stack);
-  const int64_t place = planned(call, stack[5] & 1).place;
+  const int64_t place = planned(call, stack[Call::ARGUMENTS] & 1).place;
   memcpy(stack, &place, sizeof place);
 }
 
-constexpr char CALL[] = "Tensor query, Tensor key, Tensor value, *, bool is_causal=False, bool enable_gqa=False";
+constexpr char CALL[] =
+    "Tensor query, Tensor key, Tensor value, Tensor? key_lengths=None, *, bool is_causal=False, bool enable_gqa=False, "
+    "str corner=\"top_left\"";
 
 // Ops live as long as the process: their library objects are never given back.
 void define() {
   TorchLibraryHandle library;
   check(aoti_torch_library_init_def(package.name, __FILE__, __LINE__, &library), "library_init_def");
-  const std::string sdpa_schema = std::string("sdpa(") + CALL + ", bool strict=False, bool copies=False) -> Tensor";
+  const std::string sdpa_schema = std::string("(") + CALL + ", bool strict=False, bool copies=False) -> Tensor";
   const std::string choice_schema = std::string("choice(") + CALL + ", bool copies=False) -> int";
-  check(aoti_torch_library_def(library, sdpa_schema.c_str()), "library_def");
+  for (const char *name : {"sdpa", "served"})
+    check(aoti_torch_library_def(library, (name + sdpa_schema).c_str()), "library_def");
   check(aoti_torch_library_def(library, choice_schema.c_str()), "library_def");
   for (const char *key : {"CPU", "CUDA"}) {
     check(aoti_torch_library_init_impl(package.name, key, __FILE__, __LINE__, &library), "library_init_impl");
-    check(torch_library_impl(library, "sdpa", sdpa, TORCH_ABI_VERSION), "library_impl");
+    for (const char *name : {"sdpa", "served"})
+      check(torch_library_impl(library, name, sdpa, TORCH_ABI_VERSION), "library_impl");
     check(torch_library_impl(library, "choice", choice, TORCH_ABI_VERSION), "library_impl");
   }
 }

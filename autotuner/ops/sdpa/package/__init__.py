@@ -1,6 +1,6 @@
 """Attention as a package of torch and as C: what the exports of the op are made of.
 
-serving.py and ../arguments.py are copied into a package; they import nothing of autotuner.
+serving.py, ../arguments.py and ../attention.py are copied into a package; they import nothing of autotuner.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ from autotuner.values.problem import Problem
 
 HERE = Path(__file__).parent
 INIT = """
-from . import arguments, machine, serving
+from . import arguments, machine, masked, serving
 
-load = serving.opened(FOLDER, arguments.arguments, machine.cpu_facts, machine.instructions)
+load = serving.opened(FOLDER, arguments.arguments, masked.attention, machine.cpu_facts, machine.instructions)
 attention = load()
 NotServed = serving.NotServed
 __all__ = ["NotServed", "attention", "load"]
 """
 REASONS = (
     "the variant refused the call",
+    "no variant was tuned with lengths of keys",
+    "key_lengths must be (batch,) of int32, dense",
     "a tensor is not aligned to 16 bytes",
     "K and V have fewer heads than Q: say enable_gqa=True",
     "rows must be dense, and the other strides multiples of 16 bytes; call .contiguous() first",
@@ -37,20 +39,32 @@ REASONS = (
 
 
 def call(problem: Problem) -> dict[str, Any]:
-    """Sizes of Q and of K and V, where they lie, the element type, and the options of torch's function."""
+    """Sizes of Q and of K and V, where they lie, the element type, whether there are lengths of keys, and the
+    options of torch's function."""
     facts = problem.facts()
     query, key = (
         [facts[name] for name in names]
         for names in (("BATCH", "HEADS", "SEQ_Q", "HEAD_DIM"), ("BATCH", "HEADS_KV", "SEQ_K", "HEAD_DIM"))
     )
     options = FUNCTION.options(problem)
-    return {"query": query, "key": key, "layout": facts["LAYOUT"], "dtype": facts["DTYPE"], "options": options}
+    return {
+        "query": query,
+        "key": key,
+        "layout": facts["LAYOUT"],
+        "dtype": facts["DTYPE"],
+        "key_lengths": facts["KEY_LENGTHS"],
+        "options": options,
+    }
 
 
 PACKAGE = OpPackage(
     title="Attention",
     name="attention",
-    copied={"serving.py": HERE / "serving.py", "arguments.py": HERE.parent / "arguments.py"},
+    copied={
+        "serving.py": HERE / "serving.py",
+        "arguments.py": HERE.parent / "arguments.py",
+        "masked.py": HERE.parent / "attention.py",
+    },
     init=INIT,
     source="torch_op.cpp",
     headers=("sdpa_call.h",),

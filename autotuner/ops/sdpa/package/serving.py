@@ -8,28 +8,21 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
 GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
 REFUSED = "no variant serves this call: "
 """What the error of a strict call begins with."""
-SCALARS = frozenset({"is_causal", "enable_gqa"})
+TENSORS = ("query", "key", "value", "key_lengths")
+SCALARS = frozenset({"is_causal", "enable_gqa", "corner"})
 """Options that variants are tuned with."""
 OLDEST = (2, 10)
 """The oldest torch whose stable ABI has all that is called."""
-
-
-BELOW_AUTOGRAD: Callable[[], AbstractContextManager[object]] = getattr(
-    torch._C, "_AutoDispatchBelowAutograd", nullcontext
-)
-"""What torch's own library calls an op in once it knows that nothing is recorded; without it all is as right."""
 
 
 class NotServed(RuntimeError):
@@ -52,7 +45,8 @@ class Explanation(NamedTuple):
 class Library:
     """The package's own library: its ops are registered with torch, once a process."""
 
-    def __init__(self, path: Path, namespace: str, variants: list[str]) -> None:
+    def __init__(self, path: Path, namespace: str, variants: list[str], masked: Callable[..., Tensor]) -> None:
+        """`masked`: torch's attention with lengths of keys and a corner, which the library itself asks for."""
         self._library = ctypes.CDLL(str(path))
         for function in ("register", "why"):
             self._function(function).restype = ctypes.c_char_p
@@ -63,9 +57,11 @@ class Library:
             raise ImportError(f"{path}: {failed.decode().splitlines()[0]}; is another copy of {namespace} loaded?")
         self.ops = getattr(torch.ops, namespace)
         if failed is None:
-            torch.library.register_fake(f"{namespace}::sdpa", _fake)
+            for name in ("sdpa", "served"):
+                torch.library.register_fake(f"{namespace}::{name}", _fake)
             torch.library.register_fake(f"{namespace}::choice", _no_fake)
             torch.library.register_autograd(f"{namespace}::sdpa", _no_backward)
+            _define_rest(namespace, masked)
 
     def _function(self, name: str) -> Any:
         return getattr(self._library, f"autotuner_{name}")
@@ -99,6 +95,7 @@ class Attention:
         self,
         library: Library,
         arguments: Callable[..., tuple[tuple[Tensor, ...], dict[str, Any]]],
+        masked: Callable[..., Tensor],
         strict: bool,
         gradients: Literal["refuse", "torch"],
         copies: bool,
@@ -106,10 +103,12 @@ class Attention:
         """`load` makes one."""
         self.strict, self.gradients, self.copies = strict, gradients, copies
         self._library, self._arguments = library, arguments
-        self._torch: Callable[..., Tensor] = scaled_dot_product_attention
+        self._torch = masked
         self._aside_counts: Counter[str] = Counter()
         self.op: Any = library.ops.sdpa.default
-        """The op of torch.library. torch.compile sees it as one node, whatever the lengths."""
+        """The op of torch.library. It refuses gradients itself."""
+        self._served: Any = library.ops.served.default
+        """The same without that. torch.compile sees a call as this one node, whatever the lengths."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """As torch's function. Raises NotServed where a strict one does not serve it, and RuntimeError where a gradient
@@ -122,11 +121,10 @@ class Attention:
                 raise RuntimeError(f'{GRADIENT}, or load with gradients="torch"')
             return self._aside(tensors, options, why, compiling)
         if compiling:
-            found: Tensor = self.op(*tensors, strict=self.strict, copies=self.copies, **options)
+            found: Tensor = self._served(*tensors, strict=self.strict, copies=self.copies, **options)
             return found
         try:
-            with BELOW_AUTOGRAD():  # no gradient is needed here, and torch's way to see that takes longer than the op
-                found = self.op(*tensors, strict=self.strict, copies=self.copies, **options)
+            found = self._served(*tensors, strict=self.strict, copies=self.copies, **options)
         except RuntimeError as error:
             said = str(error).splitlines()[0]
             if said.startswith(REFUSED):
@@ -178,20 +176,21 @@ class Attention:
             raise NotServed(f"{REFUSED}{why}")
         if not compiling:
             self._aside_counts[why] += 1
-        found: Tensor = self._torch(*tensors, **options)
+        found: Tensor = self._torch(**dict(zip(TENSORS, tensors, strict=False)), **options)
         return found
 
 
 def opened(
     folder: Path,
     arguments: Callable[..., tuple[tuple[Tensor, ...], dict[str, Any]]],
+    masked: Callable[..., Tensor],
     facts: Callable[[int], Mapping[str, object]],
     instructions: Callable[[], list[str]],
 ) -> Callable[..., Attention]:
     """The package's function `load`, its library loaded. Raises ImportError, one line, for another torch than it is
     made for."""
     export = _read(folder)
-    library = Library(folder / export["library"], export["namespace"], export["variants"])
+    library = Library(folder / export["library"], export["namespace"], export["variants"], masked)
     if not export["accelerator"]:
         why = _another_cpu(export, facts, instructions)
         if why is not None:
@@ -205,7 +204,7 @@ def opened(
         dense ones where a variant serves these."""
         if gradients not in ("refuse", "torch"):
             raise ValueError(f'gradients is {gradients!r}, expected "refuse" or "torch"')
-        return Attention(library, arguments, strict, gradients, copies)
+        return Attention(library, arguments, masked, strict, gradients, copies)
 
     if export["accelerator"] and torch.cuda.is_available():
         _warmed(load(strict=True), export["warm"])
@@ -250,8 +249,11 @@ def _warmed(attention: Attention, problems: list[dict[str, Any]]) -> None:
     with torch.no_grad():
         for each in problems:
             tensors = _zeros(each["query"], each["key"], each["layout"], getattr(torch, each["dtype"]))
-            if attention.explain(*tensors, **each["options"]).served:
-                attention(*tensors, **each["options"])
+            options = dict(each["options"])
+            if each["key_lengths"]:
+                options["key_lengths"] = torch.zeros(each["key"][0], dtype=torch.int32, device="cuda")
+            if attention.explain(*tensors, **options).served:
+                attention(*tensors, **options)
     attention.reset_counters()
 
 
@@ -265,7 +267,28 @@ def _zeros(query: list[int], key: list[int], layout: str, dtype: torch.dtype) ->
     return q, k, v.clone(memory_format=torch.preserve_format) if layout == "bshd" else v
 
 
-def _fake(query: Tensor, key: Tensor, value: Tensor, **_: object) -> Tensor:
+_REST: list[torch.library.Library] = []
+"""What Python defines for the libraries, kept for as long as the process lives."""
+
+
+def _define_rest(namespace: str, masked: Callable[..., Tensor]) -> None:
+    """torch's answer where it needs a mask, as an op that the library calls. And the op that is called where no
+    gradient is needed is looked up below autograd at once: torch's way to see that takes longer than the op."""
+
+    def forward(query: Tensor, key: Tensor, value: Tensor, key_lengths: Tensor | None, **options: Any) -> Tensor:
+        return masked(query, key, value, key_lengths=key_lengths, **options)
+
+    made = torch.library.Library(namespace, "FRAGMENT")
+    made.define(
+        "masked(Tensor query, Tensor key, Tensor value, Tensor? key_lengths, *, bool is_causal, bool enable_gqa,"
+        " str corner) -> Tensor"
+    )
+    made.impl("masked", forward, "CompositeExplicitAutograd")
+    made.impl("served", torch.library.fallthrough_kernel, "Autograd")
+    _REST.append(made)
+
+
+def _fake(query: Tensor, key: Tensor, value: Tensor, *_: object, **__: object) -> Tensor:
     if query.shape[-1] == value.shape[-1]:
         return torch.empty_like(query)
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
