@@ -1,7 +1,7 @@
 """The cache on disk: what builds and references take there, and how it is made smaller.
 
-An entry is a folder of `builds/` or `compiled/`, or a file of `references/`. Its modification time is when it was last used. Whatever
-is removed is made again when it is needed.
+An entry is a folder of `builds/` or `compiled/`, or a file of `references/`. Its modification time is when it was last
+used. Whatever is removed is made again when it is needed.
 """
 
 from __future__ import annotations
