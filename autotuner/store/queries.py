@@ -97,12 +97,13 @@ def now(store: Store) -> datetime:
 
 
 def judged_and_best(store: Store, study: str) -> tuple[int, float | None]:
-    """How many variants a study has judged, and the largest speedup of its search. Raises StoreError."""
+    """How many variants a study has judged, and the largest speedup of its search by a race that was not lost. Raises
+    StoreError."""
     with store.database.reading() as session:
         owner = study_id(session, store, study)
         judged = session.scalar(select(func.count()).where(TrialRow.study_id == owner, TrialRow.judged)) or 0
-        stands = TrialRow.study_id == owner, TrialRow.objective.is_not(None), TrialRow.revoked_at.is_(None)
-        best = session.scalar(select(func.min(TrialRow.objective)).where(*stands))
+        mine = TrialRow.study_id == owner, TrialRow.revoked_at.is_(None), TrialRow.censored.is_(False)
+        best = session.scalar(select(func.min(TrialRow.objective)).where(*mine))
         return judged, None if best is None else math.exp(-best)
 
 
