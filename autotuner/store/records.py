@@ -221,6 +221,17 @@ class ListedTrial(Model):
         return self.revoked_at is not None
 
 
+class StageTimes(Model):
+    """Where the seconds of a trial went, and when it was recorded."""
+
+    number: int
+    session: int = Field(description="the run that judged it")
+    recorded_at: datetime
+    build_s: float | None = Field(description="None: an earlier version recorded the sum of all stages alone")
+    check_s: float | None
+    measure_s: float | None
+
+
 class ProblemTimes(Model):
     """One trial on one problem: medians over its blocks, microseconds of one forward."""
 

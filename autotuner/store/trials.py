@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Text, case, cast, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from autotuner.store.records import ListedTrial, ProblemTimes
+from autotuner.store.records import ListedTrial, ProblemTimes, StageTimes
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import BlockRow, ParameterRow, TrialRow
 from autotuner.values.variant import Value
@@ -72,6 +72,15 @@ def _points(session: Session, mine: Collection[ColumnElement[bool]]) -> dict[int
     # Ordered here: databases do not agree on the order of texts.
     order = sorted({name for point in found.values() for name in point}, key=lambda name: (name != "IMPL", name))
     return {key: {name: point[name] for name in order if name in point} for key, point in found.items()}
+
+
+def stage_times(store: Store, study: str) -> tuple[StageTimes, ...]:
+    """Where the seconds of every recorded trial went, in the order in which they were recorded. Raises StoreError."""
+    columns = {name: _COLUMNS[name] for name in StageTimes.model_fields}
+    with store.database.reading() as session:
+        query = select(*columns.values()).where(TrialRow.study_id == study_id(session, store, study))
+        found = session.execute(query.order_by(TrialRow.id))
+        return tuple(StageTimes(**dict(zip(columns, values, strict=True))) for values in found)
 
 
 def problem_times(store: Store, study: str, numbers: Collection[int]) -> tuple[ProblemTimes, ...]:
