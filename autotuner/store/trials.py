@@ -48,7 +48,7 @@ def listed(store: Store, study: str, after: int = 0) -> tuple[ListedTrial, ...]:
     were recorded. Raises StoreError: no such study."""
     with store.database.reading() as session:
         mine = TrialRow.study_id == study_id(session, store, study), TrialRow.id > after
-        points = _points(session, mine)
+        points = points_of(session, mine)
         query = select(TrialRow.id, *_COLUMNS.values()).where(*mine).order_by(TrialRow.id)
         return tuple(
             ListedTrial(**dict(zip(_COLUMNS, values, strict=True)), parameters=points.get(key, {}))
@@ -56,7 +56,7 @@ def listed(store: Store, study: str, after: int = 0) -> tuple[ListedTrial, ...]:
         )
 
 
-def _points(session: Session, mine: Collection[ColumnElement[bool]]) -> dict[int, dict[str, Value]]:
+def points_of(session: Session, mine: Collection[ColumnElement[bool]]) -> dict[int, dict[str, Value]]:
     """The values of each trial's parameters by its key: IMPL first, then by name.
 
     The database puts them together: of ten thousand trials they are more than a hundred thousand rows.

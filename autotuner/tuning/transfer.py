@@ -21,7 +21,7 @@ from autotuner.ops import op_of
 from autotuner.spaces.expectations import doublings, expected_latency
 from autotuner.spaces.expression import ExpressionError
 from autotuner.spaces.space import Space
-from autotuner.store import Store, StudyRecord, queries, trials
+from autotuner.store import Store, StudyRecord, queries
 from autotuner.tuning import standings
 from autotuner.tuning.plan import Start
 from autotuner.values.errors import InputError
@@ -122,10 +122,10 @@ def known_points(store: Store, study: str, space: Space) -> KnownPoints | None:
     they lack is the default point's. None where fewer than LEAST of them have a latency. Raises StoreError.
     """
     found: dict[int, float] = {}
-    for trial in trials.listed(store, study):
-        place = _kept(trial.parameters, space) if trial.judged else None
+    for trial in queries.judged(store, study):
+        place = _kept(trial.point, space)
         if place is not None:
-            found.setdefault(place, math.inf if trial.objective is None else trial.objective)
+            found.setdefault(place, trial.objective)
     if sum(map(math.isfinite, found.values())) < LEAST:
         return None
     points = _thinned(found)
