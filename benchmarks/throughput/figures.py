@@ -30,6 +30,7 @@ from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
 from benchmarks import holds
 from benchmarks.provenance import provenance
+from benchmarks.service.made_up import write
 from tests.helpers import postgresql, recorded, simulated
 
 MOST_MS = 100.0
@@ -98,10 +99,11 @@ def main() -> None:
             "judged_and_best": lambda: queries.judged_and_best(store, one),
         }
         milliseconds = {name: round(timed(call), 1) for name, call in database.items()}
+        modelled = write(store, options.trials)
         os.environ[config.CACHE] = str(Path(folder) / "cache")
         beliefs = {
-            "found": round(once(lambda: kept_beliefs(store, one)), 1),
-            "kept": round(timed(lambda: kept_beliefs(store, one)), 1),
+            "found": round(once(lambda: kept_beliefs(store, modelled)), 1),
+            "kept": round(timed(lambda: kept_beliefs(store, modelled)), 1),
         }
         with_the_space = round(timed(lambda: covered.coverage(store, one)), 1)
     document = {
