@@ -94,10 +94,10 @@ class Study:
 
     def beliefs(self) -> StudyBeliefs:
         """What the study has shown: what matters, what is dead, what is rejected where, what is left."""
-        from autotuner.report.beliefs import study_beliefs
+        from autotuner.report.kept_beliefs import kept_beliefs
 
         with _opened(self.store) as opened:
-            return study_beliefs(opened, self.name)
+            return kept_beliefs(opened, self.name)
 
     def validate(
         self,

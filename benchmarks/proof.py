@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from autotuner.devices.cuda.probe import probe
 from benchmarks.cli import hostile
-from benchmarks.driver import chaos, kills, ray_nodes
+from benchmarks.driver import chaos, kills, ray_nodes, store_locked
 from benchmarks.gate import emulated, mutants, op_mutants, view_mutants
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import landscapes, replay, replay_choice, sweep_sets, transfer
@@ -129,8 +129,13 @@ PARTS = {
     ),
     "chaos": Part(
         "a worker that is killed, stopped and told to go at random finds what an undisturbed one finds",
-        125,
+        100,
         (step(chaos, "--minutes", "60", "--json", kept("chaos"), "--hold"),),
+    ),
+    "locked": Part(
+        "a worker whose store is locked for two minutes loses nothing and judges nothing twice",
+        8,
+        (step(store_locked, "--json", kept("store_locked")),),
     ),
     "ray": Part(
         "a node of a Ray cluster that is killed costs what it had in hand one more try; needs the extra `ray`",

@@ -156,13 +156,13 @@ def explain_study(
 ) -> None:
     """What a study has shown: what matters, what is dead, what is rejected where, what is left. Builds nothing."""
     from autotuner.report import beliefs_figure, beliefs_text
-    from autotuner.report.beliefs import study_beliefs
+    from autotuner.report.kept_beliefs import kept_beliefs
     from autotuner.store import queries
 
     if figure is not None:
         regular_target(figure, "--figure")
     with closing(open_store(store)) as opened:
-        found = study_beliefs(opened, queries.resolve_study(opened, study))
+        found = kept_beliefs(opened, queries.resolve_study(opened, study))
     if figure is not None:
         write_atomically(figure, beliefs_figure.drawn(found, figure))
     if as_json:

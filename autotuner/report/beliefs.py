@@ -52,24 +52,23 @@ def study_beliefs(store: Store, study: str) -> StudyBeliefs:
     of = queries.study(store, study)
     space = _space(of)
     corrections = standings.corrections(store, study)
-    judged = queries.judged(store, study)
-    trials = JudgedPoints(space, [each.outcome.corrected(corrections.get(each.number)) for each in judged])
+    judged = JudgedPoints(space, queries.judged(store, study), corrections)
     tie = tie_band(queries.aa_heats(store, study), space.file.objective)
-    regions, elsewhere = rejected_where(space, trials.points, trials.codes)
-    measured = int(trials.measured.sum())
+    regions, elsewhere = rejected_where(space, judged.points, judged.codes)
+    measured = int(judged.measured.sum())
     return StudyBeliefs(
         study=study,
         space=space.name,
         points=len(space),
-        judged=len(trials.outcomes),
+        judged=len(judged),
         measured=measured,
-        left=len(space) - len(trials.outcomes),
+        left=len(space) - len(judged),
         tie=tie,
-        knobs=built_knobs(space, trials),
+        knobs=built_knobs(space, judged),
         rejects=regions,
-        rejected=dict(Counter(code for code in trials.codes if code is not None).most_common()),
+        rejected=dict(Counter(code for code in judged.codes if code is not None).most_common()),
         elsewhere=elsewhere,
-        beliefs=surrogate_beliefs(space, trials, of.seed, tie) if measured >= ENOUGH else None,
+        beliefs=surrogate_beliefs(space, judged, of.seed, tie) if measured >= ENOUGH else None,
     )
 
 

@@ -33,11 +33,7 @@ class BuiltKnob(Model):
 
 def built_knobs(space: Space, trials: JudgedPoints) -> tuple[BuiltKnob, ...]:
     """Each parameter of each implementation that has several values there."""
-    programs = {
-        int(point): outcome.artifact.program_hash
-        for point, outcome in zip(trials.points, trials.outcomes, strict=True)
-        if outcome.artifact is not None and outcome.artifact.program_hash
-    }
+    programs = trials.programs
     impls, of = space.values["IMPL"], space.rows[:, space.parameters.index("IMPL")]
     found = []
     for place, impl in enumerate(impls):

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
 import numpy as np
 
 from autotuner.spaces.space import Space
-from autotuner.values.outcome import Outcome
+from autotuner.store import JudgedTrial
+
+NONE: Mapping[int, float] = MappingProxyType({})
 
 
 class JudgedPoints:
     """What the surrogate and the tables of rejects need of the trials, in the order of their ends."""
 
-    def __init__(self, space: Space, outcomes: list[Outcome]) -> None:
-        self.outcomes = outcomes
-        self.points = np.array([space.index_of(each.variant.point) for each in outcomes], dtype=np.int64)
-        self.objectives = np.array([each.objective for each in outcomes], dtype=np.float64)
+    def __init__(self, space: Space, trials: Sequence[JudgedTrial], corrections: Mapping[int, float] = NONE) -> None:
+        """`corrections`: objectives that count instead of those of the search, by the trial's number."""
+        objectives = [
+            corrections.get(each.number, each.objective) if math.isfinite(each.objective) else math.inf
+            for each in trials
+        ]
+        self.points = np.array([space.index_of(each.point) for each in trials], dtype=np.int64)
+        self.objectives = np.array(objectives, dtype=np.float64)
         self.measured = np.isfinite(self.objectives)
-        self.codes = [_code(each) for each in outcomes]
+        self.codes = [each.code for each in trials]
+        self.programs = {
+            int(point): each.program for point, each in zip(self.points, trials, strict=True) if each.program
+        }
+        """The hash of the program of each point for which one was built."""
 
-
-def _code(outcome: Outcome) -> str | None:
-    """Why it was rejected; None when it was not."""
-    if outcome.verdict.has_latency:
-        return None
-    return outcome.fault.code if outcome.fault is not None else outcome.verdict.value
+    def __len__(self) -> int:
+        return len(self.points)

@@ -9,7 +9,8 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
 
-from autotuner.report.beliefs import StudyBeliefs, study_beliefs
+from autotuner.report.beliefs import StudyBeliefs
+from autotuner.report.kept_beliefs import kept_beliefs
 from autotuner.store import Store
 
 KEPT = 8
@@ -20,7 +21,7 @@ GIVES_WAY = 19
 
 def _find(store: str, study: str) -> StudyBeliefs:
     with Store.open(store, read_only=True) as opened:
-        return study_beliefs(opened, study)
+        return kept_beliefs(opened, study)
 
 
 def _give_way() -> None:

@@ -18,6 +18,7 @@ from autotuner.store import (
     ProblemTimes,
     Revision,
     SessionRecord,
+    StageTimes,
     Store,
     StudyRecord,
     figures,
@@ -66,6 +67,11 @@ class Snapshot:
     def trials(self) -> tuple[ListedTrial, ...]:
         """Every recorded trial, in the order of their ends."""
         return self.once("trials", lambda: trials.listed(self.store, self.name))
+
+    @property
+    def stages(self) -> tuple[StageTimes, ...]:
+        """Where the seconds of every trial went: read without their parameters, of which there are many more."""
+        return self.once("stages", lambda: trials.stage_times(self.store, self.name))
 
     @property
     def numbers(self) -> frozenset[int]:

@@ -25,7 +25,7 @@ from autotuner.values.variant import Value
 
 
 class Improvement(Model):
-    """A trial that was better than all before it."""
+    """A trial that was better than all before it, by a race that it did not lose."""
 
     number: int
     at: datetime
@@ -100,8 +100,12 @@ class BaselineAt(Model):
 
 
 def history(store: Store, study: str) -> tuple[Improvement, ...]:
-    """Each trial that was the best until then, in the order of the ends. Raises StoreError."""
+    """Each trial that was the best until then, in the order of the ends. Raises StoreError.
+
+    What was raced out is none of them: its latency is an estimate from a few blocks, and the race has refuted it.
+    """
     order = TrialRow.recorded_at, TrialRow.number
+    objective = case((TrialRow.censored.is_(False), TrialRow.objective))
 
     def until(figure: FunctionElement[Any]) -> ColumnElement[Any]:
         return figure.over(order_by=order, rows=(None, 0))
@@ -111,8 +115,8 @@ def history(store: Store, study: str) -> tuple[Improvement, ...]:
         inner = select(
             TrialRow.number,
             TrialRow.recorded_at,
-            TrialRow.objective,
-            until(func.min(TrialRow.objective)).label("best"),
+            objective.label("objective"),
+            until(func.min(objective)).label("best"),
             until(func.sum(cast(TrialRow.judged, Integer))).label("judged"),
             until(func.sum(TrialRow.seconds)).label("seconds"),
         ).where(*mine)

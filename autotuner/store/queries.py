@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import Select, func, or_, select
+from sqlalchemy import Select, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from autotuner.store import finals as finals_of
@@ -28,6 +28,7 @@ from autotuner.store.records import (
 )
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, TrialRow
+from autotuner.store.trials import points_of
 from autotuner.values.errors import StoreError
 from autotuner.values.outcome import Heat, Outcome
 from autotuner.values.verdict import Verdict
@@ -97,12 +98,13 @@ def now(store: Store) -> datetime:
 
 
 def judged_and_best(store: Store, study: str) -> tuple[int, float | None]:
-    """How many variants a study has judged, and the largest speedup of its search. Raises StoreError."""
+    """How many variants a study has judged, and the largest speedup of its search by a race that was not lost. Raises
+    StoreError."""
     with store.database.reading() as session:
         owner = study_id(session, store, study)
         judged = session.scalar(select(func.count()).where(TrialRow.study_id == owner, TrialRow.judged)) or 0
-        stands = TrialRow.study_id == owner, TrialRow.objective.is_not(None), TrialRow.revoked_at.is_(None)
-        best = session.scalar(select(func.min(TrialRow.objective)).where(*stands))
+        mine = TrialRow.study_id == owner, TrialRow.revoked_at.is_(None), TrialRow.censored.is_(False)
+        best = session.scalar(select(func.min(TrialRow.objective)).where(*mine))
         return judged, None if best is None else math.exp(-best)
 
 
@@ -211,14 +213,26 @@ def revoked(store: Store, study: str) -> tuple[int, ...]:
 
 
 def judged(store: Store, study: str) -> tuple[JudgedTrial, ...]:
-    """Every trial whose outcome says something of its variant, in the order of their ends. Raises StoreError.
-
-    A revoked one is `incorrect` and has no latency.
-    """
+    """Every trial whose outcome says something of its variant, in the order of their ends. Raises StoreError."""
+    # the objective of a trial that was revoked later is still in its row
+    objective = case((TrialRow.revoked_at.is_(None), TrialRow.objective))
+    rejected = func.coalesce(TrialRow.fault_code, TrialRow.verdict)
+    code = case((TrialRow.revoked_at.is_not(None), rows.REVOKED), (TrialRow.objective.is_(None), rejected))
     with store.database.reading() as session:
-        query = select(TrialRow).where(TrialRow.study_id == study_id(session, store, study), TrialRow.judged)
-        found = session.scalars(query.order_by(TrialRow.recorded_at, TrialRow.number))
-        return tuple(JudgedTrial(number=row.number, outcome=rows.standing_outcome(row)) for row in found)
+        mine = TrialRow.study_id == study_id(session, store, study), TrialRow.judged.is_(True)
+        points = points_of(session, mine)
+        query = select(TrialRow.id, TrialRow.number, objective, code, TrialRow.program_hash).where(*mine)
+        found = session.execute(query.order_by(TrialRow.recorded_at, TrialRow.number))
+        return tuple(
+            JudgedTrial(
+                number=number,
+                point=points.get(key, {}),
+                objective=math.inf if log is None else log,
+                code=why,
+                program=program,
+            )
+            for key, number, log, why, program in found
+        )
 
 
 def resolve_study(store: Store, wanted: str | None = None) -> str:

@@ -53,10 +53,13 @@ class SessionRecord(Model):
 
 
 class JudgedTrial(Model):
-    """A trial of a study, by Optuna's number, with its outcome."""
+    """What a trial says of its variant. A revoked one is a reject."""
 
     number: int
-    outcome: Outcome
+    point: dict[str, Value] = Field(description="the variant's parameters: IMPL first, then by name")
+    objective: float = Field(description="ln(t_variant / t_baseline); infinite for a reject")
+    code: str | None = Field(description="why it was rejected; None when it was not")
+    program: str | None = Field(description="hash of what was built; None where nothing was")
 
 
 class TrialRecord(Model):
@@ -219,6 +222,17 @@ class ListedTrial(Model):
     def revoked(self) -> bool:
         """Whether its latency was taken back after it had been recorded."""
         return self.revoked_at is not None
+
+
+class StageTimes(Model):
+    """Where the seconds of a trial went, and when it was recorded."""
+
+    number: int
+    session: int = Field(description="the run that judged it")
+    recorded_at: datetime
+    build_s: float | None = Field(description="None: an earlier version recorded the sum of all stages alone")
+    check_s: float | None
+    measure_s: float | None
 
 
 class ProblemTimes(Model):

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
@@ -50,6 +50,8 @@ _ALIKE = select(TrialRow.number, TrialRow.variant_digest).where(
 """The trials of a study with a number or, judged, with a variant. Made once: it is asked for every trial."""
 _ADD_TRIAL = insert(TrialRow).returning(TrialRow.id)
 _ADD_PARAMETERS, _ADD_BLOCKS = insert(ParameterRow), insert(BlockRow)
+AT_ONCE = 100
+"""Outcomes that are in memory at a time where all of a study are read one by one."""
 
 
 class Store:
@@ -316,23 +318,47 @@ class Store:
             )
         return False
 
-    @patient
     def judged_numbers(self, study: str) -> Mapping[int, Outcome]:
         """The outcomes of all recorded trials, faults of ours included, by number. A revoked one has no latency."""
-        with self.database.reading() as session:
-            owner = study_id(session, self, study)
-            query = select(TrialRow).where(TrialRow.study_id == owner).order_by(TrialRow.number)
-            return {row.number: rows.standing_outcome(row) for row in session.scalars(query)}
+        return dict(self.outcomes(study))
+
+    def outcomes(self, study: str) -> Iterator[tuple[int, Outcome]]:
+        """The same one by one: of many trials they do not fit into memory."""
+        after = -1
+        while found := self._outcomes_after(study, after):
+            yield from found
+            after = found[-1][0]
 
     @patient
-    def doubt(self, study: str, outcomes: Mapping[int, Outcome]) -> None:
-        """Takes the latency of trials back that turn out to have been measured on a disturbed machine: each is kept as
-        this outcome, and its variant may be judged again. Raises StoreError: no such study."""
+    def _outcomes_after(self, study: str, after: int) -> list[tuple[int, Outcome]]:
+        """Some of them, whose numbers are larger than that."""
+        with self.database.reading() as session:
+            mine = TrialRow.study_id == study_id(session, self, study), TrialRow.number > after
+            query = select(TrialRow).where(*mine).order_by(TrialRow.number).limit(AT_ONCE)
+            return [(row.number, rows.standing_outcome(row)) for row in session.scalars(query)]
+
+    @patient
+    def outcome(self, study: str, number: int) -> Outcome:
+        """What is recorded of one trial. A revoked one has no latency. Raises StoreError: no such study or trial."""
+        with self.database.reading() as session:
+            return rows.standing_outcome(self._row(session, study, number))
+
+    def _row(self, session: Session, study: str, number: int) -> TrialRow:
+        mine = TrialRow.study_id == study_id(session, self, study), TrialRow.number == number
+        row = session.scalar(select(TrialRow).where(*mine))
+        if row is None:
+            raise StoreError(f"{self.label}: {study} has no trial {number}: list its trials for their numbers")
+        return row
+
+    @patient
+    def doubt(self, study: str, numbers: Collection[int], why: str) -> None:
+        """Takes the latency of trials back that turn out to have been measured on a disturbed machine: their variants
+        may be judged again. Raises StoreError: no such study."""
         with self.database.writing() as session:
             owner = study_id(session, self, study)
-            query = select(TrialRow).where(TrialRow.study_id == owner, TrialRow.number.in_(outcomes))
+            query = select(TrialRow).where(TrialRow.study_id == owner, TrialRow.number.in_(numbers))
             for row in session.scalars(query):
-                rows.doubt(row, outcomes[row.number])
+                rows.doubt(row, rows.outcome_of(row).doubted(why))
 
     def revoke(self, study: str, number: int, reason: str) -> tuple[int, ...]:
         """Takes a trial's latency back, with those of every trial that shares its program; the numbers taken back.
@@ -340,10 +366,7 @@ class Store:
         A trial revoked before keeps its first reason. Raises StoreError: no such study or trial.
         """
         with self.database.writing() as session:
-            owner = study_id(session, self, study)
-            row = session.scalar(select(TrialRow).where(TrialRow.study_id == owner, TrialRow.number == number))
-            if row is None:
-                raise StoreError(f"{self.label}: {study} has no trial {number}: list its trials for their numbers")
+            row = self._row(session, study, number)
             query = select(TrialRow).where(_same_program(row), TrialRow.revoked_at.is_(None)).order_by(TrialRow.number)
             standing = session.scalars(query).all()
             for each in standing:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Text, case, cast, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from autotuner.store.records import ListedTrial, ProblemTimes
+from autotuner.store.records import ListedTrial, ProblemTimes, StageTimes
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import BlockRow, ParameterRow, TrialRow
 from autotuner.values.variant import Value
@@ -48,7 +48,7 @@ def listed(store: Store, study: str, after: int = 0) -> tuple[ListedTrial, ...]:
     were recorded. Raises StoreError: no such study."""
     with store.database.reading() as session:
         mine = TrialRow.study_id == study_id(session, store, study), TrialRow.id > after
-        points = _points(session, mine)
+        points = points_of(session, mine)
         query = select(TrialRow.id, *_COLUMNS.values()).where(*mine).order_by(TrialRow.id)
         return tuple(
             ListedTrial(**dict(zip(_COLUMNS, values, strict=True)), parameters=points.get(key, {}))
@@ -56,7 +56,7 @@ def listed(store: Store, study: str, after: int = 0) -> tuple[ListedTrial, ...]:
         )
 
 
-def _points(session: Session, mine: Collection[ColumnElement[bool]]) -> dict[int, dict[str, Value]]:
+def points_of(session: Session, mine: Collection[ColumnElement[bool]]) -> dict[int, dict[str, Value]]:
     """The values of each trial's parameters by its key: IMPL first, then by name.
 
     The database puts them together: of ten thousand trials they are more than a hundred thousand rows.
@@ -72,6 +72,15 @@ def _points(session: Session, mine: Collection[ColumnElement[bool]]) -> dict[int
     # Ordered here: databases do not agree on the order of texts.
     order = sorted({name for point in found.values() for name in point}, key=lambda name: (name != "IMPL", name))
     return {key: {name: point[name] for name in order if name in point} for key, point in found.items()}
+
+
+def stage_times(store: Store, study: str) -> tuple[StageTimes, ...]:
+    """Where the seconds of every recorded trial went, in the order in which they were recorded. Raises StoreError."""
+    columns = {name: _COLUMNS[name] for name in StageTimes.model_fields}
+    with store.database.reading() as session:
+        query = select(*columns.values()).where(TrialRow.study_id == study_id(session, store, study))
+        found = session.execute(query.order_by(TrialRow.id))
+        return tuple(StageTimes(**dict(zip(columns, values, strict=True))) for values in found)
 
 
 def problem_times(store: Store, study: str, numbers: Collection[int]) -> tuple[ProblemTimes, ...]:

@@ -1,15 +1,14 @@
 """A run of a study: propose, find, submit, wait for any, record, tell.
 
 As many variants are in flight as keep the executor busy (`flights`), each device has a lane (`device_lane`), and what
-the study has found so far is in memory (`outcomes`). An outcome is recorded in our tables first and told to Optuna
+the study has found so far is in mind (`outcomes`). An outcome is recorded in our tables first and told to Optuna
 second (`optuna_study`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Callable, Iterator
 
 from optuna.trial import Trial
 from pydantic import Field
@@ -137,12 +136,11 @@ class _Run:
     ) -> None:
         self._store, self._executor, self._listen, self._beat = store, executor, listen, beat
         self._name, self._points = plan.record.name, len(plan.space)
-        self._outcomes = Outcomes()
+        self._outcomes = Outcomes(lambda number: self._counted(number, store.outcome(self._name, number)))
         self._study = OptunaStudy(store, plan, self._outcomes)
         self._conditions = plan.conditions.model_copy(update={"seeds": self._study.seeds})
         store.record_unwritten(self._name)
-        for number, outcome in store.judged_numbers(self._name).items():
-            self._outcomes.add(number, outcome.corrected(self._study.corrections.get(number)))
+        self._outcomes.begin_anew(self._recorded())
         self._study.leave_out(self._outcomes.disturbed)  # Optuna may have been told values
         environments = [*plan.environments, *([plan.device.environment] * executor.lanes)]
         self._lanes = DeviceLanes(store, executor, self._name, self._conditions, environments)
@@ -158,6 +156,15 @@ class _Run:
         """What was told last."""
         self._unpromising = 0
         """Proposals in a row that promised less than a tie."""
+
+    def _recorded(self) -> Iterator[tuple[int, Outcome]]:
+        """What the store has, by number."""
+        for number, outcome in self._store.outcomes(self._name):
+            yield number, self._counted(number, outcome)
+
+    def _counted(self, number: int, outcome: Outcome) -> Outcome:
+        """The outcome with the objective that counts."""
+        return outcome.corrected(self._study.corrections.get(number))
 
     def begin(self, budget: Budget) -> None:
         """As `_begin`, for the first time. Where nothing is left to judge no calm machine is waited for."""
@@ -181,13 +188,13 @@ class _Run:
         # a calibration may differ by the drift from the best one, and a race from its calibration
         most = [(1 + calibration.drift) ** 2 * us for us in self._calm.calm_us]
 
-        def doubtful(outcome: Outcome) -> bool:
-            timings = outcome.measurement.timings if outcome.measurement is not None else ()
-            return any(median(timing.baseline_us) > us for timing, us in zip(timings, most, strict=False))
+        def doubtful(baseline_us: tuple[float, ...]) -> bool:
+            return any(found > us for found, us in zip(baseline_us, most, strict=False))
 
-        found = self._outcomes.doubt(doubtful, HINDSIGHT)
+        found = self._outcomes.timed_beside(doubtful)
         if found:
-            self._store.doubt(self._name, found)
+            self._store.doubt(self._name, found, HINDSIGHT)
+            self._outcomes.begin_anew(self._recorded())
             self._study.leave_out(found)
             optuna_marks.mark(self._store, self._name)
 
@@ -256,7 +263,7 @@ class _Run:
         trial, variant = self._study.propose()
         self._note_promise()
         self._beat()  # some samplers take seconds a proposal
-        known = self._outcomes.find(variant) if variant is not None else None
+        known = self._outcomes.tell_again(trial.number, variant) if variant is not None else None
         if known is not None:
             self._tell(trial, known)
         elif variant is None or variant in self._flights:  # another program enqueued no valid point, or one twice
@@ -309,11 +316,11 @@ class _Run:
     def _record(self, landed: Landed) -> None:
         """Records an outcome, then tells it."""
         self._store.record(self._name, landed.lane.session, landed.trial.number, landed.outcome)
+        self._outcomes.add(landed.trial.number, landed.outcome)
         self._tell(landed.trial, landed.outcome)
 
     def _tell(self, trial: Trial, outcome: Outcome) -> None:
         """Tells an outcome that is recorded, under this number or another one."""
-        self._outcomes.add(trial.number, outcome)
         self._study.tell(trial, outcome)
         judged, best = self._outcomes.judged, self._outcomes.best
         self._listen(Judged(number=trial.number, outcome=outcome, judged=judged, best=best))

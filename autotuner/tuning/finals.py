@@ -22,15 +22,14 @@ from autotuner.store.undisturbed import fastest_baselines
 from autotuner.tuning import finals_plan, optuna_marks, standings
 from autotuner.tuning.final_heats import calm_baselines
 from autotuner.tuning.final_rounds import Entrant, FinalRounds, Hall, lineup_of
-from autotuner.tuning.finals_plan import FINALS_S, PROVING, Number, contenders
+from autotuner.tuning.finals_plan import FINALS_S, PROVING, Number, Searched, contenders, searched
 from autotuner.tuning.workbench import fresh_seeds
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
-from autotuner.values.outcome import Outcome
 
-Outcomes = Mapping[Number, Outcome]
+Right = Mapping[Number, Searched]
 
 
 class Step(Model):
@@ -78,23 +77,23 @@ class Finals:
                 self._beat()
 
             beat = Heartbeat(renew)
-            outcomes = self._store.judged_numbers(self._study)
-            numbers = contenders(outcomes, self._default)
+            found = searched(self._store.outcomes(self._study))
+            numbers = contenders(found, self._default)
             if not numbers:
                 raise InputError(f"{self._study} has no right variant yet; run `autotuner tune` first")
             conditions = self._calibrated(beat)
-            entrants = self._built(self._invited(numbers, outcomes, until), outcomes, beat)
+            entrants = self._built(self._invited(numbers, found, until), beat)
             if not entrants:
                 raise InputError(f"no finalist of {self._study} can be built here; `autotuner gate` says why")
-            lineup = self._lineup(entrants, numbers, outcomes, conditions)
+            lineup = self._lineup(entrants, numbers, found, conditions)
             finals_id = self._store.start_finals(self._study, lineup, self._environment)
             where = (self._store, self._study, self._executor, conditions, self._say, beat)
             hall = Hall(*where, until, self._seconds, self._patience_s)
             FinalRounds(hall, finals_id, lineup, entrants).run()
             optuna_marks.mark(self._store, self._study)
-        found = standings.finals(self._store, self._study)
-        assert found is not None  # it was just recorded
-        return found
+        record = standings.finals(self._store, self._study)
+        assert record is not None  # it was just recorded
+        return record
 
     def _say(self, text: str, left_s: float | None = None, passing: bool = False) -> None:
         self._listen(Step(text=text, left_s=left_s, passing=passing))
@@ -110,18 +109,19 @@ class Finals:
         update = {"baselines": found.baselines, "ceilings": found.ceilings, "baseline_us": calm_us}
         return self._conditions.model_copy(update=update)
 
-    def _invited(self, numbers: Sequence[Number], outcomes: Outcomes, until: float) -> tuple[Number, ...]:
+    def _invited(self, numbers: Sequence[Number], right: Right, until: float) -> tuple[Number, ...]:
         """As many of those who deserve it as there is time for."""
-        costs = {number: finals_plan.costs(outcomes[number]) for number in numbers}
-        ranked = finals_plan.by_merit(numbers, outcomes)
+        costs = {number: right[number].costs for number in numbers}
+        ranked = finals_plan.by_merit(numbers, right)
         found = finals_plan.as_many_as_fit(ranked, costs, until - time.monotonic() - PROVING * self._seconds)
         of = "" if len(found) == len(numbers) else f" of {len(numbers)} that deserve it, as many as there is time for"
         self._say(f"{len(found)} finalists{of}: building them")
         return found
 
-    def _built(self, numbers: Sequence[Number], outcomes: Outcomes, beat: Beat) -> list[Entrant]:
+    def _built(self, numbers: Sequence[Number], beat: Beat) -> list[Entrant]:
         """Those that can be built here; what the search built lies in the cache."""
-        jobs = [(BuildJob(variant=outcomes[number].variant, conditions=self._conditions), 0) for number in numbers]
+        outcomes = {number: self._store.outcome(self._study, number) for number in numbers}
+        jobs = [(BuildJob(variant=each.variant, conditions=self._conditions), 0) for each in outcomes.values()]
         entrants: list[Entrant] = []
         for number, result in zip(numbers, ask_all(self._executor, jobs, beat), strict=True):
             if isinstance(result, Built):
@@ -131,11 +131,11 @@ class Finals:
         return entrants
 
     def _lineup(
-        self, entrants: Sequence[Entrant], considered: tuple[Number, ...], outcomes: Outcomes, conditions: Conditions
+        self, entrants: Sequence[Entrant], considered: tuple[Number, ...], right: Right, conditions: Conditions
     ) -> Lineup:
         aa = queries.aa_heats(self._store, self._study)
         return Lineup(
-            finalists=lineup_of(entrants, finals_plan.slower_than(outcomes)),
+            finalists=lineup_of(entrants, finals_plan.slower_than(right)),
             baselines=conditions.baselines,
             tie=tie_band(aa, conditions.objective),
             aa_races=len(aa),
@@ -147,7 +147,7 @@ class Finals:
 def due(store: Store, study: str, default: str) -> bool:
     """Whether finals would have others in them than the last ones had, or there were none, or the variant to use has
     not been through the longest soak."""
-    numbers = contenders(store.judged_numbers(study), default)
+    numbers = contenders(searched(store.outcomes(study)), default)
     last = standings.finals(store, study)
     if last is None or not set(numbers) <= set(last.considered):
         return bool(numbers)

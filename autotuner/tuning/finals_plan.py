@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from autotuner.measure.confirm import FINAL_BLOCKS, FIRST, PROCESSES
-from autotuner.values.outcome import Outcome, Stop
+from autotuner.values.outcome import Measurement, Outcome, Stop
 from autotuner.values.verdict import Verdict
 
 FINALS_S = 120.0
@@ -37,51 +37,87 @@ Soak = Literal["finalist", "chosen"]
 """How long a finalist is soaked: because it stays in the running, or because it is the one to use."""
 
 
-def contenders(outcomes: Mapping[Number, Outcome], default: str) -> tuple[Number, ...]:
+class Costs(NamedTuple):
+    """Seconds that a finalist costs, about."""
+
+    heat: float
+    judging: float
+
+
+class Searched(NamedTuple):
+    """What finals have to know of each trial of a search: its whole outcome takes a hundred times as much memory."""
+
+    variant: str
+    """Its digest."""
+    artifact: str | None
+    """The digest of it."""
+    verdict: Verdict
+    objective: float
+    low: float
+    high: float
+    """Ends of the objective, whichever of its two kinds it is."""
+    incumbent: str | None
+    """The digest of the artifact that it raced against."""
+    promoted: bool
+    """It beat that one."""
+    costs: Costs
+
+
+def searched(outcomes: Iterable[tuple[Number, Outcome]]) -> dict[Number, Searched]:
+    """The trials that were measured under their own number and stand."""
+    found = {}
+    for number, outcome in outcomes:
+        measured = outcome.measurement
+        if measured is None or outcome.verdict not in (Verdict.MEASURED, Verdict.RACED_OUT):
+            continue
+        low, high = _ends(measured)
+        found[number] = Searched(
+            variant=outcome.variant.digest,
+            artifact=outcome.artifact.digest if outcome.artifact is not None else None,
+            verdict=outcome.verdict,
+            objective=outcome.objective,
+            low=low,
+            high=high,
+            incumbent=measured.incumbent,
+            promoted=measured.stopped == Stop.PROMOTED,
+            costs=costs(outcome),
+        )
+    return found
+
+
+def contenders(right: Mapping[Number, Searched], default: str) -> tuple[Number, ...]:
     """The trials that deserve the finals, by the search's estimate: the best eight, all whose interval overlaps that
     of the best, what beat any of these in a race, and the space's default configuration (`default` is its variant's
     digest); the best first.
 
     What was raced out is no rival of the best, but may be among the eight. Of equal programs there is only one.
     """
-    right = _right(outcomes)
     ranked = sorted(right, key=lambda number: (right[number].objective, number))
     if not ranked:
         return ()
     best = next((number for number in ranked if right[number].verdict == Verdict.MEASURED), ranked[0])
-    limit = _ends(right[best])[1]
-    overlapping = [n for n in ranked if right[n].verdict == Verdict.MEASURED and _ends(right[n])[0] <= limit]
+    limit = right[best].high
+    overlapping = [n for n in ranked if right[n].verdict == Verdict.MEASURED and right[n].low <= limit]
     chosen = set(ranked[:TOP]) | set(overlapping[:MOST])
-    chosen |= {faster for number, others in slower_than(outcomes).items() if number in chosen for faster in others}
-    chosen |= {number for number, outcome in right.items() if outcome.variant.digest == default}
+    chosen |= {faster for number, others in slower_than(right).items() if number in chosen for faster in others}
+    chosen |= {number for number, each in right.items() if each.variant == default}
     return tuple(number for number in ranked if number in chosen)
 
 
-def slower_than(outcomes: Mapping[Number, Outcome]) -> dict[Number, frozenset[Number]]:
+def slower_than(right: Mapping[Number, Searched]) -> dict[Number, frozenset[Number]]:
     """For each trial those that a race of the search has shown to be faster: it raced against them and was raced out,
-    or they against it and were promoted. What beat these has beaten it too. Only trials that stand count."""
-    right = _right(outcomes)
-    numbers = {outcome.artifact.digest: number for number, outcome in right.items() if outcome.artifact is not None}
+    or they against it and were promoted. What beat these has beaten it too."""
+    numbers = {each.artifact: number for number, each in right.items() if each.artifact is not None}
     direct: dict[Number, set[Number]] = {number: set() for number in right}
-    for number, outcome in right.items():
-        raced = outcome.measurement
-        other = numbers.get(raced.incumbent) if raced is not None and raced.incumbent is not None else None
+    for number, each in right.items():
+        other = numbers.get(each.incumbent) if each.incumbent is not None else None
         if other is None or other == number:
             continue
-        if outcome.verdict == Verdict.RACED_OUT:
+        if each.verdict == Verdict.RACED_OUT:
             direct[number].add(other)
-        elif raced is not None and raced.stopped == Stop.PROMOTED:
+        elif each.promoted:
             direct[other].add(number)
     return {number: frozenset(_reached(direct, number)) for number in right}
-
-
-def _right(outcomes: Mapping[Number, Outcome]) -> dict[Number, Outcome]:
-    """Those that were measured under their own number and stand."""
-    return {
-        number: outcome
-        for number, outcome in outcomes.items()
-        if outcome.measurement is not None and outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT)
-    }
 
 
 def _reached(direct: Mapping[Number, set[Number]], start: Number) -> set[Number]:
@@ -93,25 +129,15 @@ def _reached(direct: Mapping[Number, set[Number]], start: Number) -> set[Number]
     return found - {start}
 
 
-def _ends(outcome: Outcome) -> tuple[float, float]:
-    """Low and high of the objective, whichever of its two kinds it is."""
-    assert outcome.measurement is not None
-    intervals = [timing.log_ratio for timing in outcome.measurement.timings]
+def _ends(measured: Measurement) -> tuple[float, float]:
+    intervals = [timing.log_ratio for timing in measured.timings]
     worst = max(intervals, key=lambda each: each.median)
-    if worst.median == outcome.objective:  # the largest, or there is one problem only
+    if worst.median == measured.objective:  # the largest, or there is one problem only
         return worst.low, worst.high
-    over = outcome.measurement.over
-    return over([each.low for each in intervals]), over([each.high for each in intervals])
+    return measured.over([each.low for each in intervals]), measured.over([each.high for each in intervals])
 
 
 # Time -------------------------------------------------------------------------------------------------------------
-
-
-class Costs(NamedTuple):
-    """Seconds that a finalist costs, about."""
-
-    heat: float
-    judging: float
 
 
 def costs(outcome: Outcome) -> Costs:
@@ -142,8 +168,8 @@ def needed_s(all_of_them: Sequence[Costs]) -> float:
     return FIRST * math.fsum(one.heat for one in all_of_them) + rest
 
 
-def by_merit(numbers: Sequence[Number], outcomes: Mapping[Number, Outcome]) -> tuple[Number, ...]:
+def by_merit(numbers: Sequence[Number], right: Mapping[Number, Searched]) -> tuple[Number, ...]:
     """In the order in which they get a place: what no other of them has beaten in a race of the search comes first;
     the order of `numbers` among those."""
-    known = slower_than(outcomes)
+    known = slower_than(right)
     return tuple(sorted(numbers, key=lambda number: bool(known[number] & set(numbers))))

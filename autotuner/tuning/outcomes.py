@@ -1,9 +1,15 @@
-"""What a study has found so far: its outcomes by trial, by variant and by program, and the best of them."""
+"""What a study has found so far: its outcomes by trial, by variant and by program, and the best of them.
+
+A sweep may have tens of thousands of trials, and an outcome takes some 55 KB. So memory holds of each what later
+decisions need; a whole outcome is read from the store when it is wanted, but for the incumbent's.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from statistics import median
+from typing import NamedTuple
 
 from autotuner.tuning.promotion import takes_over
 from autotuner.values.outcome import Outcome
@@ -14,58 +20,88 @@ RETRIES = 3
 """Times that a variant is tried again whose process was lost for reasons that are not its own."""
 
 
-class Outcomes:
-    """The outcomes of a study, kept in memory by the one driver that adds to them."""
+class Known(NamedTuple):
+    """What is kept of a trial's outcome."""
 
-    def __init__(self) -> None:
+    variant: str
+    """Its digest."""
+    verdict: Verdict
+    baseline_us: tuple[float, ...]
+    """What the baseline took beside it, one a problem; empty where nothing was timed."""
+    recorded: int
+    """The number under which the outcome is in the store: a variant that was judged before is told another time."""
+
+
+class Outcomes:
+    """The outcomes of a study, kept in mind by the one driver that adds to them."""
+
+    def __init__(self, read: Callable[[int], Outcome]) -> None:
+        """`read`: the outcome that is recorded under a number."""
+        self._read = read
         self._refused: Counter[str] = Counter()
         """Races of each variant that this run's thermometer refused, by its digest."""
         self._begin()
 
     def _begin(self) -> None:
         """With none."""
-        self._by_number: dict[int, Outcome] = {}
-        self._judged: dict[str, Outcome] = {}
-        """By the variant's digest; those that were lost are not among them."""
+        self._by_number: dict[int, Known] = {}
+        self._judged: dict[str, int] = {}
+        """The recorded number of each variant by its digest; those that were lost are not among them."""
         self._losses: Counter[str] = Counter()
         """Trials of each variant that ended without a judgement, by its digest."""
         self._set_aside: dict[str, Variant] = {}
         """What was measured on a disturbed machine alone, by digest; the first to end first."""
-        self._programs: dict[str, Outcome] = {}
-        """The first measured outcome of each program, by its hash."""
+        self._programs: dict[str, int] = {}
+        """The recorded number of the first measured variant of each program, by the program's hash."""
         self.best: float | None = None
         """The best objective; None before anything was measured."""
         self.incumbent: Outcome | None = None
         """The variant that was promoted last: the others race against it."""
 
-    def add(self, number: int, outcome: Outcome) -> None:
-        """Takes in the outcome of a trial."""
-        self._by_number[number] = outcome
-        digest = outcome.variant.digest
-        if outcome.verdict.judges:
-            self._judged[digest] = outcome
+    def add(self, number: int, outcome: Outcome, recorded: int | None = None) -> None:
+        """Takes in the outcome of a trial. `recorded`: under which number the store has it, if under another one."""
+        digest, verdict, recorded = outcome.variant.digest, outcome.verdict, number if recorded is None else recorded
+        timings = outcome.measurement.timings if outcome.measurement is not None else ()
+        baseline_us = tuple(median(timing.baseline_us) for timing in timings)
+        self._by_number[number] = Known(digest, verdict, baseline_us, recorded)
+        if verdict.judges:
+            self._judged[digest] = recorded
             self._set_aside.pop(digest, None)
-        elif outcome.verdict != Verdict.DISTURBED:
+        elif verdict != Verdict.DISTURBED:
             self._losses[digest] += 1
         elif digest not in self._judged:
             self._set_aside[digest] = outcome.variant
-        if outcome.verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and outcome.artifact is not None:
-            self._programs.setdefault(outcome.artifact.program_hash, outcome)
-        if outcome.verdict == Verdict.MEASURED:
+        if verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and outcome.artifact is not None:
+            self._programs.setdefault(outcome.artifact.program_hash, recorded)
+        if verdict == Verdict.MEASURED:
             self.best = min(outcome.objective, self.best if self.best is not None else outcome.objective)
             if takes_over(outcome, self.incumbent):
                 self.incumbent = outcome
 
-    def doubt(self, doubtful: Callable[[Outcome], bool], why: str) -> dict[int, Outcome]:
-        """Takes the latency of doubtful outcomes back, with all that was concluded from it; what they are now, by
-        number."""
+    def tell_again(self, number: int, variant: Variant) -> Outcome | None:
+        """The judgement of a variant under whichever number, which is that of another trial from now on; None where
+        there is none."""
+        recorded = self._judged.get(variant.digest)
+        if recorded is None:
+            return None
+        outcome = self._read(recorded)
+        self.add(number, outcome, recorded)
+        return outcome
+
+    def begin_anew(self, outcomes: Iterable[tuple[int, Outcome]]) -> None:
+        """Forgets what was concluded, and takes in what the store has by now."""
         known = self._by_number
-        found = {n: each.doubted(why) for n, each in known.items() if each.verdict.has_latency and doubtful(each)}
-        if found:
-            self._begin()
-            for number in sorted(known):
-                self.add(number, found.get(number, known[number]))
-        return found
+        self._begin()
+        for number, outcome in outcomes:
+            self.add(number, outcome)
+        for number, each in known.items():
+            if number != each.recorded and each.recorded in self._by_number:
+                self.add(number, self._read(each.recorded), each.recorded)
+
+    def timed_beside(self, doubtful: Callable[[tuple[float, ...]], bool]) -> list[int]:
+        """Numbers of the trials with a latency that was measured beside such times of the baseline, microseconds."""
+        known = self._by_number.items()
+        return [number for number, each in known if each.verdict.has_latency and doubtful(each.baseline_us)]
 
     @property
     def judged(self) -> int:
@@ -73,16 +109,20 @@ class Outcomes:
         return len(self._judged)
 
     def of_trial(self, number: int) -> Outcome | None:
-        """The outcome recorded under that number."""
-        return self._by_number.get(number)
-
-    def find(self, variant: Variant) -> Outcome | None:
-        """The judgement of a variant, under whichever number."""
-        return self._judged.get(variant.digest)
+        """The outcome of the trial with that number."""
+        known = self._by_number.get(number)
+        return None if known is None else self._read(known.recorded)
 
     def measured(self, program: str) -> Outcome | None:
-        """The outcome whose measurement a variant with that program shares."""
-        return self._programs.get(program)
+        """The outcome whose measurement a variant with that program shares. One that was revoked meanwhile is none."""
+        number = self._programs.get(program)
+        if number is None:
+            return None
+        outcome = self._read(number)
+        if outcome.verdict.has_latency:
+            return outcome
+        del self._programs[program]
+        return None
 
     def is_tried_again(self, variant: Variant) -> bool:
         """Whether a variant that was lost is worth another try."""
@@ -91,7 +131,7 @@ class Outcomes:
     @property
     def disturbed(self) -> list[int]:
         """Numbers of the trials that were measured on a disturbed machine."""
-        return [number for number, outcome in self._by_number.items() if outcome.verdict == Verdict.DISTURBED]
+        return [number for number, known in self._by_number.items() if known.verdict == Verdict.DISTURBED]
 
     @property
     def set_aside(self) -> list[Variant]:

@@ -74,7 +74,10 @@ def start(store: Store, new: StudyRecord, space: Space, like: str | None = None)
 
 
 def _has_begun(store: Store, new: StudyRecord) -> bool:
-    return any(each.name == new.name for each in queries.records(store)) and bool(queries.judged(store, new.name))
+    return (
+        any(each.name == new.name for each in queries.records(store))
+        and queries.judged_and_best(store, new.name)[0] > 0
+    )
 
 
 # Studies ---------------------------------------------------------------------------------------------------------
@@ -120,9 +123,9 @@ def known_points(store: Store, study: str, space: Space) -> KnownPoints | None:
     """
     found: dict[int, float] = {}
     for trial in queries.judged(store, study):
-        place = _kept(trial.outcome.variant.point, space)
+        place = _kept(trial.point, space)
         if place is not None:
-            found.setdefault(place, trial.outcome.objective)
+            found.setdefault(place, trial.objective)
     if sum(map(math.isfinite, found.values())) < LEAST:
         return None
     points = _thinned(found)

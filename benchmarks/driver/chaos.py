@@ -4,16 +4,17 @@
 
 What happens: kill -9 of the worker, its fork server, the device's process or a compiler; SIGSTOP; SIGTERM and SIGUSR1;
 the store locked by another program, the first time for two minutes, or its server restarted. The worker is started
-again each time it has gone. Then the same sweep runs undisturbed to the same number of trials, and the two winners race
-each other in one process.
+again each time it has gone. Then the same sweep runs undisturbed to the same number of trials. Processes, builds and
+the gate are real. Times are drawn (tests/plugins/drawn_cpu): it is known which of the two winners is faster, and a busy
+machine makes the hour poorer in trials, but spoils nothing.
 
 A strike at the worker costs its start, the calibration and the trials in flight: half a minute on two quiet cores. With
 `--every` near that hardly anything is judged, and a trial that is in flight in three workers that were killed counts as
 crashed. So a short run strikes as seldom as a long one: `--minutes 20` has some 13 strikes.
 
 Exit code 1 where a trial was lost, judged twice or left running, a process was left, the worker took more than ten
-seconds to go, or, with --hold, where the winners differ by more than the tie band, a busy machine told nothing, or
-fewer trials were judged than there were strikes.
+seconds to go, or, with --hold, where the winners differ by more than the tie band, nothing was measured, or fewer
+trials were judged than there were strikes.
 """
 
 from __future__ import annotations
@@ -25,28 +26,21 @@ import random
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from autotuner.measure.tie import tie_band
-from autotuner.run.ask import ask, sound_calibration
-from autotuner.run.jobs import BuildJob, Built, CalibrationJob, RaceJob
 from autotuner.store import Store, queries
 from autotuner.sweeps.following import RESTING
 from autotuner.tuning import standings
-from autotuner.tuning.workbench import Workbench, load_space
-from autotuner.values.outcome import Heat
-from autotuner.values.variant import Variant
 from benchmarks import holds
 from benchmarks.provenance import provenance
 from tests.helpers import postgresql
-from tests.helpers.chaos import GRACE_S, SPACE, Chaos, recorded, require_whole, sweep_of
+from tests.helpers.chaos import DRAWN, GRACE_S, Chaos, lay_out_drawn, recorded, require_whole, sweep_of, true_us
 
 LOOK_S = 2.0
 """Seconds between two looks at the worker."""
-RACED_BLOCKS = 120
 
 
 def swept(
@@ -84,29 +78,13 @@ def swept(
             "wall_s": round(time.monotonic() - started, 1),
             "winner": None if best is None else best.outcome.variant.model_dump(mode="json"),
             "objective": None if best is None else best.outcome.objective,
+            "true_us": None if best is None else round(true_us(best.outcome.variant), 1),
             "tie": tie_band(queries.aa_heats(opened, study), "mean"),
         }
 
 
 def _is_there(store: Store) -> bool:
     return bool(queries.records(store))
-
-
-def raced(space: Path, one: dict[str, Any], other: dict[str, Any]) -> float | None:
-    """t_one / t_other of two variants in one heat; None where that was disturbed."""
-    here = Workbench(load_space(str(space)))
-    with closing(here.executor()) as executor:
-        found = sound_calibration(ask(executor, CalibrationJob(conditions=here.conditions)))
-        conditions = here.conditions.model_copy(update={"baselines": found.baselines})
-        artifacts = []
-        for document in (one, other):
-            built = ask(executor, BuildJob(variant=Variant.model_validate(document), conditions=conditions))
-            assert isinstance(built, Built)
-            artifacts.append(built.artifact)
-        heat = ask(executor, RaceJob(artifacts=tuple(artifacts), conditions=conditions, blocks=RACED_BLOCKS))
-    if not isinstance(heat, Heat) or heat.faults:
-        return None
-    return median(a / b for a, b in zip(heat.us[0][0], heat.us[1][0], strict=True))
 
 
 def main() -> None:
@@ -123,21 +101,27 @@ def main() -> None:
     options = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="autotuner-chaos-")))
-        (folder / "space.toml").write_text(SPACE)
+        lay_out_drawn(folder)
         server = stack.enter_context(postgresql.running()) if options.postgresql else None
         places = [server.url() if server is not None else str(folder / name) for name in ("struck.db", "calm.db")]
-        chaos = Chaos(folder, places[0], options.seed, server, options.lock)
+        chaos = Chaos(folder, places[0], options.seed, server, options.lock, DRAWN)
         try:
             struck = swept(chaos, places[0], options.trials, options.minutes, options.patience, options.every)
-            calm = swept(Chaos(folder, places[1], 0), places[1], max(1, struck["judged"]), 0, options.patience, None)
+            calm = swept(
+                Chaos(folder, places[1], 0, devices=DRAWN),
+                places[1],
+                max(1, struck["judged"]),
+                0,
+                options.patience,
+                None,
+            )
         except AssertionError as error:
             print((folder / "worker.log").read_text()[-4000:], file=sys.stderr)
             holds.require([str(error)])
             raise
         ratio = None
-        if struck["winner"] is not None and calm["winner"] is not None:
-            same = struck["winner"] == calm["winner"]
-            ratio = 1.0 if same else raced(folder / "space.toml", struck["winner"], calm["winner"])
+        if struck["true_us"] is not None and calm["true_us"] is not None:
+            ratio = struck["true_us"] / calm["true_us"]
     tie = max(struck["tie"], calm["tie"])
     document = {
         **provenance(),
@@ -169,7 +153,7 @@ def main() -> None:
 
 def _unmet(ratio: float | None, tie: float) -> list[str]:
     if ratio is None:
-        return ["the machine was disturbed: the winners could not be compared"]
+        return ["nothing was measured: there are no winners to compare"]
     return [] if abs(ratio - 1) <= tie else [f"the winners differ by {ratio - 1:+.1%}, and {tie:.1%} is a tie"]
 
 

@@ -94,8 +94,8 @@ def truth(setting: Setting) -> Shares:
 
 def explained(store: Store, study: str, space: Space, seed: int) -> Shares:
     """What `autotuner explain` says."""
-    trials = JudgedPoints(space, [each.outcome for each in queries.judged(store, study)])
-    beliefs = surrogate_beliefs(space, trials, seed, TIE)
+    found = JudgedPoints(space, queries.judged(store, study))
+    beliefs = surrogate_beliefs(space, found, seed, TIE)
     return {} if beliefs is None else {each.parameter: each.share for each in beliefs.parameters}
 
 
@@ -184,8 +184,8 @@ def _of_the_rejected(setting: Setting, true: Shares, said: Shares) -> dict[str, 
 def _vanished(rejected: tuple[str, int | str], study: optuna.Study, store: Store, name: str) -> dict[str, Any]:
     """What Optuna's slice plot has of a study with a value that fails."""
     parameter, value = rejected
-    judged = [each.outcome for each in queries.judged(store, name)]
-    tried = [outcome for outcome in judged if outcome.variant.point.get(parameter) == value]
+    judged = queries.judged(store, name)
+    tried = [each for each in judged if each.point.get(parameter) == value]
     shown = drawn(study, parameter, value)
     return {"trials": len(judged), "tried": len(tried), **shown}
 

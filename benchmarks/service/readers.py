@@ -25,7 +25,9 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,12 @@ class Recording:
 
 
 def sweep(store: Path, trials: int) -> dict[str, Any]:
+    """One sweep in a process of its own: what builds and judges there keeps to the cache that it began with."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_sweep, store, trials).result()
+
+
+def _sweep(store: Path, trials: int) -> dict[str, Any]:
     """One sweep in this process, its variants built anew."""
     heard = Recording()
     with tempfile.TemporaryDirectory(prefix="autotuner-readers-cache-") as cache:
@@ -104,8 +112,9 @@ def sweep(store: Path, trials: int) -> dict[str, Any]:
                 space=SPACE, trials=trials, threads=1, finals=False, patience_minutes=0.0, store=store
             )
     with Store.open(str(store), read_only=True) as opened:
-        judged, _ = queries.judged_and_best(opened, study.name)
-    return {**heard.summary(), "asked": trials, "judged": judged}
+        judged = queries.judged(opened, study.name)
+    right = sum(each.code is None for each in judged)
+    return {**heard.summary(), "asked": trials, "judged": len(judged), "right": right}
 
 
 @contextmanager
@@ -186,6 +195,8 @@ def faults(found: dict[str, Any]) -> list[str]:
         judged, asked = found[name]["judged"], found[name]["asked"]
         if judged < asked:
             wrong.append(f"{name}: {judged} of {asked} variants were judged; was the machine quiet?")
+        elif not found[name]["right"]:
+            wrong.append(f"{name}: no variant was right: no sweep was watched")
     odd = {status: count for status, count in beside["answers"]["statuses"].items() if status != "200"}
     return wrong + ([f"answers other than 200: {odd}"] if odd else [])
 

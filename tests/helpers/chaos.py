@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -17,6 +19,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from optuna.trial import TrialState
@@ -33,47 +36,73 @@ SCRIPT = Path(sys.executable).parent / "autotuner"
 COMPILERS = {"g++", "cc1plus", "as", "ld", "collect2", "ninja", "nvcc", "cicc", "ptxas"}
 GRACE_S = 10.0
 """Seconds after which what was asked to go has to be gone: what Slurm and Kubernetes give."""
+PLUGINS = Path(__file__).parent.parent / "plugins"
+KERNELS = Path(__file__).parent.parent.parent / "kernels"
+DRAWN = "drawn_cpu"
+"""The kind of device that the worker of such a sweep serves."""
 SPACE = """
-title = "right variants, a few of them"
-family = "sdpa"
-backend = "cpu"
+title = "right variants whose times are drawn"
+family = "drawn"
+backend = "drawn_cpu"
 threads = 1
-cache = "warm"
-problems = [{ batch = 1, heads = 2, seq_q = 128, seq_k = 128, head_dim = 64, dtype = "float32" }]
+problems = [{ op = "rmsnorm", tokens = 64, hidden_size = 512, dtype = "float32" }]
 
 [parameters]
 IMPL = ["scalar", "simd"]
-BLOCK_N = [64, 128]
-UNROLL = [1, 4]
-EXP = ["poly5", "libm"]
+UNROLL = [1, 2, 4, 8]
 THREADS = [1]
 SYNC_POLICY = [0]
-BLOCK_M = [32, 64]
-VEC_WIDTH = [8]
-QK_KEYS = [4, 6]
-QK_VECS = [2, 1]
-PV_ROWS = [4]
-PV_VECS = [2, 1]
-PACK_K = [0]
-PACK_V = [0, 2]
-PREFETCH = [0, 8]
-SCHEDULE = [0]
-BF16_DOT = [0]
+VEC_WIDTH = [4, 8]
+ROWS = [1, 2, 4, 8]
+OVERLAP = [0, 1]
+PREFETCH = [0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 96]
+STREAM = [0, 1]
 
 [default]
 IMPL = "simd"
+UNROLL = 1
 """
+
+
+def lay_out_drawn(folder: Path) -> None:
+    """Puts a family and a space into a user's folder whose variants are built and judged like any others, and whose
+    times are drawn: a busy machine changes nothing that a sweep of them finds."""
+    shutil.copytree(KERNELS / "rmsnorm", folder / "drawn")
+    for name in ("kernel.toml", "limits.toml"):
+        file = folder / "drawn" / name
+        text = file.read_text().replace('family = "rmsnorm"', 'family = "drawn"')
+        file.write_text(re.sub(r"^(\[+)cpu\b", r"\1drawn_cpu", text, flags=re.MULTILINE))
+    (folder / "space.toml").write_text(SPACE)
+
+
+def true_us(variant: Variant) -> float:
+    """What is true of a variant of that space."""
+    if str(PLUGINS) not in sys.path:
+        sys.path.append(str(PLUGINS))
+    from drawn_cpu import microseconds
+
+    return microseconds(variant)
 
 
 class Chaos:
     """A worker of its own on a store, and what is done to it."""
 
     def __init__(
-        self, folder: Path, store: str, seed: int, server: Server | None = None, first_lock_s: float | None = None
+        self,
+        folder: Path,
+        store: str,
+        seed: int,
+        server: Server | None = None,
+        first_lock_s: float | None = None,
+        devices: str = "cpu",
     ) -> None:
-        """`first_lock_s`: seconds that the store is locked for the first time; the others are short."""
+        """`first_lock_s`: seconds that the store is locked for the first time; the others are short. `devices`: which
+        the worker serves."""
         self._folder, self._store, self._server = folder, store, server
+        path = os.pathsep.join(filter(None, (str(PLUGINS), os.environ.get("PYTHONPATH"))))
+        self._environment = {**os.environ, "PYTHONPATH": path}
         self._draw = random.Random(seed)
+        self._devices = devices
         self._first_lock_s = first_lock_s
         self._mark = f"MARK_OF_CHAOS={uuid.uuid4()}"
         self._worker: subprocess.Popen[bytes] | None = None
@@ -88,7 +117,7 @@ class Chaos:
     def command(self, *arguments: str) -> str:
         """What a command of autotuner prints."""
         command = [str(SCRIPT), *arguments, "--store", self._store]
-        done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=self._folder, env=self._environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -98,9 +127,9 @@ class Chaos:
             name, _, value = self._mark.partition("=")
             with (self._folder / "worker.log").open("ab") as log:
                 self._worker = subprocess.Popen(
-                    [str(SCRIPT), "worker", "--store", self._store],
+                    [str(SCRIPT), "worker", "--devices", self._devices, "--store", self._store],
                     cwd=self._folder,
-                    env={**os.environ, name: value},
+                    env={**self._environment, name: value},
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
@@ -136,7 +165,7 @@ class Chaos:
             self.end_worker(signal.SIGTERM if kind == "terminate" else signal.SIGUSR1)
         elif kind == "lock":
             seconds = self._draw.uniform(3, 10)
-            self._lock(seconds if self._first_lock_s is None or self.done["lock"] else self._first_lock_s)
+            self.lock(seconds if self._first_lock_s is None or self.done["lock"] else self._first_lock_s)
         elif kind == "server":
             assert self._server is not None
             self._server.stop()
@@ -161,12 +190,15 @@ class Chaos:
         # one that is told to go before it listens goes as Python does
         assert code in (0, 130, -number), f"the worker ended with {code}"
 
-    def _lock(self, seconds: float) -> None:
-        """Another program writes for so long."""
+    def lock(self, seconds: float) -> tuple[datetime, datetime]:
+        """Another program has the store for itself for so long; since when, and until when."""
         with contextlib.closing(sqlite3.connect(self._store, timeout=60, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+            other.execute("BEGIN EXCLUSIVE")
+            since = datetime.now(UTC)
             time.sleep(seconds)
+            until = datetime.now(UTC)
             other.execute("ROLLBACK")
+        return since, until
 
     def _victims(self, kind: str) -> list[int]:
         """The worker's fork server, that one's children, or compilers."""

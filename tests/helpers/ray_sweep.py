@@ -79,18 +79,19 @@ def start(nodes: Nodes) -> None:
     nodes.start("three", cpus=1)
 
 
-def _begins(file: Path, node: str) -> bool:
-    """Whether the node begins to judge within some time: it is at it then."""
-    until, before = time.monotonic() + 4 * WORK_S, _judged_on(file, node)
+def _is_at_it(file: Path, node: str) -> bool:
+    """Whether the node, now or within some time, is in the first half of a judging."""
+    until = time.monotonic() + 4 * WORK_S
     while time.monotonic() < until:
-        if _judged_on(file, node) > before:
+        begun = [float(at) for what, _, where, at in _notes(file) if (what, where) == ("judge", node)]
+        if begun and time.time() - begun[-1] < WORK_S / 2:
             return True
         time.sleep(0.01)
     return False
 
 
-def _judged_on(file: Path, node: str) -> int:
-    return sum(line.split()[::2] == ["judge", node] for line in file.read_text().splitlines())
+def _notes(file: Path) -> list[list[str]]:
+    return [line.split() for line in file.read_text().splitlines()]
 
 
 def swept(nodes: Nodes, store: Store, file: Path, trials: int, kill_at: int) -> Swept:
@@ -102,7 +103,7 @@ def swept(nodes: Nodes, store: Store, file: Path, trials: int, kill_at: int) -> 
 
         def hear(event: Event) -> None:
             late = isinstance(event, Judged) and event.judged >= kill_at
-            if late and killed_at[0] == float("inf") and _begins(file, victim):
+            if late and killed_at[0] == float("inf") and _is_at_it(file, victim):
                 nodes.kill(victim)
                 killed_at[0] = time.time()
 
@@ -111,7 +112,7 @@ def swept(nodes: Nodes, store: Store, file: Path, trials: int, kill_at: int) -> 
             driver = Driver(store, executor, plan, hear)
             driver.run(Budget(trials=trials))
         outcomes = store.judged_numbers(driver.name).values()
-    lines = [line.split() for line in file.read_text().splitlines()]
+    lines = _notes(file)
     begun = {what: Counter(digest for each, digest, *_ in lines if each == what) for what in ("build", "judge")}
     return Swept(
         judged=len({outcome.variant.digest for outcome in outcomes if outcome.verdict.judges}),

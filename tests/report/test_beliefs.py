@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from autotuner.report import surrogate_beliefs
+from autotuner.report import kept_beliefs, surrogate_beliefs
 from autotuner.report.beliefs import StudyBeliefs, study_beliefs
 from autotuner.report.beliefs_figure import drawn
 from autotuner.report.beliefs_text import SHOWN, lines
@@ -29,6 +29,7 @@ from autotuner.store import Store, queries
 from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
+from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
@@ -314,6 +315,40 @@ def test_trials_come_in_the_order_of_their_ends(store: Store, session: int) -> N
         store.record("scalar-abc", session, number, measured(tile, 50.0))
     store.record("scalar-abc", session, 3, rejected(128, Verdict.INFRA_ERROR))
     assert [trial.number for trial in queries.judged(store, "scalar-abc")] == [2, 0, 1]
+
+
+def test_beliefs_are_found_once_until_something_changes(
+    empty: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whoever asks; after the next trial, a revocation or the loss of the file they are found anew."""
+    monkeypatch.setenv(config.CACHE, str(tmp_path / "cache"))
+    finds: list[str] = []
+
+    def find(store: Store, name: str) -> StudyBeliefs:
+        finds.append(name)
+        return study_beliefs(store, name)
+
+    monkeypatch.setattr(kept_beliefs, "study_beliefs", find)
+    name = sweep(empty, 25, "random")
+
+    def told() -> StudyBeliefs:
+        found = kept_beliefs.kept_beliefs(empty, name)
+        assert found == study_beliefs(empty, name)
+        return found
+
+    assert told() == told()
+    with closing(Store.open(str(tmp_path / "studies.db"))) as another:
+        kept_beliefs.kept_beliefs(another, name)
+    assert len(finds) == 1
+    sweep(empty, 26, "random")
+    assert told().judged == 26
+    empty.revoke(name, 0, "wrong")
+    assert told().rejected["store.revoked"] == 1
+    assert len(finds) == 3
+    for file in (tmp_path / "cache" / "beliefs").iterdir():
+        file.write_text(file.read_text()[:-10])
+    told()
+    assert len(finds) == 4
 
 
 # Words, JSON and figure ------------------------------------------------------------------------------------------

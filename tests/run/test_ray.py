@@ -78,7 +78,7 @@ def test_a_node_that_is_killed_costs_the_job_it_did_one_more_try(
             jobs[executor.submit(judge_job("works", FOLDER=str(tmp_path), NAME=name, MS=3000), lane)] = name
         wait_for(lambda: {note.name for note in notes(tmp_path, "begin")} == {"a0", "b0"})
         nodes.kill(node)
-        for _ in jobs:
+        while jobs:
             done = executor.wait(120)
             assert outcome(done).verdict == Verdict.MEASURED
             assert done is not None

@@ -266,7 +266,7 @@ def searched(folder: Path, space: Space, trials: int) -> list[float]:
         executor = InlineExecutor(FakeLine(truth, baseline_us=1.0))
         driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.conditions()))
         driver.run(Budget(trials=trials))
-        return [math.exp(trial.outcome.objective) for trial in queries.judged(store, driver.name)]
+        return [math.exp(trial.objective) for trial in queries.judged(store, driver.name)]
 
 
 def test_a_search_begins_with_what_is_expected_to_be_the_fastest(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from autotuner.store import Store, figures
+from autotuner.store import Store, figures, queries
 from autotuner.values.errors import StoreError
 from tests.helpers.recorded import CALIBRATION, deduplicated, measured, raced_out, record_all, rejected, study_record
 
@@ -35,7 +35,20 @@ def test_history_has_each_trial_that_was_the_best_until_then(store: Store) -> No
     assert found[0].seconds == pytest.approx(4.0)
     assert found[1].seconds == pytest.approx(12.0)
     store.revoke("scalar-abc", 0, "wrong")
-    assert [each.number for each in figures.history(store, "scalar-abc")] == [2, 3]
+    assert [each.number for each in figures.history(store, "scalar-abc")] == [3]
+
+
+def test_what_was_raced_out_is_never_the_best(store: Store) -> None:
+    """Its few blocks looked faster than anything before or after; a duplicate of it shares them."""
+    session = store.start_session("scalar-abd", CALIBRATION, {})
+    lost = raced_out(128, 10.0)
+    duplicate = deduplicated(256, lost)
+    for number, outcome in enumerate([lost, duplicate, measured(32, 30.0)], start=3):
+        store.record("scalar-abd", session, number, outcome)
+    assert [each.number for each in figures.history(store, "scalar-abd")] == [0, 5]
+    judged, best = queries.judged_and_best(store, "scalar-abd")
+    assert judged == 6
+    assert best == pytest.approx(100 / 30)
 
 
 def test_costs_are_split_by_verdict_and_stage(store: Store) -> None:

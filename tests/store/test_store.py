@@ -125,7 +125,7 @@ def test_a_latency_is_taken_back_when_the_machine_turns_out_to_have_been_disturb
     store: Store, session: int, path: Path
 ) -> None:
     record_all(store, session, [measured(16, 10.0), measured(32, 80.0)])
-    store.doubt("scalar-abc", {0: measured(16, 10.0).doubted("the baseline took longer")})
+    store.doubt("scalar-abc", [0], "the baseline took longer")
     assert [each.number for each in queries.measured(store, "scalar-abc")] == [1]
     assert standings.summary(store, "scalar-abc").disturbed == (0,)
     best = standings.best(store, "scalar-abc")

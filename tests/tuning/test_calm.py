@@ -23,7 +23,7 @@ from autotuner.tuning.calm import LONGEST_PAUSE_S, Calm, Caution, Protest, Waiti
 from autotuner.tuning.device_lane import WARMED, DeviceLane
 from autotuner.tuning.driver import Started
 from autotuner.tuning.finals import Finals
-from autotuner.tuning.finals_plan import contenders
+from autotuner.tuning.finals_plan import contenders, searched
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import BackendTiming, Calibration, Measurement
 from autotuner.values.verdict import Verdict
@@ -98,7 +98,7 @@ def test_what_is_measured_under_protest_counts_for_nothing_and_is_raced_again(
     told = {trial.number: trial.state for trial in trials_of(store, name)}
     assert {told[number] for number in summary.disturbed} == {TrialState.FAIL}
     board = {entry.number for entry in standings.leaderboard(store, name, 100)}
-    raced = set(contenders(store.judged_numbers(name), ""))
+    raced = set(contenders(searched(store.outcomes(name)), ""))
     assert not set(summary.disturbed) & (board | raced)
     require_truth(store, name)
 

@@ -24,7 +24,7 @@ from autotuner.store import FinalsRecord, Store, queries
 from autotuner.tuning import final_heats, standings
 from autotuner.tuning.driver import Budget, Driver, Event, Judged
 from autotuner.tuning.finals import Finals, Step, due
-from autotuner.tuning.finals_plan import LEAST, contenders
+from autotuner.tuning.finals_plan import LEAST, contenders, searched
 from autotuner.tuning.plan import Plan
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
@@ -78,7 +78,7 @@ def equal(_: Variant) -> Truth:
 def test_the_best_eight_those_that_overlap_and_the_default_are_in(store: Store) -> None:
     study = swept(store, simulated.truth)
     found = outcomes(store, study)
-    numbers = contenders(found, DEFAULT)
+    numbers = contenders(searched(found.items()), DEFAULT)
     right = sorted((o.objective, n) for n, o in found.items() if o.measurement is not None and o.original is None)
     assert set(numbers) >= {number for _, number in right[:8]}
     assert [n for n in numbers if found[n].variant.digest == DEFAULT]
@@ -87,7 +87,7 @@ def test_the_best_eight_those_that_overlap_and_the_default_are_in(store: Store) 
 
 def test_all_that_overlap_the_best_are_in_up_to_a_limit(store: Store) -> None:
     study = swept(store, equal, 45)
-    assert 12 < len(contenders(outcomes(store, study), DEFAULT)) <= 33
+    assert 12 < len(contenders(searched(store.outcomes(study)), DEFAULT)) <= 33
 
 
 def test_of_equal_programs_one_is_in(store: Store) -> None:
@@ -96,7 +96,7 @@ def test_of_equal_programs_one_is_in(store: Store) -> None:
         return Truth(us=40.0 if fast else 50.0, program=str(fast))
 
     study = swept(store, two, 30)
-    assert len(contenders(outcomes(store, study), DEFAULT)) <= 2
+    assert len(contenders(searched(store.outcomes(study)), DEFAULT)) <= 2
 
 
 def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: Store) -> None:

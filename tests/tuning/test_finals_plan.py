@@ -13,6 +13,7 @@ from autotuner.tuning.finals_plan import (
     by_merit,
     contenders,
     needed_s,
+    searched,
     slower_than,
 )
 from autotuner.values.outcome import Outcome, Stop
@@ -31,26 +32,27 @@ def promoted(tile: int, us: float, over: int) -> Outcome:
 
 def test_what_lost_a_race_is_slower_and_so_is_what_that_beat() -> None:
     outcomes = {0: measured(16, 50.0), 1: promoted(32, 40.0, over=16), 2: beaten(64, 60.0, by=16), 3: measured(8, 41.0)}
-    assert slower_than(outcomes) == {0: {1}, 1: set(), 2: {0, 1}, 3: set()}
+    assert slower_than(searched(outcomes.items())) == {0: {1}, 1: set(), 2: {0, 1}, 3: set()}
 
 
 def test_a_race_against_what_was_revoked_since_says_nothing() -> None:
     outcomes = {0: rejected(16), 1: beaten(32, 60.0, by=16)}
-    assert slower_than(outcomes) == {1: set()}
+    assert slower_than(searched(outcomes.items())) == {1: set()}
 
 
 def test_a_trial_that_was_only_raced_to_a_tie_is_not_slower() -> None:
     tie = measured(32, 50.0).model_copy(update={"measurement": raced(measurement(50.0), 16, 0.001, Stop.PRECISE)})
-    assert slower_than({0: measured(16, 50.0), 1: tie}) == {0: set(), 1: set()}
+    assert slower_than(searched([(0, measured(16, 50.0)), (1, tie)])) == {0: set(), 1: set()}
 
 
 def test_what_beat_a_contender_is_one_and_comes_before_it() -> None:
     """A disturbed race made the slow one look best; what beat it is far down the list."""
     many = {number: measured(1000 + number, 30.0 + number) for number in range(2, 20)}
     outcomes = {0: measured(16, 90.0), 1: beaten(32, 20.0, by=16), **many}
-    found = contenders(outcomes, "no default")
+    right = searched(outcomes.items())
+    found = contenders(right, "no default")
     assert {0, 1} <= set(found)
-    assert by_merit(found, outcomes)[-1] == 1
+    assert by_merit(found, right)[-1] == 1
 
 
 @pytest.mark.parametrize(("seconds", "count"), [(1e9, 9), (0.0, LEAST)])
@@ -71,4 +73,4 @@ def test_no_more_are_invited_than_fit() -> None:
 
 def test_a_verdict_without_a_latency_is_no_contender() -> None:
     outcomes = {0: rejected(16), 1: rejected(32, Verdict.CRASHED)}
-    assert contenders(outcomes, "no default") == ()
+    assert contenders(searched(outcomes.items()), "no default") == ()

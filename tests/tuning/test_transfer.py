@@ -89,7 +89,7 @@ def search(
     )
     driver = Driver(store, InlineExecutor(backend(microseconds)), plan)
     driver.run(Budget(trials=trials))
-    return [trial.outcome.variant.point for trial in queries.judged(store, driver.name)]
+    return [trial.point for trial in queries.judged(store, driver.name)]
 
 
 # Which are related --------------------------------------------------------------------------------------------------
@@ -153,10 +153,8 @@ def test_known_points_are_what_was_judged(store: Store) -> None:
     assert found.first == ()
     assert found.known_points is not None
     judged = queries.judged(store, record_of(OTHER).name)
-    assert [SPACE.point(place) for place in found.known_points.points] == [
-        each.outcome.variant.point for each in judged
-    ]
-    objectives = [each.outcome.objective for each in judged]
+    assert [SPACE.point(place) for place in found.known_points.points] == [each.point for each in judged]
+    objectives = [each.objective for each in judged]
     assert list(found.known_points.objectives) == [each if math.isfinite(each) else None for each in objectives]
     assert None in found.known_points.objectives
     assert found == start(store, record_of(SPACE), SPACE)
@@ -327,7 +325,7 @@ def test_only_points_that_stay_as_they_are_are_known(store: Store) -> None:
     narrow = space_of(text=text.replace("STAGES = 1\n", "STAGES = 1\nMORE = 1\n"), name="narrow")
     found = known_points(store, record_of(OTHER).name, narrow)
     assert found is not None
-    judged = [each.outcome.variant.point for each in queries.judged(store, record_of(OTHER).name)]
+    judged = [each.point for each in queries.judged(store, record_of(OTHER).name)]
     fit = [point for point in judged if int(point["BLOCK"]) * int(point["STAGES"]) <= 64]
     assert [narrow.point(place) for place in found.points] == [
         {name: {**point, "MORE": 1}[name] for name in narrow.parameters if name in {*point, "MORE"}} for point in fit

@@ -9,7 +9,7 @@ from autotuner.service.figures.figure import Figure, Grid
 from autotuner.service.figures.svg import Scale, Svg
 from autotuner.service.reader import Snapshot
 from autotuner.service.words import clock, percent, span, when
-from autotuner.store import ListedTrial, SessionRecord
+from autotuner.store import SessionRecord, StageTimes
 
 WIDTH, LEFT, ROW = 860, 120, 30
 MOST_LANES = 12
@@ -24,7 +24,6 @@ class Stretch(NamedTuple):
     start: float
     end: float
     stage: str
-    number: int
 
 
 class Lanes(NamedTuple):
@@ -47,47 +46,45 @@ class Lanes(NamedTuple):
 
 def timeline(snapshot: Snapshot, wanted: int | None = None) -> tuple[Figure, tuple[Lanes, ...], int | None]:
     """The lanes of one run, the last one with trials unless another is wanted, and the sums of all."""
-    every = tuple(_lanes(session, snapshot.trials) for session in snapshot.sessions)
+    of: dict[int, list[StageTimes]] = {}
+    for trial in snapshot.stages:
+        of.setdefault(trial.session, []).append(trial)
+    every = tuple(_lanes(session, of.get(session.id, ())) for session in snapshot.sessions)
     busy = [each for each in every if each.devices or each.builders]
     chosen = next((each for each in every if each.session.id == wanted), busy[-1] if busy else None)
     return _figure(chosen), every, None if chosen is None else chosen.session.id
 
 
-def _lanes(session: SessionRecord, trials: Sequence[ListedTrial]) -> Lanes:
+def _lanes(session: SessionRecord, trials: Sequence[StageTimes]) -> Lanes:
+    """`trials`: those of the session."""
     builds: list[Stretch] = []
     judged: list[Stretch] = []
-    end = session.started_at if session.finished_at is None else session.finished_at
-    spent, unknown = dict.fromkeys(STAGES, 0.0), 0
+    last = session.started_at if session.finished_at is None else session.finished_at
+    spent = dict.fromkeys(STAGES, 0.0)
     for trial in trials:
-        if trial.session != session.id:
-            continue
-        unknown += trial.build_s is None
-        end = max(end, trial.recorded_at)
-        at = (trial.recorded_at - session.started_at).total_seconds()
-        for stage, seconds in reversed(_stages(trial).items()):
-            spent[stage] += seconds
+        last = max(last, trial.recorded_at)
+        end = (trial.recorded_at - session.started_at).total_seconds()
+        for stage, seconds in (("measure", trial.measure_s), ("check", trial.check_s), ("build", trial.build_s)):
             if seconds:
-                (builds if stage == "build" else judged).append(Stretch(at - seconds, at, stage, trial.number))
-            at -= seconds
-    wall_s = (end - session.started_at).total_seconds()
+                spent[stage] += seconds
+                (builds if stage == "build" else judged).append(Stretch(end - seconds, end, stage))
+                end -= seconds
+    unknown = sum(trial.build_s is None for trial in trials)
+    wall_s = (last - session.started_at).total_seconds()
     return Lanes(session, wall_s, _spread(builds), _spread(judged), spent, unknown)
-
-
-def _stages(trial: ListedTrial) -> dict[str, float]:
-    """Seconds of each stage; none are known of a trial that an earlier version recorded."""
-    return {"build": trial.build_s or 0.0, "check": trial.check_s or 0.0, "measure": trial.measure_s or 0.0}
 
 
 def _spread(stretches: Iterable[Stretch]) -> tuple[tuple[Stretch, ...], ...]:
     """Into as few lanes as hold them without an overlap of more than a moment."""
     lanes: list[list[Stretch]] = []
     for each in sorted(stretches):
-        free = next((lane for lane in lanes if lane[-1].end <= each.start + 0.2), None)
-        if free is None:
-            lanes.append([each])
+        for lane in lanes:
+            if lane[-1].end <= each.start + 0.2:
+                lane.append(each)
+                break
         else:
-            free.append(each)
-    return tuple(tuple(lane) for lane in lanes)
+            lanes.append([each])
+    return tuple(map(tuple, lanes))
 
 
 def _figure(chosen: Lanes | None) -> Figure:
@@ -128,14 +125,15 @@ def _figure(chosen: Lanes | None) -> Figure:
 
 def _path(x: Scale, stretches: Sequence[Stretch], y: float) -> str:
     """Boxes of one stage as one path; what is less than a pixel apart is one box."""
+    second = x(1.0) - x(0.0)  # in pixels
+    least, apart = 0.6 / second, 0.7 / second
     boxes: list[list[float]] = []
-    for each in stretches:
-        start, end = x(each.start), max(x(each.end), x(each.start) + 0.6)
-        if boxes and start - boxes[-1][1] < 0.7:
-            boxes[-1][1] = end
+    for start, end, _ in stretches:
+        if boxes and start - boxes[-1][1] < apart:
+            boxes[-1][1] = max(end, start + least)
         else:
-            boxes.append([start, end])
-    return "".join(f"M{start:.1f} {y:.0f}H{end:.1f}v20H{start:.1f}Z" for start, end in boxes)
+            boxes.append([start, max(end, start + least)])
+    return "".join(f"M{x(start):.1f} {y:.0f}H{x(end):.1f}v20H{x(start):.1f}Z" for start, end in boxes)
 
 
 def runs(every: Sequence[Lanes]) -> Grid:
