@@ -56,6 +56,16 @@ AT_INLINE void store_tail(element *p, vec x, int64_t count) {
   __builtin_memcpy(p, padded, count * sizeof(element));
 }
 
+// Rounded once, whichever loop it stands in: left to itself the compiler fuses the product and the sum in some loops and
+// not in others, and a row's sum would depend on its place.
+AT_INLINE void add_square(vec &sum, vec value) {
+#ifdef __FMA__
+  __asm__("vfmadd231ps %1, %1, %0" : "+v"(sum) : "v"(value));
+#else
+  sum += value * value;
+#endif
+}
+
 // The sums of the squares of a row, UNROLL vectors of them. The order depends on the column alone, not on which loop adds.
 struct Sums {
   vec part[UNROLL];
@@ -68,14 +78,14 @@ struct Sums {
     for (int i = 0; i < UNROLL; ++i) {
       if (PREFETCH > 0 && i * VEC_WIDTH % LINE == 0) __builtin_prefetch(x + i * VEC_WIDTH + PREFETCH * LINE, 0, 3);
       const vec value = load_elements(x + i * VEC_WIDTH);
-      part[i] += value * value;
+      add_square(part[i], value);
     }
   }
   void add_rest(const element *x, int64_t column, int64_t columns) {
     for (int i = 0; column < columns; ++i, column += VEC_WIDTH) {
       const int64_t left = columns - column;
       const vec value = left >= VEC_WIDTH ? load_elements(x + column) : load_tail(x + column, left);
-      part[i] += value * value;
+      add_square(part[i], value);
     }
   }
   float total() {
