@@ -59,6 +59,8 @@ class Cage(NamedTuple):
     """It can signal nobody but itself and its children."""
     memory: bool = True
     """It has no more data than the machine has memory."""
+    tools: bool = True
+    """A process that runs a sanitizer has the walls on files, network and system calls too."""
     references: bool = False
     """References are drawn up, and kept in the cache, by a process beside it that runs no variant."""
 

@@ -58,6 +58,8 @@ def enter(parts: CageParts, folder: Path, sanitizes: bool = False) -> None:
     kind = parts.kind
     seccomp.give_up_privileges()
     _limit(memory=kind.memory and not sanitizes)
+    if sanitizes and not kind.tools:
+        return
     scoped = landlock.version() >= landlock.WITH_SCOPES and kind.files and kind.signals
     if kind.files and landlock.version():
         landlock.restrict(parts.reads, [folder, *map(Path, DEVICES), *_matching(kind.writes)])

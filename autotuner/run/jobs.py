@@ -64,6 +64,11 @@ class JudgeJob(Model):
         """The variant to judge."""
         return self.built.artifact.variant
 
+    @property
+    def checks_memory(self) -> bool:
+        """A sanitizer looks at its memory, in a process that has judged nothing before."""
+        return self.soak == "chosen"
+
 
 class CalibrationJob(Model):
     """Measure the references and the ceilings, and pin the baselines."""

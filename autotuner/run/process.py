@@ -67,9 +67,9 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
     line = cache(role.factory)
     outside = [role.cage] if role.cage is not None else []
 
-    def enter(sanitizes: bool) -> None:
+    def enter(job: JudgeJob | RaceJob) -> None:
         if outside:
-            _enter(outside.pop(), folder, sanitizes)
+            _enter(outside.pop(), folder, job)
 
     for _ in range(role.jobs):
         try:
@@ -84,15 +84,20 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
     os._exit(0)  # what a variant left behind (threads, exit handlers) must not run
 
 
-def _enter(parts: CageParts, folder: Path, sanitizes: bool) -> None:
+def _enter(parts: CageParts, folder: Path, job: JudgeJob | RaceJob) -> None:
     """Enters the cage. What is to be outside of it is started first."""
     if parts.kind.references:
         scribe.start()
-    cage.enter(parts, folder, sanitizes)
+    runs_tools = isinstance(job, JudgeJob) and (job.sanitize or (job.checks_memory and not parts.kind.tools))
+    cage.enter(parts, folder, sanitizes=runs_tools)
 
 
 def _do(
-    number: int, pickled: bytes, line: MakeLine, enter: Callable[[bool], None], tell: Callable[[Message], None]
+    number: int,
+    pickled: bytes,
+    line: MakeLine,
+    enter: Callable[[JudgeJob | RaceJob], None],
+    tell: Callable[[Message], None],
 ) -> Message:
     """How the job ended. An InfrastructureError is for the driver only when there is no line: nothing can be judged
     then; raised later, it is about this job."""
@@ -100,7 +105,7 @@ def _do(
     try:
         made, job = line(), pickle.loads(pickled)
         if isinstance(job, JudgeJob | RaceJob):
-            enter(getattr(job, "sanitize", False))
+            enter(job)
         for_driver = (InputError, OracleError)
         return Message(number, result=perform(job, made, lambda step: tell(Message(number, step))))
     except for_driver as error:

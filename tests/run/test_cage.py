@@ -3,16 +3,12 @@ loaded there, by what a variant has too: the system calls."""
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import json
 import os
-import resource
-import signal
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -25,15 +21,10 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.kind import Cage
 from autotuner.run import cage, landlock, seccomp
 from autotuner.run.cage import CageParts
-from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
 from autotuner.values import config
-from autotuner.values.conditions import Conditions
-from autotuner.values.gate_report import GateReport
-from autotuner.values.outcome import Artifact, Say
-from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.executors import PlayBackend, judge_job, outcome
 from tests.helpers import preload
+from tests.helpers.adversary import STORE, adversary, tried
 from tests.helpers.conduct_driver import CONDITIONS, conduct
 from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_line
@@ -44,89 +35,6 @@ pytestmark = [
 ]
 
 
-class Adversary(PlayBackend):
-    """Tries what IMPL says on TARGET; its fault tells what came of it."""
-
-    def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
-        target = str(artifact.variant.parameters["TARGET"])
-        try:
-            said = ATTEMPTS[artifact.variant.impl](target)
-        except OSError as error:
-            said = errno.errorcode[error.errno or 0]
-        fault = Fault(verdict=Verdict.INCORRECT, code="told", detail=str(said))
-        return GateReport(artifact=artifact.digest, required=(), checks=(), fault=fault)
-
-
-def adversary() -> Adversary:
-    return Adversary()
-
-
-def system_call(name: str, *arguments: int) -> int:
-    """The result of a system call by its number. Raises OSError."""
-    here = seccomp.machine()
-    assert here is not None
-    tables = {**seccomp.REFUSED, "ptrace": seccomp.PTRACE}
-    libc = ctypes.CDLL(None, use_errno=True)
-    found = int(libc.syscall(tables[name][here.column], *map(ctypes.c_long, arguments)))
-    if found < 0:
-        raise OSError(ctypes.get_errno(), name)
-    return found
-
-
-def connect(target: str) -> str:
-    with socket.socket(socket.AF_INET) as opened:
-        opened.connect(("127.0.0.1", int(target)))
-    return "connected"
-
-
-def limits(_: str) -> str:
-    names = ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_FSIZE", "RLIMIT_DATA")
-    return json.dumps([resource.getrlimit(getattr(resource, name))[1] for name in names])
-
-
-def in_a_child(attempt: Callable[[], object]) -> str:
-    """What comes of it in a child of the process."""
-    reader, writer = os.pipe()
-    if os.fork() == 0:
-        try:
-            attempt()
-            os.write(writer, b"done")
-        except OSError as error:
-            os.write(writer, errno.errorcode[error.errno or 0].encode())
-        os._exit(0)
-    return os.read(reader, 100).decode()
-
-
-ATTEMPTS: dict[str, Callable[[str], object]] = {
-    "reads": lambda target: Path(target).read_bytes()[:4],
-    "lists": lambda target: sorted(each.name for each in Path(target).iterdir()),
-    "writes": lambda target: Path(target).write_bytes(b"mine"),
-    "appends": lambda target: os.open(target, os.O_WRONLY | os.O_APPEND),
-    "truncates": lambda target: os.truncate(target, 0),
-    "removes": lambda target: Path(target).unlink(),
-    "renames": lambda target: Path(target).rename(f"{target}.gone"),
-    "links": lambda target: Path(f"{target}.link").hardlink_to(target),
-    "writes_in_a_child": lambda target: in_a_child(lambda: Path(target).write_bytes(b"mine")),
-    "writes_scratch": lambda _: (Path(os.environ["TMPDIR"]) / "mine").write_bytes(b"mine"),
-    "connects": connect,
-    "listens": lambda _: socket.socket(socket.AF_INET6),
-    "signals": lambda target: os.kill(int(target), 0 if target == "1" else signal.SIGCONT),
-    "signals_its_parent": lambda _: os.kill(os.getppid(), signal.SIGKILL),
-    "signals_all": lambda _: os.kill(-1, signal.SIGCONT),
-    "traces": lambda target: system_call("ptrace", 16, int(target), 0, 0),
-    "reads_memory": lambda target: os.open(f"/proc/{target}/mem", os.O_RDONLY),
-    "reads_environment": lambda target: Path(f"/proc/{target}/environ").read_bytes(),
-    "reads_by_number": lambda target: system_call("process_vm_readv", int(target), 0, 0, 0, 0, 0),
-    "sets_the_clock": lambda _: system_call("clock_settime", 0, 0),
-    "mounts": lambda _: system_call("mount", 0, 0, 0, 0, 0),
-    "queues": lambda _: system_call("io_uring_setup", 1, 0),
-    "limits_others": lambda target: resource.prlimit(int(target), resource.RLIMIT_CORE, (0, 0)),
-    "limits": limits,
-    "signals_its_child": lambda _: in_a_child(lambda: os.kill(os.getpid(), 0)),
-    "computes": lambda _: sum(range(10)),
-}
-
-
 @pytest.fixture(scope="module")
 def executor() -> Iterator[LocalExecutor]:
     require_cache()
@@ -134,17 +42,6 @@ def executor() -> Iterator[LocalExecutor]:
         LocalExecutor(adversary, preload.CPU, overlap=True, jobs_per_process=100, cage=CageParts.of(Cage()))
     ) as made:
         yield made
-
-
-def tried(executor: LocalExecutor, what: str, target: object = "") -> str:
-    executor.submit(judge_job(what, TARGET=str(target)))
-    ended = outcome(executor.wait(60))
-    assert ended.fault is not None
-    assert ended.fault.code == "told", ended.fault
-    return ended.fault.detail
-
-
-STORE = ("reads", "writes", "appends", "truncates", "removes", "renames", "links", "writes_in_a_child")
 
 
 def test_the_store_cannot_be_read_or_written(executor: LocalExecutor, tmp_path: Path) -> None:

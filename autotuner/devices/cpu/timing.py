@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import perf_counter, perf_counter_ns
 
 import torch
@@ -26,6 +26,9 @@ WAKE_S = 0.002
 
 SAMPLE_S = 0.006
 """A sample is at least this long, to dwarf the clock's resolution and a call's overhead from Python."""
+
+TRIED = 3
+"""Forwards by which the number of calls in a sample is chosen."""
 
 SETTLE_S = 0.015
 """Pause before a sample of several threads: threads of the other arm spin for a few milliseconds before they sleep."""
@@ -215,9 +218,14 @@ class Arm:
         if not self.is_variant:
             sets.baseline = self
         self._run()
-        started = perf_counter()
-        self._run()
-        self.calls = max(1, math.ceil(SAMPLE_S / (perf_counter() - started)))
+        self.calls = max(1, math.ceil(SAMPLE_S / min(self._seconds())))
+
+    def _seconds(self) -> Iterator[float]:
+        """Of some forwards: the machine may hold one up, and a sample of few short ones says little."""
+        for _ in range(TRIED):
+            started = perf_counter()
+            self._run()
+            yield perf_counter() - started
 
     def _run(self) -> None:
         self.last = self.sets.turn()

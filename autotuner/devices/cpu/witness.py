@@ -16,7 +16,9 @@ from autotuner.measure.arms import Clocks
 MARGIN = 0.1
 """CPUs by which a sample may use more than its threads have."""
 APART = 0.05
-"""By how much two clocks may disagree, relative."""
+"""By how much two clocks may disagree, relative to a sample."""
+APART_NS = 20_000
+"""The same of a short sample: between two looks at clocks Python does other things."""
 SHARE = 0.2
 """Share of an arm's samples that may be odd."""
 
@@ -67,7 +69,7 @@ class Witness:
         self._wall_ns, self._sample_ns = self._wall_ns + wall, self._sample_ns + sample_ns
         self._samples += 1
         self._crowded += crowded
-        self._apart += abs(wall - sample_ns) > APART * wall
+        self._apart += abs(wall - sample_ns) > max(APART * wall, APART_NS)
 
     @property
     def crowded(self) -> bool:
