@@ -19,7 +19,7 @@ from typing import Any
 from autotuner.export.best import json_schema
 from autotuner.tuning import trial_report
 from benchmarks import people_pages
-from benchmarks.attention import cuda_pages, wgmma_pages
+from benchmarks.attention import cuda_pages, decode_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
@@ -195,7 +195,9 @@ def gate_drawn() -> dict[Path, str]:
     text = insert(text, "gate_cost", gate_pages.cost_brief(cost))
     text = insert(text, "mutants", gate_pages.mutants_brief(judged))
     oracle, across = loaded("references_cpu", "references_cuda"), loaded("cross_version")[0]
-    return {why: text, RESULTS / "gate.md": gate_pages.results_page(judged, across, oracle, cost)}
+    gate = ROOT / "docs" / "gate.md"
+    tested = insert(gate.read_text(), "clock_cuda", gate_pages.clock_on_cuda(*loaded("mutants_clock_cuda")))
+    return {why: text, gate: tested, RESULTS / "gate.md": gate_pages.results_page(judged, across, oracle, cost)}
 
 
 def trust_drawn() -> dict[Path, str]:
@@ -304,6 +306,13 @@ def sweeps_drawn() -> dict[Path, str]:
     return {sweeps: text, hosts: insert(hosts.read_text(), "ray", sweep_pages.ray(if_kept("ray")))}
 
 
+def kernels_drawn() -> dict[Path, str]:
+    """docs/kernels-cuda.md."""
+    page = ROOT / "docs" / "kernels-cuda.md"
+    text = insert(page.read_text(), "decode", decode_pages.few_queries(if_kept("decode_attention")))
+    return {page: insert(text, "old_and_new", decode_pages.old_and_new(if_kept("old_and_new")))}
+
+
 def landscapes_drawn() -> dict[Path, str]:
     """docs/results/landscapes.md, on the kept landscapes."""
     head = "# Landscapes\n\nDrawn by `benchmarks/pages.py` from the files in `landscapes/`; do not edit. What they are "
@@ -335,6 +344,7 @@ def drawn() -> dict[Path, str]:
         **packages_drawn(),
         **models_drawn(),
         **sweeps_drawn(),
+        **kernels_drawn(),
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),

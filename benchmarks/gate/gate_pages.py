@@ -131,6 +131,15 @@ def _sum(parts: list[dict[str, Any]], key: str) -> int:
     return sum(part[key] for part in parts)
 
 
+def clock_on_cuda(document: dict[str, Any]) -> str:
+    """How many of the mutants that cheat the clock the gate rejected on a GPU."""
+    part = document["cuda"]["clock"]
+    rejected, judged = (sum(part[key].values()) for key in ("rejected", "judged"))
+    missed = f"; not {', '.join(part['not_rejected'])}" if part["not_rejected"] else ""
+    said = f"On an {part['device']} the gate rejected {rejected} of the {judged} that cheat the clock on CUDA{missed}"
+    return f"{said} ([kept](results/mutants_clock_cuda.json))."
+
+
 def unseen(documents: list[dict[str, Any]]) -> str:
     """The mutants that no case shows, by element type, with the largest error found in units of its tolerance."""
     found: dict[tuple[str, str], dict[str, float]] = {}

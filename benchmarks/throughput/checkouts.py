@@ -31,6 +31,10 @@ RESULT = ROOT / "docs" / "results" / "checkouts.json"
 HERE = "after"
 
 
+Checks = dict[str, float]
+"""Seconds of each check, by its code."""
+
+
 class Checkout:
     """One of the two, with a store and a cache of its own."""
 
@@ -56,14 +60,14 @@ class Checkout:
         found = json.loads(self.run("show", "0", "--report", store=store)[1])["environment"]
         return {"device": found["device"], **found["versions"]}
 
-    def sweep(self, number: int, trials: int, cache: str, store: str) -> tuple[float, list[float]]:
-        """Seconds of a sweep over random points, and of the gate on each variant that passed it."""
+    def sweep(self, number: int, trials: int, cache: str, store: str) -> tuple[float, list[Checks]]:
+        """Seconds of a sweep over random points, and of the checks of the gate on each variant that passed it."""
         words = ["tune", self._space, "--trials", str(trials), "--sampler", "random", "--seed", str(number), "--cold"]
         seconds, _ = self.run(*words, "--no-finals", cache=cache, store=store)
         judged = [json.loads(self.run("show", str(trial), "--json", store=store)[1]) for trial in range(trials)]
         reports = [each["outcome"]["gate"] for each in judged if each["outcome"]["gate"] is not None]
         passed = [report for report in reports if report["fault"] is None]
-        return seconds, [sum(check["seconds"] for check in report["checks"]) for report in passed]
+        return seconds, [{check["code"]: check["seconds"] for check in report["checks"]} for report in passed]
 
 
 def turns(checkouts: Mapping[str, Checkout], draw: random.Random) -> list[tuple[str, Checkout]]:
@@ -73,19 +77,38 @@ def turns(checkouts: Mapping[str, Checkout], draw: random.Random) -> list[tuple[
     return order
 
 
+def gate_costs(gates: Mapping[str, Sequence[Checks]]) -> dict[str, dict[str, float]]:
+    """By what is counted and by checkout, the median seconds of the gate on a variant that passes: every check, and
+    those alone that both have."""
+    if not gates:
+        return {}
+    both = set.intersection(*({code for checks in found for code in checks} for found in gates.values()))
+    found = {
+        "gate on a variant that passes": {name: [sum(each.values()) for each in of] for name, of in gates.items()},
+        "the same, by the checks that both have": {
+            name: [sum(seconds for code, seconds in each.items() if code in both) for each in of]
+            for name, of in gates.items()
+        },
+    }
+    return {what: {name: statistics.median(each) for name, each in of.items()} for what, of in found.items()}
+
+
 def measure(
     checkouts: Mapping[str, Checkout], rounds: int, trials: int, status: Path | None
 ) -> dict[str, dict[str, list[float]]]:
     """By what is measured and by checkout, a number of each round, in seconds."""
     draw, found = random.Random(1), defaultdict[str, dict[str, list[float]]](lambda: defaultdict(list))
     for number in range(rounds):
+        gates: dict[str, list[Checks]] = {}
         for name, checkout in turns(checkouts, draw) if trials else ():
             cold, _ = checkout.sweep(number, trials, f"cold{number}", f"cold{number}")
             found["sweep, nothing built before"][name].append(cold)
         for name, checkout in turns(checkouts, draw) if trials else ():
-            warm, gate = checkout.sweep(number, trials, f"cold{number}", f"warm{number}")
+            warm, gates[name] = checkout.sweep(number, trials, f"cold{number}", f"warm{number}")
             found["sweep, everything built before"][name].append(warm)
-            found["gate on a variant that passes"][name].append(statistics.median(gate))
+        for what, seconds in gate_costs(gates).items():
+            for name, median in seconds.items():
+                found[what][name].append(median)
         for name, checkout in turns(checkouts, draw):
             found["autotuner --help"][name].append(checkout.run("--help")[0])
             if status:
