@@ -35,7 +35,7 @@ class Seen(NamedTuple):
 
 
 def _alive() -> int:
-    return max(sum(isinstance(each, kind) for each in gc.get_objects()) for kind in (Outcome, Measurement, Artifact))
+    return max(sum(type(each) is kind for each in gc.get_objects()) for kind in (Outcome, Measurement, Artifact))
 
 
 def _now() -> Seen:
