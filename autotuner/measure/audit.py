@@ -22,15 +22,16 @@ from autotuner.values.outcome import Artifact, Measurement, Say
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
 
-ROUNDS = 12
-"""Samples of each kind."""
-SECOND_ROUNDS = 48
-"""The same in the second audit of a variant that the first one leaves under suspicion."""
 ALPHA = 1e-4
 """Probability that a program which keeps nothing is accused."""
 KEPT = 0.03
 """How much longer fresh forwards may take, relative to a plain one. Other numbers heat a device in another way, and
 branch predictors learn what comes again: `python -m benchmarks.timing.audits` shows by how much on right kernels."""
+LOOKS = ((6, KEPT / 2), (12, KEPT))
+"""Samples of each kind, and from how large a median of `kept` on the variant is under suspicion: then there is another
+look. Most variants keep nothing, and show it at the first."""
+LAST_ROUNDS = 48
+"""Samples of the last look, which decides."""
 HIDDEN = 0.5
 """How much more the copies may add to a variant than to the baseline, relative to a plain forward of the variant: they
 meet another state of caches and threads after each of the two."""
@@ -114,6 +115,15 @@ def take(arms: Audited, rounds: int) -> Times:
     return times
 
 
+def looked_at(arms: Audited, track: Track, raced: Raced | None = None) -> Times:
+    """The times by which the variant is judged. `raced`: of its race, else of the look itself. Raises ArmError."""
+    for rounds, suspicious in LOOKS:
+        times = take(arms, rounds)
+        if median(times.kept) <= suspicious and times.why(track.problem, track.gap, raced or times.raced) is None:
+            return times
+    return take(arms, LAST_ROUNDS)
+
+
 def audit(tracks: Tracks, artifact: Artifact, measured: Measurement, conditions: Conditions, say: Say) -> str | Fault:
     """The audit on every problem: what it found, in words, or a fault of the variant. Raises ArmError."""
     notes: list[str] = []
@@ -128,11 +138,9 @@ def audit(tracks: Tracks, artifact: Artifact, measured: Measurement, conditions:
 
 
 def judged(track: Track, artifact: Artifact, baseline: str, raced: Raced) -> Times | Fault:
-    """The audit on one problem. Something else may have disturbed a first one, so a second one decides."""
+    """The audit on one problem. Something else may have disturbed one look, so the last and longest decides."""
     arms = track.audit(artifact, baseline)
-    times = take(arms, ROUNDS)
-    if median(times.kept) > KEPT or times.why(track.problem, track.gap, raced) is not None:
-        times = take(arms, SECOND_ROUNDS)
+    times = looked_at(arms, track, raced)
     why = times.why(track.problem, track.gap, raced)
     if why is not None:
         return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.memory", detail=why)

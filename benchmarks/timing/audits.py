@@ -22,7 +22,7 @@ from typing import Any
 
 from autotuner.gate.references import names, versions
 from autotuner.measure.arms import ArmError
-from autotuner.measure.audit import KEPT, ROUNDS, SECOND_ROUNDS, Times, take
+from autotuner.measure.audit import Times, looked_at
 from autotuner.measure.calibrate import fastest, time_baselines
 from autotuner.measure.statistics import trimmed_interval
 from autotuner.run.line import LineFactory
@@ -78,15 +78,12 @@ def audits(bench: Workbench, cache: str, wanted: int, until: float) -> Iterator[
 
 
 def audited(point: str, track: Any, built: Artifact, baseline: str) -> Row:
-    """One audit, with one more where the first one accuses, as in a sweep."""
+    """One audit, with as many looks as in a sweep."""
     started = time.monotonic()
     try:
         arms = track.audit(built, baseline)
-        times: Times = take(arms, ROUNDS)
+        times: Times = looked_at(arms, track)
         why = times.why(track.problem, track.gap, times.raced)
-        if why is not None or median(times.kept) > KEPT:
-            times = take(arms, SECOND_ROUNDS)
-            why = times.why(track.problem, track.gap, times.raced)
         arms.variant_audit(fresh=True)
         fault = arms.variant_audit.recheck() or arms.variant.recheck()
     except ArmError as error:
