@@ -154,7 +154,9 @@ def main() -> int:
         print(each["problem"], said, "same bits" if rows[-1]["same_bits"] else "OTHER BITS", flush=True)
         if given.json is not None:
             where = {"device": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
-            given.json.write_text(json.dumps({"command": command_line(), **where, "shapes": rows}, indent=1) + "\n")
+            given.json.write_text(
+                json.dumps({"command": command_line([given.old]), **where, "shapes": rows}, indent=1) + "\n"
+            )
     return 0
 
 

@@ -16,7 +16,7 @@ from autotuner.run import landlock, seccomp
 from autotuner.run.cage import CageParts
 from autotuner.run.local import LocalExecutor
 from tests.helpers import preload
-from tests.helpers.adversary import STORE, Adversary, adversary, tried
+from tests.helpers.adversary import Adversary, adversary, the_store_stays_shut, tried
 
 pytestmark = [
     pytest.mark.gpu,
@@ -41,11 +41,7 @@ def executor() -> Iterator[LocalExecutor]:
 
 
 def test_the_store_cannot_be_read_or_written(executor: LocalExecutor, tmp_path: Path) -> None:
-    store = tmp_path / "studies.db"
-    store.write_bytes(b"seeds")
-    for what in STORE:
-        assert tried(executor, what, store) in ("EACCES", "EXDEV", "EPERM"), what
-        assert store.read_bytes() == b"seeds"
+    the_store_stays_shut(executor, tmp_path)
 
 
 def test_nobody_else_can_be_reached(executor: LocalExecutor) -> None:

@@ -123,3 +123,13 @@ def tried(executor: LocalExecutor, what: str, target: object = "") -> str:
     assert ended.fault is not None
     assert ended.fault.code == "told", ended.fault
     return ended.fault.detail
+
+
+def the_store_stays_shut(executor: LocalExecutor, folder: Path) -> None:
+    """Asserts that nothing which a variant may try reads or changes a store in that empty folder."""
+    store = folder / "studies.db"
+    store.write_bytes(b"seeds")
+    for what in STORE:
+        assert tried(executor, what, store) in ("EACCES", "EXDEV", "EPERM"), what
+        assert store.read_bytes() == b"seeds"
+        assert [each.name for each in folder.iterdir()] == ["studies.db"]

@@ -24,7 +24,7 @@ from autotuner.run.cage import CageParts
 from autotuner.run.local import LocalExecutor
 from autotuner.values import config
 from tests.helpers import preload
-from tests.helpers.adversary import STORE, adversary, tried
+from tests.helpers.adversary import adversary, the_store_stays_shut, tried
 from tests.helpers.conduct_driver import CONDITIONS, conduct
 from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_line
@@ -45,12 +45,7 @@ def executor() -> Iterator[LocalExecutor]:
 
 
 def test_the_store_cannot_be_read_or_written(executor: LocalExecutor, tmp_path: Path) -> None:
-    store = tmp_path / "studies.db"
-    store.write_bytes(b"seeds")
-    for what in STORE:
-        assert tried(executor, what, store) in ("EACCES", "EXDEV", "EPERM"), what
-        assert store.read_bytes() == b"seeds"
-        assert [each.name for each in tmp_path.iterdir()] == ["studies.db"]
+    the_store_stays_shut(executor, tmp_path)
 
 
 def test_the_cache_can_be_read_and_not_written(executor: LocalExecutor) -> None:
