@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -62,6 +62,13 @@ WORK = "BYTES"
 [cpu.plain.expected_latency]
 TIME = "TWICE + WORK"
 """
+
+
+PROVEN_BY = {
+    **{"CPU_VECTOR_BYTES": 32, "CPU_FMA": True, "CPU_BF16_DOT": False},
+    **{"L2_BYTES": 1 << 20, "L3_BYTES": 1 << 25, "THREADS_ALLOWED": 2},
+}
+"""What a table of what serves which problem asks of a CPU."""
 
 
 class Case(NamedTuple):
@@ -260,7 +267,9 @@ def stores() -> tuple[bytes, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "studies.db"
         with Store.open(str(path)) as store:
-            store.ensure_study(study_record())
+            record = study_record()
+            known = record.device.model_copy(update={"facts": record.device.facts | PROVEN_BY})
+            store.ensure_study(record.model_copy(update={"device": known}))
             session = store.start_session("scalar-abc", CALIBRATION, {"torch": "2.11"})
             first = measured(32, 80.0)
             found = [
@@ -326,13 +335,13 @@ def run(case: Case) -> Ended:
     from autotuner.cli import app
 
     started = time.process_time()
+    _command()
     with laid_out(case), open("stdout", "w+", errors="backslashreplace") as out, open("stderr", "w+") as err:
         kept = sys.argv, sys.stdout, sys.stderr
         sys.argv, sys.stdout, sys.stderr = ["autotuner", *case.words], out, err
         code: int | None = 0
         try:
-            if case.drives:
-                app.app = cast(typer.Typer, _Driving(app.app))
+            app.app = cast(typer.Typer, _Program(app.app, case.drives))
             app.run()
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
@@ -348,16 +357,25 @@ def run(case: Case) -> Ended:
     return Ended(code, *said, time.process_time() - started)
 
 
-class _Driving:
-    """The program, after a driver went on with the store of the working directory."""
+@functools.cache
+def _command() -> Callable[..., object]:
+    """The program's commands. Typer makes them anew at each call, which takes longer than all else in most cases."""
+    from autotuner.cli import app
 
-    def __init__(self, whole: object) -> None:
-        self.whole = whole
+    return typer.main.get_command(app.app)
+
+
+class _Program:
+    """The program; in some cases a driver goes on with the store of the working directory first."""
+
+    def __init__(self, whole: object, drives: bool) -> None:
+        self.whole, self._drives = whole, drives
 
     def __call__(self, **options: object) -> object:
-        with Store.open("studies.db") as store:
-            _drive(store, 6)
-        return self.whole(**options)  # type: ignore[operator]
+        if self._drives:
+            with Store.open("studies.db") as store:
+                _drive(store, 6)
+        return _command()(**options)
 
 
 def faults(ended: Ended) -> list[str]:
