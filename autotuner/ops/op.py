@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from autotuner.values.problem import Problem, Shape
@@ -265,6 +266,8 @@ class Op(NamedTuple):
     """By kind of device: the space that is tuned when none is named."""
     digest: str
     """Of the op's sources: what is remembered of its references is keyed by it."""
+    preload: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    """By kind of device: modules of its baselines that take seconds to import; every process of a sweep has them."""
     call: OpCall | None = None
     """How a problem is read from a call (`tune_like` of the Python interface)."""
     package: OpPackage | None = None

@@ -364,9 +364,10 @@ def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family) -> LocalE
     require_cache()
     kind = DEVICES[chosen.device.backend]
     program = tuple(name for name in PROGRAM if name in sys.modules)
+    of_the_op = family.op.preload.get(kind.name, ()) if family.op is not None else ()
     return LocalExecutor(
         LineFactory(chosen.device, toolchain, family),
-        preload=(kind.module, *program),
+        preload=(kind.module, *program, *of_the_op),
         builders=kind.builders(len(chosen.lanes)),
         overlap=kind.overlap,
         jobs_per_process=kind.jobs_per_process,

@@ -1,12 +1,14 @@
-"""What readers of the pages cost a real sweep of this machine's CPU: how long a trial takes to be recorded.
+"""What readers of the pages cost a real sweep: how long a trial takes to be recorded, and the sweep as a whole.
 
     python -m benchmarks.service.readers [--trials 40] [--readers 8] [--json docs/results/service_readers.json]
+        [--space SPACE] [--full-speed]
 
 Three sweeps of one space, each in a store and a cache of its own: alone, beside readers, and alone again. The two alone
-say how far two quiet sweeps are apart. Each reader asks for two pages a second, of the study that is being searched and
-of a made-up one; the server is `autotuner serve`, and the readers are a process of their own. Ends with exit code 1
-where something was locked or lost, or where the median of recording beside readers is more than 10 ms above that of the
-first quiet sweep.
+say how far two quiet sweeps are apart. Each reader asks for two pages a second, with --full-speed for one as soon as it
+has another, of the study that is being searched and of a made-up one; the server is `autotuner serve`, and the readers
+are a process of their own. Ends with exit code 1 where something was locked or lost, or where the median of recording
+beside readers is more than 10 ms above that of the first quiet sweep; at full speed, where the sweep beside readers
+took longer than the quiet ones by more than these differ.
 """
 
 from __future__ import annotations
@@ -96,31 +98,35 @@ class Recording:
         }
 
 
-def sweep(store: Path, trials: int) -> dict[str, Any]:
+def sweep(store: Path, space: str, trials: int) -> dict[str, Any]:
     """One sweep in a process of its own: what builds and judges there keeps to the cache that it began with."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_sweep, store, trials).result()
+        return pool.submit(_sweep, store, space, trials).result()
 
 
-def _sweep(store: Path, trials: int) -> dict[str, Any]:
+def _sweep(store: Path, space: str, trials: int) -> dict[str, Any]:
     """One sweep in this process, its variants built anew."""
     heard = Recording()
     with tempfile.TemporaryDirectory(prefix="autotuner-readers-cache-") as cache:
         os.environ["AUTOTUNER_CACHE"] = cache
+        began = time.monotonic()
         with heard.listens():
+            threads = 1 if space == SPACE else None
             study = autotuner.tune(
-                space=SPACE, trials=trials, threads=1, finals=False, patience_minutes=0.0, store=store
+                space=space, trials=trials, threads=threads, finals=False, patience_minutes=0.0, store=store
             )
+        seconds = round(time.monotonic() - began, 1)
     with Store.open(str(store), read_only=True) as opened:
         judged = queries.judged(opened, study.name)
     right = sum(each.code is None for each in judged)
-    return {**heard.summary(), "asked": trials, "judged": len(judged), "right": right}
+    return {**heard.summary(), "seconds": seconds, "asked": trials, "judged": len(judged), "right": right}
 
 
 @contextmanager
-def readers(url: str, count: int) -> Iterator[dict[str, Any]]:
+def readers(url: str, count: int, full_speed: bool) -> Iterator[dict[str, Any]]:
     """Readers in a process of their own while the block runs; afterwards what they say of their requests."""
     words = [sys.executable, "-m", "benchmarks.service.readers", "--read", url, "--readers", str(count)]
+    words += ["--full-speed"] if full_speed else []
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     said: dict[str, Any] = {}
     try:
@@ -130,7 +136,7 @@ def readers(url: str, count: int) -> Iterator[dict[str, Any]]:
         said |= json.loads(answer)
 
 
-def read(url: str, count: int) -> None:
+def read(url: str, count: int, full_speed: bool) -> None:
     """Reads until standard input ends, then prints the statuses of all answers."""
     os.nice(10)  # readers are elsewhere: they take from the sweep as little as this machine lets them
     stop, statuses, slowest = threading.Event(), Counter[str](), [0.0]
@@ -150,7 +156,7 @@ def read(url: str, count: int) -> None:
 
     def reader(place: int) -> None:
         names: list[str] = []
-        while not stop.wait(1 / A_SECOND):
+        while not stop.wait(0.0 if full_speed else 1 / A_SECOND):
             paths = [LIST, *OTHERS, *(f"/studies/{name}{tab}" for name in names for tab in TABS)]
             path, place = paths[place % len(paths)], place + 1
             answer = ask(path)
@@ -167,20 +173,25 @@ def read(url: str, count: int) -> None:
     print(json.dumps({"requests": statuses.total(), "statuses": statuses, "slowest_s": round(slowest[0], 2)}))
 
 
-def compare(folder: Path, trials: int, count: int, made_up: int) -> dict[str, Any]:
+def compare(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """The three sweeps."""
+    space, trials, count = options.space, options.trials, options.readers
     first = folder / "alone.db"
     with Store.open(str(first)) as store:
-        name = write(store, made_up)
+        name = write(store, options.made_up)
     spread_times(first, name)
-    found: dict[str, Any] = {"space": SPACE, "readers": count, "requests_a_second": A_SECOND * count}
+    found: dict[str, Any] = {"space": space, "readers": count}
+    found["requests_a_second"] = "full speed" if options.full_speed else A_SECOND * count
     for key in ("beside_readers", "alone_again"):
         shutil.copy(first, folder / f"{key}.db")
-    found["alone"] = sweep(first, trials)
-    with served(folder / "beside_readers.db", "--read-only") as server, readers(server.url, count) as said:
-        found["beside_readers"] = sweep(folder / "beside_readers.db", trials)
+    found["alone"] = sweep(first, space, trials)
+    with (
+        served(folder / "beside_readers.db", "--read-only") as server,
+        readers(server.url, count, options.full_speed) as said,
+    ):
+        found["beside_readers"] = sweep(folder / "beside_readers.db", space, trials)
     found["beside_readers"] |= {"answers": said}
-    found["alone_again"] = sweep(folder / "alone_again.db", trials)
+    found["alone_again"] = sweep(folder / "alone_again.db", space, trials)
     return found
 
 
@@ -191,6 +202,11 @@ def faults(found: dict[str, Any]) -> list[str]:
     later = beside["record_ms"] - alone["record_ms"]
     if later > ALLOWED_MS:
         wrong.append(f"a trial is recorded {later:.1f} ms later beside readers, {ALLOWED_MS:g} ms are allowed")
+    quiet = alone["seconds"], found["alone_again"]["seconds"]
+    if found["requests_a_second"] == "full speed" and beside["seconds"] > 2 * max(quiet) - min(quiet):
+        wrong.append(
+            f"the sweep took {beside['seconds']:.1f} s beside readers, {quiet[0]:.1f} and {quiet[1]:.1f} alone"
+        )
     for name in ("alone", "beside_readers", "alone_again"):
         judged, asked = found[name]["judged"], found[name]["asked"]
         if judged < asked:
@@ -203,6 +219,8 @@ def faults(found: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.service.readers", description=__doc__)
+    parser.add_argument("--space", default=SPACE)
+    parser.add_argument("--full-speed", action="store_true")
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--readers", type=int, default=8)
     parser.add_argument("--made-up", type=int, default=2000, help="trials of the study beside the one that is searched")
@@ -210,11 +228,11 @@ def main() -> None:
     parser.add_argument("--read", metavar="URL", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.read is not None:
-        read(options.read, options.readers)
+        read(options.read, options.readers, options.full_speed)
         return
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="autotuner-readers-") as name:
-        found = {"load_before": load, **compare(Path(name), options.trials, options.readers, options.made_up)}
+        found = {"load_before": load, **compare(Path(name), options)}
     wrong = faults(found)
     print(json.dumps(found, indent=1))
     if options.json is not None:

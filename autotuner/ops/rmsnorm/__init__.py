@@ -59,4 +59,5 @@ OP = Op(
     abi=lambda: config.kernels_dir() / "rmsnorm" / "abi",
     default_spaces={},
     digest=digest_of_folder(Path(__file__).parent),
+    preload={"cuda": (f"{__name__}.compiler",)},  # for a CPU what it makes is a library that needs no compiler
 )

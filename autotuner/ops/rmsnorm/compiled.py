@@ -80,9 +80,8 @@ def _from_cache(problem: RmsNormProblem, made: Path, device: str) -> Run:
 
 def _just_in_time(problem: RmsNormProblem, folder: Path) -> Run:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
-    from torch._inductor import config as inductor
+    from autotuner.ops.rmsnorm import compiler  # noqa: F401
 
-    inductor.compile_threads = 1  # no processes of its own
     forward = torch.compile(_RmsNorm(problem), fullgraph=True, dynamic=False)
 
     def run(inputs: list[Tensor]) -> list[Tensor]:
