@@ -7,6 +7,7 @@
 //   HOLD       vectors of a row that a thread keeps in registers; it reads what is beyond them a second time
 //   HOLD_W     1: a thread keeps its part of W in registers too, read before the first row
 //   STAGES     2: the next row is read into registers before this one is summed up
+//   STREAM     1: the part of X that is held, which is read once, and Y are the first to leave the caches
 // Rows that are no whole vectors are read element by element.
 #include "rmsnorm_cuda.h"
 
@@ -31,6 +32,47 @@ struct alignas(WIDTH * sizeof(element)) Vector {
   element each[WIDTH];
 };
 
+// A vector's bits, as one load or store moves them: of long words, as the compiler takes pairs of int apart.
+template <int BYTES>
+struct Bits;
+template <>
+struct Bits<16> {
+  using type = longlong2;
+};
+template <>
+struct Bits<8> {
+  using type = long long;
+};
+template <>
+struct Bits<4> {
+  using type = int;
+};
+template <>
+struct Bits<2> {
+  using type = short;
+};
+
+template <int WIDTH>
+AT_DEVICE Vector<WIDTH> read_once(const element *from) {
+  if (!STREAM) return *(const Vector<WIDTH> *)from;
+  using bits = typename Bits<sizeof(Vector<WIDTH>)>::type;
+  const bits found = __ldcs((const bits *)from);
+  Vector<WIDTH> x;
+  memcpy(&x, &found, sizeof x);
+  return x;
+}
+
+template <int WIDTH>
+AT_DEVICE void write(element *to, const Vector<WIDTH> &y) {
+  using bits = typename Bits<sizeof(Vector<WIDTH>)>::type;
+  bits found;
+  memcpy(&found, &y, sizeof y);
+  if (STREAM)
+    __stcs((bits *)to, found);
+  else
+    *(bits *)to = found;
+}
+
 template <int WIDTH>
 AT_DEVICE float sum_of_squares(const Vector<WIDTH> &x) {
   float sum = 0;
@@ -45,12 +87,13 @@ struct Part {
   static constexpr int STRIDE = CLUSTER * LANES * WIDTH;
   Vector<WIDTH> held[HOLD > 0 ? HOLD : 1];
 
+  template <bool ONCE>
   __device__ __forceinline__ void read(const element *row, int start, int columns) {
 #pragma unroll
     for (int i = 0; i < HOLD; ++i) {
       const int column = start + i * STRIDE;
       if (column < columns) {
-        held[i] = *(const Vector<WIDTH> *)(row + column);
+        held[i] = ONCE ? read_once<WIDTH>(row + column) : *(const Vector<WIDTH> *)(row + column);
       } else {
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) held[i].each[j] = from_float(0.0f);
@@ -73,7 +116,7 @@ AT_DEVICE void multiply(element *to, const Vector<WIDTH> &x, const Vector<WIDTH>
   Vector<WIDTH> y;
 #pragma unroll
   for (int i = 0; i < WIDTH; ++i) y.each[i] = from_float(to_float(x.each[i]) * factor * to_float(w.each[i]));
-  *(Vector<WIDTH> *)to = y;
+  write(to, y);
 }
 
 // Partial sums, by the parity of the turn: who is a turn ahead writes the other half.
@@ -114,18 +157,18 @@ AT_DEVICE void normalise(const rmsnorm_args &args) {
   const element *x = (const element *)args.x, *w = (const element *)args.w;
   int64_t row = (int64_t)(blockIdx.x / CLUSTER) * (ROWS * TURNS) + group;
   Part<WIDTH> weights, part, next;
-  if (HOLD_W) weights.read(w, start, columns);
+  if (HOLD_W) weights.template read<false>(w, start, columns);
   // A row past the end has no columns: its threads take part in every sum and read and write nothing.
-  if (STAGES == 2) next.read(x + row * columns, start, row < args.tokens ? columns : 0);
+  if (STAGES == 2) next.template read<true>(x + row * columns, start, row < args.tokens ? columns : 0);
   for (int turn = 0; turn < TURNS; ++turn, row += ROWS) {
     const int here = row < args.tokens ? columns : 0;
     const element *from = x + row * columns;
     if (STAGES == 2) {
       part = next;
       const bool more = turn + 1 < TURNS && row + ROWS < args.tokens;
-      next.read(from + (int64_t)ROWS * columns, start, more ? columns : 0);
+      next.template read<true>(from + (int64_t)ROWS * columns, start, more ? columns : 0);
     } else {
-      part.read(from, start, here);
+      part.template read<true>(from, start, here);
     }
     const float sum = total(part.squares(from, start, here), group, lane, turn);
     const float factor = 1.0f / sqrtf(sum / (float)columns + args.eps);

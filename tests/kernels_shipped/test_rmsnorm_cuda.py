@@ -19,13 +19,18 @@ pytestmark = pytest.mark.skipif(
 )
 
 SOURCE = config.kernels_dir() / "rmsnorm" / "lanes.cu"
-PLAIN = {"LANES": 64, "ROWS": 1, "TURNS": 1, "CLUSTER": 1, "VEC_WIDTH": 4, "HOLD": 0, "HOLD_W": 0, "STAGES": 1}
+PLAIN = {"LANES": 64, "ROWS": 1, "TURNS": 1, "CLUSTER": 1, "VEC_WIDTH": 4}
+PLAIN |= {"HOLD": 0, "HOLD_W": 0, "STAGES": 1, "STREAM": 0}
 POINTS: list[tuple[dict[str, int], str, list[str]]] = [
     ({"LANES": 16, "ROWS": 4, "VEC_WIDTH": 8, "HOLD": 2}, "float16", ["(7,520)", "(1,64)", "(6,67)"]),
-    ({"LANES": 32, "ROWS": 2, "TURNS": 3, "HOLD": 1, "HOLD_W": 1, "STAGES": 2}, "bfloat16", ["(11,260)", "(3,515)"]),
+    (
+        {"LANES": 32, "ROWS": 2, "TURNS": 3, "HOLD": 1, "HOLD_W": 1, "STAGES": 2, "STREAM": 1},
+        "bfloat16",
+        ["(11,260)", "(3,515)"],
+    ),
     ({"LANES": 128, "HOLD": 2, "TURNS": 2}, "float32", ["(5,1500)", "(2,129)"]),
     ({"LANES": 128, "CLUSTER": 4, "TURNS": 2, "HOLD": 1, "VEC_WIDTH": 2}, "bfloat16", ["(5,2048)", "(2,1003)"]),
-    ({"LANES": 64, "ROWS": 2, "TURNS": 2}, "float16", ["(9,1024)", "(4,77)"]),
+    ({"LANES": 64, "ROWS": 2, "TURNS": 2, "STREAM": 1}, "float16", ["(9,1024)", "(4,77)"]),
 ]
 
 
