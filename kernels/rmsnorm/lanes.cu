@@ -5,7 +5,7 @@
 //   CLUSTER    blocks that share a row; 1: none
 //   VEC_WIDTH  elements of a load
 //   HOLD       vectors of a row that a thread keeps in registers; it reads what is beyond them a second time
-//   HOLD_W     1: a thread keeps its part of W in registers too, read before the first row
+//   HOLD_W     1: a thread keeps its part of W in registers too, read before the first row, not after its sum
 //   STAGES     2: the next row is read into registers before this one is summed up
 //   STREAM     1: the part of X that is held, which is read once, and Y are the first to leave the caches
 // Rows that are no whole vectors are read element by element.
@@ -52,11 +52,11 @@ struct Bits<2> {
   using type = short;
 };
 
-template <int WIDTH>
-AT_DEVICE Vector<WIDTH> read_once(const element *from) {
-  if (!STREAM) return *(const Vector<WIDTH> *)from;
+// ONCE: nobody reads it a second time.
+template <int WIDTH, bool ONCE = false>
+AT_DEVICE Vector<WIDTH> load(const element *from) {
   using bits = typename Bits<sizeof(Vector<WIDTH>)>::type;
-  const bits found = __ldcs((const bits *)from);
+  const bits found = ONCE && STREAM ? __ldcs((const bits *)from) : *(const bits *)from;
   Vector<WIDTH> x;
   memcpy(&x, &found, sizeof x);
   return x;
@@ -93,7 +93,7 @@ struct Part {
     for (int i = 0; i < HOLD; ++i) {
       const int column = start + i * STRIDE;
       if (column < columns) {
-        held[i] = ONCE ? read_once<WIDTH>(row + column) : *(const Vector<WIDTH> *)(row + column);
+        held[i] = load<WIDTH, ONCE>(row + column);
       } else {
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) held[i].each[j] = from_float(0.0f);
@@ -106,7 +106,7 @@ struct Part {
 #pragma unroll
     for (int i = 0; i < HOLD; ++i) sum += sum_of_squares(held[i]);
     for (int column = start + HOLD * STRIDE; column < columns; column += STRIDE)
-      sum += sum_of_squares(*(const Vector<WIDTH> *)(row + column));
+      sum += sum_of_squares(load<WIDTH>(row + column));
     return sum;
   }
 };
@@ -177,10 +177,10 @@ AT_DEVICE void normalise(const rmsnorm_args &args) {
     for (int i = 0; i < HOLD; ++i) {
       const int column = start + i * STRIDE;
       if (column < here)
-        multiply(to + column, part.held[i], HOLD_W ? weights.held[i] : *(const Vector<WIDTH> *)(w + column), factor);
+        multiply(to + column, part.held[i], HOLD_W ? weights.held[i] : load<WIDTH>(w + column), factor);
     }
     for (int column = start + HOLD * STRIDE; column < here; column += STRIDE)
-      multiply(to + column, *(const Vector<WIDTH> *)(from + column), *(const Vector<WIDTH> *)(w + column), factor);
+      multiply(to + column, load<WIDTH>(from + column), load<WIDTH>(w + column), factor);
   }
 #if CLUSTER > 1
   cluster_arrive();  // no block ends while another one may still read its sums

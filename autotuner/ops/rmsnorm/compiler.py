@@ -10,5 +10,5 @@ import os
 os.environ["TORCHINDUCTOR_USE_EXPERIMENTAL_BENCHMARKER"] = "0"  # Triton's instead
 os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no processes of its own
 
-import torch._dynamo  # noqa: E402
-import torch._inductor.compile_fx  # noqa: E402, F401
+import torch._dynamo
+import torch._inductor.compile_fx  # noqa: F401
