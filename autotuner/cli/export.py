@@ -11,7 +11,7 @@ import typer
 from autotuner.cli.options import JsonOption, PatienceOption, StoreOption, StudyName, open_store
 from autotuner.cli.output import err, json_of, out, print_json, say_waiting, say_where_the_gate_is_looser
 from autotuner.values import config
-from autotuner.values.errors import InputError
+from autotuner.values.errors import InputError, StoreError
 from autotuner.values.files import regular_target, write_atomically
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def export(
         try:
             table = None if without else table_of(opened, names, loss, estimates)
         except InputError as error:
-            if len(names) > 1:
+            if len(names) > 1 or isinstance(error, StoreError):
                 raise
             err.print(f"without a table of what serves which problem: {error}", style="yellow")
         record = queries.study(opened, name)

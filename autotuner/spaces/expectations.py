@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autotuner.spaces.expression import Expression
+from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.spaces.fields import EXPECTED, Facts
 from autotuner.spaces.space_file import SpaceFile
 from autotuner.values.problem import Problem
@@ -84,5 +84,7 @@ def _amount(file: SpaceFile, expression: Expression, facts: Facts, rows: Rows, a
     }
     found = np.full(len(rows), np.nan)
     amount = np.broadcast_to(expression.evaluate_arrays(values), int(there.sum()))
+    if amount.dtype.kind not in "biuf":
+        raise ExpressionError("it comes to a text, not to a number", expression.text)
     found[there] = np.where(amount > 0, amount, np.nan)
     return found

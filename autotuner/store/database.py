@@ -218,6 +218,8 @@ class Database:
         while error is not None:
             if isinstance(error, sqlite3.Error):
                 return self._sqlite_in_words(error)
+            if isinstance(error, UnicodeDecodeError) and self.is_sqlite:  # it quotes its own damaged schema
+                return StoreError(f"{self.label} is damaged ({error}): restore a copy, or try `sqlite3 FILE .recover`")
             if isinstance(error, DBAPIError) and not self.is_sqlite and _is_of_the_server(error):
                 return self._server_in_words(error)
             error = error.__cause__
@@ -383,4 +385,5 @@ def _is_of_the_server(error: DBAPIError) -> bool:
 def _schema_version(connection: Connection) -> str | None:
     if not inspect(connection).has_table(migrations.VERSION_TABLE):
         return None
-    return connection.execute(text(f"SELECT version_num FROM {migrations.VERSION_TABLE}")).scalar()
+    found = connection.execute(text(f"SELECT version_num FROM {migrations.VERSION_TABLE}")).scalar()
+    return None if found is None else str(found)  # SQLite keeps bytes in a column of text, too

@@ -6,7 +6,7 @@ import json
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from autotuner.measure.confirm import Standing
 from autotuner.values.gate_report import CheckResult, GateReport
@@ -31,6 +31,13 @@ class StudyRecord(Model):
     sampler: str
     seed: int
     created_at: datetime | None = Field(default=None, description="set by the store")
+
+    @field_validator("space_document")
+    @classmethod
+    def _is_table(cls, document: str) -> str:
+        if not isinstance(json.loads(document), dict):
+            raise ValueError("the space is no table")
+        return document
 
     @property
     def objective(self) -> Objective:

@@ -24,6 +24,7 @@ from autotuner.store import (
     queries,
 )
 from autotuner.tuning.choice import alike, choice, rivals, standing
+from autotuner.values.errors import StoreError
 from autotuner.values.gate_report import GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Interval, MeanInterval, Outcome
@@ -280,9 +281,16 @@ class _Result:
 
 
 def _result(store: Store, study: str) -> _Result | None:
-    """Of the finals that came to an end last; None when none did."""
+    """Of the finals that came to an end last; None when none did. Raises StoreError where they say something of a
+    variant that was not in them."""
     record = finals(store, study)
-    return None if record is None or record.standing is None else _Result(record, record.standing)
+    if record is None or record.standing is None:
+        return None
+    try:
+        return _Result(record, record.standing)
+    except KeyError as error:
+        why = f"finals {record.id} of {study} confirm {error}, which was not in them"
+        raise StoreError(f"the store holds a record that cannot be read ({why}): restore a copy") from None
 
 
 def _every_confirmed(store: Store, study: str) -> dict[int, Confirmed]:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,11 @@ def served(number: int, cases: int) -> dict[str, Any]:
     return found
 
 
+def unlike(failures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first of those that ended with the same words."""
+    return list({"".join(each["error"].strip().splitlines()[-1:]): each for each in reversed(failures)}.values())[::-1]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--cases", type=int, default=100_000)
@@ -92,7 +98,7 @@ def main() -> None:
         "most_cpu_s": round(max(each["cpu_s"] for each in found), 2),
         "most_bytes": max(each["bytes"] for each in found),
         "failed": sum(each["failed"] for each in found),
-        "failures": [failure for each in found for failure in each["failures"]][:KEPT],
+        "failures": unlike([failure for each in found for failure in each["failures"]])[:KEPT],
     }
     print(json.dumps({name: value for name, value in document.items() if name != "failures"}, indent=1))
     if options.json is not None:
