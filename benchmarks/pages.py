@@ -18,7 +18,7 @@ from typing import Any
 
 from autotuner.export.best import json_schema
 from autotuner.tuning import trial_report
-from benchmarks import people_pages
+from benchmarks import people_pages, tuned_pages
 from benchmarks.attention import cuda_pages, decode_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.driver import sweep_pages
@@ -307,10 +307,15 @@ def sweeps_drawn() -> dict[Path, str]:
 
 
 def kernels_drawn() -> dict[Path, str]:
-    """docs/kernels-cuda.md."""
-    page = ROOT / "docs" / "kernels-cuda.md"
+    """docs/kernels-cuda.md and docs/kernels-rmsnorm.md."""
+    page, norm = ROOT / "docs" / "kernels-cuda.md", ROOT / "docs" / "kernels-rmsnorm.md"
     text = insert(page.read_text(), "decode", decode_pages.few_queries(if_kept("decode_attention")))
-    return {page: insert(text, "old_and_new", decode_pages.old_and_new(if_kept("old_and_new")))}
+    text = insert(text, "old_and_new", decode_pages.old_and_new(if_kept("old_and_new")))
+    text = insert(text, "tuned_wgmma", tuned_pages.tuned(if_kept("tuned_wgmma")))
+    return {
+        page: text,
+        norm: insert(norm.read_text(), "tuned_rmsnorm", tuned_pages.tuned(if_kept("tuned_rmsnorm"))),
+    }
 
 
 def landscapes_drawn() -> dict[Path, str]:

@@ -1,0 +1,48 @@
+"""The parts of pages that show what `python -m benchmarks.tuned` found: problems tuned as a user tunes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.attention.cuda_pages import table
+
+NONE = "Not measured yet."
+
+
+def tuned(document: dict[str, Any] | None) -> str:
+    """A row a problem. Without a confirmed ratio stands what the search says, and that nothing was confirmed."""
+    if document is None:
+        return NONE
+    rows = document["rows"]
+    head = ["problem", "confirmed", "us", "baseline, us", "share of the ceiling", "trials", "all, s"]
+    first = rows[0]
+    where = f"{first['device']}, torch {first['environment']['torch']}, driver {first['environment']['driver_module']}"
+    made = f"Made by `{document['command']}`, this command and its like: {where}, {document['when'][:10]}."
+    return f"{table(head, [_row(each) for each in rows])}\n\n{made}"
+
+
+def _row(row: dict[str, Any]) -> list[str]:
+    found = row["confirmed"]
+    if found["mean"] is None:
+        ratio = f"no; {row['search_estimate']:.3f}x by the search"
+    else:
+        crown = "" if row["crowned"] else ", not crowned"
+        ratio = f"**{found['mean']:.3f}x** ({found['low']:.3f} to {found['high']:.3f}{crown})"
+    return [
+        row["problem"],
+        ratio,
+        f"{row['us']:.2f}",
+        f"{row['baseline_us']:.2f} ({row['baseline']})",
+        _share(row),
+        str(row["judged"]),
+        f"{row['seconds']:.0f}",
+    ]
+
+
+def _share(row: dict[str, Any]) -> str:
+    """Of the device's measured matrix products or of its measured copy, whichever is nearer."""
+    if row["ceilings"] is None:
+        return ""
+    flops = row["tflops"] * 1e12 / row["ceilings"]["flops"]
+    moved = row["gigabytes_a_second"] * 1e9 / row["ceilings"]["bytes"]
+    return f"{flops:.0%} of products" if flops > moved else f"{moved:.0%} of a copy"
