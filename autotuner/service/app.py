@@ -40,7 +40,7 @@ def create_app(settings: Settings) -> Guard:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        server.warm()
+        await server.warm()
         yield
         server.close()
 

@@ -15,7 +15,7 @@ GRACE_S = 5
 
 
 def listen(application: Guard, port: int, ready: Callable[[int], None]) -> None:
-    """Serves on 127.0.0.1 until the process is told to end; `ready` hears the port, once requests wait there.
+    """Serves on 127.0.0.1 until the process is told to end; `ready` hears the port, once requests are answered there.
 
     Raises InputError where the port is taken.
     """
@@ -27,5 +27,17 @@ def listen(application: Guard, port: int, ready: Callable[[int], None]) -> None:
     except OSError as error:
         raise InputError(f"port {port}: {error.strerror or error}; choose another with --port") from None
     with bound:
-        ready(int(bound.getsockname()[1]))
-        uvicorn.Server(options).run([bound])
+        _Server(options, lambda: ready(int(bound.getsockname()[1]))).run([bound])
+
+
+class _Server(uvicorn.Server):
+    """Says when it has started: what the application reads first has been read then."""
+
+    def __init__(self, options: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(options)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()

@@ -20,6 +20,9 @@ from autotuner.service.sweep_desk import SweepDesk
 from autotuner.store import Store, queries
 from autotuner.values.errors import AutotunerError, InfrastructureError
 
+WARM_S = 2.0
+"""Seconds that the server reads before it answers, at most."""
+
 
 class Beliefs(BeliefsFinder):
     """The finder, for coroutines too."""
@@ -65,9 +68,9 @@ class Server:
         if number not in snapshot.numbers:
             raise HTTPException(404, f"{snapshot.name} has no trial {number}")
 
-    def warm(self) -> None:
-        """Compiles the templates and begins to read the study that was active last, so that the first reader waits for
-        less."""
+    async def warm(self) -> None:
+        """Compiles the templates and reads the study that was active last, so that the first reader waits for less. A
+        study that takes long to read is read on meanwhile."""
 
         def read() -> None:
             with contextlib.suppress(AutotunerError):
@@ -75,7 +78,9 @@ class Server:
                 _ = snapshot.trials, snapshot.board, snapshot.best
 
         templates.compile_all()
-        threading.Thread(target=read, name="warm", daemon=True).start()
+        reads = threading.Thread(target=read, name="warm", daemon=True)
+        reads.start()
+        await asyncio.to_thread(reads.join, WARM_S)
 
 
 def server_of(request: Request) -> Server:
