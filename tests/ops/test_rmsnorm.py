@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,3 +126,23 @@ def test_the_compiled_baseline_takes_nothing_where_there_is_no_compiler(
     with pytest.raises(RuntimeError, match="torch's compiler failed"):
         compiled.forward(problem)(*OPS["rmsnorm"].tensors().inputs(problem, "randn", 1))
     assert list((tmp_path / "compiled").iterdir()) == []
+
+
+ASKED = """
+import os, torch
+asked = []
+torch.cuda.is_available = lambda: bool(asked.append("available"))
+torch.cuda.device_count = lambda: asked.append("count") or 0
+import {module}
+assert not asked and not torch.cuda.is_initialized(), asked
+print(len(os.listdir("/proc/self/task")))
+"""
+
+
+@pytest.mark.slow
+def test_what_is_imported_before_processes_are_forked_asks_for_no_device_and_starts_nothing() -> None:
+    """A process could use no GPU otherwise."""
+    (module,) = OPS["rmsnorm"].preload["cuda"]
+    alone = subprocess.run([sys.executable, "-c", ASKED.format(module="torch")], capture_output=True, text=True)
+    whole = subprocess.run([sys.executable, "-c", ASKED.format(module=module)], capture_output=True, text=True)
+    assert whole.stdout == alone.stdout != "", whole.stderr

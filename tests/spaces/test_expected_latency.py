@@ -100,6 +100,7 @@ def test_a_study_is_the_same_with_and_without() -> None:
         ('a = "BLOCK"', r"expected_latency\.a: expected a name of capitals"),
         ('A = "8 - BLOCK"', r"expected_latency: positive at no valid point"),
         ('A = "BLOCK // (HEADS - 2)"', r"expected_latency: .*division by zero"),
+        ('A = "IMPL"', r"expected_latency: .*it comes to a text"),
     ],
 )
 def test_bad_steps_are_refused_in_one_line(steps: str, message: str) -> None:
