@@ -1,11 +1,12 @@
-"""Two checkouts of autotuner side by side: did anything that is measured get worse?
+"""Checkouts of autotuner side by side: did anything that is measured get worse?
 
-    python -m benchmarks.throughput.checkouts BEFORE [--trials N] [--rounds N] [--space SPACE] [--store FILE]
+    python -m benchmarks.throughput.checkouts BEFORE [BETWEEN ...] [--trials N] [--rounds N] [--space SPACE]
+        [--store FILE]
 
-Both run in this interpreter, from their own folders, in turns. Each round starts both programs, and sweeps
-the same random points in both: with an empty cache of builds, and again with a full one. A round's ratio is of two runs
-beside each other, so that a slow machine is slow for both. Results go to docs/results/checkouts.json, or where --json
-says.
+All run in this interpreter, from their own folders, in turns; the last is this tree, `after`. Each round starts every
+program, and sweeps the same random points in each: with an empty cache of builds, and again with a full one. A round's
+ratio is of runs beside each other, so that a slow machine is slow for all. Results go to docs/results/checkouts.json,
+or where --json says.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Checks = dict[str, float]
 
 
 class Checkout:
-    """One of the two, with a store and a cache of its own."""
+    """One of them, with a store and a cache of its own."""
 
     def __init__(self, folder: Path, scratch: Path, space: str) -> None:
         scratch.mkdir()
@@ -71,7 +72,7 @@ class Checkout:
 
 
 def turns(checkouts: Mapping[str, Checkout], draw: random.Random) -> list[tuple[str, Checkout]]:
-    """Both, in a drawn order."""
+    """All, in a drawn order."""
     order = list(checkouts.items())
     draw.shuffle(order)
     return order
@@ -79,14 +80,14 @@ def turns(checkouts: Mapping[str, Checkout], draw: random.Random) -> list[tuple[
 
 def gate_costs(gates: Mapping[str, Sequence[Checks]]) -> dict[str, dict[str, float]]:
     """By what is counted and by checkout, the median seconds of the gate on a variant that passes: every check, and
-    those alone that both have."""
+    those alone that all have."""
     if not gates:
         return {}
-    both = set.intersection(*({code for checks in found for code in checks} for found in gates.values()))
+    shared = set.intersection(*({code for checks in found for code in checks} for found in gates.values()))
     found = {
         "gate on a variant that passes": {name: [sum(each.values()) for each in of] for name, of in gates.items()},
-        "the same, by the checks that both have": {
-            name: [sum(seconds for code, seconds in each.items() if code in both) for each in of]
+        "the same, by the checks that all have": {
+            name: [sum(seconds for code, seconds in each.items() if code in shared) for each in of]
             for name, of in gates.items()
         },
     }
@@ -118,20 +119,18 @@ def measure(
 
 
 def row(seconds: Mapping[str, Sequence[float]], before: str) -> dict[str, Any]:
-    """Medians over the rounds, and the ratios of rounds: their median, least and most."""
-    ratios = sorted(after / earlier for earlier, after in zip(seconds[before], seconds[HERE], strict=True))
-    return {
-        "before_s": statistics.median(seconds[before]),
-        "after_s": statistics.median(seconds[HERE]),
-        "ratio": statistics.median(ratios),
-        "least": ratios[0],
-        "most": ratios[-1],
-    }
+    """By checkout, the median over the rounds, and of the others the ratios to the first: median, least and most."""
+    found: dict[str, Any] = {before: {"s": statistics.median(seconds[before])}}
+    for name in seconds.keys() - {before}:
+        ratios = sorted(after / earlier for earlier, after in zip(seconds[before], seconds[name], strict=True))
+        spread = {"ratio": statistics.median(ratios), "least": ratios[0], "most": ratios[-1]}
+        found[name] = {"s": statistics.median(seconds[name]), **spread}
+    return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Two checkouts side by side.")
-    parser.add_argument("before", type=Path, help="the other checkout")
+    parser = argparse.ArgumentParser(description="Checkouts side by side.")
+    parser.add_argument("before", type=Path, nargs="+", help="the other checkouts, the oldest first")
     parser.add_argument("--trials", type=int, default=12, help="of a sweep; 0: start both programs, and sweep nothing")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--space", default="sdpa_cpu_small")
@@ -140,20 +139,20 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         checkouts = {}
-        for name, place in (("before", options.before), (HERE, ROOT)):
+        for name, place in (*((each.name, each) for each in options.before), (HERE, ROOT)):
             checkouts[name] = Checkout(place, Path(folder) / name, options.space)
         found = measure(checkouts, options.rounds, options.trials, options.store)
         where = checkouts[HERE].environment("cold0") if options.trials else None
-    rows = {what: row(seconds, "before") for what, seconds in found.items()}
-    made = provenance([each for each in (options.before, options.json, options.store) if each])
+    first = options.before[0].name
+    rows = {what: row(seconds, first) for what, seconds in found.items()}
+    made = provenance([each for each in (*options.before, options.json, options.store) if each])
     document = {**made, "environment": where, "rounds": options.rounds, "trials": options.trials, "rows": rows}
     options.json.write_text(json.dumps(document, indent=1) + "\n")
-    print(f"{'seconds':34}{'before':>9}{'after':>9}{'ratio':>8}   least to most")
-    for what, figures in rows.items():
-        print(
-            f"{what:34}{figures['before_s']:9.3f}{figures['after_s']:9.3f}{figures['ratio']:8.3f}"
-            f"   {figures['least']:.3f} to {figures['most']:.3f}"
-        )
+    for what, by_name in rows.items():
+        print(what)
+        for name, each in by_name.items():
+            of_first = f"  {each['ratio']:.3f} ({each['least']:.3f} to {each['most']:.3f})" if "ratio" in each else ""
+            print(f"    {name:12}{each['s']:9.3f} s{of_first}")
 
 
 if __name__ == "__main__":
