@@ -231,6 +231,7 @@ def folder(accepted: Outcome, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_looser_tolerance_accepts_what_is_rejected_otherwise(judge: Judge, accepted: Outcome) -> None:
     assert accepted.verdict == Verdict.MEASURED, accepted.fault
     assert report(accepted).policy.looser == (SAID,)

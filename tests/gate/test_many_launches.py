@@ -84,6 +84,7 @@ def test_and_the_soak_and_is_found_by_many_launches(judge: LocalExecutor, here: 
     assert found.checks[-1].launches <= 5000 - before + 10  # at the very launch; what ran in between counts, too
 
 
+@pytest.mark.slow
 def test_a_right_variant_passes_and_its_launches_are_counted(judge: LocalExecutor) -> None:
     outcome = judged(judge, JudgeJob(built=built(judge, 0), conditions=CONDITIONS, soak="chosen", many_s=1, fresh=True))
     assert outcome.verdict == Verdict.MEASURED, outcome.fault

@@ -360,6 +360,7 @@ def autotuner(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
 
 
+@pytest.mark.slow
 def test_the_command_says_the_same_in_words_json_and_a_figure(told: StudyBeliefs, folder: Path) -> None:
     words = autotuner(folder, "explain", told.study[:12], "--figure", "figure.svg")
     assert words.returncode == 0, words.stderr

@@ -66,7 +66,8 @@ def _swept(store: Store, at: tuple[int, int]) -> tuple[list[Seen], str]:
     return [seen[judged] for judged in at], driver.name
 
 
-@pytest.mark.parametrize("at", [(40, 200), pytest.param((300, 1000), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [(40, 200), (300, 1000)])
 def test_a_long_sweep_keeps_what_decisions_need_and_no_outcome(tmp_path: Path, at: tuple[int, int]) -> None:
     before = _alive()
     with Store.open(str(tmp_path / "studies.db")) as store, _traced():

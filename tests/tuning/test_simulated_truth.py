@@ -36,6 +36,7 @@ def test_equal_candidates_are_not_crowned_and_hardly_lost(tmp_path: Path) -> Non
     assert sorted(tally.slower_blocks)[len(tally.slower_blocks) // 2] <= rules.FIRST_LOOK + 2
 
 
+@pytest.mark.slow
 def test_what_is_2_percent_better_is_found(tmp_path: Path) -> None:
     tally = sweeps(tmp_path, "ordinary", better=True)
     assert tally.share("found") >= 0.85
@@ -52,6 +53,7 @@ def test_intervals_hold_the_truth_when_processes_differ_most(tmp_path: Path) -> 
     assert tally.share("crowned wrongly") <= 0.05
 
 
+@pytest.mark.slow
 def test_elimination_that_spends_its_error_at_every_look_would_be_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
