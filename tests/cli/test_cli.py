@@ -44,12 +44,17 @@ def test_a_sweep_ends_with_a_leaderboard_and_best_json(tuned: subprocess.Complet
 
 @pytest.mark.slow
 def test_the_same_command_again_judges_nothing_twice(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
+    """What a disturbed machine left without a verdict, or without a crown, is taken up again, and nothing else."""
     assert tuned.returncode == 0
+    (before,) = json.loads(autotuner(folder, "status", "--json").stdout)
     again = autotuner(folder, "tune", "space.toml", "--trials", "4", "--finals-minutes", "0.1")
     assert again.returncode == 0
-    assert "4 judged already" in again.stdout
-    assert "[1/4]" not in again.stdout
-    assert "finals:" not in again.stdout  # nobody new would be in them
+    judged = before["judged"]
+    assert judged > 0
+    assert f"{judged} judged already" in again.stdout
+    assert f"[{judged}/4]" not in again.stdout
+    if judged == 4 and "nobody is crowned" not in tuned.stdout:
+        assert "finals:" not in again.stdout  # nobody new would be in them
 
 
 @pytest.mark.slow

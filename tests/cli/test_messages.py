@@ -18,7 +18,7 @@ from tests.cli import messages
 def now() -> str:
     """The file as it would be written now."""
     command = [sys.executable, "-m", "tests.cli.messages"]
-    done = subprocess.run(command, cwd=messages.ROOT, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=messages.ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -50,7 +50,7 @@ def autotuner(folder: Path, *arguments: str, **environment: str) -> subprocess.C
     env = {**os.environ, **environment}
     waits = arguments[:1] == ("tune",) and "--patience" not in arguments
     command = [str(SCRIPT), *arguments, *(PATIENCE if waits else ())]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
 
 
 def one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:

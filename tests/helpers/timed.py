@@ -17,9 +17,12 @@ from _pytest.runner import runtestprotocol
 
 ATTEMPTS = 3
 PRESSURE = Path("/proc/pressure/cpu")
+STAT = Path("/proc/stat")
 DISTURBED = 0.25
 """Where something waited for a CPU for more than this share of the time, and what is no part of the tests used more
 than this share of a CPU, the machine was disturbed."""
+STOLEN = 0.1
+"""It was too where the host of a virtual machine gave more than this share of a CPU to others."""
 TICKS = os.sysconf("SC_CLK_TCK")
 PUT_OFF = "failed beside other tests; tried again alone"
 TIMEOUT = "from pytest-timeout"
@@ -77,21 +80,33 @@ def said(report: pytest.TestReport) -> str:
 
 def watch() -> Callable[[], bool]:
     """From now on: was the machine disturbed until it is called? Where the system does not tell, by its load."""
-    started, before, used = time.monotonic(), waited(), used_by_others()
+    started, before, used, lost = time.monotonic(), waited(), used_by_others(), stolen()
 
     def disturbed() -> bool:
+        seconds = time.monotonic() - started
+        if stolen() - lost > STOLEN * seconds:
+            return True
         if before is None:
             return os.getloadavg()[0] > 2 * len(os.sched_getaffinity(0))
-        waiting, others = (waited() or 0.0) - before, used_by_others() - used
-        return min(waiting, others) > DISTURBED * (time.monotonic() - started)
+        return min((waited() or 0.0) - before, used_by_others() - used) > DISTURBED * seconds
 
     return disturbed
 
 
 def used_by_others() -> float:
     """The seconds of CPU since the start of the system that neither this process nor a child that has ended used."""
-    user, nice, system = (int(word) for word in Path("/proc/stat").read_text().split()[1:4])
-    return (user + nice + system) / TICKS - sum(os.times()[:4])
+    user, nice, system, *_ = cpu_seconds()
+    return user + nice + system - sum(os.times()[:4])
+
+
+def stolen() -> float:
+    """The seconds since the start of the system in which a CPU had work and the host ran something else."""
+    return cpu_seconds()[7]
+
+
+def cpu_seconds() -> list[float]:
+    """Of all CPUs since the start of the system: user, nice, system, idle, iowait, irq, softirq, steal, ..."""
+    return [int(word) / TICKS for word in STAT.read_text().splitlines()[0].split()[1:]]
 
 
 def waited() -> float | None:

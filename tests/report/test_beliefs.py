@@ -357,7 +357,7 @@ def test_beliefs_are_found_once_until_something_changes(
 def autotuner(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     script = Path(sys.executable).parent / "autotuner"
     command = [str(script), *arguments, "--store", "studies.db"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ with Store.open("studies.db") as store:
 def work(folder: Path, around: dict[str, str]) -> None:
     """In a process of its own, as the one that builds has the environment of when it was started."""
     command = [sys.executable, "-c", IMPATIENT]
-    subprocess.run(command, cwd=folder, env={**os.environ, **around}, check=True, timeout=240)
+    subprocess.run(command, cwd=folder, env={**os.environ, **around}, check=True, timeout=600)
 
 
 def test_a_sweep_waits_for_space_to_build(tmp_path: Path, small_disk: Path) -> None:
