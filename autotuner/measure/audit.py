@@ -29,7 +29,8 @@ KEPT = 0.03
 branch predictors learn what comes again: `python -m benchmarks.timing.audits` shows by how much on right kernels."""
 LOOKS = ((6, KEPT / 2), (12, KEPT))
 """Samples of each kind, and from how large a median of `kept` on the variant is under suspicion: then there is another
-look. Most variants keep nothing, and show it at the first."""
+look. Most variants keep nothing, and show it at the first. Few samples have a median that a disturbance of the still
+ones can hide something in, so the shortest must not show more than `KEPT` either."""
 LAST_ROUNDS = 48
 """Samples of the last look, which decides."""
 HIDDEN = 0.5
@@ -63,6 +64,11 @@ class Times(NamedTuple):
         """How much longer a fresh forward takes than a still one, relative to a plain one."""
         plain = median(self.plain)
         return [(fresh - still) / plain for fresh, still in zip(self.fresh, self.still, strict=True)]
+
+    @property
+    def kept_at_least(self) -> float:
+        """The same by the shortest samples."""
+        return (min(self.fresh) - min(self.still)) / min(self.plain)
 
     @property
     def hidden_us(self) -> float:
@@ -119,7 +125,8 @@ def looked_at(arms: Audited, track: Track, raced: Raced | None = None) -> Times:
     """The times by which the variant is judged. `raced`: of its race, else of the look itself. Raises ArmError."""
     for rounds, suspicious in LOOKS:
         times = take(arms, rounds)
-        if median(times.kept) <= suspicious and times.why(track.problem, track.gap, raced or times.raced) is None:
+        calm = median(times.kept) <= suspicious and times.kept_at_least <= KEPT
+        if calm and times.why(track.problem, track.gap, raced or times.raced) is None:
             return times
     return take(arms, LAST_ROUNDS)
 
