@@ -84,6 +84,8 @@ def tuned(space: str, problem: str, store: Path, options: argparse.Namespace) ->
         return {**row, "error": (done.stderr.strip().splitlines() or ["nothing"])[-1]}
     best = json.loads(out.read_text())
     out.unlink()
+    if not (best["confirmed"] or {}).get("crowned"):
+        row["finals"] = [line for line in done.stdout.splitlines() if line.startswith("finals: ")]
     return row | figures(best, parsed(problem)) | spread(store, best["study"])
 
 

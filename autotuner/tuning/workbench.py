@@ -28,6 +28,7 @@ from autotuner.run.cage import CageParts
 from autotuner.run.executor import Executor
 from autotuner.run.line import LineFactory
 from autotuner.run.local import LocalExecutor
+from autotuner.spaces.fields import Parameter
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.spaces.space_file import Asked, asked, problem_documents, problems_in
 from autotuner.tuning import on_nodes
@@ -95,7 +96,7 @@ def load_space(
         merged = asked(documents)
         # Of several groups all problems, so that the refusal names the field in which they differ.
         one = merged[0] if len(merged) == 1 else Asked([each for group in merged for each in group.problems])
-        file = SpaceFile.load(path, find_limits, one)
+        file = _for_all_lengths(SpaceFile.load(path, find_limits, one))
     return _with_threads(file, threads)
 
 
@@ -108,7 +109,33 @@ def load_spaces(
     groups = asked(_documents(file, problems, problems_file))
     if not groups:
         return (_with_threads(file, threads),)
-    return tuple(_with_threads(SpaceFile.load(path, find_limits, group), threads) for group in groups)
+    return tuple(_with_threads(_for_all_lengths(SpaceFile.load(path, find_limits, each)), threads) for each in groups)
+
+
+def _for_all_lengths(file: SpaceFile) -> SpaceFile:
+    """The file without the values that compile lengths in, where the problems that a caller gave have several."""
+    if not _several_lengths(file):
+        return file
+    fixed = {name for name in _fixing(file) if {*file.parameters[name].values} - {1}}
+    parameters, default = dict(file.parameters), dict(file.default)
+    for name in fixed:
+        values = tuple(value for value in parameters[name].values if value != 1)
+        parameters[name] = Parameter(values=values, when=parameters[name].when)
+        if default.get(name) == 1:
+            default[name] = values[0]
+    return file.model_copy(update={"parameters": parameters, "default": default})
+
+
+def _fixing(file: SpaceFile) -> set[str]:
+    """The parameters that, set to 1, compile the lengths in."""
+    family = Family.find(file.family, near=Path(file.path).resolve().parent)
+    impls = map(str, file.parameters["IMPL"].values)
+    names = (family.implementation(file.backend, impl).fixed_lengths for impl in impls)
+    return {name for name in names if name in file.parameters}
+
+
+def _several_lengths(file: SpaceFile) -> bool:
+    return len({tuple(problem.lengths.values()) for problem in file.problems}) > 1
 
 
 def _documents(file: SpaceFile, problems: Sequence[str], problems_file: Path | None) -> list[dict[str, Any]]:
@@ -166,8 +193,7 @@ def admit_every_implementation(space: Space, family: Family | None = None) -> No
 def _refuse_fixed_lengths(file: SpaceFile, family: Family, impl: str) -> None:
     """A variant that is compiled for one pair of lengths cannot serve problems of several."""
     parameter = family.implementation(file.backend, impl).fixed_lengths
-    several = len({tuple(problem.lengths.values()) for problem in file.problems}) > 1
-    if parameter and several and 1 in file.parameters[parameter].values:
+    if parameter and _several_lengths(file) and 1 in file.parameters[parameter].values:
         where = f"{file.path}: parameters.{parameter}"
         raise SpaceError(f"{where}: 1 compiles the lengths in, but the problems have several; leave it out")
 

@@ -47,7 +47,8 @@ def run(arguments: Sequence[str], folder: Path) -> str:
 
 def environment(folder: Path) -> dict[str, str]:
     """With a store of its own, and the builds of this user."""
-    return {**os.environ, "AUTOTUNER_STORE": str(folder / "studies.db"), "PYTHONPATH": str(ROOT)}
+    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "AUTOTUNER_STORE": str(folder / "studies.db"), "PYTHONPATH": paths}
 
 
 def validated(folder: Path, study: str, budget: Sequence[str]) -> list[str]:
@@ -138,10 +139,12 @@ def main() -> None:
     parser.add_argument("--tune", default=BUDGET, help=f"options of `autotuner tune`: {BUDGET}")
     parser.add_argument("--validate", default="--minutes 0.5", help="options of `autotuner validate`")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--keep", type=Path, help="a new folder for the store and the exports; else they are removed")
     parser.add_argument("--out", type=Path)
     said = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="autotuner-model-") as name:
-        folder = Path(name)
+        folder = said.keep or Path(name)
+        folder.mkdir(exist_ok=said.keep is None)
         done = list(commands(said, folder))
         table = json.loads((folder / "best.json").read_text())["table"]
         compared = json.loads((folder / "compared.json").read_text())

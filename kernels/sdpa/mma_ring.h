@@ -118,11 +118,16 @@ struct Ring {
   __device__ __forceinline__ void load(int trip, int slot) {
     if (!exists(trip)) return;
     unsigned char *tile = tiles + slot * 2 * TILE_BYTES;
-    copy(tile, &args.k_map, at.first_key(trip), barrier(slot, KEYS));
-    copy(tile + TILE_BYTES, &args.v_map, at.first_key(trip), barrier(slot, VALUES));
+    copy(tile, &args.k_map, args.k_stride, at.first_key(trip), barrier(slot, KEYS));
+    copy(tile + TILE_BYTES, &args.v_map, args.v_stride, at.first_key(trip), barrier(slot, VALUES));
   }
 
-  __device__ __forceinline__ void copy(unsigned char *tile, const sdpa_tensor_map *map, int key, uint64_t *full) {
+  __device__ __forceinline__ void copy(unsigned char *tile, const sdpa_tensor_map *map,
+                                       [[maybe_unused]] const sdpa_strides &stride, int key, uint64_t *full) {
+#if STRIDED
+    // A map has no stride of 0: what all batches or heads share is read at the first one's coordinate.
+    const int head = stride.head ? at.head_kv : 0, batch = stride.batch ? at.batch : 0;
+#endif
     constexpr int rows = BLOCK_N / MULTICAST;
     mbarrier_expect(full, TILE_BYTES);
 #pragma unroll
@@ -130,15 +135,15 @@ struct Ring {
       unsigned char *to = tile + (panel * BLOCK_N + at.member * rows) * ROW_BYTES;
 #if MULTICAST > 1
       const uint16_t blocks = (uint16_t)(((1 << MULTICAST) - 1) << at.first_sharer());
-      if (STRIDED)
-        tma_load_multicast_4d(to, map, panel * 64, key + at.member * rows, at.head_kv, at.batch, full, blocks);
-      else
-        tma_load_multicast(to, map, panel * 64, key + at.member * rows, at.kv_number(args), full, blocks);
+#if STRIDED
+      tma_load_multicast_4d(to, map, panel * 64, key + at.member * rows, head, batch, full, blocks);
 #else
-      if (STRIDED)
-        tma_load_4d(to, map, panel * 64, key, at.head_kv, at.batch, full);
-      else
-        tma_load(to, map, panel * 64, key, at.kv_number(args), full);
+      tma_load_multicast(to, map, panel * 64, key + at.member * rows, at.kv_number(args), full, blocks);
+#endif
+#elif STRIDED
+      tma_load_4d(to, map, panel * 64, key, head, batch, full);
+#else
+      tma_load(to, map, panel * 64, key, at.kv_number(args), full);
 #endif
     }
   }

@@ -138,6 +138,27 @@ def test_every_shipped_implementation_passes(impl: str) -> None:
         assert soaked.fault is None, (problem, soaked.fault)
 
 
+@pytest.mark.parametrize("load", ["cp_async", "tma"])
+@pytest.mark.parametrize("lengths", ["", " lengths"])
+def test_a_right_variant_of_views_passes_every_level(load: str, lengths: str) -> None:
+    """In memory of their own, outputs lie in rows apart; and K and V of all batches may be the same."""
+    problem = f"(2,4,128,64) float16 full{lengths} bshd"
+    workbench = Workbench(load_space("sdpa_cuda", problems=[problem]))
+    assert isinstance(workbench.toolchain, CudaToolchain)
+    space = workbench.space
+    row = space.row_of(space.point(space.default_index) | {"LOAD": load})
+    loads = space.rows[:, space.parameters.index("LOAD")]
+    wanted = workbench.variant(space.nearest(row, exclude=loads != row[space.parameters.index("LOAD")]))
+    assert wanted.parameters["LOAD"] == load
+    backend = cuda_line(workbench.toolchain, workbench.family)()
+    artifact = built(backend, workbench.conditions, wanted)
+    report = backend.check(artifact, workbench.conditions, lambda _: None)
+    assert report.passed, report.fault
+    for level in ("soak", "many"):
+        report = backend.check(artifact, workbench.conditions, lambda _: None, Passed(report, level, 1.0))
+        assert report.fault is None, report.fault
+
+
 def test_what_is_written_between_tensors_is_found() -> None:
     arena = Arena(torch.device("cuda"))
     words = [arena.take(1000), arena.take(2000, shift=16)]

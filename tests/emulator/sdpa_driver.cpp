@@ -80,6 +80,9 @@ Outputs place_tensors(const char *input, char **words, uint64_t seed) {
   return outputs;
 }
 
+// As launch.cpp does: a map has no stride of 0.
+int64_t step(int64_t stride) { return stride ? stride : 8; }
+
 void fill_map(sdpa_tensor_map &map, const void *base, const sdpa_strides &strides) {
   const at_geometry &shape = variant_geometry;
   emulator::TensorMap filled = {.magic = emulator::TENSOR_MAP_MAGIC,
@@ -90,10 +93,10 @@ void fill_map(sdpa_tensor_map &map, const void *base, const sdpa_strides &stride
                                 .rows = shape.tma_rows};
   if (shape.strided_maps) {
     filled.slices = args.heads_kv;
-    filled.row_stride = strides.row;
-    filled.slice_stride = strides.head;
+    filled.row_stride = step(strides.row);
+    filled.slice_stride = step(strides.head);
     filled.batches = args.batch;
-    filled.batch_stride = strides.batch;
+    filled.batch_stride = step(strides.batch);
   }
   static_assert(sizeof filled <= sizeof map);
   memcpy(&map, &filled, sizeof filled);

@@ -170,6 +170,17 @@ def test_lengths_are_compiled_in_only_where_all_problems_share_them(fixed: str, 
         assert Workbench(file, "sm_90").conditions.problems == problems
 
 
+def test_for_the_lengths_of_a_caller_none_is_compiled_in() -> None:
+    lengths = ["(2,12,128,64) float16 full bshd", "(2,12,384,64) float16 full bshd"]
+    several, one = load_space("sdpa_cuda", problems=lengths), load_space("sdpa_cuda", problems=lengths[:1])
+    assert several.parameters["FIXED"].values == (0,)
+    assert several.default.get("FIXED", 0) == 0
+    assert one.parameters["FIXED"].values == (0, 1)
+    assert several.parameters["FIXED"].when == one.parameters["FIXED"].when
+    if config.nvcc() is not None:
+        assert Workbench(several, "sm_90").conditions.problems == several.problems
+
+
 def test_every_cuda_implementation_names_its_host_side() -> None:
     family = Family.load(config.kernels_dir() / "sdpa")
     assert {name: each.host for name, each in family.table("cuda").items() if each.host} == {

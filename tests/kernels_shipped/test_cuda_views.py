@@ -30,12 +30,12 @@ COPIES: Point = {"LOAD": "cp_async"}
 CASES: list[tuple[Point, str, str]] = [
     (MMA, "(1,2,70x91,64) float16 bshd lse", "gaps"),
     ({**MMA, **COPIES, "WARPS_N": 2}, "(4,2,33x90,80) bfloat16 lengths lse", "ragged"),
+    (MMA, "(3,2,20x45,64) float16 bshd", "expanded"),
     ({**MMA, "MULTICAST": 2, "SPLIT": 2, "WARPS_M": 1}, "(1,2,33x90,64) float16 bshd", "gaps"),
     ({**DECODE, **COPIES}, "(4,4:2,5x200,64) float16 lengths lse bshd causal bottom_right", "ragged"),
     (DECODE, "(2,4:1,1x333,64) float16", "one_hot"),
 ]
 SLOW: list[tuple[Point, str, str]] = [
-    (MMA, "(2,2,70x91,64) float16 bshd", "expanded"),
     ({**MMA, **COPIES}, "(1,4:2,40x75,64) bfloat16 causal packed", "one_hot"),
     ({**MMA, "PACK_GQA": 1, "WARPS_M": 1, "WARPS_N": 2}, "(1,6:2,7x75,128) float16 causal bottom_right lse", "large"),
     ({**MMA, "WARPS_N": 2, "SPLIT": 2}, "(1,2,33x90,96) float16 bshd", "gaps"),

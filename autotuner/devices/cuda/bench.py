@@ -204,8 +204,13 @@ class CudaBench:
         return status, seen
 
 
+WORDS = {2: torch.int16, 4: torch.int32}
+"""Integers, by the bytes of an element."""
+
+
 def _words(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().view(torch.int16)
+    """The tensor's bits. It is the same memory, however it lies: who asks again sees what has been written since."""
+    return tensor.view(WORDS[tensor.element_size()])
 
 
 class Traffic:

@@ -14,7 +14,7 @@ CUtensorMapL2promotion promotion(int32_t bytes) {
   return bytes == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
 }
 
-/* Bytes of a stride of a tensor map; of a dimension of size 1 it is 0, but must be something. */
+/* Bytes of a stride of a tensor map, which has none of 0: who has one reads at the coordinate 0. */
 cuuint64_t step(int64_t stride) { return stride ? (cuuint64_t)stride * 2 : 16; }
 
 int tensor_map(sdpa_tensor_map *map, const void *base, const sdpa_args &args, const sdpa_strides &stride) {

@@ -164,7 +164,7 @@ class Attention:
         """Why the op cannot be given such a call; None where it can."""
         if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
             return GRADIENT
-        others = options.keys() - SCALARS
+        others = set(options) - SCALARS  # torch 2.11 cannot compile a difference of a dict's keys
         if others:
             return f"{', '.join(sorted(others))} is not supported"
         if tensors[0].device.type not in ("cpu", "cuda"):
