@@ -138,8 +138,7 @@ def test_every_shipped_implementation_passes(impl: str) -> None:
         assert soaked.fault is None, (problem, soaked.fault)
 
 
-@pytest.mark.parametrize("load", ["cp_async", "tma"])
-@pytest.mark.parametrize("lengths", ["", " lengths"])
+@pytest.mark.parametrize(("load", "lengths"), [("cp_async", ""), ("cp_async", " lengths"), ("tma", "")])
 def test_a_right_variant_of_views_passes_every_level(load: str, lengths: str) -> None:
     """In memory of their own, outputs lie in rows apart; and K and V of all batches may be the same."""
     problem = f"(2,4,128,64) float16 full{lengths} bshd"
