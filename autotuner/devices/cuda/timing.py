@@ -266,9 +266,9 @@ def _first_line(error: Exception) -> str:
 class BaselineArm:
     """The arm of a baseline.
 
-    A graph that is the only one of its process is replayed faster: on an H200 cuDNN's attention with a mask took 23.0
-    us a forward instead of 25.5. Beside a variant a baseline is not alone, so it must not be where it is timed by
-    itself: its graph is captured twice.
+    A graph that is the only one of its process is replayed faster: on an H200 a forward of cuDNN with a mask took
+    23.0 us instead of 25.5. Beside a variant a baseline is not alone, so it must not be where it is timed by itself:
+    its graph is captured twice.
     """
 
     def __init__(self, forward: Forward, sets: InputSets) -> None:
