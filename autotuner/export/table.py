@@ -12,7 +12,6 @@ from typing import NamedTuple
 from autotuner.build.build_inputs import BuildInputs, host_source, source_digests
 from autotuner.build.family import Family
 from autotuner.devices import DEVICES
-from autotuner.export.choose import Choice, smallest_set
 from autotuner.export.proven import proven_of, ratio_of
 from autotuner.export.ranges import Lengths, Ranges, ranges_of, to_try
 from autotuner.measure.confirm import Confirmed, standing_of
@@ -20,6 +19,7 @@ from autotuner.measure.tie import logs
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import FinalsRecord, Store, StudyRecord, queries
 from autotuner.tuning import standings
+from autotuner.tuning.smallest_set import Choice, smallest_set
 from autotuner.tuning.validation import Trying
 from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.errors import AutotunerError, InputError
