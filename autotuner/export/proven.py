@@ -27,4 +27,6 @@ def proven_of(gate: GateReport) -> Proven:
         cases=summary.cases,
         worst_ratio=summary.worst_ratio if math.isfinite(summary.worst_ratio or 0.0) else None,
         looser=summary.looser,
+        could_miss=summary.could_miss,
+        memory=summary.memory,
     )

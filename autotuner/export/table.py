@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 from autotuner.build.build_inputs import BuildInputs, host_source, source_digests
@@ -14,22 +13,19 @@ from autotuner.build.family import Family
 from autotuner.devices import DEVICES
 from autotuner.export.proven import proven_of, ratio_of
 from autotuner.export.ranges import Lengths, Ranges, ranges_of, to_try
-from autotuner.measure.confirm import Confirmed, standing_of
-from autotuner.measure.tie import logs
+from autotuner.measure.confirm import Confirmed
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import FinalsRecord, Store, StudyRecord, queries
 from autotuner.tuning import standings
-from autotuner.tuning.smallest_set import Choice, smallest_set
+from autotuner.tuning.serving import LOSS, confirmed_on_each, proven_of_finals, servers
+from autotuner.tuning.smallest_set import Choice
 from autotuner.tuning.validation import Trying
 from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.errors import AutotunerError, InputError
-from autotuner.values.outcome import Artifact, Heat, MeanInterval
+from autotuner.values.outcome import Artifact, MeanInterval
 from autotuner.values.problem import Problem
 from autotuner.values.table import Entry, LeftOut, Range, Table, TableVariant
 from autotuner.values.variant import Value, digest_of
-
-LOSS = 0.03
-"""How much slower than its own best a problem may become for the table to be smaller, relative."""
 
 
 class _Candidate(NamedTuple):
@@ -44,6 +40,8 @@ class _Studied(NamedTuple):
 
     record: StudyRecord
     candidates: dict[str, _Candidate]
+    chosen: str
+    """The artifact that is best over all problems."""
     baselines: Sequence[str]
     environment: dict[str, str]
 
@@ -136,21 +134,30 @@ def _require_one_device(records: Sequence[StudyRecord]) -> None:
 
 def _studied(store: Store, name: str, estimates: bool) -> _Studied:
     record, finals = queries.study(store, name), standings.finals(store, name)
-    if finals is not None and finals.standing is not None:
-        # One that was built differently for the finals is another artifact than the one that has the proof.
-        standing = [each for each in finals.finalists if each.number not in finals.revoked]
-        numbers = {each.digest: each.number for each in standing if each.digest == each.searched}
-        found = {digest: _Candidate(number, _confirmed(finals, digest)) for digest, number in numbers.items()}
-        return _Studied(record, found, finals.baselines, finals.environment)
+    best = standings.best(store, name)
+    if finals is not None and best is not None and best.raced is not None:
+        return _Studied(record, _finalists(finals, best.raced), best.raced, finals.baselines, finals.environment)
     if not estimates:
         raise InputError(f"{name} has no finals: run `autotuner finals {name}`, or take --estimates")
-    best = standings.best(store, name)
     if best is None or best.outcome.artifact is None or best.outcome.measurement is None:
         raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
     digest, timings = best.outcome.artifact.digest, best.outcome.measurement.timings
     guessed = [_estimate(digest, each.log_ratio.low, each.log_ratio.median, each.log_ratio.high) for each in timings]
     candidate = _Candidate(best.record.number, guessed)
-    return _Studied(record, {digest: candidate}, [each.baseline for each in timings], best.record.session.environment)
+    baselines = [each.baseline for each in timings]
+    return _Studied(record, {digest: candidate}, digest, baselines, best.record.session.environment)
+
+
+def _finalists(finals: FinalsRecord, chosen: str) -> dict[str, _Candidate]:
+    """Those that have been through the longest soak. One that was built differently for the finals is another artifact
+    than the one that the search has judged."""
+    proven = proven_of_finals(finals, chosen)
+    numbers = {
+        each.digest: each.number for each in finals.finalists if each.digest == each.searched and each.digest in proven
+    }
+    # Who is not proven counts all the same: how sure each is of its place depends on all.
+    ratios = confirmed_on_each(finals.heats, numbers, len(finals.baselines), finals.tie)
+    return {digest: _Candidate(number, ratios[digest]) for digest, number in numbers.items()}
 
 
 def _estimate(digest: str, low: float, mid: float, high: float) -> Confirmed:
@@ -158,44 +165,11 @@ def _estimate(digest: str, low: float, mid: float, high: float) -> Confirmed:
     return Confirmed(digest=digest, log_ratio=interval, processes=1, tied=False, alike=False)
 
 
-def _confirmed(finals: FinalsRecord, digest: str) -> list[Confirmed | None]:
-    """Of one finalist, on each problem by itself; None where it is out."""
-    found: list[Confirmed | None] = []
-    for place in range(len(finals.baselines)):
-        values = _values(finals.heats, place)
-        standing = standing_of(values, finals.tie)
-        found.append(next((each for each in standing.finalists if each.digest == digest), None))
-    return found
-
-
-def _values(heats: Sequence[Heat], problem: int) -> dict[str, list[float]]:
-    """By artifact: the median over the blocks of ln(t_variant / t_baseline) on that problem, one a process. Who failed
-    in a process is out."""
-    found: dict[str, list[float]] = {}
-    out: set[str] = set()
-    for heat in heats:
-        for place, digest in enumerate(heat.entrants):
-            if place in heat.faults or not all(heat.us[place]):
-                out.add(digest)
-            else:
-                found.setdefault(digest, []).append(median(logs(heat, place)[problem]))
-    return {digest: values for digest, values in found.items() if digest not in out}
-
-
 def _entries(studied: _Studied, loss: float) -> list[Entry]:
-    record = studied.record
-    problems = range(len(record.problems))
-    faster = [
-        {
-            digest: ratio.log_ratio.mean
-            for digest, candidate in studied.candidates.items()
-            if (ratio := candidate.ratios[place]) is not None and ratio.log_ratio.high < 0
-        }
-        for place in problems
-    ]
-    weights = [1.0] * len(faster) if isinstance(record.objective, str) else list(record.objective)
-    chosen = smallest_set(faster, weights, loss)
-    return [_entry(studied, place, chosen[place], loss) for place in problems]
+    ratios = {digest: candidate.ratios for digest, candidate in studied.candidates.items()}
+    chosen = servers(ratios, studied.chosen, studied.record.objective, loss)
+    chosen = chosen or [Choice(None, 0.0)] * len(studied.record.problems)
+    return [_entry(studied, place, choice, loss) for place, choice in enumerate(chosen)]
 
 
 def _entry(studied: _Studied, place: int, choice: Choice, loss: float) -> Entry:
@@ -213,7 +187,7 @@ def _entry(studied: _Studied, place: int, choice: Choice, loss: float) -> Entry:
 
 
 def _variant(store: Store, record: StudyRecord, number: int) -> TableVariant:
-    outcome = queries.trial(store, record.name, number).outcome
+    outcome = standings.proven(store, queries.trial(store, record.name, number))
     artifact, gate = outcome.artifact, outcome.gate
     if artifact is None or gate is None or not gate.passed:
         raise InputError(f"trial {number} of {record.name} is no measured pass of the gate: export a standing one")

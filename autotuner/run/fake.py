@@ -10,6 +10,8 @@ import math
 import random
 from collections.abc import Callable
 
+from pydantic import Field
+
 from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
 from autotuner.measure.arms import Audited, Clocks, Tracks
@@ -44,8 +46,15 @@ class Truth(Model):
     fault: Verdict | None = None
     program: str | None = None
     """Variants with the same program are the same binary; None: a program of its own."""
+    on: dict[str, float] = Field(default_factory=dict)
+    """What it takes on some problems, microseconds, by their words; `us` on the others."""
     process: float | None = None
     """What the weather says under the same name, where this variant is not like the others."""
+
+    def of(self, problem: Problem) -> Truth:
+        """What is true on that problem."""
+        us = self.on.get(str(problem), self.us)
+        return self if us == self.us else self.model_copy(update={"us": us})
 
 
 class Weather(Model):
@@ -198,7 +207,7 @@ class FakeAuditArm:
 
 
 class FakeTrack:
-    """A problem on the fake device; every variant takes as long on each."""
+    """A problem on the fake device."""
 
     drift = DRIFT
     gap = 1e-6
@@ -213,11 +222,14 @@ class FakeTrack:
         return FakeArm(self._device, Truth(us=self._baseline_us))
 
     def variant(self, artifact: Artifact, again: bool = False) -> FakeArm:
-        return FakeArm(self._device, self._truth(artifact.variant))
+        return FakeArm(self._device, self._truth(artifact.variant).of(self.problem))
 
     def audit(self, artifact: Artifact, baseline: str) -> Audited:
         # samples of their own: what a race draws does not depend on who was audited
-        variant, device = self._truth(artifact.variant), _Device(self._device.weather, self._device.seed)
+        variant, device = (
+            self._truth(artifact.variant).of(self.problem),
+            _Device(self._device.weather, self._device.seed),
+        )
         calm = Truth(us=self._baseline_us)
         audits = FakeAuditArm(device, variant), FakeAuditArm(device, calm)
         return Audited(FakeArm(device, variant), audits[0], FakeArm(device, calm), audits[1])

@@ -99,7 +99,7 @@ class Finalist(Model):
 
 
 class Proof(Model):
-    """What was found of a finalist that was chosen, beyond the gate of every finalist."""
+    """What was found of a finalist that was chosen, for all problems or for one, beyond the gate of every finalist."""
 
     number: int = Field(description="Optuna's trial number")
     digest: str = Field(description="of its artifact")

@@ -22,6 +22,7 @@ from autotuner.tuning import finals_plan
 from autotuner.tuning.choice import choice
 from autotuner.tuning.final_heats import TRIES, FinalHeats
 from autotuner.tuning.finals_plan import MANY, PROVING, Number
+from autotuner.tuning.serving import confirmed_on_each, servers
 from autotuner.tuning.workbench import fresh_seeds
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError, InputError
@@ -31,7 +32,7 @@ from autotuner.values.verdict import Fault
 GATE_BLOCKS = 2
 """Timed blocks where a finalist is judged: G7 needs some. The heats say how fast it is."""
 PROVEN = (checks.MANY, sanitizer.MEMORY.code)
-"""The checks of the one that is chosen, beside those of every finalist."""
+"""The checks of those that are chosen, beside those of every finalist."""
 
 
 class Entrant:
@@ -100,18 +101,25 @@ class FinalRounds:
         self._witness_s = finals_plan.START_S
         self._judged_s = 0.0
         """Seconds that the gate took the last time."""
+        self._proofs: dict[str, Proof] = {}
+        """By artifact."""
+        self._proof_s = 0.0
+        """Seconds that the last one took."""
 
     def run(self) -> None:
         """Records heats as they are run, and the end. Raises InputError when no finalist is left, and
         InfrastructureError when the machine does not let the finals come to an end."""
-        proof: Proof | None = None
-        while proof is None:
+        while True:
             self._race()
             chosen = self._chosen()
             if chosen is None:
                 raise InputError(f"no finalist of {self._hall.study} passed here; `autotuner status` says why")
-            proof = self._proof(chosen)
-        self._hall.store.finish_finals(self._id, Ending(**dict(self._standing()), proofs=(proof,)))
+            unproven = self._unproven(chosen)
+            if unproven is None:
+                break
+            self._prove(unproven, chosen)
+        proofs = tuple(proof for digest, proof in self._proofs.items() if not self._entrants[digest].is_out)
+        self._hall.store.finish_finals(self._id, Ending(**dict(self._standing()), proofs=proofs))
 
     # Rounds -----------------------------------------------------------------------------------------------------
 
@@ -215,16 +223,38 @@ class FinalRounds:
         number = choice(self._lineup.finalists, self._standing(), outcomes.__getitem__)
         return next((entrant for entrant in self._alive() if entrant.number == number), None)
 
-    def _proof(self, chosen: Entrant) -> Proof | None:
-        """What was found of the one that is chosen; None when it failed and is out."""
-        said = f"judging trial {chosen.number}, the one to use, through as many launches as fit in some seconds"
+    def _unproven(self, chosen: Entrant) -> Entrant | None:
+        """Who has to go through the longest soak: the chosen one first, then those that serve single problems, as far
+        as there is time."""
+        if chosen.digest not in self._proofs:
+            return chosen
+        left = [entrant for entrant in self._serving(chosen) if entrant.digest not in self._proofs]
+        if not left or self._left_s() >= self._proof_s:
+            return next(iter(left), None)
+        numbers = ", ".join(str(entrant.number) for entrant in left)
+        self._hall.say(f"no time to judge trial {numbers} as well, faster on a problem: the table does without")
+        return None
+
+    def _serving(self, chosen: Entrant) -> list[Entrant]:
+        """Who would serve a problem beside the chosen one, of those whose build is the one of the search."""
+        here = [entrant for entrant in self._alive() if entrant.finalist(frozenset()).searched == entrant.digest]
+        problems, tie = len(self._lineup.baselines), self._lineup.tie
+        ratios = confirmed_on_each(self._heats, [entrant.digest for entrant in here], problems, tie)
+        used = {each.use for each in servers(ratios, chosen.digest, self._lineup.objective)}
+        return [entrant for entrant in here if entrant.digest in used and entrant is not chosen]
+
+    def _prove(self, entrant: Entrant, chosen: Entrant) -> None:
+        """The longest soak. One that fails it is out."""
+        use = "the one to use" if entrant is chosen else "the best on a problem"
+        said = f"judging trial {entrant.number}, {use}, through as many launches as fit in some seconds"
         self._hall.say(said, min(self._hall.proving_s, max(0.0, self._left_s())))
-        outcome = self._passes(chosen, "chosen")
-        if outcome is None:
-            return None
-        assert outcome.gate is not None  # it passed
-        found = tuple(check for check in outcome.gate.checks if check.code in PROVEN)
-        return Proof(number=chosen.number, digest=chosen.digest, checks=found)
+        started = time.monotonic()
+        outcome = self._passes(entrant, "chosen")
+        self._proof_s = time.monotonic() - started
+        if outcome is not None:
+            assert outcome.gate is not None  # it passed
+            found = tuple(check for check in outcome.gate.checks if check.code in PROVEN)
+            self._proofs[entrant.digest] = Proof(number=entrant.number, digest=entrant.digest, checks=found)
 
     def _passes(self, entrant: Entrant, soak: finals_plan.Soak) -> Outcome | None:
         """The outcome of one that passes the gate on fresh seeds; None of one that does not, and is out."""

@@ -26,16 +26,19 @@ class Choice(NamedTuple):
     """ln(t / t_best), of the problem's own best."""
 
 
-def smallest_set(problems: Sequence[Times], weights: Sequence[float], loss: float) -> list[Choice]:
+def smallest_set(
+    problems: Sequence[Times], weights: Sequence[float], loss: float, favourite: str | None = None
+) -> list[Choice]:
     """For each problem what serves it: of the smallest set of variants within `loss`, relative, of each problem's own
-    best; of several such sets the fastest over all problems, each as often as its weight says.
+    best; of several such sets one with the favourite in it, and of these the fastest over all problems, each as often
+    as its weight says.
 
     The baseline is a candidate of every problem and costs nothing: it is always there.
     """
     allowed = [_allowed(times, loss) for times in problems]
     wanted = [place for place, fit in enumerate(allowed) if BASELINE not in fit]
     names = sorted({name for place in wanted for name in allowed[place]})
-    chosen = _cover([allowed[place] for place in wanted], [weights[place] for place in wanted], names)
+    chosen = _cover([allowed[place] for place in wanted], [weights[place] for place in wanted], names, favourite)
     return [_served(times, fit, chosen) for times, fit in zip(problems, allowed, strict=True)]
 
 
@@ -46,7 +49,9 @@ def _allowed(times: Times, loss: float) -> dict[str, float]:
     return {name: log for name, log in candidates.items() if log <= limit}
 
 
-def _cover(problems: Sequence[Times], weights: Sequence[float], names: Sequence[str]) -> set[str]:
+def _cover(
+    problems: Sequence[Times], weights: Sequence[float], names: Sequence[str], favourite: str | None
+) -> set[str]:
     if not problems:
         return set()
     for size in range(1, len(names) + 1):
@@ -55,7 +60,9 @@ def _cover(problems: Sequence[Times], weights: Sequence[float], names: Sequence[
         sets = [frozenset(each) for each in combinations(names, size)]
         covering = [each for each in sets if all(each & fit.keys() for fit in problems)]
         if covering:
-            best: frozenset[str] = min(covering, key=lambda one: (_cost(problems, weights, one), sorted(one)))
+            best: frozenset[str] = min(
+                covering, key=lambda one: (favourite not in one, _cost(problems, weights, one), sorted(one))
+            )
             return set(best)
     raise AssertionError("each problem's own best covers it")
 

@@ -36,6 +36,11 @@ class Proven(Model):
     cases: int = Field(description="outputs compared with the float64 reference")
     worst_ratio: float | None = Field(description="largest error over all cases, in units of its tolerance")
     looser: tuple[str, ...] = Field(default=(), description="where kernel.toml loosens the gate, with the reason")
+    could_miss: float | None = Field(
+        default=None,
+        description="the least rate of wrong launches that the longest soak shows with probability 95 %; null: no soak",
+    )
+    memory: str | None = Field(default=None, description="whether a memory sanitizer was run, or why not")
 
 
 class TableVariant(Model):

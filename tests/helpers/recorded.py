@@ -197,16 +197,20 @@ def hold_finals(
     heats: Sequence[Heat] | None = None,
     slower_than: Mapping[int, tuple[int, ...]] = MappingProxyType({}),
     proof: tuple[CheckResult, ...] = (),
+    proven: Sequence[int] = (),
 ) -> int:
     """Records finals of those tiles, which take so many microseconds there; their number. `proof`: what was found of
-    the first."""
+    the proven tiles, or of the first where none is named."""
     found = heats or [heat(micros, process) for process in range(5)]
     line = lineup(numbers, dict(micros), slower_than=slower_than)
     line = line.model_copy(update={"baselines": found[0].baselines})
     finals = store.start_finals("scalar-abc", line, {"torch": "2.11"})
     for each in found:
         store.record_heat("scalar-abc", "finals", each, finals_id=finals)
-    proofs = (Proof(number=line.finalists[0].number, digest=line.finalists[0].digest, checks=proof),) if proof else ()
+    of = {numbers[tile] for tile in proven} or ({line.finalists[0].number} if proof else set())
+    proofs = tuple(
+        Proof(number=each.number, digest=each.digest, checks=proof) for each in line.finalists if each.number in of
+    )
     store.finish_finals(finals, Ending(**dict(confirm(found, line.tie, line.objective)), proofs=proofs))
     return finals
 

@@ -20,6 +20,7 @@ from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob, Result
 from autotuner.run.line import Passed
 from autotuner.search.evolution import EvolutionarySampler
 from autotuner.search.point_sampler import distributions
+from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import FinalsRecord, Store, queries
 from autotuner.tuning import final_heats, standings
 from autotuner.tuning.driver import Budget, Driver, Event, Judged
@@ -37,6 +38,15 @@ from tests.helpers import simulated
 
 SPACE = simulated.space()
 DEFAULT = Variant.of("sdpa", "cpu", SPACE.point(SPACE.default_index)).digest
+SECOND = """
+[[problems]]
+batch = 1
+heads = 2
+seq_q = 256
+seq_k = 256
+head_dim = 64
+dtype = "float32"
+"""
 WEATHER = Weather(noise=0.004, spikes=0.02, process=0.002)
 Truths = Callable[[Variant], Truth]
 
@@ -239,6 +249,31 @@ def test_the_one_to_use_has_a_proof_and_the_next_one_gets_it_when_that_fails(sto
     assert best.gate.checks[-2].launches == LAUNCHES
     assert best.confirmed is not None
     assert best.confirmed.mean == pytest.approx(2.0, rel=0.01)
+
+
+def test_who_serves_a_problem_beside_the_one_to_use_has_a_proof_too(store: Store) -> None:
+    """One is best on the first problem and over both, another one on the second."""
+    text = simulated.TOML.replace("[parameters]", f"{SECOND}\n[parameters]", 1)
+    space = Space.enumerate(SpaceFile.parse(text, Path("two.toml")), simulated.DEVICE.facts)
+    problems = space.file.problems
+    conditions = simulated.conditions().model_copy(update={"problems": problems, "baselines": ("fake", "fake")})
+
+    def truth(variant: Variant) -> Truth:
+        blocks = {8: (30.0, 50.0), 16: (60.0, 40.0)}
+        first, second = blocks.get(int(variant.point["BLOCK"]), (80.0, 80.0))
+        return Truth(us=80.0, on={str(problems[0]): first, str(problems[1]): second}, program=str(first))
+
+    driver = Driver(store, executor(truth), Plan(space, simulated.DEVICE, conditions))
+    driver.run(Budget(trials=25))
+    found = Finals(store, driver.name, conditions, executor(truth), {"os": "none"}, DEFAULT).run()
+    assert found.standing is not None
+    finalists = found.by_digest
+    blocks = [finalists[proof.digest].variant.point["BLOCK"] for proof in found.standing.proofs]
+    assert blocks == [8, 16]
+    best = standings.best(store, driver.name)
+    assert best is not None
+    assert best.proof is not None
+    assert best.entry.variant.point["BLOCK"] == 8
 
 
 def test_finals_without_a_proof_of_the_one_to_use_are_due_again(store: Store) -> None:
