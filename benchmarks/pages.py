@@ -307,15 +307,14 @@ def sweeps_drawn() -> dict[Path, str]:
 
 
 def kernels_drawn() -> dict[Path, str]:
-    """docs/kernels-cuda.md and docs/kernels-rmsnorm.md."""
+    """docs/kernels-cuda.md, and rmsnorm's page where it is."""
     page, norm = ROOT / "docs" / "kernels-cuda.md", ROOT / "docs" / "kernels-rmsnorm.md"
     text = insert(page.read_text(), "decode", decode_pages.few_queries(if_kept("decode_attention")))
     text = insert(text, "old_and_new", decode_pages.old_and_new(if_kept("old_and_new")))
     text = insert(text, "tuned_wgmma", tuned_pages.tuned(if_kept("tuned_wgmma")))
-    return {
-        page: text,
-        norm: insert(norm.read_text(), "tuned_rmsnorm", tuned_pages.tuned(if_kept("tuned_rmsnorm"))),
-    }
+    tuned = tuned_pages.tuned(if_kept("tuned_rmsnorm"))
+    more = {norm: insert(norm.read_text(), "tuned_rmsnorm", tuned)} if norm.exists() else {}
+    return {page: text, **more}
 
 
 def landscapes_drawn() -> dict[Path, str]:

@@ -22,8 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autotuner.ops.rmsnorm.problem import RmsNormProblem
-from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops import OPS
 from autotuner.store import Store
 from autotuner.tuning import standings
 from autotuner.values.problem import Problem
@@ -36,12 +35,14 @@ Row = dict[str, Any]
 class Set(NamedTuple):
     """Problems that one space is tuned for."""
 
+    op: str
     space: str
     problems: tuple[str, ...]
 
 
 SETS = {
     "large": Set(
+        "sdpa",
         "sdpa_wgmma",
         tuple(
             f"({sizes}) float16 {mask}"
@@ -50,12 +51,14 @@ SETS = {
         ),
     ),
     "odd": Set(
+        "sdpa",
         "sdpa_wgmma",
         ("(1,16,768,128) float16 full", "(1,16,777,128) float16 full", "(8,8,256,128) bfloat16 causal"),
     ),
-    "decode": Set("sdpa_decode", SHAPES),
-    "mission": Set("sdpa_sm90", ("(1,8,512,64) float16 full",)),
+    "decode": Set("sdpa", "sdpa_decode", SHAPES),
+    "mission": Set("sdpa", "sdpa_sm90", ("(1,8,512,64) float16 full",)),
     "rmsnorm": Set(
+        "rmsnorm",
         "rmsnorm_cuda",
         tuple(
             f"({sizes}) {dtype}"
@@ -66,19 +69,15 @@ SETS = {
 }
 
 
-def parsed(text: str) -> Problem:
-    """The problem, whose op its form tells."""
-    return (SdpaProblem if text.split(")")[0].count(",") > 1 else RmsNormProblem).parse(text)
-
-
-def tuned(space: str, problem: str, store: Path, options: argparse.Namespace) -> Row:
+def tuned(wanted: Set, text: str, store: Path, options: argparse.Namespace) -> Row:
     """One problem's figures."""
+    problem, space = OPS[wanted.op].problem.parse(text), wanted.space
     out = store.with_name("best.json")
-    words = ["tune", space, "--problem", problem, "--trials", str(options.trials), "--store", f"sqlite:///{store}"]
+    words = ["tune", space, "--problem", text, "--trials", str(options.trials), "--store", f"sqlite:///{store}"]
     words += ["--finals-minutes", str(options.finals_minutes), "--out", str(out)] + ([] if options.warm else ["--cold"])
     started = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "autotuner", *words], capture_output=True, text=True)
-    row: Row = {"problem": str(parsed(problem)), "space": space, "trials": options.trials, "exit_code": done.returncode}
+    row: Row = {"problem": str(problem), "space": space, "trials": options.trials, "exit_code": done.returncode}
     row["seconds"] = round(time.monotonic() - started, 1)
     if done.returncode or not out.exists():
         return {**row, "error": (done.stderr.strip().splitlines() or ["nothing"])[-1]}
@@ -86,7 +85,7 @@ def tuned(space: str, problem: str, store: Path, options: argparse.Namespace) ->
     out.unlink()
     if not (best["confirmed"] or {}).get("crowned"):
         row["finals"] = [line for line in done.stdout.splitlines() if line.startswith("finals: ")]
-    return row | figures(best, parsed(problem)) | spread(store, best["study"])
+    return row | figures(best, problem) | spread(store, best["study"])
 
 
 def figures(best: Row, problem: Problem) -> Row:
@@ -164,7 +163,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for number, problem in enumerate(each for each in wanted.problems if options.problems in each):
             store = Path(folder) / ("s.db" if options.warm else f"{number}.db")
-            rows.append(tuned(wanted.space, problem, store, options))
+            rows.append(tuned(wanted, problem, store, options))
             print(told(rows[-1]), flush=True)
             if options.json:
                 keep(rows, options.json)

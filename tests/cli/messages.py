@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autotuner.cli import app as program
+from autotuner.values import config
 from tests.helpers.stores import old_store
 
 ROOT = Path(__file__).parent.parent.parent
@@ -25,6 +26,8 @@ ENVIRONMENT = {
     "AUTOTUNER_CACHE": "cache",
 }
 """The file is made under these."""
+SPACES = ", ".join(sorted(path.stem for path in config.spaces_dir().glob("*.toml")))
+"""The names of the spaces that are shipped, as a message lists them."""
 
 MISTAKES = {
     "not_toml": ('title = "', "title = '"),
@@ -195,7 +198,7 @@ def document(folder: Path) -> Iterator[str]:
 def neutral(text: str, folder: Path) -> str:
     """The text without what differs between machines."""
     text = text.replace(str(folder), "FOLDER").replace(str(folder.parent), "ABOVE").replace(str(ROOT), "ROOT")
-    text = text.replace("python -m tests.cli.autotuner", "autotuner")
+    text = text.replace("python -m tests.cli.autotuner", "autotuner").replace(SPACES, "SPACES")
     text = re.sub(r"0x[0-9a-f]{8,}", "0x...", text)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 

@@ -95,8 +95,9 @@ def emulate(
 def emulate_rows(
     source: Path, parameters: Mapping[str, int | str], problem: Problem, x: Tensor, w: Tensor, seed: int
 ) -> Tensor:
-    """Y of one launch of a variant of rmsnorm, as `emulate` runs one of sdpa. Raises EmulationError."""
-    program = build(source, parameters, problem, "rmsnorm_driver.cpp")
+    """Y of one launch of a variant whose op has a driver with two inputs, as `emulate` runs one of sdpa. Raises
+    EmulationError."""
+    program = build(source, parameters, problem, f"{problem.op}_driver.cpp")
     output = _run(program, _raw(x) + _raw(w), seed, *problem.shape, x.element_size(), *problem.scalars)
     return torch.frombuffer(output, dtype=x.dtype).view(x.shape)
 

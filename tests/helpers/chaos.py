@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import re
 import shutil
 import signal
 import sqlite3
@@ -37,51 +36,29 @@ COMPILERS = {"g++", "cc1plus", "as", "ld", "collect2", "ninja", "nvcc", "cicc", 
 GRACE_S = 10.0
 """Seconds after which what was asked to go has to be gone: what Slurm and Kubernetes give."""
 PLUGINS = Path(__file__).parent.parent / "plugins"
-KERNELS = Path(__file__).parent.parent.parent / "kernels"
 DRAWN = "drawn_cpu"
 """The kind of device that the worker of such a sweep serves."""
-SPACE = """
-title = "right variants whose times are drawn"
-family = "drawn"
-backend = "drawn_cpu"
-threads = 1
-problems = [{ op = "rmsnorm", tokens = 64, hidden_size = 512, dtype = "float32" }]
-
-[parameters]
-IMPL = ["scalar", "simd"]
-UNROLL = [1, 2, 4, 8]
-THREADS = [1]
-SYNC_POLICY = [0]
-VEC_WIDTH = [4, 8]
-ROWS = [1, 2, 4, 8]
-OVERLAP = [0, 1]
-PREFETCH = [0, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 96]
-STREAM = [0, 1]
-
-[default]
-IMPL = "simd"
-UNROLL = 1
-"""
 
 
 def lay_out_drawn(folder: Path) -> None:
     """Puts a family and a space into a user's folder whose variants are built and judged like any others, and whose
     times are drawn: a busy machine changes nothing that a sweep of them finds."""
-    shutil.copytree(KERNELS / "rmsnorm", folder / "drawn")
-    for name in ("kernel.toml", "limits.toml"):
-        file = folder / "drawn" / name
-        text = file.read_text().replace('family = "rmsnorm"', 'family = "drawn"')
-        file.write_text(re.sub(r"^(\[+)cpu\b", r"\1drawn_cpu", text, flags=re.MULTILINE))
-    (folder / "space.toml").write_text(SPACE)
+    _find_plugins()
+    shutil.copytree(PLUGINS / DRAWN / "kernels", folder, dirs_exist_ok=True)
 
 
 def true_us(variant: Variant) -> float:
     """What is true of a variant of that space."""
-    if str(PLUGINS) not in sys.path:
-        sys.path.append(str(PLUGINS))
+    _find_plugins()
     from drawn_cpu import microseconds
 
     return microseconds(variant)
+
+
+def _find_plugins() -> None:
+    """This process, too, knows the op and the device of such a sweep."""
+    if str(PLUGINS) not in sys.path:
+        sys.path.append(str(PLUGINS))
 
 
 class Chaos:

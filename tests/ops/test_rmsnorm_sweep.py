@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from autotuner.ops import OPS
-from autotuner.ops.rmsnorm.problem import RmsNormProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
@@ -65,7 +64,7 @@ def test_a_sweep_ends_in_an_export_and_its_results_can_be_asked_for(tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.timed
 def test_a_variant_is_timed_beside_the_compiled_baseline_in_the_cage() -> None:
-    problem = RmsNormProblem.parse("(64,4096) float32")
+    problem = OPS["rmsnorm"].problem.parse("(64,4096) float32")
     OPS["rmsnorm"].tensors().BASELINES["compiled"].forward(problem)(torch.ones(64, 4096), torch.ones(4096))  # makes it
     here = Workbench(load_space("rmsnorm_cpu", problems=[str(problem)]))
     conditions = here.conditions.model_copy(

@@ -24,10 +24,10 @@ CACHE_BYTES = 1 << 20
 
 
 def microseconds(variant: Variant) -> float:
-    """What is true of a variant of rmsnorm."""
+    """What is true of a variant of the family `drawn`."""
     point = variant.point
     cost = 0.0 if point["IMPL"] == "simd" else 0.9
-    for name, best, weight in (("UNROLL", 4, 0.1), ("VEC_WIDTH", 8, 0.2), ("ROWS", 2, 0.08)):
+    for name, best, weight in (("UNROLL", 4, 0.1), ("VEC_WIDTH", 8, 0.2), ("BLOCK", 2, 0.08)):
         cost += weight * abs(math.log2(int(point.get(name, 1)) / best))
     cost += 0.002 * abs(int(point.get("PREFETCH", 0)) - 24) + 0.05 * int(point.get("STREAM", 0))
     rough = zlib.crc32(variant.digest.encode()) / 2**32
