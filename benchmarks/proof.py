@@ -73,8 +73,11 @@ PARTS = {
     ),
     "emulator": Part(
         "the same of the CUDA mutants in every setting, on the emulator",
-        15,
-        (step(emulated, "--json", kept("mutants_emulated")),),
+        25,
+        (
+            step(emulated, "--json", kept("mutants_emulated")),
+            step(emulated, "--ops", "--json", kept("mutants_ops_emulated")),
+        ),
     ),
     "transfer": Part(
         "a search that knows a related one needs half of the evaluations, on every pair of the kept landscapes",
@@ -169,6 +172,7 @@ PARTS = {
             Step("tests", ("gpu", "--json", kept("tests_gpu"))),
             step(mutants, kept("mutants_cuda"), "--backend", "cuda", "--jobs", "8", "--hold"),
             step(mutants, kept("mutants_clock_cuda"), "--backend", "cuda", "--only", "clock", "--hold"),
+            step(op_mutants, kept("mutants_ops_cuda"), "--backend", "cuda", "--hold"),
             step(view_mutants, "--backend", "cuda", "--json", kept("mutants_views_cuda")),
         ),
         needs_gpu=True,

@@ -1,9 +1,11 @@
-"""Judges the mutants and the right implementations of the ops in tests/mutants/NAME on the CPU, and keeps what the gate
-said of each.
+"""Judges the mutants and the right implementations of the ops in tests/mutants/NAME, and keeps what the gate said of
+each.
 
-    python -m benchmarks.gate.op_mutants OUT.json [--op NAME ...] [--name MUTANT ...] [--seeds N] [--hold]
+    python -m benchmarks.gate.op_mutants OUT.json [--backend cpu|cuda] [--op NAME ...] [--name MUTANT ...] [--seeds N]
+        [--hold]
 
-Every mutant is judged in every element type of expected.toml, right implementations under N sets of secret seeds.
+Every mutant is judged in every element type of expected.toml, for CUDA of expected_cuda.toml; right implementations
+under N sets of secret seeds.
 """
 
 from __future__ import annotations
@@ -17,22 +19,35 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from autotuner.build.family import Family
+from autotuner.build.toolchain import Toolchain
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.run.local import LocalExecutor
+from autotuner.tuning.workbench import toolchain_for
 from benchmarks import holds
 from benchmarks.gate.mutants import device_of, seed_sets, worst_ratio
 from benchmarks.provenance import command_line
 from tests.helpers import preload
-from tests.helpers.lines import cpu_line
-from tests.mutants.expectations import Seeds
+from tests.helpers.lines import cpu_line, cuda_line
+from tests.mutants.expectations import Backend, Seeds
 from tests.mutants.of_ops import TABLES, Setting, family, folders, settings
 
 
-def judged(op: str, table: str, names: list[str], seeds: list[Seeds]) -> Iterator[dict[str, Any]]:
+def executor_for(toolchain: Toolchain, kernels: Family) -> LocalExecutor:
+    """Processes that judge implementations of a family."""
+    if isinstance(toolchain, CudaToolchain):
+        return LocalExecutor(cuda_line(toolchain, kernels), preload.CUDA, overlap=True, jobs_per_process=50)
+    assert isinstance(toolchain, CpuToolchain)
+    return LocalExecutor(cpu_line(toolchain, kernels), preload.CPU)
+
+
+def judged(
+    toolchain: Toolchain, backend: Backend, op: str, table: str, names: list[str], seeds: list[Seeds]
+) -> Iterator[dict[str, Any]]:
     """What the gate says of each implementation of a table."""
-    toolchain = CpuToolchain.discover()
-    found = [each for group in settings(op, "cpu", table) for each in group if not names or each.name in names]
-    with closing(LocalExecutor(cpu_line(toolchain, family(op, table)), preload.CPU)) as executor:
+    found = [each for group in settings(op, backend, table) for each in group if not names or each.name in names]
+    with closing(executor_for(toolchain, family(op, table))) as executor:
         for each in sorted(found, key=lambda setting: setting.dtype):
             for some in seeds if table == "right" else seeds[:1]:
                 yield row(each, executor, some)
@@ -58,20 +73,22 @@ def row(each: Setting, executor: LocalExecutor, seeds: Seeds) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("out", type=Path)
+    parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--op", choices=folders(), nargs="+", default=folders())
     parser.add_argument("--name", nargs="+", default=[], help="these alone")
     parser.add_argument("--seeds", type=int, default=5, help="sets of secret seeds for the right implementations")
     holds.add_option(parser)
     options = parser.parse_args()
+    device = device_of(options.backend)
+    toolchain, seeds = toolchain_for(device), seed_sets(options.seeds)
     rows: list[dict[str, Any]] = []
     for op in options.op:
         for table in TABLES:
-            for each in judged(op, table, options.name, seed_sets(options.seeds)):
+            for each in judged(toolchain, options.backend, op, table, options.name, seeds):
                 rows.append({"op": op, **each})
                 print(
                     op, table, each["name"], each["dtype"], each["found"], each["verdict"], file=sys.stderr, flush=True
                 )
-    device = device_of("cpu")
     unmet = [f"{each['name']} {each['dtype']}: {each['found']}" for each in rows if not each["as_expected"]]
     document = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import cast
 
 import torch
@@ -12,10 +13,13 @@ import torch
 from autotuner.devices.environment import usable_cpus
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import judge, truth
+from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors
-from tests.emulator.emulator import emulate
+from autotuner.values.problem import Problem
+from tests.emulator.emulator import emulate, emulate_rows
 from tests.mutants.expectations import MUTANTS, SEEDS, Expectation
+from tests.mutants.of_ops import Setting
 
 SOURCES = {"numeric": "mutants.cu", "right": "right.cu", "systemic": "systemic.cu"}
 TILES = {"numeric": (64, 64), "right": (32, 64)}
@@ -23,7 +27,11 @@ NUMERIC = ("G1.unwritten", "G2", "G5", "pass")
 """What is compared with a reference. The invariants of G3 are left to a device."""
 
 
-def seen(expectation: Expectation) -> bool:
+Launch = Callable[[Case, Tensors], Tensors]
+"""The outputs of one emulated launch on a case's inputs."""
+
+
+def seen(expectation: Expectation | Setting) -> bool:
     """True where a case finds it, and no invariant has to."""
     return any(code.startswith(NUMERIC) for code in expectation.codes)
 
@@ -34,32 +42,47 @@ def outputs(expectation: Expectation, case: Case, inputs: Tensors, seed: int = 0
     return emulate(source, expectation.variant.parameters, cast(SdpaProblem, case.problem), inputs, seed)
 
 
-def cases(expectation: Expectation) -> Iterator[tuple[str, Case, int]]:
-    """The cases of G2 and G5 in the gate's order: level, case and the secret seed's number."""
-    matrix = Matrix(expectation.problem)
-    for index, case in enumerate(matrix.quick()):
-        yield "G2", case, index
-    for index, case in enumerate(matrix.quick()):
-        yield "G5", case, index + 1
-    for index, case in enumerate(matrix.full(TILES[expectation.table])):
-        yield "G5", case, index
-        yield "G5", case, index + 2
+def outputs_of(setting: Setting, case: Case, inputs: Tensors, seed: int = 0) -> Tensors:
+    """The same of an op with two inputs and one output."""
+    return (emulate_rows(setting.source, setting.variant.parameters, case.problem, *inputs, seed),)
 
 
 def first_failure(expectation: Expectation) -> str:
     """The code of the first numeric level that fails; "pass" when none does."""
-    smoke = Matrix(expectation.problem).case((1, 2, 65, 65))
-    if any(not torch.isfinite(each).all() for each in outputs(expectation, smoke, truth(smoke, SEEDS[0]).inputs)):
+    return _first_failure(expectation.problem, TILES[expectation.table], partial(outputs, expectation))
+
+
+def first_failure_of(setting: Setting) -> str:
+    """The same of another op."""
+    tile = op_of(setting.problem).cases.tile(setting.variant.parameters, {})
+    return _first_failure(setting.problem, tile, partial(outputs_of, setting))
+
+
+def cases(matrix: Matrix, tile: tuple[int, ...]) -> Iterator[tuple[str, Case, int]]:
+    """The cases of G2 and G5 in the gate's order: level, case and the secret seed's number."""
+    for index, case in enumerate(matrix.quick()):
+        yield "G2", case, index
+    for index, case in enumerate(matrix.quick()):
+        yield "G5", case, index + 1
+    for index, case in enumerate(matrix.full(tile)):
+        yield "G5", case, index
+        yield "G5", case, index + 2
+
+
+def _first_failure(problem: Problem, tile: tuple[int, ...], launch: Launch) -> str:
+    matrix = Matrix(problem)
+    smoke = matrix.case(matrix.op.cases.smoke)
+    if any(not torch.isfinite(each).all() for each in launch(smoke, truth(smoke, SEEDS[0]).inputs)):
         return "G1.unwritten"
 
     def failed(wanted: tuple[str, Case, int]) -> str | None:
         level, case, index = wanted
         expected = truth(case, SEEDS[index % 4])
-        pairs = zip(outputs(expectation, case, expected.inputs), expected.outputs, strict=True)
+        pairs = zip(launch(case, expected.inputs), expected.outputs, strict=True)
         rules = (judge(*pair).failed_rule for pair in pairs)
         return next((f"{level}.{rule}" for rule in rules if rule), None)
 
     with ExitStack() as stack:  # a launch is a process of its own, so that several run side by side
         pool = ThreadPoolExecutor(usable_cpus())
         stack.callback(pool.shutdown, cancel_futures=True)
-        return next((code for code in pool.map(failed, cases(expectation)) if code), "pass")
+        return next((code for code in pool.map(failed, cases(matrix, tile)) if code), "pass")
