@@ -44,7 +44,8 @@ def outputs(expectation: Expectation, case: Case, inputs: Tensors, seed: int = 0
 
 def outputs_of(setting: Setting, case: Case, inputs: Tensors, seed: int = 0) -> Tensors:
     """The same of an op with two inputs and one output."""
-    return (emulate_rows(setting.source, setting.variant.parameters, case.problem, *inputs, seed),)
+    x, w = inputs
+    return (emulate_rows(setting.source, setting.variant.parameters, case.problem, x, w, seed),)
 
 
 def first_failure(expectation: Expectation) -> str:
