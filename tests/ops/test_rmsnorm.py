@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from autotuner.devices.cuda.architecture import architecture
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops import OPS
+from autotuner.spaces.space import Space
+from autotuner.tuning.workbench import load_space
 
 pytest.importorskip("autotuner.ops.rmsnorm")
 from autotuner.ops.rmsnorm import compiled
 from autotuner.ops.rmsnorm.problem import RmsNormProblem
 
+KEPT = Path(__file__).parent.parent.parent / "docs" / "results" / "tuned_rmsnorm.json"
 DTYPES = ("float32", "bfloat16", "float16")
 PROBLEMS = st.builds(
     RmsNormProblem,
@@ -146,3 +152,14 @@ def test_what_is_imported_before_processes_are_forked_asks_for_no_device_and_sta
     alone = subprocess.run([sys.executable, "-c", ASKED.format(module="torch")], capture_output=True, text=True)
     whole = subprocess.run([sys.executable, "-c", ASKED.format(module=module)], capture_output=True, text=True)
     assert whole.stdout == alone.stdout != "", whole.stderr
+
+
+def test_the_latency_expected_on_cuda_is_there_for_every_point_and_low_where_it_was_measured_low() -> None:
+    """The points that kept sweeps of an H200 found."""
+    facts = architecture("sm_90").facts() | {"CUBLAS": False}
+    for row in json.loads(KEPT.read_text())["rows"]:
+        space = Space.enumerate(load_space("rmsnorm_cuda", problems=[row["problem"]]), facts)
+        assert space.expected is not None
+        assert np.isfinite(space.expected).all()
+        (found,) = (index for index in range(len(space)) if space.point(index) == row["parameters"])
+        assert (space.expected < space.expected[found]).mean() < 0.1
