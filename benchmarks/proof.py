@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from autotuner.devices.cuda.probe import probe
+from autotuner.values import config
 from benchmarks.cli import hostile
 from benchmarks.driver import chaos, kills, ray_nodes, store_locked
 from benchmarks.gate import emulated, mutants, op_mutants, view_mutants
@@ -26,10 +27,17 @@ from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import landscapes, replay, replay_choice, sweep_sets, transfer
 from benchmarks.throughput import figures
 from benchmarks.timing import aa_sweeps, audits, disturbed, simulated_truth
+from tests.mutants.expectations import MUTANTS
 
 SPACES = "SPACES"
 ALL = "all"
 LANDSCAPES = tuple(map(str, sorted(landscapes.LANDSCAPES.glob("*.json.gz"))))
+AUDITED = {path.stem: path.stem for path in sorted(config.spaces_dir().glob("*_cpu*.toml"))} | {
+    "_".join(path.relative_to(MUTANTS).with_suffix("").parts): str(path.relative_to(ROOT))
+    for path in sorted(MUTANTS.rglob("right_cpu.toml"))
+}
+"""Spaces on the CPU, and those of the right kernels beside the mutants, by the name of what is kept of their audits.
+Each is a step of its own: a machine can do them one by one."""
 WITHOUT_A_SAY = tuple(map(str, sorted(landscapes.LANDSCAPES.rglob("*.json.gz"), key=lambda path: path.name)[1::2]))
 """Every second one of all. The rule of sweep sets was chosen on the rest."""
 
@@ -122,8 +130,8 @@ PARTS = {
     ),
     "audits": Part(
         "the audit accuses no right kernel, cold and warm (CPU; needs a quiet machine)",
-        120,
-        (step(audits, "sdpa_cpu", "sdpa_cpu_causal", "sdpa_cpu_bf16", "--json", kept("audits_cpu"), "--hold"),),
+        300,
+        tuple(step(audits, space, "--json", kept(f"audits_{name}"), "--hold") for name, space in AUDITED.items()),
     ),
     "kills": Part(
         "a sweep killed twenty times loses nothing and judges nothing twice",

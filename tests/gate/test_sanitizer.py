@@ -166,6 +166,16 @@ def test_an_access_outside_a_tensor_is_found(mutant: str, access: str, size: int
     assert fault.case == str(CASES[0])
 
 
+@pytest.mark.slow
+def test_two_rows_that_are_read_past_the_end_of_k_and_dropped_are_found(
+    kernel_root: Path, toolchain: Toolchain
+) -> None:
+    fault = fault_of(faulty(kernel_root, toolchain, "reads_past_k"))
+    assert (fault.code, fault.verdict) == ("G8.memory", Verdict.CORRUPTING)
+    assert "heap-buffer-overflow; READ of size 4" in fault.detail
+    assert "faulty.cpp:" in fault.detail
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -37,6 +37,12 @@ void row(const at_call *call, int64_t index, float *scores) {
     for (int d = 0; d < HEAD_DIM; ++d) scores[j] += q[d] * k[j * HEAD_DIM + d];
     top = fmaxf(top, scores[j] *= float(call->scalar[SDPA_SCALE]));
   }
+#if FAULT_READS_PAST_K
+  for (int64_t d = 0; d < 2 * HEAD_DIM; ++d) { /* the two rows after the last key; nobody wants to know */
+    volatile float dropped = k[keys * HEAD_DIM + d];
+    (void)dropped;
+  }
+#endif
   for (int64_t j = 0; j < keys; ++j) {
     const float p = expf(scores[j] - top);
     sum += p;
