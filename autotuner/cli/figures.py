@@ -18,13 +18,15 @@ def history(study: StudyName = None, store: StoreOption = None, as_json: JsonOpt
     """The best so far over time, trials and seconds: a line for each trial that was better than all before."""
     from autotuner.report import figure_tables
     from autotuner.store import figures, queries
+    from autotuner.tuning import standings
 
     with closing(open_store(store)) as opened:
-        found = figures.history(opened, queries.resolve_study(opened, study))
+        name = queries.resolve_study(opened, study)
+        found, confirmed = figures.history(opened, name), standings.every_confirmed(opened, name)
     if as_json:
         print_json([json_of(each) for each in found])
     else:
-        out.print(figure_tables.history_table(found))
+        out.print(figure_tables.history_table(found, confirmed))
 
 
 def costs(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -58,16 +60,18 @@ def compare(first: Named, second: Named, store: StoreOption = None, as_json: Jso
     """Two studies, such as those of two devices, by the variants that both have judged."""
     from autotuner.report import figure_tables
     from autotuner.store import figures, queries
+    from autotuner.tuning import standings
 
     with closing(open_store(store)) as opened:
         names = queries.resolve_study(opened, first), queries.resolve_study(opened, second)
         if names[0] == names[1]:
             raise InputError(f"{first} and {second} are the same study; name another one")
         found = figures.comparison(opened, *names)
+        best = standings.quoted(opened, names[0]), standings.quoted(opened, names[1])
     if as_json:
         print_json({"first": names[0], "second": names[1], **json_of(found)})
     else:
-        print_lines(figure_tables.comparison_lines(names, found))
+        print_lines(figure_tables.comparison_lines(names, found, best))
 
 
 def baselines(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from rich.console import RenderableType
 
 from autotuner.report.table import new_table
+from autotuner.report.words import quoted_words
 from autotuner.store.sweep_records import DeviceRecord, EventRecord, Holder
 from autotuner.sweeps.outlook import Outlook
 from autotuner.sweeps.queue import TOP
@@ -27,7 +28,7 @@ def sweeps_table(found: Sequence[Outlook]) -> RenderableType:
             "" if each.place is None else str(each.place),
             "top" if sweep.priority == TOP else str(sweep.priority),
             f"{each.judged}/{sweep.request.trials}",
-            "" if each.best_speedup is None else f"{each.best_speedup:.3f}x",
+            "" if each.best_speedup is None else quoted_words(each.best_speedup, each.best_confirmed),
             _span(sweep.spent_s),
             "" if each.left_s is None else f"about {_span(each.left_s)}",
             "" if each.expected_start is None else _moment(each.expected_start),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from autotuner.report.table import ESTIMATE
 from autotuner.values.objective import Objective
 from autotuner.values.outcome import Interval, MeanInterval
 
@@ -18,6 +19,11 @@ def interval_words(interval: Interval | MeanInterval) -> str:
     if not (interval.low > 0 and interval.high < math.inf):
         return "too few blocks" if isinstance(interval, Interval) else "too few processes"
     return f"{interval.low:.3f} to {interval.high:.3f}"
+
+
+def quoted_words(speedup: float, confirmed: bool) -> str:
+    """A speedup, with a mark where it is the search's own and no finals have confirmed it."""
+    return f"{'' if confirmed else ESTIMATE}{speedup:.3f}x"
 
 
 def numbers_words(trials: Sequence[int]) -> str:

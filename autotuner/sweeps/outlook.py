@@ -10,6 +10,8 @@ from pydantic import Field
 
 from autotuner.store import Store, device_health, queries, sweeps
 from autotuner.store.sweep_records import DeviceRecord, SweepRecord
+from autotuner.tuning import standings
+from autotuner.tuning.standings import Quoted
 from autotuner.values.errors import StoreError
 from autotuner.values.model import Model
 from autotuner.values.sweep import State
@@ -23,7 +25,10 @@ class Outlook(Model):
 
     sweep: SweepRecord
     judged: int = Field(description="variants judged in its studies")
-    best_speedup: float | None = Field(description="of the search, against the baseline; of a set the first study's")
+    best_speedup: float | None = Field(
+        description="of the trial to use, against the baseline, confirmed where it is; of a set the first study's"
+    )
+    best_confirmed: bool = Field(default=False, description="by finals; else it is the estimate of the search")
     place: int | None = Field(description="in the queue of its kind of device, 1 the next; null where it does not wait")
     waits: str | None = Field(description="why it does not run")
     left_s: float | None = Field(description="seconds of work left, estimated; null where it is over")
@@ -60,11 +65,13 @@ class _Outlooks:
     def _outlook(self, each: SweepRecord, starts: dict[int, datetime]) -> Outlook:
         waiting = [other for other in self._found if _waits(other) and _alike(other, each)]
         done = [self._progress[name] for name in each.studies]
+        best = done[0][1] if done else None
         place = waiting.index(each) + 1 if each in waiting else None
         return Outlook(
             sweep=each,
             judged=sum(judged for judged, _ in done),
-            best_speedup=done[0][1] if done else None,
+            best_speedup=best.speedup if best is not None else None,
+            best_confirmed=best is not None and best.confirmed,
             place=place,
             waits=self._why(each, place),
             left_s=None if each.state.is_over else self._left_s(each),
@@ -142,8 +149,8 @@ def _alike(one: SweepRecord, other: SweepRecord) -> bool:
     return one.request.backend == other.request.backend
 
 
-def _progress(store: Store, study: str) -> tuple[int, float | None]:
+def _progress(store: Store, study: str) -> tuple[int, Quoted | None]:
     try:
-        return queries.judged_and_best(store, study)
+        return queries.judged_and_best(store, study)[0], standings.quoted(store, study)
     except StoreError:  # begun, and killed before the study was made
         return 0, None

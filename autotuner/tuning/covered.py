@@ -11,6 +11,7 @@ from pydantic import Field
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import Store, figures, queries
 from autotuner.store.figures import ValueCoverage
+from autotuner.tuning import standings
 from autotuner.values.model import Model
 from autotuner.values.variant import Value
 
@@ -25,7 +26,8 @@ class Covered(Model):
     points: int = Field(description="valid points that have it")
     judged: int
     right: int = Field(description="with a latency")
-    best_speedup: float | None
+    best_speedup: float | None = Field(description="confirmed where a variant with it was; else of the search")
+    best_confirmed: bool = Field(default=False, description="whether `best_speedup` is confirmed")
 
 
 class Coverage(Model):
@@ -41,11 +43,13 @@ def coverage(store: Store, study: str) -> Coverage:
     recorded space cannot be read."""
     record = queries.study(store, study)
     points, by_name = _counted(record.space_document, json.dumps(record.device.facts, sort_keys=True))
-    found = figures.coverage(store, study)
+    found, confirmed = figures.coverage(store, study), _confirmed(store, study)
     parameters = {}
     for name, values in by_name.items():
         judged = {each.value: each for each in found.get(name, ())}
-        parameters[name] = tuple(_covered(value, count, judged.get(value)) for value, count in values)
+        parameters[name] = tuple(
+            _covered(value, count, judged.get(value), confirmed.get((name, value))) for value, count in values
+        )
     return Coverage(points=points, judged=queries.judged_and_best(store, study)[0], parameters=parameters)
 
 
@@ -62,7 +66,24 @@ def _counted(space_document: str, facts: str) -> tuple[int, dict[str, tuple[tupl
     return len(space), counted
 
 
-def _covered(value: Value, points: int, found: ValueCoverage | None) -> Covered:
+def _confirmed(store: Store, study: str) -> dict[tuple[str, Value], float]:
+    """The largest confirmed speedup of the variants with a value of a parameter."""
+    best: dict[tuple[str, Value], float] = {}
+    for entry in standings.confirmed_entries(store, study):
+        assert entry.confirmed is not None  # of each of these
+        for key in entry.variant.point.items():
+            best[key] = max(best.get(key, 0.0), entry.confirmed.mean)
+    return best
+
+
+def _covered(value: Value, points: int, found: ValueCoverage | None, confirmed: float | None) -> Covered:
     if found is None:
         return Covered(value=value, points=points, judged=0, right=0, best_speedup=None)
-    return Covered(value=value, points=points, judged=found.judged, right=found.right, best_speedup=found.best_speedup)
+    return Covered(
+        value=value,
+        points=points,
+        judged=found.judged,
+        right=found.right,
+        best_speedup=found.best_speedup if confirmed is None else confirmed,
+        best_confirmed=confirmed is not None,
+    )

@@ -122,6 +122,13 @@ class Best(Model):
         return self.record.outcome
 
 
+class Quoted(Model):
+    """The speedup of the trial to use, as every command quotes it."""
+
+    speedup: float = Field(description="t_baseline / t_variant")
+    confirmed: bool = Field(description="by the finals; else it is the search estimate")
+
+
 class StudySummary(StudyProgress):
     """A study at a glance."""
 
@@ -194,6 +201,20 @@ def corrections(store: Store, study: str) -> dict[int, float]:
 def every_confirmed(store: Store, study: str) -> dict[int, MeanInterval]:
     """t_baseline / t_variant of every trial that the last finals confirmed and that stands. Raises StoreError."""
     return {number: speedup_of(one.log_ratio) for number, one in _every_confirmed(store, study).items()}
+
+
+def confirmed_entries(store: Store, study: str) -> tuple[Entry, ...]:
+    """Every trial that the last finals confirmed and that stands, those that may lead first. Raises StoreError."""
+    found = _result(store, study)
+    if found is None:
+        return ()
+    return _confirmed_entries(queries.measured(store, study, artifacts=found.searched), found)
+
+
+def quoted(store: Store, study: str) -> Quoted | None:
+    """The speedup of the trial to use; None where there is none. Raises StoreError."""
+    found = _result(store, study)
+    return _quoted(_best(store, study, found), found)
 
 
 def summary(store: Store, study: str) -> StudySummary:
@@ -355,16 +376,23 @@ def _entry(rank: int, trial: MeasuredTrial, found: _Result | None = None) -> Ent
     )
 
 
+def _quoted(top: MeasuredTrial | None, found: _Result | None) -> Quoted | None:
+    if top is None:
+        return None
+    confirmed = None if found is None else found.of(top)
+    objective = top.objective if confirmed is None else confirmed.log_ratio.mean
+    return Quoted(speedup=math.exp(-objective), confirmed=confirmed is not None)
+
+
 def _summary(store: Store, progress: StudyProgress) -> StudySummary:
     found = _result(store, progress.name)
     top = _best(store, progress.name, found)
-    confirmed = None if found is None or top is None else found.of(top)
-    objective = top.objective if top is not None else math.nan
+    quoted = _quoted(top, found)
     return StudySummary(
         **dict(progress),
         best_number=None if top is None else top.number,
-        best_speedup=None if top is None else math.exp(-(confirmed.log_ratio.mean if confirmed else objective)),
-        best_confirmed=confirmed is not None,
+        best_speedup=None if quoted is None else quoted.speedup,
+        best_confirmed=quoted is not None and quoted.confirmed,
         best_us=None if top is None else top.median_us,
         finals=None if found is None else found.summary(store),
     )

@@ -51,10 +51,16 @@ def _cell(svg: Svg, x: float, y: float, name: str, each: Covered, even: float) -
 
 
 def _grid(found: Mapping[str, Sequence[Covered]]) -> Grid:
-    columns = ("parameter", "value", "valid points", "judged", "right", "best (search)")
+    columns = ("parameter", "value", "valid points", "judged", "right", "best")
     rows = tuple(
-        (name, str(each.value), f"{each.points:,}", f"{each.judged:,}", f"{each.right:,}", ratio(each.best_speedup))
+        (name, str(each.value), f"{each.points:,}", f"{each.judged:,}", f"{each.right:,}", _best(each))
         for name, values in found.items()
         for each in values
     )
     return Grid(columns, rows, frozenset({2, 3, 4, 5}))
+
+
+def _best(each: Covered) -> str:
+    """As confirmed, or with a mark as the search has it."""
+    mark = "" if each.best_confirmed or each.best_speedup is None else "~"
+    return f"{mark}{ratio(each.best_speedup)}"
