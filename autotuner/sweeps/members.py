@@ -7,6 +7,7 @@ from pydantic import Field
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.store.sweep_records import SweepRecord
+from autotuner.tuning import standings
 from autotuner.values.errors import StoreError
 from autotuner.values.model import Model
 
@@ -19,7 +20,8 @@ class MemberProgress(Model):
     weight: float = Field(description="what an improvement is worth beside those of other members")
     study: str | None = Field(description="null: not begun")
     judged: int = Field(description="variants judged, those of other sweeps of its study included")
-    best_speedup: float | None = Field(description="of the search, against the baseline")
+    best_speedup: float | None = Field(description="of the trial to use, against the baseline; confirmed where it is")
+    best_confirmed: bool = Field(default=False, description="by finals; else it is the estimate of the search")
 
 
 def members(store: Store, sweep: SweepRecord) -> tuple[MemberProgress, ...]:
@@ -31,7 +33,8 @@ def members(store: Store, sweep: SweepRecord) -> tuple[MemberProgress, ...]:
         own = next((each for each in begun if each.problems == file.problems), None)
         if own is not None:
             begun.remove(own)
-        judged, best = (0, None) if own is None else queries.judged_and_best(store, own.name)
+        judged = 0 if own is None else queries.judged_and_best(store, own.name)[0]
+        best = None if own is None else standings.quoted(store, own.name)
         found.append(
             MemberProgress(
                 space=file.name,
@@ -39,7 +42,8 @@ def members(store: Store, sweep: SweepRecord) -> tuple[MemberProgress, ...]:
                 weight=member.weight,
                 study=None if own is None else own.name,
                 judged=judged,
-                best_speedup=best,
+                best_speedup=None if best is None else best.speedup,
+                best_confirmed=best is not None and best.confirmed,
             )
         )
     return tuple(found)

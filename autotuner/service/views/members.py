@@ -30,7 +30,7 @@ def members(found: Sequence[MemberProgress], budget: int, links: Links) -> Figur
 
         def names(each: MemberProgress = each, y: float = y) -> None:
             svg.text(LEFT - 12, y, cut("; ".join(each.problems), 38), "label", "end")
-            said = "not begun" if each.study is None else f"{each.judged:,} judged, ~{ratio(each.best_speedup)}"
+            said = "not begun" if each.study is None else f"{each.judged:,} judged, {_best(each)}"
             svg.text(LEFT + length * each.judged / most + 8, y, said, "tick halo")
 
         svg.link(None if each.study is None else links.study(each.study), names)
@@ -39,14 +39,20 @@ def members(found: Sequence[MemberProgress], budget: int, links: Links) -> Figur
             "; ".join(each.problems),
             f"{each.weight:g}",
             f"{each.judged:,}",
-            "-" if each.best_speedup is None else f"~{ratio(each.best_speedup)}",
+            _best(each),
             "not begun" if each.study is None else Link(each.study, links.study(each.study)),
         )
         for each in found
     )
     note = (
-        "Variants judged, and the best estimate of each search. Members begin one after another; then turns go to the"
-        " one that promises the largest improvement."
+        "Variants judged, and the best of each: confirmed, or with ~ as the search has it. Members begin one after"
+        " another; then turns go to the one that promises the largest improvement."
     )
-    grid = Grid(("problems", "weight", "judged", "best (search)", "study"), rows, frozenset({1, 2, 3}))
+    grid = Grid(("problems", "weight", "judged", "best", "study"), rows, frozenset({1, 2, 3}))
     return Figure("members", "Members of the set", note, svg.render(), grid)
+
+
+def _best(each: MemberProgress) -> str:
+    if each.best_speedup is None:
+        return "-"
+    return f"{'' if each.best_confirmed else '~'}{ratio(each.best_speedup)}"
