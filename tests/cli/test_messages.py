@@ -52,6 +52,8 @@ ELSEWHERE = {
     "goes on; `autotuner watch",
     "is cancelled; its study keeps what was judged",
     "characters, expected at least",
+    ": cannot be read:",
+    ": not UTF-8 text;",
     "is not here)",
     "--ray needs Ray: pip install 'autotuner[ray]'",
 }
