@@ -86,10 +86,16 @@ def missing(kind: Cage) -> list[str]:
 
 
 def summary(kind: Cage) -> str:
-    """What the cage is made of here, in a few words: for the environment of a session."""
+    """What the cage is made of here, in a few words."""
     version = landlock.version() if kind.files else 0
     parts = ["limits", *([f"landlock {version}"] if version else [])]
     return ", ".join([*parts, *(["seccomp"] if kind.system_calls and seccomp.machine() else [])])
+
+
+def described(kind: Cage) -> dict[str, str]:
+    """What there is of the cage here, and what lacks where something does: for the environment of a session."""
+    lacks = missing(kind)
+    return {"cage": summary(kind), **({"cage_lacks": ". ".join(lacks)} if lacks else {})}
 
 
 def _limit(memory: bool) -> None:

@@ -175,7 +175,7 @@ def choose_device(file: SpaceFile, arch: str | None = None, devices: str | None 
     threads = file.threads if isinstance(file.threads, int) else None
     kind = kind_of(file)
     chosen = kind.choose(Wishes(threads, arch, devices))
-    around = {**chosen.device.environment, "cage": cage.summary(kind.cage)}
+    around = {**chosen.device.environment, **cage.described(kind.cage)}
     return chosen._replace(device=chosen.device.model_copy(update={"environment": around}))
 
 

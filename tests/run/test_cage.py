@@ -22,6 +22,7 @@ from autotuner.devices.kind import Cage
 from autotuner.run import cage, landlock, seccomp
 from autotuner.run.cage import CageParts
 from autotuner.run.local import LocalExecutor
+from autotuner.tuning.workbench import choose_device, load_space
 from autotuner.values import config
 from tests.helpers import preload
 from tests.helpers.adversary import adversary, the_store_stays_shut, tried
@@ -160,9 +161,14 @@ def test_it_costs_below_ten_milliseconds(tmp_path: Path) -> None:
 
 def test_what_is_lacking_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cage.missing(Cage()) == []
+    assert cage.described(Cage()) == {"cage": cage.summary(Cage())}
     assert "landlock" in cage.summary(Cage())
     monkeypatch.setattr(landlock, "version", lambda: 0)
     monkeypatch.setattr(seccomp, "machine", lambda: None)
     assert [each.split(":")[0] for each in cage.missing(Cage())] == ["files", "system calls"]
     assert cage.summary(Cage()) == "limits"
+    around = choose_device(load_space("sdpa_cpu")).device.environment
+    assert around["cage"] == "limits"
+    assert around["cage_lacks"] == ". ".join(cage.missing(DEVICES["cpu"].cage))
+    assert around["cage_lacks"].startswith("files: ")
     assert any(each.startswith("memory") for kind in DEVICES.values() for each in cage.missing(kind.cage))
