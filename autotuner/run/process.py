@@ -69,7 +69,8 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
 
     def enter(job: JudgeJob | RaceJob) -> None:
         if outside:
-            _enter(outside.pop(), folder, job)
+            parts = outside.pop()
+            enter_cage(parts, folder, _runs_tools(parts, job))
 
     for _ in range(role.jobs):
         try:
@@ -84,12 +85,15 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
     os._exit(0)  # what a variant left behind (threads, exit handlers) must not run
 
 
-def _enter(parts: CageParts, folder: Path, job: JudgeJob | RaceJob) -> None:
-    """Enters the cage. What is to be outside of it is started first."""
+def enter_cage(parts: CageParts, folder: Path, sanitizes: bool = False) -> None:
+    """Enters the cage as `cage.enter` does. What is to be outside of it is started first."""
     if parts.kind.references:
         scribe.start()
-    runs_tools = isinstance(job, JudgeJob) and (job.sanitize or (job.checks_memory and not parts.kind.tools))
-    cage.enter(parts, folder, sanitizes=runs_tools)
+    cage.enter(parts, folder, sanitizes)
+
+
+def _runs_tools(parts: CageParts, job: JudgeJob | RaceJob) -> bool:
+    return isinstance(job, JudgeJob) and (job.sanitize or (job.checks_memory and not parts.kind.tools))
 
 
 def _do(
