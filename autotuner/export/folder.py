@@ -84,7 +84,7 @@ def _object(table: Table, of: TableVariant, place: int, source: Source, into: Pa
     family = Family.find(of.variant.family, near=source.near)
     inputs = BuildInputs.of(family, of.variant, problem, source.toolchain)
     if inputs.host is not None:
-        require_no_cublas(inputs.host, f"trial {of.trial} of {of.study}")
+        require_nothing(inputs.host, packaged(table)[1], f"trial {of.trial} of {of.study}")
     made = build(family, of.variant, problem, source.toolchain) if inputs.digest == of.artifact else None
     if not isinstance(made, Artifact) or made.program_hash != of.program:
         raise InputError(
@@ -94,11 +94,11 @@ def _object(table: Table, of: TableVariant, place: int, source: Source, into: Pa
     return isolated(inputs, Path(made.path).parent, symbol(place), into)
 
 
-def require_no_cublas(host: Path, of: str) -> None:
-    """Raises InputError for a host side that calls cuBLAS: it would have to be there at run time, in the version that
-    was proven."""
-    if b"<cublasLt.h>" in host.read_bytes():
-        raise InputError(f"{of} needs cuBLAS at run time: export json, or tune without it")
+def require_nothing(host: Path, kind: Packaging, of: str) -> None:
+    """Raises InputError for a host side that needs what no export has."""
+    needed = kind.needs(host.read_bytes())
+    if needed is not None:
+        raise InputError(f"{of} needs {needed} at run time: export json, or tune without it")
 
 
 @contextmanager

@@ -120,11 +120,10 @@ def _readable() -> Iterator[Path]:
     roots = [Path(each) for each in {sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()}]
     yield from roots
     yield from _modules(roots)
-    yield from (Path(each) for each in os.environ.get("LD_LIBRARY_PATH", "").split(":") if each)
-    yield from (config.kernels_dir(), *config.pip_toolkits())
+    yield from (*config.library_dirs(), config.kernels_dir(), *config.pip_toolkits())
     yield from (config.cache_dir().absolute() / part for part in PARTS)
-    for tool in filter(None, (config.cxx(), config.nvcc(), config.compute_sanitizer())):
-        yield from (Path(tool).resolve().parent.parent / part for part in TOOLKIT)
+    for tool in config.programs():
+        yield from (tool.resolve().parent.parent / part for part in TOOLKIT)
 
 
 def _modules(roots: list[Path]) -> Iterator[Path]:

@@ -35,7 +35,10 @@ class Role(NamedTuple):
 
     factory: MakeLine
     devices: str | None
-    """Its CUDA_VISIBLE_DEVICES: "" for none, a UUID for that device, None for those that the driver sees."""
+    """Which it sees, in the words of its kind of device: "" for none, such as a UUID for one, None for those that the
+    driver sees."""
+    shown_by: tuple[str, ...]
+    """The variables of the environment that say so."""
     jobs: int
     """It ends after so many."""
     cage: CageParts | None = None
@@ -57,7 +60,7 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
     _isolate(jobs.fileno(), replies.fileno())
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     if role.devices is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = role.devices
+        os.environ.update(dict.fromkeys(role.shown_by, role.devices))
     if role.devices == "":
         os.nice(BUILDERS_NICE)
 
