@@ -16,6 +16,7 @@ from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
 from autotuner.measure.arms import Audited, Clocks, Tracks
 from autotuner.run.line import Passed
+from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
@@ -27,11 +28,11 @@ from autotuner.values.verdict import Fault, Verdict
 BUILD_FAULTS = (Verdict.BUILD_FAILED, Verdict.BUILD_TIMEOUT, Verdict.OVER_LIMITS)
 DRIFT = 0.1
 AFTER = {
-    "soak": ("G6.soak",),
-    "finalist": ("G6.soak",),
-    "many": ("G6.many",),
-    "memory": ("G8.memory",),
-    "sanitize": ("G8.memory", "G8.race"),
+    "soak": (codes.SOAK,),
+    "finalist": (codes.SOAK,),
+    "many": (codes.MANY,),
+    "memory": (codes.MEMORY,),
+    "sanitize": (codes.MEMORY, codes.RACE),
 }
 LAUNCHES = 1000
 """Of each of these."""
@@ -128,8 +129,8 @@ class FakeLine:
         needed = required(Subject(conditions.compiled_for, streams=False, bounded=False))
         fault = self._truth(artifact.variant).fault
         if fault is not None:
-            failed = CheckResult(code="G2.quick", status="fail", seconds=0.0)
-            found = Fault(verdict=fault, code="G2.T1", detail="a fault of the fake", case="fake")
+            failed = CheckResult(code=codes.QUICK, status="fail", seconds=0.0)
+            found = Fault(verdict=fault, code=codes.QUICK_LARGEST, detail="a fault of the fake", case="fake")
             return GateReport(artifact=artifact.digest, required=needed, checks=(failed,), fault=found)
         checks = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in needed)
         return GateReport(artifact=artifact.digest, required=needed, checks=checks)

@@ -81,6 +81,13 @@ def test_no_module_but_one_reads_the_environment() -> None:
     assert [named(path) for path in modules() if reads_of_the_environment(path)] == [named(SETTINGS)]
 
 
+def test_no_room_but_the_gate_and_ops_writes_the_code_of_a_check() -> None:
+    """The others take it from where it stands once."""
+    once = PACKAGE / "values" / "codes.py"
+    writes = [named(path) for path in modules("gate", "ops") if re.search(r"""["']G\d\.\w+["' ]""", path.read_text())]
+    assert writes == [named(once)]
+
+
 @pytest.mark.parametrize("path", sorted((PACKAGE / "devices").rglob("*.py")), ids=named)
 def test_a_device_holds_no_check_of_the_gate(path: Path) -> None:
     """It lends the gate what checks are done with; it runs none, and fails none."""
