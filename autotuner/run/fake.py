@@ -35,7 +35,7 @@ AFTER = {
     "sanitize": (codes.MEMORY, codes.RACE),
 }
 LAUNCHES = 1000
-"""Of each of these."""
+"""Launches that each of these is said to have made."""
 
 
 class Truth(Model):
@@ -50,7 +50,7 @@ class Truth(Model):
     on: dict[str, float] = Field(default_factory=dict)
     """What it takes on some problems, microseconds, by their words; `us` on the others."""
     process: float | None = None
-    """What the weather says under the same name, where this variant is not like the others."""
+    """What `Deviations` say under the same name, where this variant is not like the others."""
 
     def of(self, problem: Problem) -> Truth:
         """What is true on that problem."""
@@ -58,7 +58,7 @@ class Truth(Model):
         return self if us == self.us else self.model_copy(update={"us": us})
 
 
-class Weather(Model):
+class Deviations(Model):
     """What lies between the truth and a sample. Every part is relative; 0 is absent."""
 
     noise: float = 0.0
@@ -76,19 +76,19 @@ class Weather(Model):
 
 
 class FakeLine:
-    """`truth` says what is true of a variant; `noise` is short for a weather of nothing else."""
+    """`truth` says what is true of a variant; `noise` is short for deviations of no other kind."""
 
     def __init__(
         self,
         truth: Callable[[Variant], Truth],
         baseline_us: float = 100.0,
         noise: float = 0.0,
-        weather: Weather | None = None,
+        deviations: Deviations | None = None,
         seed: int = 0,
     ) -> None:
         """`seed` stands for the process: a line with another one is another process on the same device."""
         self._truth, self._baseline_us = truth, baseline_us
-        self._device = _Device(weather or Weather(noise=noise), seed)
+        self._device = _Device(deviations or Deviations(noise=noise), seed)
         self.built: list[Variant] = []
 
     def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
@@ -140,27 +140,27 @@ class FakeLine:
 
 
 class _Device:
-    """The weather as time goes by, a sample at a time."""
+    """The deviations as time goes by, a sample at a time."""
 
-    def __init__(self, weather: Weather, seed: int) -> None:
-        self.weather, self.seed, self.draw = weather, seed, random.Random(seed)
+    def __init__(self, deviations: Deviations, seed: int) -> None:
+        self.deviations, self.seed, self.draw = deviations, seed, random.Random(seed)
         self._samples, self._throttled_until = self.draw.randrange(1000), 0
         self._void = False
 
     def loaded(self, truth: Truth) -> float:
         """The microseconds of a binary as it was loaded."""
-        process = self.weather.process if truth.process is None else truth.process
+        process = self.deviations.process if truth.process is None else truth.process
         return truth.us * math.exp(self.draw.gauss(0.0, process)) if process else truth.us
 
     def sample(self, us: float) -> float:
-        """Seconds of one sample of what takes `us` in fair weather."""
-        weather, draw = self.weather, self.draw
+        """Seconds of one sample of what takes `us` where nothing deviates."""
+        deviations, draw = self.deviations, self.draw
         self._samples += 1
-        log = draw.gauss(0.0, weather.noise) if weather.noise else 0.0
-        if weather.spikes and draw.random() < weather.spikes:
-            log += math.log1p(weather.spike)
-        if weather.drift:
-            log += weather.drift * abs(1 - (self._samples / 1000) % 2)
+        log = draw.gauss(0.0, deviations.noise) if deviations.noise else 0.0
+        if deviations.spikes and draw.random() < deviations.spikes:
+            log += math.log1p(deviations.spike)
+        if deviations.drift:
+            log += deviations.drift * abs(1 - (self._samples / 1000) % 2)
         if self._samples < self._throttled_until:
             self._void = True
             log += math.log(1.6)
@@ -169,8 +169,8 @@ class _Device:
     def throttled(self) -> str | None:
         """Whether the device throttled since this was last asked; it may start to now."""
         void, self._void = self._void, False
-        if self.weather.throttling and self.draw.random() < self.weather.throttling:
-            self._throttled_until = self._samples + self.weather.throttled_for
+        if self.deviations.throttling and self.draw.random() < self.deviations.throttling:
+            self._throttled_until = self._samples + self.deviations.throttled_for
         return "the clocks were held down" if void else None
 
 
@@ -229,7 +229,7 @@ class FakeTrack:
         # samples of their own: what a race draws does not depend on who was audited
         variant, device = (
             self._truth(artifact.variant).of(self.problem),
-            _Device(self._device.weather, self._device.seed),
+            _Device(self._device.deviations, self._device.seed),
         )
         calm = Truth(us=self._baseline_us)
         audits = FakeAuditArm(device, variant), FakeAuditArm(device, calm)

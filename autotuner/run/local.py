@@ -41,14 +41,14 @@ from autotuner.values.outcome import Artifact, Outcome
 from autotuner.values.verdict import Fault, SystemFault, Verdict
 
 ROUNDS = 4
-"""Where builds and judging take turns, so many builds of each builder make up a turn: at its end builders idle for half
-a build on average, which is then an eighth of it."""
+"""Builds of each builder in a turn, where builds and judging take turns. At its end builders idle for half a build on
+average, which is then an eighth of it."""
 RESTARTS = 5
 """Fork servers that may be lost with no job's end between them."""
 SPARE_BYTES = 1 << 20
 """Where a disk has no more than that, it is full."""
 AHEAD = 16
-"""But no more than so many variants in all: what is proposed now learns nothing from those still in flight."""
+"""Variants of a turn at most, of all builders: what is proposed now learns nothing from those still in flight."""
 
 
 class Deadlines(Model):

@@ -40,7 +40,7 @@ class Role(NamedTuple):
     shown_by: tuple[str, ...]
     """The variables of the environment that say so."""
     jobs: int
-    """It ends after so many."""
+    """Jobs after which it ends."""
     cage: CageParts | None = None
     """What it enters before it runs a variant; None: nothing."""
 

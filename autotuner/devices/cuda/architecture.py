@@ -15,7 +15,7 @@ from autotuner.values.verdict import Fault, Verdict
 THREADS = 1024
 REGISTERS = 65536
 REGISTER_UNIT = 256
-"""Registers are given to a warp in units of so many."""
+"""Registers in the unit in which a warp is given them."""
 
 
 class Architecture(Model):
