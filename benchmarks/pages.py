@@ -229,6 +229,12 @@ def throughput_drawn() -> dict[Path, str]:
     return {RESULTS / "throughput.md": throughput_pages.page(parts)}
 
 
+def isolation_drawn() -> dict[Path, str]:
+    """What docs/isolation.md says of the cage's cost."""
+    page = ROOT / "docs" / "isolation.md"
+    return {page: insert(page.read_text(), "cage_cost", throughput_pages.cage_cost(*loaded("cage_cost")))}
+
+
 def if_kept(name: str) -> dict[str, Any] | None:
     """The result of that name, if there is one."""
     path = RESULTS / f"{name}.json"
@@ -340,6 +346,7 @@ def drawn() -> dict[Path, str]:
         **gate_drawn(),
         **trust_drawn(),
         **throughput_drawn(),
+        **isolation_drawn(),
         **replay_drawn(),
         **search_drawn(),
         **landscapes_drawn(),

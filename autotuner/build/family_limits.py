@@ -143,9 +143,9 @@ def _check(limits: Limits, facts: frozenset[str]) -> None:
     tables = limits.tables(limits.own)
     defined = _check_definitions(limits, tables, facts)
     expecting = [key for key, table in tables.items() if table.expected_latency]
-    if len(expecting) > 1:
+    if limits.device in expecting[:-1]:
         where = f"{limits.path}: {expecting[1]}.{EXPECTED}"
-        raise KernelError(f"{where}: {expecting[0]} has one; one implementation of a device may have it, remove one")
+        raise KernelError(f"{where}: {limits.device} has one for all implementations; remove one of the two")
     amounts: dict[str, Expression] = {}
     derived: set[str] = set()
     for key, table in tables.items():
@@ -163,7 +163,8 @@ def _check(limits: Limits, facts: frozenset[str]) -> None:
 
 
 def _check_definitions(limits: Limits, tables: Tables, facts: frozenset[str]) -> set[str]:
-    """The names that amounts, derived quantities and steps have; refuses one that there is already."""
+    """The names that amounts, derived quantities and steps have; refuses one that there is already. Implementations
+    may have steps of the same name: no space has those of two."""
     found: dict[str, str] = {}
     for key, table in tables.items():
         for place in table.texts():
@@ -175,7 +176,7 @@ def _check_definitions(limits: Limits, tables: Tables, facts: frozenset[str]) ->
                 raise KernelError(f"{where}: expected a name of capitals, digits and _, a capital first")
             if name in {"IMPL", *limits.all_parameters, *facts}:
                 raise KernelError(f"{where}: a parameter or a fact of the problem has this name; choose another")
-            if name in found:
+            if name in found and not (kind == EXPECTED and found[name].endswith(f".{EXPECTED}")):
                 raise KernelError(f"{where}: {found[name]} has this name; choose another")
             found[name] = f"{key}.{kind}"
     return set(found)

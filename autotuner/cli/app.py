@@ -16,9 +16,12 @@ import typer
 
 from autotuner.cli import ask, cache, devices, export, figures, gate, serve, space, sweeps, tune
 from autotuner.cli.output import err
+from autotuner.values import program
 from autotuner.values.errors import AutotunerError, InputError, Stopped
 from autotuner.values.files import FULL, why
 from autotuner.values.versions import version_of
+
+program.consists_of(__name__)
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a command: Ctrl-C, a person or a service, a terminal that is closed."""

@@ -106,7 +106,7 @@ def export(
         try:
             table = None if without else table_of(opened, names, loss, estimates)
         except InputError as error:
-            if len(names) > 1 or isinstance(error, StoreError):
+            if len(names) > 1 or isinstance(error, StoreError) or form.folder is not None:
                 raise
             err.print(f"without a table of what serves which problem: {error}", style="yellow")
         record = queries.study(opened, name)

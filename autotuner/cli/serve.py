@@ -17,7 +17,7 @@ from autotuner.cli.options import StoreOption, StudyName
 from autotuner.cli.output import out
 from autotuner.values import config
 from autotuner.values.errors import InputError
-from autotuner.values.files import regular_target, write_atomically
+from autotuner.values.files import read_regular, regular_target, why, write_atomically
 
 if TYPE_CHECKING:
     from autotuner.service.settings import Settings
@@ -28,6 +28,8 @@ HAND_BACK_S = 15.0
 """Seconds that workers have to hand back what they work on."""
 SHORTEST = 16
 """Characters of a token, at least."""
+LARGEST_BYTES = 4096
+"""Bytes of a file with a token, at most."""
 MISSING = "the service needs more packages: pip install 'autotuner[service]'"
 
 
@@ -105,11 +107,11 @@ def _say(port: int, settings: Settings) -> None:
 
 
 def _token(path: Path | None) -> str | None:
-    """The token; None where none is set."""
+    """The token; None where none is set. Raises InputError."""
     if path is None:
         token = config.token()
-    elif path.exists():
-        token = path.read_text().strip()
+    elif os.path.lexists(path):
+        token = _read(path)
     else:
         token = secrets.token_urlsafe(24)
         regular_target(path, "--token-file")
@@ -119,6 +121,17 @@ def _token(path: Path | None) -> str | None:
     if token is not None and len(token) < SHORTEST:
         raise InputError(f"the token has {len(token)} characters, expected at least {SHORTEST}")
     return token
+
+
+def _read(path: Path) -> str:
+    """The token in a file."""
+    remedy = "give a file with one line of text, or a new name to have one made"
+    try:
+        return read_regular(path, LARGEST_BYTES).decode().strip()
+    except OSError as error:
+        raise InputError(f"--token-file {path}: cannot be read: {why(error)}; {remedy}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"--token-file {path}: not UTF-8 text; {remedy}") from None
 
 
 def page(

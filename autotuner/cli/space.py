@@ -15,7 +15,7 @@ from autotuner.cli.options import (
     SpaceName,
     ThreadsOption,
 )
-from autotuner.cli.output import json_of, out, print_json
+from autotuner.cli.output import out, print_json
 from autotuner.values import config
 
 
@@ -63,7 +63,10 @@ def doctor(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Finds dead parameters, and values, of a space: those that never change the program. Builds, but runs nothing."""
+    """Finds dead parameters, and values, of a space: those that never change the program. Builds, but runs nothing.
+
+    Says also what the cage around variants lacks on this machine.
+    """
     from autotuner.report import space_tables
     from autotuner.run import cage
     from autotuner.spaces.dead_parameters import diagnose
@@ -71,11 +74,12 @@ def doctor(
 
     here = workbench.Workbench(workbench.load_space(space, threads), arch)
     knobs = diagnose(here.space, here.build_all, seed)
+    walls = workbench.kind_of(here.space.file).cage
     if as_json:
-        print_json([json_of(knob) for knob in knobs])
+        print_json(space_tables.doctor_document(knobs, cage.summary(walls), cage.missing(walls)))
     else:
         out.print(space_tables.doctor_table(knobs))
-        for line in space_tables.cage_lines(cage.missing(workbench.kind_of(here.space.file).cage)):
+        for line in space_tables.cage_lines(cage.missing(walls)):
             out.print(line)
     if any(knob.state in ("dead", "same values") for knob in knobs):
         raise typer.Exit(1)

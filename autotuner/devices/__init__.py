@@ -12,6 +12,11 @@ import sys
 from autotuner.devices.kind import Chosen, DeviceKind, Wishes, device_names
 from autotuner.values.plugs import Plugs
 
-__all__ = ["DEVICES", "Chosen", "DeviceKind", "Wishes", "device_names"]
+__all__ = ["DEVICES", "Chosen", "DeviceKind", "Wishes", "device_names", "shown_by"]
 
 DEVICES: Plugs[DeviceKind] = Plugs(sys.modules[__name__], "DEVICE")
+
+
+def shown_by() -> tuple[str, ...]:
+    """The variables of the environment that say which devices a process sees, of all kinds."""
+    return tuple(sorted({kind.shown_by for kind in DEVICES.values() if kind.shown_by}))

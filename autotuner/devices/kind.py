@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotuner.build.toolchain import Toolchain
@@ -31,7 +33,7 @@ class Chosen(NamedTuple):
 
     device: Device
     lanes: tuple[str | None, ...] = (None,)
-    """For each device what tells its process which it is (CUDA_VISIBLE_DEVICES); None: what the driver sees."""
+    """For each device the value of `DeviceKind.shown_by` for its process; None: what the driver sees."""
     locks: tuple[str, ...] = ()
     """By these names one autotuner of this machine has the devices; nothing where they are not here."""
 
@@ -89,6 +91,11 @@ class Packaging(NamedTuple):
     """Whether code has to be brought to the device before it runs."""
     instructions: Callable[[], list[str]] = list
     """Features of the processor here that the machine code may use."""
+    copied: Mapping[str, Path] = MappingProxyType({})
+    """Python that an export for it has a copy of, by the name of the copy."""
+    needs: Callable[[bytes], str | None] = lambda host: None
+    """From the source of a variant's host side: what would have to be there at run time, in the version that was
+    proven, and is in no export; None: nothing."""
 
 
 class DeviceKind(NamedTuple):
@@ -122,6 +129,13 @@ class DeviceKind(NamedTuple):
     """Of the processes that run variants."""
     overlap: bool = False
     """Builds run beside what is judged. Else, as where they share CPUs, building and judging take turns."""
+    shown_by: str = ""
+    """The variable of the environment that says which such devices a process sees, none where it is empty; "": there
+    is no such variable."""
+    versions: Callable[[], Mapping[str, str]] = dict
+    """Versions, beside torch's own, that the answers of torch's kernels depend on; imports torch."""
+    dispatch_key: str = ""
+    """What torch's dispatcher calls tensors on such a device; "": calls in a user's program are not served."""
     cluster_unit: str = ""
     """What a cluster's scheduler calls one such device; "": a resource that nodes are given by hand, `unit`."""
     jobs_per_process: int = 1

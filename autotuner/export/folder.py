@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,8 @@ from autotuner.ops.op import OpPackage
 from autotuner.spaces.space import SpaceFile
 from autotuner.store.records import StudyRecord
 from autotuner.tuning.workbench import toolchain_for
-from autotuner.values.errors import InputError
+from autotuner.values.errors import DiskFullError, InputError
+from autotuner.values.files import FULL, why
 from autotuner.values.outcome import Artifact
 from autotuner.values.table import Table, TableVariant
 
@@ -32,6 +34,8 @@ MOST_VARIANTS = 64
 """In one library; kernels/abi/package.h has room for as many."""
 MARK = "AUTOTUNER_EXPORT"
 """A file in a folder that was exported: such a folder may be written again."""
+PRIVATE = ".autotuner-"
+"""How the names of folders begin that are there while an export is written."""
 
 
 class Source(NamedTuple):
@@ -80,7 +84,7 @@ def _object(table: Table, of: TableVariant, place: int, source: Source, into: Pa
     family = Family.find(of.variant.family, near=source.near)
     inputs = BuildInputs.of(family, of.variant, problem, source.toolchain)
     if inputs.host is not None:
-        require_no_cublas(inputs.host, f"trial {of.trial} of {of.study}")
+        require_nothing(inputs.host, packaged(table)[1], f"trial {of.trial} of {of.study}")
     made = build(family, of.variant, problem, source.toolchain) if inputs.digest == of.artifact else None
     if not isinstance(made, Artifact) or made.program_hash != of.program:
         raise InputError(
@@ -90,31 +94,70 @@ def _object(table: Table, of: TableVariant, place: int, source: Source, into: Pa
     return isolated(inputs, Path(made.path).parent, symbol(place), into)
 
 
-def require_no_cublas(host: Path, of: str) -> None:
-    """Raises InputError for a host side that calls cuBLAS: it would have to be there at run time, in the version that
-    was proven."""
-    if b"<cublasLt.h>" in host.read_bytes():
-        raise InputError(f"{of} needs cuBLAS at run time: export json, or tune without it")
+def require_nothing(host: Path, kind: Packaging, of: str) -> None:
+    """Raises InputError for a host side that needs what no export has."""
+    needed = kind.needs(host.read_bytes())
+    if needed is not None:
+        raise InputError(f"{of} needs {needed} at run time: export json, or tune without it")
 
 
 @contextmanager
 def fresh(target: Path) -> Iterator[Path]:
-    """A private folder beside the target, which takes its place if all goes well.
+    """A private folder beside the target, which takes its place if all goes well. A link stays: what it names is
+    written.
 
     Raises InputError where something is there that is no export, or nothing can be written.
     """
-    if target.exists() and not (target / MARK).is_file() and not (target.is_dir() and not any(target.iterdir())):
-        raise InputError(f"--out {target}: something else is there; name a new folder")
-    try:
-        target.absolute().parent.mkdir(parents=True, exist_ok=True)
-        private = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))
-    except OSError as error:
-        raise InputError(f"--out {target}: {error.strerror}; name another folder") from None
+    with _told(target):
+        place = _place(target)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        private = Path(tempfile.mkdtemp(prefix=PRIVATE, dir=place.parent))
     try:
         yield private
         private.chmod(0o755)
         (private / MARK).write_text("Written by autotuner export, and overwritten by the next one.\n")
-        shutil.rmtree(target, ignore_errors=True)
-        private.rename(target)
+        with _told(target):
+            _put(private, place)
     finally:
         shutil.rmtree(private, ignore_errors=True)
+
+
+def _place(target: Path) -> Path:
+    """Where the folder is to be, after all links. Raises InputError where something else is there, OSError or
+    RuntimeError where that cannot be told."""
+    place = target.expanduser().resolve()
+    try:
+        mode = place.lstat().st_mode
+    except FileNotFoundError:
+        return place
+    if not stat.S_ISDIR(mode) or (any(place.iterdir()) and not (place / MARK).is_file()):
+        raise InputError(f"--out {target}: something else is there; name a new folder")
+    return place
+
+
+def _put(private: Path, place: Path) -> None:
+    """Puts a folder into its place. What is there is set aside first, and is back where the new one cannot be put."""
+    _place(place)  # looked at again: something else may have come there meanwhile
+    aside = Path(tempfile.mkdtemp(prefix=PRIVATE, dir=place.parent))
+    old = aside / place.name
+    try:
+        if place.exists():
+            place.rename(old)
+        private.rename(place)
+    except BaseException:
+        if old.exists():
+            old.rename(place)
+        aside.rmdir()
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _told(target: Path) -> Iterator[None]:
+    """Makes one line of a system call that failed. Raises DiskFullError where there is no space, else InputError."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError before Python 3.13
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise DiskFullError(f"--out {target}: the disk is full: free space and export again") from None
+        raise InputError(f"--out {target}: {why(error)}; name another folder") from None

@@ -29,9 +29,6 @@ from autotuner.values.errors import InputError
 from autotuner.values.table import Entry, Table
 from autotuner.values.versions import version_of
 
-ROOM = Path(__file__).resolve().parent.parent
-COPIED = {"machine.py": ROOM / "devices" / "cpu" / "machine.py"}
-"""Python that every package has a copy of, beside the op's."""
 OLDEST_TORCH = "2.10"
 """Whose stable ABI has all that the op calls (`torch_op.cpp` compiles for it)."""
 INIT = '''"""{title} as autotuner tuned it: `{name}` takes what torch's function takes."""
@@ -114,7 +111,7 @@ def write_folder(table: Table, source: Source, target: Path) -> str:
         variant.mkdir(parents=True)
         shutil.move(library, variant / library.name)
         shutil.rmtree(scratch)
-        for name, copied in {**COPIED, **package.copied}.items():
+        for name, copied in {**kind.copied, **package.copied}.items():
             shutil.copyfile(copied, variant / name)
         (variant / "__init__.py").write_text(INIT.format(**package._asdict()))
         _write_metadata(table, module, variant, library.name, needs)

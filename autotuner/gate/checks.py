@@ -20,6 +20,7 @@ from autotuner.gate.bench import StreamBench
 from autotuner.gate.cases import Case
 from autotuner.gate.check import RACE, Check, Failed, Unavailable, rules
 from autotuner.gate.invariants import alike, alike_for
+from autotuner.values import codes
 from autotuner.values.gate_report import ReportedIdentity
 from autotuner.values.verdict import Meaning, Verdict
 
@@ -33,7 +34,6 @@ FINALIST_LAUNCHES = 1000
 BATCH_S = 0.05
 """Seconds of launches between two disturbances there, about."""
 MOST_IN_BATCH = 4096
-MANY = "G6.many"
 SOAK_FLOPS = 1 << 32
 """Operations up to which a tuned problem is soaked as it is."""
 
@@ -124,7 +124,7 @@ def _smoke(launching: Launching) -> None:
                 f" {where.affected}"
             )
             stale = launching.depends_on_memory(case, inputs, outputs)
-            raise Failed(detail, case, code="G1.unwritten", differs=where, stale=stale)
+            raise Failed(detail, case, code=codes.UNWRITTEN, differs=where, stale=stale)
     if not _float_environment_is_default():
         detail = "the launch left the rounding mode or the handling of subnormals changed"
         raise Failed(detail, case, code="G3.float_env", verdict=Verdict.CORRUPTING)
@@ -218,14 +218,14 @@ SMOKE = Check(
     _smoke,
     faults={
         "G1.domain": Meaning("the variant serves the problems that are tuned"),
-        "G1.unwritten": Meaning(
+        codes.UNWRITTEN: Meaning(
             "every element of the output is written (it is poisoned with NaN before the launch)",
             "rows or columns that no thread writes, or an arithmetic that gives NaN even on ordinary input",
         ),
         "G3.float_env": Meaning("the launch leaves rounding mode and subnormal handling as they were"),
     },
 )
-QUICK = Check("G2.quick", "the quick cases are within tolerance", _quick, faults=rules("G2", "quick cases"))
+QUICK = Check(codes.QUICK, "the quick cases are within tolerance", _quick, faults=rules("G2", "quick cases"))
 COPIED = Check(
     "G2.baseline",
     "the output is not bitwise that of one of the baselines",
@@ -240,11 +240,11 @@ def soak(finalist: bool = False) -> Check:
     """G6: many launches under disturbance, all bitwise equal."""
     launches = FINALIST_LAUNCHES if finalist else SOAK_LAUNCHES
     asserts = "hundreds of launches under memory traffic give the same bits"
-    return Check("G6.soak", asserts, partial(_soak, launches), RACE, Verdict.NONDETERMINISTIC, required=False)
+    return Check(codes.SOAK, asserts, partial(_soak, launches), RACE, Verdict.NONDETERMINISTIC, required=False)
 
 
 def many(seconds: float) -> Check:
     """G6 for the variant that is exported: as many launches as fit in so many seconds, all bitwise equal."""
     asserts = "as many launches on the tuned problems as fit in some seconds give the same bits"
     cause = "a race that shows rarely, or a count or a clock that the variant keeps"
-    return Check(MANY, asserts, partial(_many, seconds), cause, Verdict.NONDETERMINISTIC, required=False)
+    return Check(codes.MANY, asserts, partial(_many, seconds), cause, Verdict.NONDETERMINISTIC, required=False)

@@ -11,6 +11,7 @@ from autotuner.build.status import OUTSIDE_DOMAIN
 from autotuner.gate.cases import Case
 from autotuner.gate.check import RACE, Check, Failed
 from autotuner.ops.op import Invariant, Relation
+from autotuner.values import codes
 from autotuner.values.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _domain(launching: Launching) -> None:
 
 
 REPEAT = Check(
-    "G3.repeat",
+    codes.REPEAT,
     "the same input gives the same bits, whatever ran before",
     _repeat,
     RACE,

@@ -6,6 +6,7 @@ from autotuner.gate import checks, recheck, sanitizer
 from autotuner.gate.check import LAUNCH_FAULTS
 from autotuner.gate.gate import checks_of
 from autotuner.ops import Op
+from autotuner.values import codes
 from autotuner.values.verdict import Meaning
 
 
@@ -14,7 +15,7 @@ def meanings(op: Op) -> dict[str, Meaning]:
     found = dict(LAUNCH_FAULTS)
     for check in (*checks_of(op), checks.soak(), checks.many(0.0)):
         found |= {check.code: Meaning(check.asserts, check.cause), **check.faults}
-    limits = {"G0.limits": Meaning("registers, shared memory and block size fit the device")}
+    limits = {codes.LIMITS: Meaning("registers, shared memory and block size fit the device")}
     return {
         **found,
         **limits,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from autotuner.gate.check import RACE
 from autotuner.ops import op_of
+from autotuner.values import codes
 from autotuner.values.gate_policy import Tolerance
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Meaning, Verdict
@@ -15,10 +16,9 @@ if TYPE_CHECKING:
     from autotuner.gate.tolerance import Truth
     from autotuner.ops.tensors import Tensors
 
-CODE = "G7.recheck"
 AUDIT = "G7.audit"
 MEANINGS = {
-    CODE: Meaning("the timed buffers are as a right variant leaves them"),
+    codes.RECHECK: Meaning("the timed buffers are as a right variant leaves them"),
     "G7.guard": Meaning(
         "nothing was written around the timed buffers", "a write past a tensor's end that depends on the shape"
     ),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 
-import torch
-
 from autotuner.gate.cases import Matrix
 from autotuner.gate.tolerance import Truths, judge
 from autotuner.ops import op_of
@@ -14,14 +12,6 @@ from autotuner.ops.tensors import Tensors
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Say
 from autotuner.values.problem import Problem
-
-
-def versions() -> dict[str, str]:
-    """The versions that the answers of torch's kernels depend on."""
-    found = {"torch": str(torch.__version__)}
-    if torch.cuda.is_available():
-        found |= {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
-    return found
 
 
 def names(problem: Problem, torch_device: str) -> tuple[str, ...]:

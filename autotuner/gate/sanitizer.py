@@ -17,6 +17,7 @@ from autotuner.build.status import DeviceErrors
 from autotuner.gate import sanitizer_report
 from autotuner.gate.check import Unavailable
 from autotuner.ops import op_of
+from autotuner.values import codes
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Artifact, Say
 from autotuner.values.problem import Problem
@@ -39,7 +40,7 @@ class Level(NamedTuple):
 
 
 MEMORY = Level(
-    "G8.memory",
+    codes.MEMORY,
     Verdict.CORRUPTING,
     Meaning(
         "a memory sanitizer finds no access outside what was allocated",
@@ -47,7 +48,7 @@ MEMORY = Level(
     ),
 )
 RACE = Level(
-    "G8.race",
+    codes.RACE,
     Verdict.NONDETERMINISTIC,
     Meaning(
         "a race sanitizer finds no two accesses without an order between them",

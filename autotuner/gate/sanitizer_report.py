@@ -20,7 +20,7 @@ RECORD = re.compile(r"^========= (?=\S)(?!COMPUTE-SANITIZER|\w+ SUMMARY)(.+(?:\n
 """A finding of compute-sanitizer: a line, and those indented under it."""
 
 LINES = 5
-"""Of a record so many lines say what, where, and by which thread."""
+"""Lines at the head of a record that say what, where, and by which thread."""
 
 BROKEN = re.compile(r"FATAL: \w+Sanitizer|Sanitizer: CHECK failed|Sanitizer failed to|Sanitizer cannot proceed")
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from autotuner.devices import DEVICES
 from autotuner.inference.calls import GRADIENT, needs_gradient
 from autotuner.inference.loaded import Loaded
 from autotuner.ops.op import TorchFunction
@@ -16,8 +17,6 @@ from autotuner.values.errors import InputError
 _LIVE: dict[str, Loaded] = {}
 """By the name of its op: which of those that were loaded answers it. The last one of a table and its settings does."""
 _LIBRARY = torch.library.Library("autotuner", "FRAGMENT")
-DEVICES = ("CPU", "CUDA")
-"""Dispatch keys under which an op runs."""
 
 
 def registered(loaded: Loaded, digest: str) -> Any:
@@ -53,7 +52,7 @@ def _define(short: str, function: TorchFunction) -> None:
         return function.empty(*tensors, **options)
 
     _LIBRARY.define(short + function.schema)
-    for key in DEVICES:
+    for key in filter(None, (kind.dispatch_key for kind in DEVICES.values())):
         _LIBRARY.impl(short, forward, key)
     _LIBRARY.impl(short, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"autotuner::{short}", fake, lib=_LIBRARY)

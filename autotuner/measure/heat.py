@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from autotuner.measure.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.measure.blocks import MOST_DISCARDED, Blocks
 from autotuner.measure.thermometer import take_calm
+from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Heat, Say
 from autotuner.values.verdict import Fault
@@ -26,7 +27,7 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: 
     blocks = Blocks(tracks, [baselines, *arms.values()], draw.randrange(2**31), max(count, MOST_DISCARDED))
     take_calm(blocks, count, conditions.baseline_us, tracks[0].drift, may_be_faster=not artifacts)
     for place, entrant in arms.items():
-        say(f"G7.recheck {artifacts[place].name}")
+        say(f"{codes.RECHECK} {artifacts[place].name}")
         fault = next((found for arm in entrant if (found := arm.recheck()) is not None), None)
         if fault is not None:
             faults[place] = fault

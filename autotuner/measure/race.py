@@ -13,6 +13,7 @@ from autotuner.measure.plausible import clocks_disagree, too_fast
 from autotuner.measure.rules import decide
 from autotuner.measure.statistics import median_interval, trimmed_interval
 from autotuner.measure.thermometer import Drifted, undisturbed
+from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.objective import combine
@@ -83,7 +84,7 @@ class _Race:
     def _rechecked(self) -> Fault | None:
         """G7 on every problem."""
         for track, arm in zip(self._tracks, self._variants, strict=True):
-            self._say(f"G7.recheck {track.problem}")
+            self._say(f"{codes.RECHECK} {track.problem}")
             fault = arm.recheck()
             if fault is not None:
                 return fault

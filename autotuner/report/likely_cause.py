@@ -12,6 +12,7 @@ from autotuner.gate.check import RACE
 from autotuner.ops import Op
 from autotuner.report.meanings import meanings
 from autotuner.run.faults import SIGNALS
+from autotuner.values import codes
 from autotuner.values.gate_report import CaseResult, Extent, GateReport
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Fault
@@ -30,7 +31,7 @@ def likely_cause(outcome: Outcome, fault: Fault, found: CaseResult | None, op: O
     stale = _cause_of_stale(outcome.gate, found)
     if stale is not None:
         return stale
-    if fault.code == "G1.unwritten" and (tail := _cause_of_unwritten(outcome)) is not None:
+    if fault.code == codes.UNWRITTEN and (tail := _cause_of_unwritten(outcome)) is not None:
         return tail
     if found is None:
         meaning = meanings(op).get(fault.code)
@@ -63,7 +64,7 @@ def _cause_of_unwritten(outcome: Outcome) -> str | None:
 def _cause_of_difference(code: str, gate: GateReport | None) -> str | None:
     """What the place of a difference between two launches on the same input points to."""
     differs = gate.checks[-1].differs if gate is not None and gate.checks else None
-    if differs is None or code not in ("G3.repeat", "G6.soak"):
+    if differs is None or code not in (codes.REPEAT, codes.SOAK):
         return None
     where = _part_of_tiles(differs)
     if where is not None:

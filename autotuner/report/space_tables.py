@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from autotuner.report.table import new_table
+from autotuner.values.model import json_of
 
 if TYPE_CHECKING:  # numpy takes longer to import than a table to print
     from autotuner.spaces.dead_parameters import Knob
@@ -79,6 +80,11 @@ def cage_lines(missing: Sequence[str]) -> list[str]:
     if not missing:
         return ["The cage around variants is whole on this machine."]
     return [f"The cage around variants lacks a wall here: {each}." for each in missing]
+
+
+def doctor_document(knobs: Sequence[Knob], has: str, lacks: Sequence[str]) -> dict[str, Any]:
+    """The same for programs: the knobs, and what the cage has and lacks here."""
+    return {"parameters": [json_of(knob) for knob in knobs], "cage": {"has": has, "lacks": list(lacks)}}
 
 
 def doctor_table(knobs: Sequence[Knob]) -> RenderableType:

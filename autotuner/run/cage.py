@@ -86,10 +86,16 @@ def missing(kind: Cage) -> list[str]:
 
 
 def summary(kind: Cage) -> str:
-    """What the cage is made of here, in a few words: for the environment of a session."""
+    """What the cage is made of here, in a few words."""
     version = landlock.version() if kind.files else 0
     parts = ["limits", *([f"landlock {version}"] if version else [])]
     return ", ".join([*parts, *(["seccomp"] if kind.system_calls and seccomp.machine() else [])])
+
+
+def described(kind: Cage) -> dict[str, str]:
+    """What there is of the cage here, and what lacks where something does: for the environment of a session."""
+    lacks = missing(kind)
+    return {"cage": summary(kind), **({"cage_lacks": ". ".join(lacks)} if lacks else {})}
 
 
 def _limit(memory: bool) -> None:
@@ -114,11 +120,10 @@ def _readable() -> Iterator[Path]:
     roots = [Path(each) for each in {sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()}]
     yield from roots
     yield from _modules(roots)
-    yield from (Path(each) for each in os.environ.get("LD_LIBRARY_PATH", "").split(":") if each)
-    yield from (config.kernels_dir(), *config.pip_toolkits())
+    yield from (*config.library_dirs(), config.kernels_dir(), *config.pip_toolkits())
     yield from (config.cache_dir().absolute() / part for part in PARTS)
-    for tool in filter(None, (config.cxx(), config.nvcc(), config.compute_sanitizer())):
-        yield from (Path(tool).resolve().parent.parent / part for part in TOOLKIT)
+    for tool in config.programs():
+        yield from (tool.resolve().parent.parent / part for part in TOOLKIT)
 
 
 def _modules(roots: list[Path]) -> Iterator[Path]:

@@ -16,6 +16,7 @@ from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
 from autotuner.measure.arms import Audited, Clocks, Tracks
 from autotuner.run.line import Passed
+from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
@@ -27,14 +28,14 @@ from autotuner.values.verdict import Fault, Verdict
 BUILD_FAULTS = (Verdict.BUILD_FAILED, Verdict.BUILD_TIMEOUT, Verdict.OVER_LIMITS)
 DRIFT = 0.1
 AFTER = {
-    "soak": ("G6.soak",),
-    "finalist": ("G6.soak",),
-    "many": ("G6.many",),
-    "memory": ("G8.memory",),
-    "sanitize": ("G8.memory", "G8.race"),
+    "soak": (codes.SOAK,),
+    "finalist": (codes.SOAK,),
+    "many": (codes.MANY,),
+    "memory": (codes.MEMORY,),
+    "sanitize": (codes.MEMORY, codes.RACE),
 }
 LAUNCHES = 1000
-"""Of each of these."""
+"""Launches that each of these is said to have made."""
 
 
 class Truth(Model):
@@ -49,7 +50,7 @@ class Truth(Model):
     on: dict[str, float] = Field(default_factory=dict)
     """What it takes on some problems, microseconds, by their words; `us` on the others."""
     process: float | None = None
-    """What the weather says under the same name, where this variant is not like the others."""
+    """What `Deviations` say under the same name, where this variant is not like the others."""
 
     def of(self, problem: Problem) -> Truth:
         """What is true on that problem."""
@@ -57,7 +58,7 @@ class Truth(Model):
         return self if us == self.us else self.model_copy(update={"us": us})
 
 
-class Weather(Model):
+class Deviations(Model):
     """What lies between the truth and a sample. Every part is relative; 0 is absent."""
 
     noise: float = 0.0
@@ -75,19 +76,19 @@ class Weather(Model):
 
 
 class FakeLine:
-    """`truth` says what is true of a variant; `noise` is short for a weather of nothing else."""
+    """`truth` says what is true of a variant; `noise` is short for deviations of no other kind."""
 
     def __init__(
         self,
         truth: Callable[[Variant], Truth],
         baseline_us: float = 100.0,
         noise: float = 0.0,
-        weather: Weather | None = None,
+        deviations: Deviations | None = None,
         seed: int = 0,
     ) -> None:
         """`seed` stands for the process: a line with another one is another process on the same device."""
         self._truth, self._baseline_us = truth, baseline_us
-        self._device = _Device(weather or Weather(noise=noise), seed)
+        self._device = _Device(deviations or Deviations(noise=noise), seed)
         self.built: list[Variant] = []
 
     def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
@@ -128,8 +129,8 @@ class FakeLine:
         needed = required(Subject(conditions.compiled_for, streams=False, bounded=False))
         fault = self._truth(artifact.variant).fault
         if fault is not None:
-            failed = CheckResult(code="G2.quick", status="fail", seconds=0.0)
-            found = Fault(verdict=fault, code="G2.T1", detail="a fault of the fake", case="fake")
+            failed = CheckResult(code=codes.QUICK, status="fail", seconds=0.0)
+            found = Fault(verdict=fault, code=codes.QUICK_LARGEST, detail="a fault of the fake", case="fake")
             return GateReport(artifact=artifact.digest, required=needed, checks=(failed,), fault=found)
         checks = tuple(CheckResult(code=code, status="pass", seconds=0.0) for code in needed)
         return GateReport(artifact=artifact.digest, required=needed, checks=checks)
@@ -139,27 +140,27 @@ class FakeLine:
 
 
 class _Device:
-    """The weather as time goes by, a sample at a time."""
+    """The deviations as time goes by, a sample at a time."""
 
-    def __init__(self, weather: Weather, seed: int) -> None:
-        self.weather, self.seed, self.draw = weather, seed, random.Random(seed)
+    def __init__(self, deviations: Deviations, seed: int) -> None:
+        self.deviations, self.seed, self.draw = deviations, seed, random.Random(seed)
         self._samples, self._throttled_until = self.draw.randrange(1000), 0
         self._void = False
 
     def loaded(self, truth: Truth) -> float:
         """The microseconds of a binary as it was loaded."""
-        process = self.weather.process if truth.process is None else truth.process
+        process = self.deviations.process if truth.process is None else truth.process
         return truth.us * math.exp(self.draw.gauss(0.0, process)) if process else truth.us
 
     def sample(self, us: float) -> float:
-        """Seconds of one sample of what takes `us` in fair weather."""
-        weather, draw = self.weather, self.draw
+        """Seconds of one sample of what takes `us` where nothing deviates."""
+        deviations, draw = self.deviations, self.draw
         self._samples += 1
-        log = draw.gauss(0.0, weather.noise) if weather.noise else 0.0
-        if weather.spikes and draw.random() < weather.spikes:
-            log += math.log1p(weather.spike)
-        if weather.drift:
-            log += weather.drift * abs(1 - (self._samples / 1000) % 2)
+        log = draw.gauss(0.0, deviations.noise) if deviations.noise else 0.0
+        if deviations.spikes and draw.random() < deviations.spikes:
+            log += math.log1p(deviations.spike)
+        if deviations.drift:
+            log += deviations.drift * abs(1 - (self._samples / 1000) % 2)
         if self._samples < self._throttled_until:
             self._void = True
             log += math.log(1.6)
@@ -168,8 +169,8 @@ class _Device:
     def throttled(self) -> str | None:
         """Whether the device throttled since this was last asked; it may start to now."""
         void, self._void = self._void, False
-        if self.weather.throttling and self.draw.random() < self.weather.throttling:
-            self._throttled_until = self._samples + self.weather.throttled_for
+        if self.deviations.throttling and self.draw.random() < self.deviations.throttling:
+            self._throttled_until = self._samples + self.deviations.throttled_for
         return "the clocks were held down" if void else None
 
 
@@ -228,7 +229,7 @@ class FakeTrack:
         # samples of their own: what a race draws does not depend on who was audited
         variant, device = (
             self._truth(artifact.variant).of(self.problem),
-            _Device(self._device.weather, self._device.seed),
+            _Device(self._device.deviations, self._device.seed),
         )
         calm = Truth(us=self._baseline_us)
         audits = FakeAuditArm(device, variant), FakeAuditArm(device, calm)

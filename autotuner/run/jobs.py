@@ -19,6 +19,7 @@ from autotuner.measure.heat import heat
 from autotuner.measure.race import measure
 from autotuner.measure.thermometer import Drifted
 from autotuner.run.line import Level, Line, Passed
+from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.gate_report import CheckResult, GateReport
@@ -148,7 +149,7 @@ class _Clock:
 
     def __call__(self, step: str) -> None:
         self.stop()
-        self._checking, self._since = step.startswith(recheck.CODE), time.monotonic()
+        self._checking, self._since = step.startswith(codes.RECHECK), time.monotonic()
         self._say(step)
 
     def stop(self) -> None:
@@ -208,7 +209,7 @@ class _Judging:
         clock.stop()
         fault = measured if isinstance(measured, Fault) else None
         if fault is None or fault.code in recheck.MEANINGS:
-            check = CheckResult(code=recheck.CODE, status="fail" if fault else "pass", seconds=clock.seconds)
+            check = CheckResult(code=codes.RECHECK, status="fail" if fault else "pass", seconds=clock.seconds)
             self._report = report.extended((check,), fault)
         return measured
 

@@ -107,7 +107,8 @@ class GatedLine:
         self._answers = lru_cache(maxsize=16)(self._baseline_answers)
 
     def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
-        from autotuner.gate.references import names, reference_checks, versions
+        from autotuner.devices.versions import versions
+        from autotuner.gate.references import names, reference_checks
 
         device = self._device
         device.prepare(conditions)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from autotuner.devices import shown_by
 from autotuner.gate.checks import EFFECT
 from autotuner.run import process, zygote
 from autotuner.run.cage import CageParts
@@ -40,14 +41,14 @@ from autotuner.values.outcome import Artifact, Outcome
 from autotuner.values.verdict import Fault, SystemFault, Verdict
 
 ROUNDS = 4
-"""Where builds and judging take turns, so many builds of each builder make up a turn: at its end builders idle for half
-a build on average, which is then an eighth of it."""
+"""Builds of each builder in a turn, where builds and judging take turns. At its end builders idle for half a build on
+average, which is then an eighth of it."""
 RESTARTS = 5
 """Fork servers that may be lost with no job's end between them."""
 SPARE_BYTES = 1 << 20
 """Where a disk has no more than that, it is full."""
 AHEAD = 16
-"""But no more than so many variants in all: what is proposed now learns nothing from those still in flight."""
+"""Variants of a turn at most, of all builders: what is proposed now learns nothing from those still in flight."""
 
 
 class Deadlines(Model):
@@ -86,15 +87,16 @@ class LocalExecutor:
         devices: tuple[str | None, ...] = (None,),
         cage: CageParts | None = None,
     ) -> None:
-        """`factory` makes the line in each process and must be picklable. `devices`, one a lane, are values of
-        CUDA_VISIBLE_DEVICES, such as a UUID; None leaves a process what the driver sees. `cage`: what the processes
+        """`factory` makes the line in each process and must be picklable. `devices`, one a lane, say
+        which device its process sees, such as a UUID; None leaves it what the driver sees. `cage`: what the processes
         that run variants enter.
 
         A device that works no more shows when its process makes the line: `factory` raises InfrastructureError, or
         does not return before the deadline. `wait` raises InfrastructureError then.
         """
-        self._builder = Role(factory, devices="", jobs=1)
-        self._judges = [Role(factory, device, jobs_per_process, cage) for device in devices]
+        names = shown_by()
+        self._builder = Role(factory, "", names, jobs=1)
+        self._judges = [Role(factory, device, names, jobs_per_process, cage) for device in devices]
         self._builders, self._overlap = builders, overlap
         self._deadlines = deadlines or Deadlines()
         self._server = ForkServer([process.__name__, *preload, zygote.__name__])

@@ -35,9 +35,12 @@ class Role(NamedTuple):
 
     factory: MakeLine
     devices: str | None
-    """Its CUDA_VISIBLE_DEVICES: "" for none, a UUID for that device, None for those that the driver sees."""
+    """Which it sees, in the words of its kind of device: "" for none, such as a UUID for one, None for those that the
+    driver sees."""
+    shown_by: tuple[str, ...]
+    """The variables of the environment that say so."""
     jobs: int
-    """It ends after so many."""
+    """Jobs after which it ends."""
     cage: CageParts | None = None
     """What it enters before it runs a variant; None: nothing."""
 
@@ -57,7 +60,7 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
     _isolate(jobs.fileno(), replies.fileno())
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     if role.devices is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = role.devices
+        os.environ.update(dict.fromkeys(role.shown_by, role.devices))
     if role.devices == "":
         os.nice(BUILDERS_NICE)
 
@@ -69,7 +72,8 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
 
     def enter(job: JudgeJob | RaceJob) -> None:
         if outside:
-            _enter(outside.pop(), folder, job)
+            parts = outside.pop()
+            enter_cage(parts, folder, _runs_tools(parts, job))
 
     for _ in range(role.jobs):
         try:
@@ -84,12 +88,15 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
     os._exit(0)  # what a variant left behind (threads, exit handlers) must not run
 
 
-def _enter(parts: CageParts, folder: Path, job: JudgeJob | RaceJob) -> None:
-    """Enters the cage. What is to be outside of it is started first."""
+def enter_cage(parts: CageParts, folder: Path, sanitizes: bool = False) -> None:
+    """Enters the cage as `cage.enter` does. What is to be outside of it is started first."""
     if parts.kind.references:
         scribe.start()
-    runs_tools = isinstance(job, JudgeJob) and (job.sanitize or (job.checks_memory and not parts.kind.tools))
-    cage.enter(parts, folder, sanitizes=runs_tools)
+    cage.enter(parts, folder, sanitizes)
+
+
+def _runs_tools(parts: CageParts, job: JudgeJob | RaceJob) -> bool:
+    return isinstance(job, JudgeJob) and (job.sanitize or (job.checks_memory and not parts.kind.tools))
 
 
 def _do(

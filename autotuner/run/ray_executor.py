@@ -19,6 +19,7 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from autotuner.build.content import Content, content_of, found, install
+from autotuner.devices import shown_by
 from autotuner.run import ray_lane
 from autotuner.run.jobs import AnyJob, BuildJob, Built, JudgeJob, Result, not_done
 from autotuner.run.ray_lane import Answer, MakeLine, OpenLane, artifacts_of
@@ -94,8 +95,8 @@ class RayExecutor:
         self._builders, self._away_s, self._gone_s = builders, away_s, gone_s
         self._session = uuid.uuid4().hex
         self._open_lane, self._make_line = ray.put(open_lane), ray.put(make_line)
-        # a task is done again by this executor, which counts; "" hides every GPU from a builder
-        hidden = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}
+        # a task is done again by this executor, which counts; "" hides every device from a builder
+        hidden = {"env_vars": dict.fromkeys(shown_by(), "")}
         remote = ray.remote(num_cpus=1, max_retries=0, num_returns=2, runtime_env=hidden)
         self._build = remote(ray_lane.build)
         self._builds: dict[Any, tuple[Given, Any]] = {}

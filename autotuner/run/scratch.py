@@ -18,7 +18,7 @@ from pathlib import Path
 PREFIX = "autotuner-scratch-"
 LOCK = "lock"
 NEW_S = 60.0
-"""A folder without a lock is left alone for so long: its driver may be about to make one."""
+"""Seconds for which a folder without a lock is left alone: its driver may be about to make one."""
 
 
 class Scratch:

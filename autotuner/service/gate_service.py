@@ -9,6 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
+from autotuner.service import gate_child
 from autotuner.service.api_models import GateRequest
 from autotuner.service.gate_child import REFUSED
 from autotuner.tuning.trial_report import TrialReport
@@ -46,7 +47,7 @@ class GateService:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "autotuner.service.gate_child",
+            gate_child.__name__,
             str(folder),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

@@ -22,10 +22,10 @@ Builder = Callable[[Sequence[int]], list[Artifact | Fault]]
 """Builds the variants at these points of the space, in order."""
 
 PLACES = 3
-"""In so many places of the space a knob must make no difference before it is called dead."""
+"""Points of the space at which a parameter must make no difference before it is called dead."""
 
 ROUNDS = 4 * PLACES
-"""So many places are tried at most: where a build fails, nothing is learned."""
+"""Points that are tried at most: where a build fails, nothing is learned."""
 
 
 class Knob(Model):

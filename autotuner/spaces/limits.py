@@ -139,11 +139,15 @@ class _Part:
         ]
 
     def named(self, kind: str) -> dict[str, str]:
-        """Amounts, derived quantities or steps. What is learnt of an implementation has no value for another one."""
+        """Amounts, derived quantities or steps. What is learnt of an implementation has no value for another one. Of
+        several with an expected latency the first one's counts."""
+        tables = {key: named for key, table in self.tables.items() if (named := table.named(kind))}
+        if kind == EXPECTED:
+            tables = dict([*tables.items()][:1])
         return {
             name: text if kind == "amounts" else self.bound(text, key.partition(".")[2])
-            for key, table in self.tables.items()
-            for name, text in table.named(kind).items()
+            for key, named in tables.items()
+            for name, text in named.items()
             if self.exists(text)
         }
 

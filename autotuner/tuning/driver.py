@@ -25,9 +25,12 @@ from autotuner.tuning.flights import Flights, Landed, deadly
 from autotuner.tuning.optuna_study import OptunaStudy
 from autotuner.tuning.outcomes import Outcomes
 from autotuner.tuning.plan import Plan
+from autotuner.values import program
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration, Outcome
 from autotuner.values.verdict import Fault, Verdict
+
+program.consists_of(__name__)
 
 PROTEST_S = 60.0
 """Seconds between two looks whether the machine is calm again, while a run works under protest."""

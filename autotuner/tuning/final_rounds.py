@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from autotuner.gate import checks, sanitizer
 from autotuner.measure.confirm import FIRST, PROCESSES, Standing, confirm
 from autotuner.run.ask import Beat, ask
 from autotuner.run.executor import Executor
@@ -24,6 +23,7 @@ from autotuner.tuning.final_heats import TRIES, FinalHeats
 from autotuner.tuning.finals_plan import MANY, PROVING, Number
 from autotuner.tuning.serving import confirmed_on_each, servers
 from autotuner.tuning.workbench import fresh_seeds
+from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.outcome import Heat, Measurement, Outcome
@@ -31,7 +31,7 @@ from autotuner.values.verdict import Fault
 
 GATE_BLOCKS = 2
 """Timed blocks where a finalist is judged: G7 needs some. The heats say how fast it is."""
-PROVEN = (checks.MANY, sanitizer.MEMORY.code)
+PROVEN = (codes.MANY, codes.MEMORY)
 """The checks of those that are chosen, beside those of every finalist."""
 
 

@@ -29,7 +29,7 @@ START_S = 1.0
 LONGER_SOAK = 4.0
 """How much longer the soak of a finalist is than that of a promoted variant."""
 MOST_SCALED = 4.0
-"""A race of few blocks is mostly loading: a heat is taken to be no more than so many times as long."""
+"""How many times as long as a race of few blocks, which is mostly loading, a heat is taken to be at most."""
 
 Number = int
 """Of a trial."""

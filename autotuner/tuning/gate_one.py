@@ -32,12 +32,15 @@ from autotuner.tuning.workbench import (
 )
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.values.files import read_regular
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome
 from autotuner.values.problem import Problem
 from autotuner.values.validation import no_such
 from autotuner.values.variant import Value, Variant
 
 EXTENSION = re.compile(r"^(?P<name>.+_[0-9a-f]{16})\.abi3\.so$")
+LARGEST_BYTES = 1 << 20
+"""Bytes of a build's record, at most."""
 
 
 class Subject(NamedTuple):
@@ -160,13 +163,13 @@ def _by_library(path: Path, space: str | None) -> Subject:
         path = libraries[0]
     record = path.resolve().parent / "artifact.json"
     try:
-        artifact = Artifact.model_validate_json(record.read_bytes())
+        artifact = Artifact.model_validate_json(read_regular(record, LARGEST_BYTES))
     except (OSError, ValidationError):
         name = EXTENSION.match(path.name)
         if name is None:
             raise InputError(
-                f"{path}: no artifact.json beside it, and its name is none that the build gives; give the library of a"
-                " build, in the folder where it was built or under its own name"
+                f"{path}: no artifact.json beside it that could be read, and its name is none that the build gives;"
+                " give the library of a build, in the folder where it was built or under its own name"
             ) from None
         artifact = _by_build_id(name["name"].rsplit("_", 1)[1])
     return _described(artifact.model_copy(update={"path": str(path.resolve())}), space)

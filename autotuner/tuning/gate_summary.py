@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from autotuner.gate.checks import MANY
-from autotuner.gate.sanitizer import MEMORY
+from autotuner.values import codes
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 
@@ -60,7 +59,7 @@ class GateSummary(Model):
 
 def _proven(checks: Mapping[str, CheckResult]) -> dict[str, Any]:
     """What only the variant to use has been through."""
-    many, memory = checks.get(MANY), checks.get(MEMORY.code)
+    many, memory = checks.get(codes.MANY), checks.get(codes.MEMORY)
     found: dict[str, Any] = {}
     if many is not None and many.status == "pass" and many.launches:
         found |= {"many_launches": many.launches, "many_seconds": many.seconds}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -32,7 +31,7 @@ from autotuner.spaces.fields import Parameter
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.spaces.space_file import Asked, asked, problem_documents, problems_in
 from autotuner.tuning import on_nodes
-from autotuner.values import config
+from autotuner.values import config, program
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError, SpaceError
 from autotuner.values.outcome import Artifact, Device
@@ -51,9 +50,7 @@ if TYPE_CHECKING:
     from autotuner.tuning.plan import Start
     from autotuner.tuning.validation import Validator
 
-PROGRAM = ("autotuner.cli.app", "autotuner.tuning.workbench", "autotuner.tuning.driver")
-"""What of this is imported here the zygote imports as well: each process begins by importing the main program, whatever
-it is, and that is what takes long in it."""
+program.consists_of(__name__)
 
 LEARNS = "evolution"
 """The sampler that learns from other studies."""
@@ -175,7 +172,7 @@ def choose_device(file: SpaceFile, arch: str | None = None, devices: str | None 
     threads = file.threads if isinstance(file.threads, int) else None
     kind = kind_of(file)
     chosen = kind.choose(Wishes(threads, arch, devices))
-    around = {**chosen.device.environment, "cage": cage.summary(kind.cage)}
+    around = {**chosen.device.environment, **cage.described(kind.cage)}
     return chosen._replace(device=chosen.device.model_copy(update={"environment": around}))
 
 
@@ -389,11 +386,10 @@ def executor_for(chosen: Chosen, toolchain: Toolchain, family: Family) -> LocalE
     """Processes on this machine: a lane for each chosen device. Raises InputError when nothing can be kept."""
     require_cache()
     kind = DEVICES[chosen.device.backend]
-    program = tuple(name for name in PROGRAM if name in sys.modules)
     of_the_op = family.op.preload.get(kind.name, ()) if family.op is not None else ()
     return LocalExecutor(
         LineFactory(chosen.device, toolchain, family),
-        preload=(kind.module, *program, *of_the_op),
+        preload=(kind.module, *program.modules(), *of_the_op),
         builders=kind.builders(len(chosen.lanes)),
         overlap=kind.overlap,
         jobs_per_process=kind.jobs_per_process,

@@ -68,9 +68,25 @@ def notify_socket() -> str | None:
     return os.environ.get("NOTIFY_SOCKET") or None
 
 
-def devices_hidden() -> bool:
-    """True in a process that must see no device, such as a build worker."""
-    return os.environ.get("CUDA_VISIBLE_DEVICES") == ""
+def is_empty(variable: str) -> bool:
+    """Whether a variable is set to nothing: in a process that must see no device, such as a builder, those are that say
+    which devices it sees."""
+    return os.environ.get(variable) == ""
+
+
+def library_dirs() -> list[Path]:
+    """The folders of $LD_LIBRARY_PATH, in which the system looks for libraries first."""
+    return [Path(each) for each in os.environ.get("LD_LIBRARY_PATH", "").split(":") if each]
+
+
+def with_programs_of(folder: Path) -> dict[str, str]:
+    """The environment for a program that calls others of that folder."""
+    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def programs() -> list[Path]:
+    """The compilers and tools that are here."""
+    return [Path(each) for each in (cxx(), nvcc(), compute_sanitizer()) if each is not None]
 
 
 def pip_toolkits() -> list[Path]:

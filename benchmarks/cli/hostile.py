@@ -59,7 +59,7 @@ def serve(number: int, cases: int) -> dict[str, Any]:
 
 def served(number: int, cases: int) -> dict[str, Any]:
     """The same in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.cli.hostile", "--serve", str(number), "--cases", str(cases)]
+    command = [sys.executable, "-m", __spec__.name, "--serve", str(number), "--cases", str(cases)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         return {"ends": {}, "failures": [{"error": done.stderr[-2000:]}], "failed": 1, "cpu_s": 0.0, "bytes": 0}

@@ -27,8 +27,8 @@ from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices import DEVICES, Wishes
 from autotuner.devices.cuda.instruments import Instruments
 from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.devices.versions import versions
 from autotuner.gate.cases import Case
-from autotuner.gate.references import versions
 from autotuner.gate.tolerance import Expected, Truth, compute_truth, judge
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, sdpa

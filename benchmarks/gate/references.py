@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from autotuner.devices import DEVICES, Wishes
+from autotuner.devices.versions import versions
 from autotuner.gate.cases import Case
-from autotuner.gate.references import names, reference_checks, versions
+from autotuner.gate.references import names, reference_checks
 from autotuner.gate.tolerance import Truth, compute_truth
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.gate_report import ReferenceCheck

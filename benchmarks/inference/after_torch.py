@@ -93,7 +93,7 @@ def main() -> None:
         return
     us: dict[str, list[dict[str, float]]] = {policy: [] for policy in POLICIES}
     for policy in PROCESSES * POLICIES:
-        command = [sys.executable, "-m", "benchmarks.inference.after_torch", str(options.export.absolute()), "--here"]
+        command = [sys.executable, "-m", __spec__.name, str(options.export.absolute()), "--here"]
         others = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
         environment = others if policy == UNSET else {**others, "OMP_WAIT_POLICY": policy}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)

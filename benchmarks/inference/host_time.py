@@ -158,7 +158,7 @@ def main() -> None:
         print(json.dumps(measured(said.export, said.package)))
         return
     more = [] if said.package is None else ["--package", str(said.package.absolute())]
-    command = [sys.executable, "-m", "benchmarks.inference.host_time", str(said.export.absolute()), "--here", *more]
+    command = [sys.executable, "-m", __spec__.name, str(said.export.absolute()), "--here", *more]
     found = []
     for _ in range(said.processes):
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

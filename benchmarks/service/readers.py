@@ -125,7 +125,7 @@ def _sweep(store: Path, space: str, trials: int) -> dict[str, Any]:
 @contextmanager
 def readers(url: str, count: int, full_speed: bool) -> Iterator[dict[str, Any]]:
     """Readers in a process of their own while the block runs; afterwards what they say of their requests."""
-    words = [sys.executable, "-m", "benchmarks.service.readers", "--read", url, "--readers", str(count)]
+    words = [sys.executable, "-m", __spec__.name, "--read", url, "--readers", str(count)]
     words += ["--full-speed"] if full_speed else []
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     said: dict[str, Any] = {}

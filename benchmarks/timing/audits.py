@@ -20,7 +20,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from autotuner.gate.references import names, versions
+from autotuner.devices.versions import versions
+from autotuner.gate.references import names
 from autotuner.measure.arms import ArmError
 from autotuner.measure.audit import Times, looked_at
 from autotuner.measure.calibrate import fastest, time_baselines

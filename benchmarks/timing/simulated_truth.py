@@ -3,7 +3,7 @@
     python -m benchmarks.timing.simulated_truth [--sweeps 500] [--jobs 2] [--json PATH] [--hold]
 
 Each sweep is a real one: the driver's races, its A/A tests and the finals in processes of their own, on the fake
-backend. For each weather there are sweeps in which the best candidates are equal, and others in which one is 2 %
+backend. For each deviations there are sweeps in which the best candidates are equal, and others in which one is 2 %
 faster. Seeds are fixed. The JSON also has the comparison of methods (benchmarks/timing/finals_methods.py). A
 sweep takes about a quarter of a second.
 """
@@ -61,7 +61,7 @@ def row(regime: str, better: bool, tally: Tally) -> dict[str, Any]:
     """What the JSON has of one kind of sweep. Counts are pairs: so many of so many."""
     return {
         "regime": regime,
-        "weather": REGIMES[regime].model_dump(),
+        "deviations": REGIMES[regime].model_dump(),
         "one_is_2_percent_better": better,
         "counts": {name.replace(" ", "_"): pair for name, pair in sorted(tally.counts.items())},
         "blocks_median": median(tally.blocks),
@@ -106,7 +106,7 @@ LIMITS = {
     "leader_covered": (0.9, 1.0),
     "5_%_slower_removed": (0.95, 1.0),
 }
-"""Shares that must hold in every weather: the least and the most."""
+"""Shares that must hold in every deviations: the least and the most."""
 FOUND = 0.95
 """The least share of sweeps in which what is 2 % better is found, but where processes differ by more than that."""
 HARD = ("process 1 %", "uneven processes")

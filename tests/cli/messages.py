@@ -208,7 +208,7 @@ def main() -> None:
     if any(os.environ.get(name) != value for name, value in ENVIRONMENT.items()) or "AUTOTUNER_STORE" in os.environ:
         environment = {**os.environ, **ENVIRONMENT}
         environment.pop("AUTOTUNER_STORE", None)
-        os.execve(sys.executable, [sys.executable, "-m", "tests.cli.messages"], environment)
+        os.execve(sys.executable, [sys.executable, "-m", __spec__.name], environment)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve() / "user"
         lay_out(folder)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers import hostile
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
-from tests.helpers.hostile import Case, faults, run
+from tests.helpers.hostile import LIMITS, OWN, Case, Ended, faults, run, stores
 
 SCRIPT = shlex.quote(str(Path(sys.executable).parent / "autotuner"))
 
@@ -74,6 +75,43 @@ def test_brackets_are_no_markup_and_escapes_are_refused(tmp_path: Path) -> None:
     one_line(autotuner(tmp_path, "space", "show", "space.toml"), "title", r"'\x1b'")
 
 
+REASONS = {"space": "a block is no longer than the keys", "limits": "it stays in the cache"}
+"""A reason of a constraint in each file that has some."""
+
+
+def with_reason(file: str, reason: str) -> Ended:
+    """What is shown of a space whose file, or whose family's limits, give that reason."""
+    text = {"space": hostile.SPACE, "limits": LIMITS}[file]
+    assert REASONS[file] in text
+    files = hostile.family(**{file: text.replace(REASONS[file], reason).encode()})
+    return run(Case(files, ("space", "show", "space.toml")))
+
+
+@pytest.mark.parametrize("file", ["space", "limits"])
+def test_brackets_in_a_reason_are_no_markup_and_escapes_are_refused(file: str) -> None:
+    shown = with_reason(file, "[/red][bold]it")
+    assert (shown.code, faults(shown)) == (0, [])
+    assert "[/red][bold]it" in shown.out
+    refused = with_reason(file, r"\u001b[31m")
+    assert (refused.code, refused.err.count("\n"), faults(refused)) == (2, 1, [])
+    assert "reason" in refused.err
+    assert r"'\x1b'" in refused.err
+
+
+@pytest.mark.parametrize("name", ["problems", "parameters"])
+def test_a_space_with_five_thousand_entries_is_refused_at_once(name: str) -> None:
+    line = next(each for each in hostile.SPACE.splitlines() if each.startswith("problems = "))
+    if name == "problems":
+        problem = line.partition("[")[2].rpartition("]")[0]
+        text = hostile.SPACE.replace(line, f"problems = [{', '.join([problem.strip()] * 5000)}]")
+    else:
+        more = "\n".join(f"P{index} = [1, 2]" for index in range(5000))
+        text = hostile.SPACE.replace("[parameters]\n", f"[parameters]\n{more}\n")
+    ended = run(Case(hostile.family(space=text.encode()), ("space", "show", "space.toml")))
+    assert (ended.code, ended.err.count("\n"), faults(ended)) == (2, 1, [])
+    assert f"{name}: found 500" in ended.err
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -96,6 +134,14 @@ def test_what_no_command_takes_is_told_in_one_line(words: tuple[str, ...]) -> No
     ended = run(Case({}, words))
     assert (ended.code, ended.err.count("\n"), faults(ended)) == (2, 1, [])
     assert {name: Path(name).stat().st_mode for name in devices} == devices
+
+
+@pytest.mark.slow
+def test_no_sweep_goes_on_with_a_store_whose_end_is_garbled(tmp_path: Path) -> None:
+    whole, _ = stores()
+    (tmp_path / "studies.db").write_bytes(whole[:-8192] + b"\xa5" * 8192)
+    done = autotuner(tmp_path, "tune", str(OWN / "space.toml"), "--trials", "1", "--store", "studies.db")
+    one_line(done, "studies.db is damaged (", "restore a copy")
 
 
 def test_a_folder_whose_name_is_no_text_is_told(tmp_path: Path) -> None:

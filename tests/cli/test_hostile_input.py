@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.helpers import hostile_commands
 from tests.helpers.hostile import Case, Ended, Recipe, family, faults, made, recipes, run, stores
 
 
@@ -38,3 +39,24 @@ def test_a_whole_file_and_a_whole_store_are_no_error() -> None:
         asked = run(Case({"studies.db": store}, ("leaderboard",), drives=driven))
         assert (asked.code, faults(asked)) == (0, [])
         assert "rank" in asked.out
+
+
+@pytest.mark.parametrize("draw", range(3))
+@pytest.mark.parametrize("line", ["serve", "serve --read-only", "serve --name", "worker", "worker --idle-exit --"])
+def test_a_command_that_goes_on_is_ended(line: str, draw: int) -> None:
+    ended = run(Case({}, hostile_commands.ended(tuple(line.split()), draw)))
+    assert (ended.code, faults(ended)) == (2, [])
+
+
+def test_every_command_that_asks_a_store_is_asked() -> None:
+    lines = [line.split() for line in hostile_commands.questions()]
+    for command in hostile_commands.commands():
+        first = len(command.words)
+        assert not command.asks_a_store or any(tuple(line[:first]) == command.words for line in lines), command
+
+
+def test_without_a_table_a_package_is_refused_in_one_line() -> None:
+    _, driven = stores()
+    ended = run(Case({"studies.db": driven}, ("export", "--estimates", "--format", "package")))
+    assert (ended.code, faults(ended)) == (2, [])
+    assert "does not say the device's" in ended.err

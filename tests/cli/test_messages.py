@@ -17,7 +17,7 @@ from tests.cli import messages
 @pytest.fixture(scope="module")
 def now() -> str:
     """The file as it would be written now."""
-    command = [sys.executable, "-m", "tests.cli.messages"]
+    command = [sys.executable, "-m", messages.__name__]
     done = subprocess.run(command, cwd=messages.ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -52,6 +52,8 @@ ELSEWHERE = {
     "goes on; `autotuner watch",
     "is cancelled; its study keeps what was judged",
     "characters, expected at least",
+    ": cannot be read:",
+    ": not UTF-8 text;",
     "is not here)",
     "--ray needs Ray: pip install 'autotuner[ray]'",
 }

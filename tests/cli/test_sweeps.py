@@ -14,6 +14,7 @@ from autotuner.cli.sweeps import moment
 from autotuner.store import Store, sweeps
 from autotuner.sweeps import foreground, queue
 from autotuner.sweeps.following import follow, wait
+from autotuner.sweeps.sweep_run import SweepRun
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
@@ -87,7 +88,7 @@ def test_a_foreground_run_that_is_stopped_says_so_in_the_store(store: Store, mon
         def fails(*_: object, error: BaseException = error) -> object:
             raise error
 
-        monkeypatch.setattr("autotuner.sweeps.sweep_run.SweepRun.go", fails)
+        monkeypatch.setattr(SweepRun, "go", fails)
         with pytest.raises(type(error)):
             foreground.run_here(store, request, here, object())  # type: ignore[arg-type]
         found = queue.resolve(store, None)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from autotuner.build.family import Family
+from autotuner.devices import DEVICES
 from autotuner.export.c_source import write_c_folder
-from autotuner.export.folder import Source, require_no_cublas
+from autotuner.export.folder import Source, require_nothing
 from autotuner.export.package import write_folder
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
@@ -112,10 +113,11 @@ def test_a_program_with_the_c_file_links_and_says_that_there_is_no_such_device(
 
 def test_a_variant_that_needs_cublas_is_refused() -> None:
     """By its sources: neither nvcc nor the headers of cuBLAS are needed to say so."""
-    family = Family.find("sdpa")
+    family, kind = Family.find("sdpa"), DEVICES["cuda"].packaging
+    assert kind is not None
     for name, implementation in family.table("cuda").items():
         if name == "cublas":
             with pytest.raises(InputError, match="needs cuBLAS at run time: export json"):
-                require_no_cublas(family.host(implementation), "trial 1 of s")
+                require_nothing(family.host(implementation), kind, "trial 1 of s")
         else:
-            require_no_cublas(family.host(implementation), "trial 1 of s")
+            require_nothing(family.host(implementation), kind, "trial 1 of s")

@@ -15,7 +15,8 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -24,11 +25,12 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from autotuner.run.inline import InlineExecutor
-from autotuner.store import Store
+from autotuner.store import Store, device_health
+from autotuner.sweeps import queue
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.values import config
-from tests.helpers import simulated
+from tests.helpers import hostile_commands, simulated
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,
@@ -64,6 +66,8 @@ TIME = "TWICE + WORK"
 """
 
 
+WARNS = "without a table of what serves which problem"
+"""How the one line begins that an export says beside its result."""
 PROVEN_BY = {
     **{"CPU_VECTOR_BYTES": 32, "CPU_FMA": True, "CPU_BF16_DOT": False},
     **{"L2_BYTES": 1 << 20, "L3_BYTES": 1 << 25, "THREADS_ALLOWED": 2},
@@ -112,21 +116,13 @@ EXPRESSIONS = [
 TEXTS = [*ODD, *(f'"{each}"' for each in EXPRESSIONS)]
 
 SHOW_SPACE = ["space show space.toml", "space show space.toml --json"]
-QUESTIONS = [
-    *("status", "status --json", "leaderboard", "leaderboard --json", "best", "best --json", "show 0", "show 1"),
-    *("show 2 --report", "show 3", "show 4 --json", "explain", "explain --json", "export --out -", "gate 1", "finals"),
-    *("export --out out.json", "race", "tune --trials 1"),
-]
 _WORDS = """
-space show list status leaderboard best export explain gate tune finals race doctor reference --json --store --out
---seed --trials --minutes --threads --limit --format --figure --space --arch --devices --sampler --from --cold
---blocks --study --sanitize --help --version -- - -x --report --until-converged --no-finals --finals space.toml all
-studies.db folder loop pipe /dev/null /dev/full /dev/zero 0 1 -1 6 99999999999999999999 nan inf -inf 1e999
-0.0001 sm_90 cuda:0 sdpa_cpu_small
+--help --version -- - -x space.toml rows/kernel.toml all studies.db folder loop pipe /dev/null /dev/full /dev/zero
+0 1 2 -1 6 99999999999999999999 nan inf -inf 1e999 0.0001 sm_90 cuda:0 cpu sdpa_cpu_small scalar small simulated
 postgresql://a:bad@h:port/x sqlite:///x?timeout=y sqlite:// mysql://x :// file:x a=b IMPL=plain IMPL= = ffffffff [/red]
-json yaml evolution x.svg
+json package c evolution x.svg 5G 1e9T 16-64 64-16 18:30 90m 99:99 (1,2,64,64)
 """
-WORDS = [*_WORDS.split(), "n" * 300, "BLOCK_N=64 ROWS", "\udcff", "\x1b[31m", ""]
+WORDS = [*_WORDS.split(), "(1,2,64,64) float32 full", "n" * 300, "BLOCK_N=64 ROWS", "\udcff", "\x1b[31m", ""]
 
 Change = tuple[str, int, int, str]
 """What is done, at which two places, and with what."""
@@ -151,8 +147,22 @@ def recipes() -> SearchStrategy[Recipe]:
     )
     changes = st.lists(st.tuples(whats, places, places, texts), min_size=1, max_size=3)
     kinds = st.sampled_from([*3 * ["space"], *3 * ["kernel"], *3 * ["limits"], *4 * ["words"], *KINDS])
-    word = st.one_of(st.sampled_from(WORDS), st.sampled_from(WORDS), st.text(max_size=8))
-    return st.builds(Recipe, kinds, changes, st.lists(word, max_size=6))
+    return st.builds(Recipe, kinds, changes, _lines())
+
+
+def _lines() -> SearchStrategy[list[str]]:
+    """Command lines: mostly a command with options of its own, some of them with a value."""
+    odd = st.one_of(st.sampled_from(WORDS), st.sampled_from(hostile_commands.words()), st.text(max_size=8))
+
+    def of(command: hostile_commands.Command) -> SearchStrategy[list[str]]:
+        part = st.one_of(st.just(()), st.tuples(st.sampled_from(command.options)), st.tuples(odd))
+        pair = st.tuples(st.sampled_from(command.options), odd)
+        parts = st.lists(st.one_of(pair, pair, part), max_size=4)
+        wanted = st.sampled_from([command.wanted, command.wanted, ()])
+        return st.builds(lambda more, rest: [*command.words, *" ".join(more).split(), *chain(*rest)], wanted, parts)
+
+    known = st.sampled_from(hostile_commands.commands()).flatmap(of)
+    return st.one_of(known, known, known, st.lists(odd, max_size=6))
 
 
 def made(recipe: Recipe) -> Case:
@@ -163,13 +173,15 @@ def made(recipe: Recipe) -> Case:
         base = {"space": SPACE, "kernel": KERNEL, "limits": LIMITS}[kind]
         return Case(family(**{kind: damaged(base, changes)}), _chosen(SHOW_SPACE, first))
     whole, driven = stores()
+    asked = (whole, driven)[first[2] // 7 % 2]
     if kind == "store":
-        return Case({"studies.db": damaged_bytes(whole, changes)}, _chosen(QUESTIONS, first))
+        return Case({"studies.db": damaged_bytes(asked, changes)}, _chosen(hostile_commands.questions(), first))
     if kind == "row":
-        return Case({"studies.db": with_row(whole, *first)}, _chosen(QUESTIONS, first))
+        return Case({"studies.db": with_row(asked, *first)}, _chosen(hostile_commands.questions(), first))
     if kind == "driven":
         return Case({"studies.db": damaged_bytes(driven, changes)}, ("status",), drives=True)
-    return Case({**family(), "studies.db": whole}, tuple(_argument(word) for word in words))
+    line = hostile_commands.ended(tuple(_argument(word) for word in words), first[2])
+    return Case({**family(), "studies.db": asked}, line)
 
 
 def _chosen(commands: Sequence[str], change: Change) -> tuple[str, ...]:
@@ -282,11 +294,21 @@ def stores() -> tuple[bytes, bytes]:
             ]
             record_all(store, session, found)
             hold_finals(store, {32: 80.0, 64: 90.0}, {32: 0, 64: 1})
+            _queue(store)
         one = _at_rest(path)
         path.unlink()
         with Store.open(str(path)) as store:
             _drive(store, 4)
+            _queue(store)
         return one, _at_rest(path)
+
+
+def _queue(store: Store) -> None:
+    """Sweeps of which none is due, and a device in quarantine."""
+    for change in (queue.pause, queue.cancel):
+        change(store, queue.submit(store, queue.request_for([simulated.small_space().file])).sweep.id)
+    with device_health.serving(store, ["cpu"], "here", "cpu", "A CPU", "worker"):
+        device_health.quarantine(store, ["cpu"], "it was sick", "heal it", 1)
 
 
 def _at_rest(path: Path) -> bytes:
@@ -335,7 +357,7 @@ def run(case: Case) -> Ended:
     from autotuner.cli import app
 
     started = time.process_time()
-    _command()
+    hostile_commands.program()
     with laid_out(case), open("stdout", "w+", errors="backslashreplace") as out, open("stderr", "w+") as err:
         kept = sys.argv, sys.stdout, sys.stderr
         sys.argv, sys.stdout, sys.stderr = ["autotuner", *case.words], out, err
@@ -357,14 +379,6 @@ def run(case: Case) -> Ended:
     return Ended(code, *said, time.process_time() - started)
 
 
-@functools.cache
-def _command() -> Callable[..., object]:
-    """The program's commands. Typer makes them anew at each call, which takes longer than all else in most cases."""
-    from autotuner.cli import app
-
-    return typer.main.get_command(app.app)
-
-
 class _Program:
     """The program; in some cases a driver goes on with the store of the working directory first."""
 
@@ -375,7 +389,7 @@ class _Program:
         if self._drives:
             with Store.open("studies.db") as store:
                 _drive(store, 6)
-        return _command()(**options)
+        return hostile_commands.program()(**options)
 
 
 def faults(ended: Ended) -> list[str]:
@@ -388,7 +402,7 @@ def faults(ended: Ended) -> list[str]:
         found.append("a traceback")
     if ended.code == 2 and "Usage" not in ended.out and (len(lines) != 1 or not lines[0].startswith("autotuner: ")):
         found.append(f"{len(lines)} lines of error")
-    if ended.code in (0, 1) and lines:
+    if ended.code in (0, 1) and not all(each.startswith(WARNS) for each in lines):
         found.append("an error beside a result")
     if any(each in ended.out + ended.err for each in ("\x1b", "\x07", "\x9b")):
         found.append("a character that a terminal obeys")

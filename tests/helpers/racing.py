@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from autotuner.measure.arms import Arm
 from autotuner.measure.blocks import Blocks
 from autotuner.measure.race import measure
-from autotuner.run.fake import FakeLine, FakeTrack, Truth, Weather
+from autotuner.run.fake import Deviations, FakeLine, FakeTrack, Truth
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.variant import Variant
@@ -49,20 +49,20 @@ def raced(arms: Sequence[Callable[[], float]], count: int, seed: int = 0, on: Fa
 
 
 def race(
-    us: float, against: float | None = 80, weather: Weather | None = None, **update: object
+    us: float, against: float | None = 80, deviations: Deviations | None = None, **update: object
 ) -> Measurement | Fault:
     """A variant's race on a device on which SDPA takes 100 us; the incumbent takes `against`."""
-    backend, artifacts, conditions = fakes([us, against or math.nan], weather, **update)
+    backend, artifacts, conditions = fakes([us, against or math.nan], deviations, **update)
     opponent = artifacts[1] if against is not None else None
     return measure(backend.tracks(conditions), artifacts[0], opponent, conditions, lambda _: None)
 
 
 def fakes(
-    us: Sequence[float], weather: Weather | None, **update: object
+    us: Sequence[float], deviations: Deviations | None, **update: object
 ) -> tuple[FakeLine, list[Artifact], Conditions]:
     """A device, artifacts that take so many microseconds there, and conditions."""
-    weather = weather or Weather(noise=0.003, spikes=0.02)
-    backend = FakeLine(lambda variant: Truth(us=us[int(variant.point["N"])]), weather=weather, seed=5)
+    deviations = deviations or Deviations(noise=0.003, spikes=0.02)
+    backend = FakeLine(lambda variant: Truth(us=us[int(variant.point["N"])]), deviations=deviations, seed=5)
     conditions = simulated.conditions().model_copy(update={"baseline_us": (100.0,), **update})
     variants = [Variant.of("sdpa", "cpu", {"IMPL": "plain", "N": place}) for place in range(len(us))]
     artifacts = [backend.build(variant, conditions) for variant in variants]

@@ -1,6 +1,6 @@
 """Whole simulated sweeps of which the truth is known: the driver's search, its finals, and what became of everyone.
 
-Weather is what lies between the truth and a sample. All is the stack's own code but the samples (backends/fake.py).
+`Deviations` lie between the truth and a sample. All is the stack's own code but the samples (run/fake.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.run.fake import FakeLine, Truth, Weather
+from autotuner.run.fake import Deviations, FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.store import FinalsRecord, Store
@@ -22,8 +22,8 @@ from autotuner.values.outcome import Measurement, Stop
 from autotuner.values.variant import Value, Variant
 from tests.helpers import simulated
 
-ORDINARY = Weather(noise=0.005, spikes=0.02, process=0.002, drift=0.03, throttling=0.002)
-REGIMES: dict[str, Weather] = {
+ORDINARY = Deviations(noise=0.005, spikes=0.02, process=0.002, drift=0.03, throttling=0.002)
+REGIMES: dict[str, Deviations] = {
     "one load": ORDINARY.model_copy(update={"process": 0.0}),
     "ordinary": ORDINARY,
     "throttling": ORDINARY.model_copy(update={"throttling": 0.03}),
@@ -70,7 +70,7 @@ DEFAULT: dict[str, Value] = {"IMPL": "plain", "N": 0}
 class Land(NamedTuple):
     """What is true of each candidate; number 0 is the default."""
 
-    weather: Weather
+    deviations: Deviations
     truths: tuple[Truth, ...]
 
     @classmethod
@@ -89,7 +89,7 @@ class Land(NamedTuple):
 
     def backend(self, seed: int) -> FakeLine:
         """A process on the device."""
-        return FakeLine(self.truth, BASELINE_US, weather=self.weather, seed=seed)
+        return FakeLine(self.truth, BASELINE_US, deviations=self.deviations, seed=seed)
 
 
 class Trial(NamedTuple):

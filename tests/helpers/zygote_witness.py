@@ -49,7 +49,7 @@ def main() -> None:
     from tests.conformance.executors import build_job, outcome
     from tests.helpers.zygote_witness import witness
 
-    with closing(LocalExecutor(witness, preload=("tests.helpers.zygote_witness",))) as executor:
+    with closing(LocalExecutor(witness, preload=(witness.__module__,))) as executor:
         for _ in range(2):
             executor.submit(build_job())
         saw = [json.loads(fault.detail) for _ in range(2) if (fault := outcome(executor.wait(120)).fault)]

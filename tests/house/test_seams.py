@@ -51,6 +51,43 @@ def test_no_room_but_devices_asks_for_a_kind_of_device(path: Path) -> None:
     assert [each.lineno for each in inner if each.value in kinds] == []
 
 
+OF_TORCH = r"torch\.(?:cuda|xpu|mps|backends|version\.)|is_cuda\b|cublas"
+OF_THE_SYSTEM = r"\w+_VISIBLE_DEVICES|LD_LIBRARY_PATH|CUDA_\w+"
+ONE_KINDS_OWN = re.compile(f"{OF_TORCH}|{OF_THE_SYSTEM}", re.IGNORECASE)
+SETTINGS = PACKAGE / "values" / "config.py"
+"""Reads the environment, for devices too."""
+
+
+@pytest.mark.parametrize("path", modules("ops", "devices"), ids=named)
+def test_no_room_but_devices_knows_what_is_one_kinds_own(path: Path) -> None:
+    """`inference` asks for a kind by what torch calls a tensor's device; no other room looks at that."""
+    text = path.read_text()
+    assert path == SETTINGS or [found.group() for found in ONE_KINDS_OWN.finditer(text)] == []
+    assert named(path).startswith("inference/") or ".device.type" not in text
+
+
+def reads_of_the_environment(path: Path) -> list[int]:
+    """The lines of a module that look a variable up."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.environ.get", "os.getenv"):
+            found.append(node.lineno)
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+            found += [node.lineno] if ast.unparse(node.value) == "os.environ" else []
+    return found
+
+
+def test_no_module_but_one_reads_the_environment() -> None:
+    assert [named(path) for path in modules() if reads_of_the_environment(path)] == [named(SETTINGS)]
+
+
+def test_no_room_but_the_gate_and_ops_writes_the_code_of_a_check() -> None:
+    """The others take it from where it stands once."""
+    once = PACKAGE / "values" / "codes.py"
+    writes = [named(path) for path in modules("gate", "ops") if re.search(r"""["']G\d\.\w+["' ]""", path.read_text())]
+    assert writes == [named(once)]
+
+
 @pytest.mark.parametrize("path", sorted((PACKAGE / "devices").rglob("*.py")), ids=named)
 def test_a_device_holds_no_check_of_the_gate(path: Path) -> None:
     """It lends the gate what checks are done with; it runs none, and fails none."""

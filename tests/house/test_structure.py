@@ -9,6 +9,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,18 @@ def test_the_driver_does_not_import_torch() -> None:
     code = f"import sys, {modules}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_the_table_of_rooms_says_the_layers_of_the_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (each["layers"] for each in contracts if each["type"] == "layers")
+    held = {(number, room) for number, layer in enumerate(layers, 1) for room in re.findall(r"autotuner\.(\w+)", layer)}
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    said = {(int(number), room) for number, room in re.findall(r"^\| (\d+) \| `(\w+)(?:\.py)?` \|", page, re.MULTILINE)}
+    assert held == said
+    assert len(layers) == 10
+    package = Path(autotuner.__file__ or "").parent
+    assert {room for _, room in said} == {path.stem for path in package.glob("[a-z]*") if path.suffix in ("", ".py")}
 
 
 def test_every_error_has_one_root_and_is_in_the_drawing() -> None:

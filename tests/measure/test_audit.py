@@ -12,7 +12,7 @@ from autotuner.measure.arms import Audited
 from autotuner.measure.audit import Raced, Times, audit, looked_at
 from autotuner.measure.race import measure
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.run.fake import FakeLine, Truth, Weather
+from autotuner.run.fake import Deviations, FakeLine, Truth
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
@@ -22,7 +22,7 @@ PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=128, seq_k=128, head_dim=64, dtype
 GAP = 5e-5
 ROUNDS = 12
 CONDITIONS = simulated.conditions().model_copy(update={"baselines": ("fake",)})
-ROUGH = Weather(noise=0.02, spikes=0.1)
+ROUGH = Deviations(noise=0.02, spikes=0.1)
 
 
 def audited(plain: float, still: float, fresh: float) -> Times:
@@ -96,8 +96,8 @@ def test_a_disturbance_in_the_first_look_acquits_nobody() -> None:
     assert "keeps results" in found
 
 
-def swept(truth: Truth, weather: Weather, seed: int = 0) -> str | Fault:
-    line = FakeLine(lambda variant: truth, weather=weather, seed=seed)
+def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
+    line = FakeLine(lambda variant: truth, deviations=deviations, seed=seed)
     artifact = line.build(Variant(family="f", backend="fake", impl="a", parameters={}), CONDITIONS)
     assert isinstance(artifact, Artifact)
     tracks = line.tracks(CONDITIONS)

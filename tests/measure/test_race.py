@@ -24,7 +24,7 @@ from autotuner.measure.statistics import (
     trimmed_bound,
     trimmed_interval,
 )
-from autotuner.run.fake import FakeArm, FakeLine, FakeTrack, Truth, Weather
+from autotuner.run.fake import Deviations, FakeArm, FakeLine, FakeTrack, Truth
 from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Artifact, Measurement, Stop
 from autotuner.values.verdict import Fault, Verdict
@@ -293,13 +293,13 @@ def test_a_slow_variant_is_given_up(us: float, stop: Stop, blocks: int) -> None:
 
 
 def test_a_race_in_wild_noise_ends_at_the_most_blocks_or_when_that_is_steady() -> None:
-    found = measured(race(80, weather=Weather(noise=0.2)))
+    found = measured(race(80, deviations=Deviations(noise=0.2)))
     assert found.stopped in (Stop.LIMIT, Stop.STEADY)
     assert found.timings[0].log_ratio.high - found.timings[0].log_ratio.low > 2 * rules.HALF_WIDTH
 
 
 def test_throttling_costs_blocks_and_does_not_move_the_ratio() -> None:
-    found = measured(race(77, weather=Weather(noise=0.003, throttling=0.06)))
+    found = measured(race(77, deviations=Deviations(noise=0.003, throttling=0.06)))
     assert found.discarded > 0
     assert found.objective == pytest.approx(math.log(0.77), abs=0.005)
 
@@ -325,8 +325,8 @@ def test_a_heat_leaves_out_what_cannot_be_launched() -> None:
 
 
 @pytest.mark.parametrize("own", [None, 0.03])
-def test_loads_of_one_binary_differ_as_the_weather_says_or_the_truth_of_the_variant(own: float | None) -> None:
-    backend = FakeLine(lambda _: Truth(us=80, process=own), weather=Weather(process=0.01), seed=5)
+def test_loads_of_one_binary_differ_as_the_deviations_says_or_the_truth_of_the_variant(own: float | None) -> None:
+    backend = FakeLine(lambda _: Truth(us=80, process=own), deviations=Deviations(process=0.01), seed=5)
     _, (artifact,), conditions = fakes([80], None)
     found = heat(backend.tracks(conditions), [artifact] * 60, 1, conditions, lambda _: None)
     loads = [math.log(problems[0][0] / 80) for problems in found.us]
@@ -340,7 +340,7 @@ def test_calibration_pins_the_fastest_backend_that_takes_the_problem() -> None:
                 raise RuntimeError("not this problem")
             return super().baseline(backend) if backend == "slow" else self.variant(artifacts[0])
 
-    backend, artifacts, conditions = fakes([50], Weather())
+    backend, artifacts, conditions = fakes([50], Deviations())
     (plain,) = backend.tracks(conditions)
     assert isinstance(plain, FakeTrack)
     plain.__class__ = Choosy

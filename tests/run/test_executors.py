@@ -5,6 +5,7 @@ What the gate says of each mutant is in test_gate.py; here it is what happens to
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -157,6 +158,21 @@ def test_misconduct_ends_with_a_verdict_and_leaves_no_process(
         assert result.fault.code.startswith(code)
         assert result.fault.case == "G1.smoke"
         assert gone(logs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("act", "number"), [("takes_all_memory", errno.ENOMEM), ("takes_all_files", errno.EMFILE)])
+def test_what_the_judge_lacks_after_a_right_answer_is_the_variants_fault(
+    toolchain: CpuToolchain, kernel_root: Path, act: str, number: int
+) -> None:
+    """The call itself is right; what the judge does next fails, by an exception of its own."""
+    with closing(judges(toolchain, kernel_root / "conduct", check=30)) as executor:
+        result = judged(executor, conduct(act), CONDITIONS)
+        assert result.fault is not None
+        assert (result.verdict, result.fault.code) == (Verdict.CRASHED, "process.exception")
+        assert os.strerror(number) in result.fault.detail
+        assert result.fault.detail.endswith(", twice")
+        assert judged(executor, conduct("last_words"), CONDITIONS).verdict == Verdict.CRASHED
 
 
 def test_the_end_of_what_a_variant_printed_is_kept(acts: LocalExecutor) -> None:

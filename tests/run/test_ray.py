@@ -17,6 +17,7 @@ from autotuner.run.executor import Executor
 from autotuner.run.ray_cluster import RayCluster
 from autotuner.values import config
 from autotuner.values.verdict import Verdict
+from benchmarks.driver import ray_nodes as killed_node
 from tests.conformance.executors import Contract, judge_job, notes, outcome, play
 from tests.helpers import ray_nodes
 from tests.helpers.command_line import autotuner, one_line
@@ -89,6 +90,6 @@ def test_a_node_that_is_killed_costs_the_job_it_did_one_more_try(
 
 
 def test_a_killed_node_costs_a_sweep_one_more_try_of_what_it_had_in_hand() -> None:
-    command = [sys.executable, "-m", "benchmarks.driver.ray_nodes", "--trials", "24"]
+    command = [sys.executable, "-m", killed_node.__name__, "--trials", "24"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

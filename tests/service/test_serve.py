@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -26,6 +27,30 @@ def test_a_short_token_is_refused(tmp_path: Path) -> None:
     path.write_text("secret")
     with pytest.raises(InputError, match="expected at least 16"):
         serve._token(path)
+
+
+def _odd(path: Path, kind: str) -> Path:
+    """A token file that holds no token."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "endless":
+        return Path("/dev/zero")
+    elif kind == "large":
+        path.write_text("x" * (1 + serve.LARGEST_BYTES))
+    elif kind == "bytes":
+        path.write_bytes(b"\xff\xfe" * 20)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to({"loop": path.name, "dangling": "nothing"}[kind])
+    return path
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "large", "bytes", "folder", "loop", "dangling"])
+def test_a_token_file_that_holds_no_token_is_refused_in_a_line(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(InputError, match=r"--token-file .*; give a file with one line of text") as told:
+        serve._token(_odd(tmp_path / "token", kind))
+    assert "\n" not in str(told.value)
 
 
 def test_a_study_is_written_as_one_file(made: Path, tmp_path: Path) -> None:

@@ -61,6 +61,18 @@ def test_finals_that_confirm_who_was_not_in_them(path: Path) -> None:
                 ask(store, STUDY)
 
 
+@pytest.mark.parametrize("count", [4096, 8192, 20000])
+def test_a_store_whose_end_is_garbled_is_not_written_to(path: Path, count: int) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")
+    garbled = path.read_bytes()[:-count] + b"\xa5" * count
+    path.write_bytes(garbled)
+    with pytest.raises(StoreError, match=r"is damaged \(.*\): restore a copy") as told:
+        Store.open(str(path))
+    assert "\n" not in str(told.value)
+    assert path.read_bytes()[100:] == garbled[100:], "the header has the journal's mode, the rest is as it was"
+
+
 def test_a_version_of_bytes(path: Path) -> None:
     damage(path, "UPDATE at_version SET version_num = ?", b"\xff\x00")
     with pytest.raises(StoreError, match="autotuner"):

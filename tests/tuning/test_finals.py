@@ -14,7 +14,7 @@ import optuna
 import pytest
 
 from autotuner.measure.confirm import FINAL_BLOCKS, FIRST, PROCESSES
-from autotuner.run.fake import LAUNCHES, FakeLine, Truth, Weather
+from autotuner.run.fake import LAUNCHES, Deviations, FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob, Result
 from autotuner.run.line import Passed
@@ -47,7 +47,7 @@ seq_k = 256
 head_dim = 64
 dtype = "float32"
 """
-WEATHER = Weather(noise=0.004, spikes=0.02, process=0.002)
+DEVIATIONS = Deviations(noise=0.004, spikes=0.02, process=0.002)
 Truths = Callable[[Variant], Truth]
 
 
@@ -57,11 +57,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def executor(truth: Truths, weather: Weather = WEATHER) -> InlineExecutor:
+def executor(truth: Truths, deviations: Deviations = DEVIATIONS) -> InlineExecutor:
     """Each fresh process is another one."""
     seeds = iter(range(1, 1000))
     return InlineExecutor(
-        FakeLine(truth, weather=weather), fresh=lambda: FakeLine(truth, weather=weather, seed=next(seeds))
+        FakeLine(truth, deviations=deviations), fresh=lambda: FakeLine(truth, deviations=deviations, seed=next(seeds))
     )
 
 
@@ -170,8 +170,8 @@ def test_a_finalist_that_fails_the_gate_is_revoked_and_the_next_one_leads(store:
         return Truth(us=40.0 if variant.digest == DEFAULT else 50.0)
 
     study = swept(store, truth, 12)
-    backend = Unsound(truth, weather=WEATHER)
-    found = confirmed(store, study, InlineExecutor(backend, fresh=lambda: FakeLine(truth, weather=WEATHER)))
+    backend = Unsound(truth, deviations=DEVIATIONS)
+    found = confirmed(store, study, InlineExecutor(backend, fresh=lambda: FakeLine(truth, deviations=DEVIATIONS)))
     number = next(n for n, o in outcomes(store, study).items() if o.variant.digest == DEFAULT)
     assert found.revoked == (number,)
     assert found.standing is not None
@@ -180,7 +180,7 @@ def test_a_finalist_that_fails_the_gate_is_revoked_and_the_next_one_leads(store:
     assert record.revoked_reason is not None
     assert "G6.soak" in record.revoked_reason
     assert due(store, study, DEFAULT)  # the ninth is now among the best eight
-    confirmed(store, study, InlineExecutor(backend, fresh=lambda: FakeLine(truth, weather=WEATHER)))
+    confirmed(store, study, InlineExecutor(backend, fresh=lambda: FakeLine(truth, deviations=DEVIATIONS)))
     assert not due(store, study, DEFAULT)
 
 
@@ -198,7 +198,7 @@ class Notes(InlineExecutor):
 
 def test_who_stays_in_the_running_passes_the_gate_on_seeds_that_the_search_did_not_have(store: Store) -> None:
     study = swept(store, simulated.truth, 15)
-    by = Notes(FakeLine(simulated.truth, weather=WEATHER))
+    by = Notes(FakeLine(simulated.truth, deviations=DEVIATIONS))
     found = confirmed(store, study, by)
     judged = [job for job in by.jobs if isinstance(job, JudgeJob)]
     raced = [job for job in by.jobs if isinstance(job, RaceJob)]
@@ -233,7 +233,7 @@ def test_the_one_to_use_has_a_proof_and_the_next_one_gets_it_when_that_fails(sto
         return Truth(us=40.0 if variant.digest == DEFAULT else 50.0)
 
     study = swept(store, truth, 12)
-    found = confirmed(store, study, InlineExecutor(Rare(truth, weather=WEATHER)))
+    found = confirmed(store, study, InlineExecutor(Rare(truth, deviations=DEVIATIONS)))
     wrong = next(n for n, o in outcomes(store, study).items() if o.variant.digest == DEFAULT)
     assert found.revoked == (wrong,)
     assert "launch 5000 differs" in (queries.trial(store, study, wrong).revoked_reason or "")
@@ -323,7 +323,7 @@ def test_a_disturbed_machine_is_waited_for_and_the_heat_run_again(store: Store, 
     study = swept(store, simulated.truth, 12)
     busy = [False] * 5 + [True] * 4
     said: list[str] = []
-    by = Spoilt(FakeLine(simulated.truth, weather=WEATHER), lambda job: bool(busy) and busy.pop(0))
+    by = Spoilt(FakeLine(simulated.truth, deviations=DEVIATIONS), lambda job: bool(busy) and busy.pop(0))
     found = confirmed(store, study, by, lambda step: said.append(step.text))
     assert found.standing is not None
     assert not found.revoked
@@ -339,8 +339,8 @@ def test_a_calm_time_that_was_none_is_lowered_and_nobody_waits(store: Store, pau
 
     seeds = iter(range(1, 1000))
     by = InlineExecutor(
-        FakeLine(simulated.truth, weather=WEATHER),
-        fresh=lambda: FakeLine(simulated.truth, weather=WEATHER, seed=next(seeds), baseline_us=70),
+        FakeLine(simulated.truth, deviations=DEVIATIONS),
+        fresh=lambda: FakeLine(simulated.truth, deviations=DEVIATIONS, seed=next(seeds), baseline_us=70),
     )
     found = confirmed(store, study, by)
     assert found.standing is not None
@@ -352,7 +352,7 @@ def test_a_machine_that_stays_disturbed_confirms_nothing_and_what_was_confirmed_
 ) -> None:
     study = swept(store, simulated.truth, 12)
     before = confirmed(store, study, executor(simulated.truth))
-    by = Spoilt(FakeLine(simulated.truth, weather=WEATHER), lambda job: True)
+    by = Spoilt(FakeLine(simulated.truth, deviations=DEVIATIONS), lambda job: True)
     with pytest.raises(InfrastructureError, match=r"SDPA is slow, after a wait of .* nobody is crowned") as raised:
         confirmed(store, study, by)
     assert "\n" not in str(raised.value)
@@ -371,7 +371,7 @@ def test_a_finalist_beside_which_the_baseline_is_off_is_out_and_nobody_else_is(
     assert cheat is not None
     digest = getattr(cheat, "digest", cheat)
     by = Spoilt(
-        FakeLine(simulated.truth, weather=WEATHER), lambda job: digest in {each.digest for each in job.artifacts}
+        FakeLine(simulated.truth, deviations=DEVIATIONS), lambda job: digest in {each.digest for each in job.artifacts}
     )
     found = confirmed(store, study, by)
     assert found.revoked == (best.entry.number,)

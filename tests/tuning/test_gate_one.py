@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -91,6 +92,22 @@ def test_a_copied_library_is_known_by_its_name(folder: Path, right: Artifact, tm
     copy = shutil.copy(right.path, tmp_path)
     subject = found(str(copy), folder)
     assert (subject.artifact.digest, subject.artifact.path) == (right.digest, str(copy))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "bytes"])
+def test_a_record_that_is_none_is_not_waited_for(folder: Path, right: Artifact, tmp_path: Path, kind: str) -> None:
+    record = tmp_path / "artifact.json"
+    if kind == "pipe":
+        os.mkfifo(record)
+    elif kind == "endless":
+        record.symlink_to("/dev/zero")
+    else:
+        record.write_bytes(b"\xff" * 100)
+    copy = shutil.copy(right.path, tmp_path)
+    assert found(str(copy), folder).artifact.digest == right.digest
+    renamed = Path(copy).rename(tmp_path / "renamed.so")
+    with pytest.raises(InputError, match=r"no artifact\.json beside it that could be read"):
+        found(str(renamed), folder)
 
 
 def test_a_variant_is_built_from_its_parameters(folder: Path, right: Artifact) -> None:

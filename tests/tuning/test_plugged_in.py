@@ -41,6 +41,7 @@ def test_another_op_is_tuned_from_its_search_space_to_its_export(tmp_path: Path)
     sweep(tmp_path, "rowsum_cpu", 6, "--sampler", "downhill")
     best = json.loads((tmp_path / "best.json").read_text())
     assert best["parameters"]["MUTANT"] == "none"
+    assert best["confirmed"]
     assert [each["problem"] for each in best["problems"]] == [
         {"op": "rowsum", "rows": 96, "columns": 1000, "dtype": "float32"}
     ]
@@ -61,3 +62,4 @@ def test_another_kind_of_device_runs_a_sweep(tmp_path: Path) -> None:
     sweep(tmp_path, "rowsum_other", 2)
     best = json.loads((tmp_path / "best.json").read_text())
     assert (best["backend"], best["device"]["name"]) == ("other_cpu", "another CPU")
+    assert best["confirmed"]

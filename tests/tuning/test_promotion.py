@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from autotuner.measure.arms import Tracks
-from autotuner.run.fake import FakeLine, FakeTrack, Truth, Weather
+from autotuner.run.fake import Deviations, FakeLine, FakeTrack, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, RaceJob, Result
 from autotuner.store import Store, queries
@@ -113,8 +113,8 @@ def test_equal_variants_never_take_over(store: Store) -> None:
 
 
 def test_the_incumbent_races_itself_from_time_to_time(store: Store) -> None:
-    weather = Weather(noise=NOISE, process=0.02)
-    name, heard = run(store, InlineExecutor(FakeLine(simulated.truth, weather=weather)), 3 * AA_EVERY + 10)
+    deviations = Deviations(noise=NOISE, process=0.02)
+    name, heard = run(store, InlineExecutor(FakeLine(simulated.truth, deviations=deviations)), 3 * AA_EVERY + 10)
     heats = queries.aa_heats(store, name)
     assert len(heats) >= 2
     assert all(heat.entrants[0] == heat.entrants[1] for heat in heats)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autotuner.measure.confirm import FINAL_BLOCKS, PROCESSES
-from autotuner.run.fake import FakeLine, Truth, Weather
+from autotuner.run.fake import Deviations, FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.store import Store, ValidationRecord, queries
 from autotuner.tuning.driver import Budget, Driver
@@ -24,7 +24,7 @@ from tests.helpers import simulated
 SPACE = simulated.space()
 TUNED = simulated.conditions().problems[0]
 OTHERS = tuple(TUNED.sized((1, 2, each, each)) for each in (77, 301))
-WEATHER = Weather(noise=0.004, process=0.002)
+DEVIATIONS = Deviations(noise=0.004, process=0.002)
 Truths = Callable[[Variant], Truth]
 
 
@@ -34,13 +34,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def executor(truth: Truths, weather: Weather = WEATHER) -> InlineExecutor:
+def executor(truth: Truths, deviations: Deviations = DEVIATIONS) -> InlineExecutor:
     seeds = iter(range(1, 1000))
 
     def fresh() -> FakeLine:
-        return FakeLine(truth, weather=weather, seed=next(seeds))
+        return FakeLine(truth, deviations=deviations, seed=next(seeds))
 
-    return InlineExecutor(FakeLine(truth, weather=weather), fresh=fresh)
+    return InlineExecutor(FakeLine(truth, deviations=deviations), fresh=fresh)
 
 
 def takes(us: float, **more: object) -> Truths:
@@ -79,7 +79,7 @@ def test_it_is_judged_and_timed_in_fresh_processes_on_each_problem(store: Store)
 
 
 def test_what_is_not_known_after_the_first_processes_has_more(store: Store) -> None:
-    unsteady = Weather(noise=0.004, process=0.03)
+    unsteady = Deviations(noise=0.004, process=0.03)
     found = validated(store, study_of(store), executor(takes(100.0), unsteady))
     assert LEAST < len(found.heats) <= PROCESSES
     hurried = validated(store, study_of(store), executor(takes(100.0), unsteady), seconds=0.0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotuner.build.toolchain import Toolchain
+from autotuner.devices.cpu import machine
 from autotuner.devices.cpu.disturbance import who_disturbs
 from autotuner.devices.cpu.facts import choose
-from autotuner.devices.cpu.machine import instructions
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import usable_cpus
 from autotuner.devices.kind import Cage, DeviceKind, Packaging, Serving
@@ -16,6 +17,8 @@ from autotuner.values.outcome import Device
 if TYPE_CHECKING:
     from autotuner.devices.process import DeviceProcess
 
+COPIED = {"machine.py": Path(machine.__file__)}
+"""Python that the packages of every kind of device have a copy of: what it says of the processor stands in each."""
 UNKNOWN_CACHE_BYTES = 32 << 20
 """The last-level cache where the system does not say its size."""
 
@@ -46,7 +49,8 @@ DEVICE = DeviceKind(
     who_disturbs=lambda chosen: who_disturbs(),
     proven_by=("CPU_VECTOR_BYTES", "CPU_FMA", "CPU_BF16_DOT", "L2_BYTES", "L3_BYTES", "THREADS_ALLOWED"),
     serving=_serving,
-    packaging=Packaging(lambda toolchain: "cpu", lambda facts: {"type": "cpu"}, False, instructions),
+    packaging=Packaging(lambda toolchain: "cpu", lambda facts: {"type": "cpu"}, False, machine.instructions, COPIED),
+    dispatch_key="CPU",
     cage=Cage(references=True),
     builders=lambda lanes: usable_cpus(),  # however few threads a variant may have: builds and judging take turns
 )

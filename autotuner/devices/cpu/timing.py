@@ -22,7 +22,7 @@ from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault
 
 WAKE_S = 0.002
-"""Untimed forwards before a sample go on for so long: threads that slept are first moved about by the scheduler."""
+"""Seconds of untimed forwards before a sample: threads that slept are first moved about by the scheduler."""
 
 SAMPLE_S = 0.006
 """A sample is at least this long, to dwarf the clock's resolution and a call's overhead from Python."""

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from autotuner.build.toolchain import Toolchain
+from autotuner.devices.cpu import COPIED
 from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.facts import choose, missing
+from autotuner.devices.cuda.facts import SHOWN_BY, choose, missing
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
 from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging, Serving
@@ -54,6 +55,18 @@ def _build_name(toolchain: Toolchain) -> str:
     return f"cu{release[1]}{release[2]}"
 
 
+def _versions() -> dict[str, str]:
+    import torch
+
+    if not torch.cuda.is_available():
+        return {}
+    return {"cuda": str(torch.version.cuda), "cudnn": str(torch.backends.cudnn.version())}
+
+
+def _needs(host: bytes) -> str | None:
+    return "cuBLAS" if b"<cublasLt.h>" in host else None
+
+
 def _backend(facts: Mapping[str, Value | bool]) -> dict[str, Any]:
     return {"type": "cuda", "archs": [f"{int(facts['SM']) / 10:.1f}"]}
 
@@ -69,7 +82,7 @@ DEVICE = DeviceKind(
     open=_open,
     proven_by=("SM", "MULTIPROCESSORS"),
     serving=_serving,
-    packaging=Packaging(_build_name, _backend, accelerator=True),
+    packaging=Packaging(_build_name, _backend, accelerator=True, copied=COPIED, needs=_needs),
     cage=Cage(
         reads=("/opt/nvidia*",),
         writes=("/dev/nvidia*", "/dev/dri", "/dev/dxg", "/dev/shm", "/tmp/nvidia-mps", "/run/nvidia-*"),
@@ -77,6 +90,9 @@ DEVICE = DeviceKind(
         tools=False,  # the sanitizer's parts speak to each other through sockets of the network
     ),
     builders=_builders,
+    shown_by=SHOWN_BY,
+    versions=_versions,
+    dispatch_key="CUDA",
     cluster_unit="GPU",
     overlap=True,
     jobs_per_process=250,

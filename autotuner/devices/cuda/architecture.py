@@ -6,6 +6,7 @@ of A100, A40, L4 and H100 SXM, from NVIDIA's papers on these architectures.
 
 from __future__ import annotations
 
+from autotuner.values import codes
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 from autotuner.values.variant import Value
@@ -14,7 +15,7 @@ from autotuner.values.verdict import Fault, Verdict
 THREADS = 1024
 REGISTERS = 65536
 REGISTER_UNIT = 256
-"""Registers are given to a warp in units of so many."""
+"""Registers in the unit in which a warp is given them."""
 
 
 class Architecture(Model):
@@ -58,7 +59,7 @@ class Architecture(Model):
         for what, wanted, most in found:
             if wanted > most:
                 detail = f"{wanted} {what}; {self.name} has at most {most}"
-                return Fault(verdict=Verdict.OVER_LIMITS, code="G0.limits", detail=detail)
+                return Fault(verdict=Verdict.OVER_LIMITS, code=codes.LIMITS, detail=detail)
         return None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import re
 import shutil
 import struct
@@ -16,6 +15,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import Section, SymbolTableSection
 
+from autotuner.values import config
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
 
@@ -153,7 +153,7 @@ def disassemble(path: Path, nvcc: str | None = None) -> str | None:
     if tool is None:
         return None
     # It calls nvdisasm, which lies in the same folder and not always on the PATH.
-    environment = {**os.environ, "PATH": f"{Path(tool).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    environment = config.with_programs_of(Path(tool).parent)
     done = subprocess.run(
         [tool, "-sass", str(path)], capture_output=True, text=True, check=True, timeout=120, env=environment
     )

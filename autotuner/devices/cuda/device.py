@@ -15,6 +15,7 @@ from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.bench import HANG_S, CudaBench
 from autotuner.devices.cuda.ceilings import ceilings
 from autotuner.devices.cuda.clocks import ClockMonitor
+from autotuner.devices.cuda.facts import SHOWN_BY
 from autotuner.devices.cuda.guarded_memory import Arena
 from autotuner.devices.cuda.instruments import Instruments
 from autotuner.devices.cuda.sanitizer import CudaSanitizer
@@ -51,7 +52,7 @@ class CudaProcess:
         Raises InfrastructureError when the device does not work.
         """
         self._toolchain = toolchain
-        if not config.devices_hidden():
+        if not config.is_empty(SHOWN_BY):
             require_working_device()
             _ = self._instruments  # built now, as nothing can be kept once variants run here
         torch.set_num_threads(1)  # what is small enough for the host is slower on threads that builds keep from running

@@ -16,6 +16,9 @@ from autotuner.values.errors import InputError
 from autotuner.values.outcome import Device
 from autotuner.values.versions import version_of
 
+SHOWN_BY = "CUDA_VISIBLE_DEVICES"
+"""Which GPUs a process sees."""
+
 
 def missing() -> str | None:
     """Why no GPU can be tuned for here, in words: torch, compiler and driver must all be there."""

@@ -1,8 +1,10 @@
 /* Misbehaves as a macro ACT_<NAME> says. What waits gives up by itself after a minute. */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "sdpa.h"
@@ -28,11 +30,48 @@ namespace {
   }
 }
 
+/* From now on the process gets no more of a resource than it has. */
+[[maybe_unused]] void take_away(int resource) {
+  rlimit limit = {};
+  getrlimit(resource, &limit);
+  limit.rlim_cur = 0;
+  setrlimit(resource, &limit);
+}
+
+/* Attention as the textbook has it, for what misbehaves beside a right answer. */
+[[maybe_unused]] void attention(const at_call *call) {
+  const int64_t *dim = call->dim, rows = dim[SDPA_SEQ_Q], keys = dim[SDPA_SEQ_K];
+  const int64_t group = dim[SDPA_HEADS] / dim[SDPA_HEADS_KV];
+  for (int64_t row = 0; row < dim[SDPA_BATCH] * dim[SDPA_HEADS] * rows; ++row) {
+    const int64_t batch = row / rows / dim[SDPA_HEADS], head = row / rows % dim[SDPA_HEADS];
+    const int64_t first = (batch * dim[SDPA_HEADS_KV] + head / group) * keys * HEAD_DIM;
+    const float *q = static_cast<const float *>(call->in[SDPA_Q]) + row * HEAD_DIM;
+    const float *k = static_cast<const float *>(call->in[SDPA_K]) + first;
+    const float *v = static_cast<const float *>(call->in[SDPA_V]) + first;
+    double largest = -INFINITY, total = 0, sum[HEAD_DIM] = {};
+    for (int pass = 0; pass < 2; ++pass)
+      for (int64_t key = 0; key < keys; ++key) {
+        double score = 0;
+        for (int d = 0; d < HEAD_DIM; ++d) score += static_cast<double>(q[d]) * k[key * HEAD_DIM + d];
+        score *= call->scalar[SDPA_SCALE];
+        if (pass == 0) {
+          largest = fmax(largest, score);
+          continue;
+        }
+        const double weight = exp(score - largest);
+        total += weight;
+        for (int d = 0; d < HEAD_DIM; ++d) sum[d] += weight * v[key * HEAD_DIM + d];
+      }
+    for (int d = 0; d < HEAD_DIM; ++d)
+      static_cast<float *>(call->out[SDPA_O])[row * HEAD_DIM + d] = static_cast<float>(sum[d] / total);
+  }
+}
+
 }  // namespace
 
 int64_t variant_workspace(const at_call *) { return 0; }
 
-int variant_run(const at_call *) {
+int variant_run([[maybe_unused]] const at_call *call) {
 #if ACT_LAST_WORDS
   for (int line = 0; line < 500; ++line) fprintf(stderr, "line %d\n", line);
   fprintf(stderr, "last words \xff\n");
@@ -88,6 +127,12 @@ int variant_run(const at_call *) {
   if (store != nullptr) fputs("mine", store), fclose(store);
 #endif
   if (store != nullptr) __builtin_trap();
+#elif ACT_TAKES_ALL_MEMORY
+  attention(call);
+  take_away(RLIMIT_AS);
+#elif ACT_TAKES_ALL_FILES
+  attention(call);
+  take_away(RLIMIT_NOFILE);
 #elif ACT_WAITS
   wait_a_minute();
 #endif

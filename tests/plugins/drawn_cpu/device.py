@@ -8,20 +8,20 @@ from collections.abc import Callable
 from autotuner.devices.cpu.device import CpuProcess
 from autotuner.gate.recheck import Judges
 from autotuner.measure.arms import Tracks
-from autotuner.run.fake import FakeLine, Truth, Weather
+from autotuner.run.fake import Deviations, FakeLine, Truth
 from autotuner.values.conditions import Conditions
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from drawn_cpu import BASELINE_US, microseconds
 
-WEATHER = Weather(noise=0.005, spikes=0.02, process=0.002)
+DEVIATIONS = Deviations(noise=0.005, spikes=0.02, process=0.002)
 
 
 class DrawnProcess(CpuProcess):
     """Builds, the gate and the deaths of processes are real."""
 
     def tracks(self, conditions: Conditions, judges: Callable[[Problem], Judges]) -> Tracks:
-        return FakeLine(_truth, BASELINE_US, weather=WEATHER, seed=os.getpid()).tracks(conditions)
+        return FakeLine(_truth, BASELINE_US, deviations=DEVIATIONS, seed=os.getpid()).tracks(conditions)
 
 
 def _truth(variant: Variant) -> Truth:

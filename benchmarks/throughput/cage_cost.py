@@ -1,0 +1,121 @@
+"""What it takes a process to enter its cage: in one that was forked from a process that has imported torch and the
+device's modules, as a judge is.
+
+    python -m benchmarks.throughput.cage_cost [--processes 101] [--rounds 3] [--json docs/results/cage_cost.json]
+
+Two ways in are timed. On the CPU a judge first forks the process that draws up references, and then puts up the walls;
+on CUDA it has the walls alone. Beside the time that passes stands the time of the CPU, which other programs hardly
+change. Exit code 1 where in every round the median of that is 10 ms or more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import signal
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from autotuner.devices import DEVICES, Wishes
+from autotuner.run import cage, process
+from autotuner.run.cage import CageParts
+from autotuner.values.versions import version_of
+from benchmarks import holds
+from benchmarks.provenance import RESULTS, provenance
+
+GOAL_MS = 10.0
+"""Milliseconds of a process, at most."""
+Way = Callable[[CageParts, Path], None]
+WAYS: dict[str, Way] = {"walls and scribe": process.enter_cage, "walls alone": cage.enter}
+
+
+class Took(NamedTuple):
+    """Seconds that one process took."""
+
+    passed: float
+    cpu: float
+
+
+def took(way: Way, parts: CageParts, folder: Path) -> Took:
+    """By one process, forked from this one."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        passed, cpu = time.perf_counter(), time.process_time()
+        way(parts, folder)
+        os.write(writer, json.dumps([time.perf_counter() - passed, time.process_time() - cpu]).encode())
+        signal.pause()  # what it has started lives as long as it does
+    try:
+        return Took(*json.loads(os.read(reader, 1000)))
+    finally:
+        os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(reader)
+        os.close(writer)
+
+
+def rounds_ms(way: Way, parts: CageParts, processes: int, rounds: int) -> list[dict[str, float]]:
+    """For each round the medians of its processes, and the most that passed in one, in milliseconds."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(rounds):
+            every = [took(way, parts, Path(folder)) for _ in range(processes)]
+            of = {
+                "cpu": statistics.median(each.cpu for each in every),
+                "passed": statistics.median(each.passed for each in every),
+                "most": max(each.passed for each in every),
+            }
+            found.append({name: round(1000 * value, 2) for name, value in of.items()})
+    return found
+
+
+def best(rounds: Sequence[dict[str, float]], what: str = "cpu") -> float:
+    """Of the rounds' medians the least, in milliseconds: the others were disturbed more."""
+    return min(each[what] for each in rounds)
+
+
+def measured(processes: int, rounds: int) -> dict[str, Any]:
+    """What both ways take, with the machine's load and the memory of the process that is forked: a fork copies its page
+    tables."""
+    kind = DEVICES["cpu"]
+    importlib.import_module("torch")
+    importlib.import_module(kind.module)
+    parts = CageParts.of(kind.cage)
+    load = round(os.getloadavg()[0], 1)
+    ways = {name: rounds_ms(way, parts, processes, rounds) for name, way in WAYS.items()}
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cage": cage.summary(kind.cage),
+        "resident_bytes": resident,
+        "load": load,
+        "processes": processes,
+        "ms": ways,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--processes", type=int, default=101, help="of each round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, default=RESULTS / "cage_cost.json")
+    options = parser.parse_args()
+    made = provenance()
+    made["versions"] |= {"torch": version_of("torch")}
+    found = measured(options.processes, options.rounds)
+    device = DEVICES["cpu"].choose(Wishes()).device
+    document = {**made, "device": device.name, "os": device.environment["os"], **found}
+    options.json.write_text(json.dumps(document, indent=1) + "\n")
+    print(json.dumps(found["ms"], indent=1))
+    slow = [name for name, rounds in found["ms"].items() if best(rounds) >= GOAL_MS]
+    holds.require([f"{name}: {GOAL_MS:g} ms or more" for name in slow])
+
+
+if __name__ == "__main__":
+    main()
