@@ -34,6 +34,8 @@ class Chosen(NamedTuple):
     """For each device what tells its process which it is (CUDA_VISIBLE_DEVICES); None: what the driver sees."""
     locks: tuple[str, ...] = ()
     """By these names one autotuner of this machine has the devices; nothing where they are not here."""
+    words: tuple[str, ...] = ()
+    """What `--devices` calls each of them here, such as cuda:1; nothing where there is no choice."""
 
     @property
     def environments(self) -> list[dict[str, str]]:

@@ -85,7 +85,7 @@ def test_larger_priority_goes_first_and_then_the_older(opened: Store) -> None:
     assert [each.id for each in sweeps.due(opened)] == [high, later, low]
     assert [(each.sweep.id, each.place) for each in outlooks(opened)] == [(high, 1), (later, 2), (low, 3)]
     assert "no worker serves a device of kind cpu" in str(outlook(opened, low).waits)
-    with device_health.serving(opened, ["h/cpu"], "h", "cpu", "a CPU", "worker"):
+    with device_health.serving(opened, {"h/cpu": ()}, "h", "cpu", "a CPU", "worker"):
         now, waits = outlook(opened, high), outlook(opened, low)
         assert waits.waits == "behind 2 others"
         assert now.expected_start is not None
@@ -235,9 +235,9 @@ def test_a_lease_keeps_the_time_of_the_database(opened: Store, monkeypatch: pyte
 
 
 def test_a_device_has_one_worker_and_may_be_in_quarantine(place: str, opened: Store) -> None:
-    where = (["h/a", "h/b"], "h", "cpu", "a model", "worker 1")
+    where = ({"h/a": (), "h/b": ()}, "h", "cpu", "a model", "worker 1")
     with device_health.serving(opened, *where), Store.open(place) as other:
-        again = device_health.serving(other, ["h/b"], *where[1:])
+        again = device_health.serving(other, {"h/b": ()}, *where[1:])
         with pytest.raises(LeaseHeldError, match=r"h/b in .* is being driven by process"), again:
             pass
         first, _ = device_health.every(other)
