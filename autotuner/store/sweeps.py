@@ -122,6 +122,8 @@ def add(
     """
 
     def change(session: Session) -> tuple[SweepRecord, bool]:
+        if key is not None:
+            _lock(session, store)  # two that use one key at once would both find nothing
         row = session.scalar(select(SweepRow).where(SweepRow.key == key)) if key is not None else None
         if row is not None:
             found = _found(session, store, row.id)
@@ -293,7 +295,7 @@ def _writing(store: Store, change: Callable[[Session], T]) -> T:
 
 
 def _lock(session: Session, store: Store) -> None:
-    """Nobody else takes a lease before this transaction ends."""
+    """Nobody else takes a lease, or uses a key, before this transaction ends."""
     lease.lock(session, store.database)
 
 

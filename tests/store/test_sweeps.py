@@ -80,6 +80,24 @@ def test_a_key_makes_one_sweep_however_often_it_is_used(opened: Store) -> None:
         ask(opened, "another", key="nightly")
 
 
+def test_of_many_that_use_one_key_at_once_one_makes_the_sweep(place: str, opened: Store) -> None:
+    request = queue.request_for([simulated.space().file], name="nightly")
+    barrier = threading.Barrier(4)
+
+    def asks(key: str) -> tuple[int, bool]:
+        with Store.open(place) as mine:
+            barrier.wait()
+            asked = queue.submit(mine, request, key=key)
+            return asked.sweep.id, asked.is_new
+
+    with ThreadPoolExecutor(4) as pool:
+        for key in map(str, range(5)):
+            found = list(pool.map(asks, [key] * 4))
+            assert len({number for number, _ in found}) == 1
+            assert sum(is_new for _, is_new in found) == 1
+    assert len(sweeps.every(opened)) == 5
+
+
 def test_larger_priority_goes_first_and_then_the_older(opened: Store) -> None:
     low, high, later = ask(opened, "low"), ask(opened, "high", 5), ask(opened, "later", 5)
     assert [each.id for each in sweeps.due(opened)] == [high, later, low]
