@@ -111,9 +111,10 @@ def _swept(store: Store, request: SweepRequest, here: Workbench, cancels: bool) 
     """The study of a sweep that ran here, or on the worker that has the device."""
     from autotuner.sweeps import foreground
 
-    server = foreground.server_of(store, here)
+    server = foreground.server_of(store, request, foreground.served_names(here))
     if server is not None:
-        return _attach(store, request, server, cancels)
+        asked = request.model_copy(update={"devices": server.devices})
+        return _attach(store, asked, str(server.worker), cancels)
     shown = _Shown(here, request)
     with _says_what_is_kept(store, shown.progress):
         return foreground.run_here(store, request, here, shown)

@@ -13,7 +13,10 @@ from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.store import Store, device_health, lease, queries, sweeps
 from autotuner.store.tables import LeaseRow
 from autotuner.sweeps import queue, worker
+from autotuner.sweeps.foreground import server_of
 from autotuner.sweeps.outlook import outlook
+from autotuner.values.errors import InputError
+from autotuner.values.sweep import SweepRequest
 from tests.helpers import simulated
 
 
@@ -89,6 +92,43 @@ def test_a_worker_in_quarantine_counts_for_nothing(store: Store) -> None:
         only = ask(store, "c", "cuda:1")
         assert waits(store, only) == "h/GPU-1 is in quarantine: it is hot"
         assert outlook(store, only).expected_start is None
+
+
+# tune, where workers serve devices ------------------------------------------------------------------------------------
+
+
+def request_of(store: Store, devices: str | None) -> SweepRequest:
+    return sweeps.one(store, ask(store, "a", devices)).request
+
+
+def test_a_command_attaches_to_the_worker_that_serves_all_its_devices(store: Store) -> None:
+    """Under that one's words, which are others where the command sees other devices."""
+    request = request_of(store, "cuda:2,cuda:3")
+    assert server_of(store, request, ["h/GPU-0", "h/GPU-1"]) is None
+    with serving(store, 0, 1):
+        found = server_of(store, request, ["h/GPU-0", "h/GPU-1"])
+        assert found is not None
+        assert (found.worker.holder.pid, found.devices) == (os.getpid(), "cuda:0,cuda:1")
+        anyone = server_of(store, request_of(store, None), ["h/GPU-0"])
+        assert anyone is not None
+        assert anyone.devices is None
+
+
+def test_a_command_does_not_wait_for_devices_that_no_one_worker_serves(store: Store) -> None:
+    request, names = request_of(store, "all"), ["h/GPU-0", "h/GPU-1"]
+    with serving(store, 0), serving(store, 1, pid=os.getppid()):
+        said = f"h/GPU-0 is served by process {os.getpid()}, h/GPU-1 is served by process {os.getppid()}"
+        with pytest.raises(InputError, match=f"--devices all: {said}: name devices that one worker serves"):
+            server_of(store, request, names)
+    with serving(store, 1), pytest.raises(InputError, match="h/GPU-0 is served by nobody"):
+        server_of(store, request, names)
+    with serving(store, 0, 1):
+        device_health.quarantine(store, ["h/GPU-1"], "it is hot", "cool", None)
+        with pytest.raises(InputError, match="h/GPU-1 is in quarantine: it is hot; cool h/GPU-1"):
+            server_of(store, request, names)
+
+
+# What a worker says of itself -----------------------------------------------------------------------------------------
 
 
 def gpu(number: int, name: str = "NVIDIA H200") -> CudaFacts:
