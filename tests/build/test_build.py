@@ -396,13 +396,16 @@ def test_a_compiler_that_dies_in_silence_is_told(
         set_up(tmp_path, kernel_root, monkeypatch, body).build()
 
 
-@pytest.mark.parametrize("kills", [1, 2])
+@pytest.mark.parametrize(("kills", "source"), [(1, "unit.cpp"), (2, "unit.cpp"), (1, "binding.cpp")])
+@pytest.mark.parametrize(
+    "ends", ['{ echo "g++: fatal error: Killed signal terminated program cc1plus" >&2; exit 1; }', "kill -9 $$"]
+)
 def test_a_compiler_that_is_killed_is_run_once_more(
-    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, kills: int
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, kills: int, source: str, ends: str
 ) -> None:
-    said = 'echo "g++: fatal error: Killed signal terminated program cc1plus" >&2'
+    """It, or a part of it; that of a variant, or that of what all variants share."""
     count = f'echo >> "{tmp_path}/kills"; [ "$(wc -l < "{tmp_path}/kills")" -gt {kills} ]'
-    body = f'case "$*" in *unit.cpp*) {{ {count}; }} || {{ {said}; exit 1; }};; esac'
+    body = f'case "$*" in *{source}*) {{ {count}; }} || {ends};; esac'
     made = set_up(tmp_path, kernel_root, monkeypatch, body).build()
     assert isinstance(made, Artifact) == (kills == 1), made
     assert isinstance(made, Artifact) or made.verdict == Verdict.BUILD_FAILED
