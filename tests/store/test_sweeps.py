@@ -8,10 +8,11 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -25,22 +26,6 @@ from tests.helpers import simulated
 from tests.helpers.recorded import CALIBRATION, measured, study_record
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where an empty store may be."""
-    if request.param == "sqlite":
-        return str(tmp_path / "studies.db")
-    found: str = request.getfixturevalue("url")
-    return found
-
-
-@pytest.fixture
-def opened(place: str) -> Iterator[Store]:
-    """A store without studies, on either engine."""
-    with Store.open(place) as found:
-        yield found
 
 
 def ask(store: Store, name: str = "one", priority: int = 0, key: str | None = None) -> int:
@@ -239,17 +224,59 @@ def test_a_driver_whose_study_was_taken_over_records_nothing(place: str, opened:
         assert len(other.judged_numbers("scalar-abc")) == 2
 
 
+class Clock(type):
+    """What the room of the store takes for a time stays one."""
+
+    def __instancecheck__(cls, other: object) -> bool:
+        return isinstance(other, datetime)
+
+
+class Ahead(datetime, metaclass=Clock):
+    """A clock that is wrong by a day."""
+
+    BY = timedelta(days=1)
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return super().now(tz) + cls.BY
+
+
+class Behind(Ahead):
+    """The other way."""
+
+    BY = timedelta(days=-1)
+
+
+def set_clocks(monkeypatch: pytest.MonkeyPatch, clock: type[Ahead]) -> None:
+    """Shifts the clock of this process for all that the room of the store asks."""
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + clock.BY.total_seconds())
+    rooms = [module for name, module in sys.modules.items() if name.startswith("autotuner.store.")]
+    for module in rooms:
+        if getattr(module, "datetime", None) is datetime:
+            monkeypatch.setattr(module, "datetime", clock)
+
+
 def test_a_lease_keeps_the_time_of_the_database(opened: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host whose clock is wrong takes nobody for dead."""
     number = ask(opened)
     with opened.database.reading() as session:
         before = opened.database.now(session)
-    claim = sweeps.claim(opened, number, "me")
-    assert claim is not None
-    claim.lease.beat()
-    with opened.database.reading() as session:
-        row = session.get_one(LeaseRow, lease.of_sweep(number))
-        assert before <= row.heartbeat_at <= opened.database.now(session)
+    for clock in (Ahead, Behind):
+        set_clocks(monkeypatch, clock)
+        claim = sweeps.claim(opened, number, "me")
+        assert claim is not None
+        claim.lease.beat()
+        with opened.database.writing() as session:
+            row = session.get_one(LeaseRow, lease.of_sweep(number))
+            assert before <= row.started_at <= row.heartbeat_at <= opened.database.now(session)
+            row.host = "elsewhere"  # from there only the time says whether it lives
+        assert sweeps.claim(opened, number, "another") is None
+        assert sweeps.one(opened, number).holder is not None
+        make_old(opened, lease.of_sweep(number))
+        assert sweeps.one(opened, number).holder is None
+        claim.lease.release()
+        monkeypatch.undo()
 
 
 def test_a_device_has_one_worker_and_may_be_in_quarantine(place: str, opened: Store) -> None:
