@@ -93,6 +93,13 @@ def events(
     return tuple(found if last is None else reversed(found))
 
 
+def events_by_kind(store: Store) -> dict[str, int]:
+    """How many events of each kind there ever were, of all sweeps and devices."""
+    query = select(EventRow.kind, func.count()).group_by(EventRow.kind).order_by(EventRow.kind)
+    with store.database.reading() as session:
+        return {row[0]: row[1] for row in session.execute(query)}
+
+
 def last_event(store: Store) -> int:
     """The number of the last event; 0 before any."""
     with store.database.reading() as session:
