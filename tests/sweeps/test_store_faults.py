@@ -6,8 +6,7 @@ import contextlib
 import sqlite3
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from tests.helpers import simulated
 from tests.helpers.driven import driver
 from tests.helpers.postgresql import Server
 from tests.helpers.recorded import measured
+from tests.helpers.stores import locked
 
 TRIALS = 12
 
@@ -36,17 +36,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str
         sweep = driver(store, simulated.backend())
         sweep.run(Budget(trials=TRIALS))
         return judged(store, sweep.name)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Another program writes."""
-    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        finally:
-            other.execute("ROLLBACK")
 
 
 def after(count: int, do: Callable[[], None]) -> Callable[[Event], None]:
