@@ -19,7 +19,7 @@ import pytest
 from autotuner.build import build as builds
 from autotuner.build.build import build, first_error
 from autotuner.build.build_inputs import BuildInputs
-from autotuner.build.family import Family
+from autotuner.build.family import ABI_VERSION, Family
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cpu.toolchain import FLAGS, CpuToolchain
 from autotuner.values import config
@@ -93,7 +93,7 @@ def test_the_loaded_library_says_what_it_is(workshop: Workshop) -> None:
     problem = PROBLEM.model_copy(update={"dtype": "bfloat16", "head_dim": 128, "causal": True})
     artifact = workshop.library(tiny(MODE="half-up", SIZE=-4), problem)
     said = LoadedVariant(artifact).identity()
-    assert said.abi_version == 1
+    assert said.abi_version == ABI_VERSION
     assert said.build_id == artifact.digest
     assert said.macros == artifact.macros
     assert said.macros == {
