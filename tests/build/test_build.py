@@ -96,14 +96,8 @@ def test_the_loaded_library_says_what_it_is(workshop: Workshop) -> None:
     assert said.abi_version == ABI_VERSION
     assert said.build_id == artifact.digest
     assert said.macros == artifact.macros
-    assert said.macros == {
-        "SIZE": "-4",
-        "MODE": "half-up",
-        "DEAD": "1",
-        "DTYPE": "bfloat16",
-        "HEAD_DIM": "128",
-        "CAUSAL": "1",
-    }
+    own = {"SIZE": "-4", "MODE": "half-up", "DEAD": "1"}
+    assert said.macros.items() >= {**own, "DTYPE": "bfloat16", "HEAD_DIM": "128", "CAUSAL": "1"}.items()
 
 
 def test_every_variant_can_be_imported_under_a_name_of_its_own(
