@@ -140,8 +140,8 @@ def _attach(store: Store, request: SweepRequest, server: str, cancels: bool) -> 
 
     number = queue.submit(store, request, priority=queue.TOP).sweep.id
     on_stop = "cancels it" if cancels else "leaves it running; `autotuner watch` shows it again"
-    out.print(f"{server} has the device: this is its sweep {number} now, before all others. Ctrl-C {on_stop}.")
     try:
+        out.print(f"{server} has the device: this is its sweep {number} now, before all others. Ctrl-C {on_stop}.")
         show_until_over(store, number)
     except KeyboardInterrupt:
         if cancels:
