@@ -44,6 +44,8 @@ BUILDING = ".building-"
 """What the name of a build's private folder begins with."""
 KILLED = re.compile(r"Killed signal terminated program|died due to signal 9")
 """What g++ and nvcc print when a part of them was killed."""
+BY_SIGKILL = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""How a compiler that was killed itself ends, as a child of this process and as one of ninja or a shell."""
 ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
 """What the line of a compiler's or linker's first error contains."""
 UNDECLARED = re.compile(r"'([A-Z][A-Z0-9_]*)' was not declared|identifier \"([A-Z][A-Z0-9_]*)\" is undefined")
@@ -193,7 +195,7 @@ def shared_object(
             return found
     with private_directory(folder) as private:
         made = private / f"{source.stem}.o"
-        done = run([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)], BUILD_DEADLINE_S)
+        done = _compiled([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)])
         if done is None:
             raise ToolchainError(f"{toolchain.compiler} took longer than {BUILD_DEADLINE_S:.0f} s for {source}")
         if done.returncode:
@@ -227,12 +229,19 @@ def run(command: list[str], deadline_s: float) -> subprocess.CompletedProcess[st
     return subprocess.CompletedProcess(command, process.returncode, output)
 
 
+def _compiled(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """Runs a compiler, and once more where it, or a part of it, was killed: by the system perhaps, for want of memory.
+    That says nothing of what it compiles. None where it is not done by the deadline."""
+    done = run(command, BUILD_DEADLINE_S)
+    if done is not None and (done.returncode in BY_SIGKILL or (done.returncode and KILLED.search(done.stdout))):
+        done = run(command, BUILD_DEADLINE_S)
+    return done
+
+
 def _run_ninja(private: Path) -> str | Fault:
     """What the compilers printed, or why they failed."""
     command = [sys.executable, "-m", "ninja", "-C", str(private), "-j", "1"]
-    done = run(command, BUILD_DEADLINE_S)
-    if done is not None and done.returncode and KILLED.search(done.stdout):
-        done = run(command, BUILD_DEADLINE_S)  # by the system perhaps, for want of memory: that is no verdict
+    done = _compiled(command)
     if done is None:
         return Fault(
             verdict=Verdict.BUILD_TIMEOUT,

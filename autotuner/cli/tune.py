@@ -111,9 +111,10 @@ def _swept(store: Store, request: SweepRequest, here: Workbench, cancels: bool) 
     """The study of a sweep that ran here, or on the worker that has the device."""
     from autotuner.sweeps import foreground
 
-    server = foreground.server_of(store, here)
+    server = foreground.server_of(store, request, foreground.served_names(here))
     if server is not None:
-        return _attach(store, request, server, cancels)
+        asked = request.model_copy(update={"devices": server.devices})
+        return _attach(store, asked, str(server.worker), cancels)
     shown = _Shown(here, request)
     with _says_what_is_kept(store, shown.progress):
         return foreground.run_here(store, request, here, shown)
@@ -139,8 +140,8 @@ def _attach(store: Store, request: SweepRequest, server: str, cancels: bool) -> 
 
     number = queue.submit(store, request, priority=queue.TOP).sweep.id
     on_stop = "cancels it" if cancels else "leaves it running; `autotuner watch` shows it again"
-    out.print(f"{server} has the device: this is its sweep {number} now, before all others. Ctrl-C {on_stop}.")
     try:
+        out.print(f"{server} has the device: this is its sweep {number} now, before all others. Ctrl-C {on_stop}.")
         show_until_over(store, number)
     except KeyboardInterrupt:
         if cancels:

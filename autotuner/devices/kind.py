@@ -36,6 +36,8 @@ class Chosen(NamedTuple):
     """For each device the value of `DeviceKind.shown_by` for its process; None: what the driver sees."""
     locks: tuple[str, ...] = ()
     """By these names one autotuner of this machine has the devices; nothing where they are not here."""
+    words: tuple[str, ...] = ()
+    """What `--devices` calls each of them here, such as cuda:1; nothing where there is no choice."""
 
     @property
     def environments(self) -> list[dict[str, str]]:

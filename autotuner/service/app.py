@@ -78,7 +78,8 @@ class _Files(StaticFiles):
 
 def _metrics(request: Request) -> Response:
     server = server_of(request)
-    return Response(metrics.text(server.reader.studies(), server.desk.look()), media_type=metrics.CONTENT_TYPE)
+    text = metrics.text(server.reader.studies(), server.desk.look(), server.desk.events_by_kind())
+    return Response(text, media_type=metrics.CONTENT_TYPE)
 
 
 def _is_page(request: Request) -> bool:

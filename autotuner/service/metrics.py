@@ -1,12 +1,12 @@
-"""Metrics in Prometheus' form: how far each study is, from the store, whenever they are asked for."""
+"""Metrics in Prometheus' form: how far each study is, and what happened, from the store whenever they are asked for."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from autotuner.service.sweep_desk import Look
@@ -60,9 +60,21 @@ class _Queue(Collector):
         yield from (sweeps, devices, served)
 
 
-def text(studies: Sequence[StudySummary], look: Look) -> bytes:
-    """The metrics of these studies and of the queue."""
+class _Events(Collector):
+    def __init__(self, by_kind: Mapping[str, int]) -> None:
+        self._by_kind = by_kind
+
+    def collect(self) -> Iterator[Metric]:
+        events = CounterMetricFamily("autotuner_events", "What happened to sweeps and devices", labels=["kind"])
+        for kind, count in self._by_kind.items():
+            events.add_metric([kind], count)
+        yield events
+
+
+def text(studies: Sequence[StudySummary], look: Look, events_by_kind: Mapping[str, int]) -> bytes:
+    """The metrics of these studies, of the queue, and of the events that there ever were."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Studies(studies))
     registry.register(_Queue(look))
+    registry.register(_Events(events_by_kind))
     return generate_latest(registry)

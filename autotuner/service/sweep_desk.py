@@ -81,6 +81,10 @@ class SweepDesk:
         """What happened to a sweep, the oldest first."""
         return sweeps.events(self._reader, number, after, last=last)
 
+    def events_by_kind(self) -> dict[str, int]:
+        """How many events of each kind there ever were."""
+        return sweeps.events_by_kind(self._reader)
+
     def revision(self, number: int) -> int:
         """The number of a sweep's last event."""
         return max((each.id for each in self.events(number, last=1)), default=0)

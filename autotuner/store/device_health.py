@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from sqlalchemy import select
@@ -33,19 +33,23 @@ def quarantined(store: Store, names: Sequence[str]) -> DeviceRecord | None:
 
 @contextmanager
 def serving(
-    store: Store, names: Sequence[str], host: str, backend: str, model: str, doing: str
+    store: Store, words: Mapping[str, Sequence[str]], host: str, backend: str, model: str, doing: str
 ) -> Iterator[list[Lease]]:
-    """Serves devices while the block runs. Raises StoreError naming the living process that serves one already."""
+    """Serves devices while the block runs. `words`: what `--devices` calls each device, by its name.
+
+    Raises StoreError naming the living process that serves one already.
+    """
     with ExitStack() as stack:
-        leases = [stack.enter_context(lease.hold(store.database, lease.of_device(name), doing)) for name in names]
+        leases = [stack.enter_context(lease.hold(store.database, lease.of_device(name), doing)) for name in words]
         with store.database.writing() as session:
             now = store.database.now(session)
-            for name in names:
+            for name, called in words.items():
                 row = session.get(DeviceRow, name)
                 if row is None:
                     row = DeviceRow(name=name, health="healthy", reason="", remedy="", changed_at=now)
                     session.add(row)
                 row.host, row.backend, row.model, row.seen_at = host, backend, model, now
+                row.words = json.dumps(list(called))
         yield leases
 
 
@@ -82,6 +86,7 @@ def _record(row: DeviceRow, held: LeaseRow | None) -> DeviceRecord:
         host=row.host,
         backend=row.backend,
         model=row.model,
+        words=tuple(json.loads(row.words)),
         health="quarantined" if row.health == "quarantined" else "healthy",
         reason=row.reason,
         remedy=row.remedy,

@@ -10,6 +10,7 @@ import copy
 import json
 from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from optuna.distributions import BaseDistribution, check_distribution_compatibility, distribution_to_json
@@ -169,6 +170,19 @@ class DriverStorage(BaseStorage):
         self._params, self._attributes, self._marks = [], [], []
 
     # Memory -----------------------------------------------------------------------------------------------------
+
+    def forget(self, study_name: str) -> None:
+        """Has a study read again: since this process drove it last, another one may have. What could not be written
+        then is dropped, as the trials that it is of may be another's."""
+        self._forget_pending()
+        for study_id in self._studies:
+            if self._by_optuna(partial(self.get_study_name_from_id, study_id)) == study_name:
+                self._drop(study_id)
+                return
+
+    def _drop(self, study_id: int) -> None:
+        self._studies.pop(study_id, None)
+        self._places = {key: place for key, place in self._places.items() if place[0] != study_id}
 
     def _study(self, study_id: int) -> _Study:
         """The study, read on first use."""
@@ -388,8 +402,7 @@ class DriverStorage(BaseStorage):
     def delete_study(self, study_id: int) -> None:
         self.flush()
         self._plain.delete_study(study_id)
-        self._studies.pop(study_id, None)
-        self._places = {key: place for key, place in self._places.items() if place[0] != study_id}
+        self._drop(study_id)
 
     def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
         self._by_optuna(lambda: self._plain.set_study_user_attr(study_id, key, value))

@@ -64,6 +64,9 @@ class DeviceRecord(Model):
     host: str
     backend: str
     model: str
+    words: tuple[str, ...] = Field(
+        description="what --devices calls it in its worker, its own name first, then that of all devices"
+    )
     health: Health
     reason: str = Field(description="why it is in quarantine")
     remedy: str

@@ -93,6 +93,13 @@ def events(
     return tuple(found if last is None else reversed(found))
 
 
+def events_by_kind(store: Store) -> dict[str, int]:
+    """How many events of each kind there ever were, of all sweeps and devices."""
+    query = select(EventRow.kind, func.count()).group_by(EventRow.kind).order_by(EventRow.kind)
+    with store.database.reading() as session:
+        return {row[0]: row[1] for row in session.execute(query)}
+
+
 def last_event(store: Store) -> int:
     """The number of the last event; 0 before any."""
     with store.database.reading() as session:
@@ -122,6 +129,8 @@ def add(
     """
 
     def change(session: Session) -> tuple[SweepRecord, bool]:
+        if key is not None:
+            _lock(session, store)  # two that use one key at once would both find nothing
         row = session.scalar(select(SweepRow).where(SweepRow.key == key)) if key is not None else None
         if row is not None:
             found = _found(session, store, row.id)
@@ -293,7 +302,7 @@ def _writing(store: Store, change: Callable[[Session], T]) -> T:
 
 
 def _lock(session: Session, store: Store) -> None:
-    """Nobody else takes a lease before this transaction ends."""
+    """Nobody else takes a lease, or uses a key, before this transaction ends."""
     lease.lock(session, store.database)
 
 

@@ -322,3 +322,4 @@ class DeviceRow(Base):
     remedy: Mapped[str]
     changed_at: Mapped[datetime]
     seen_at: Mapped[datetime]
+    words: Mapped[str]

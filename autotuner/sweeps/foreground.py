@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from autotuner.devices import device_names
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.lease import Lease
+from autotuner.store.sweep_records import DeviceRecord
 from autotuner.sweeps import queue
+from autotuner.sweeps.fitting import LivingWorker, living
 from autotuner.sweeps.sweep_run import Asked, Audience, SweepRun
 from autotuner.tuning.workbench import Workbench
-from autotuner.values.errors import AutotunerError
+from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.sweep import State, SweepRequest, Wish
 
 STOPPED = "stopped where it was begun; the same command goes on"
+REMEDY = "name devices that one worker serves, or that none does"
 
 
 def run_here(store: Store, request: SweepRequest, here: Workbench, audience: Audience) -> str:
@@ -54,10 +58,34 @@ def served_names(here: Workbench) -> tuple[str, ...]:
     return device_names(here.device.backend, here.chosen)
 
 
-def server_of(store: Store, here: Workbench) -> str | None:
-    """Which living worker serves a device of the workbench, in words; None where none does."""
-    names = served_names(here)
-    for each in device_health.every(store):
-        if each.name in names and each.holder is not None:
-            return f"the worker {each.holder.pid} on {each.holder.host}"
-    return None
+class Server(NamedTuple):
+    """A living worker that serves what a command wants to tune on."""
+
+    worker: LivingWorker
+    devices: str | None
+    """What `--devices` calls them in its process; None: any of its devices will do."""
+
+
+def server_of(store: Store, request: SweepRequest, names: Sequence[str]) -> Server | None:
+    """Which living worker serves devices of these names, in the store's words; None where none serves any of them.
+
+    Raises InputError where some of them are served and no worker serves all, or where one is in quarantine.
+    """
+    known = [each for each in device_health.every(store) if each.name in names]
+    workers = living(known)
+    if not workers:
+        return None
+    served = workers[0].devices
+    if len(served) < len(names):
+        raise InputError(f"--devices {request.devices}: {_who_serves(known, names)}: {REMEDY}")
+    if workers[0].sick is not None:
+        sick = workers[0].sick
+        raise InputError(f"{sick.name} is in quarantine: {sick.reason}; {sick.remedy} {sick.name}")
+    own = [each.words[0] for each in served if each.words]
+    return Server(workers[0], ",".join(own) if own and request.devices is not None else None)
+
+
+def _who_serves(known: Sequence[DeviceRecord], names: Sequence[str]) -> str:
+    holders = {each.name: each.holder for each in known if each.holder is not None}
+    said = (f"process {holders[name].pid}" if name in holders else "nobody" for name in names)
+    return ", ".join(f"{name} is served by {by}" for name, by in zip(names, said, strict=True))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from pydantic import Field
 
 from autotuner.store import Store, device_health, queries, sweeps
-from autotuner.store.sweep_records import DeviceRecord, SweepRecord
+from autotuner.store.sweep_records import SweepRecord
+from autotuner.sweeps.fitting import living
 from autotuner.tuning import standings
 from autotuner.tuning.standings import Quoted
 from autotuner.values.errors import StoreError
@@ -29,7 +29,7 @@ class Outlook(Model):
         description="of the trial to use, against the baseline, confirmed where it is; of a set the first study's"
     )
     best_confirmed: bool = Field(default=False, description="by finals; else it is the estimate of the search")
-    place: int | None = Field(description="in the queue of its kind of device, 1 the next; null where it does not wait")
+    place: int | None = Field(description="among those that wait for the same workers, 1 the next; null: it waits not")
     waits: str | None = Field(description="why it does not run")
     left_s: float | None = Field(description="seconds of work left, estimated; null where it is over")
     expected_start: datetime | None = Field(description="of a queued one, estimated; null where nobody can tell")
@@ -55,18 +55,19 @@ class _Outlooks:
         self._found = found
         self._trial_s = sweeps.seconds_a_trial(store)
         self._now = queries.now(store)
-        self._devices = device_health.every(store)
+        self._workers = living(device_health.every(store))
+        self._waiting = [each for each in found if _waits(each)]
+        self._takers = {each.id: self._who_takes(each) for each in self._waiting}
+        self._busy = self._who_is_busy()
         self._progress = {name: _progress(store, name) for each in found for name in each.studies}
 
     def all(self) -> tuple[Outlook, ...]:
-        starts = self._starts()
-        return tuple(self._outlook(each, starts) for each in self._found)
+        starts, places = self._starts(), self._places()
+        return tuple(self._outlook(each, places.get(each.id), starts.get(each.id)) for each in self._found)
 
-    def _outlook(self, each: SweepRecord, starts: dict[int, datetime]) -> Outlook:
-        waiting = [other for other in self._found if _waits(other) and _alike(other, each)]
+    def _outlook(self, each: SweepRecord, place: int | None, start: datetime | None) -> Outlook:
         done = [self._progress[name] for name in each.studies]
         best = done[0][1] if done else None
-        place = waiting.index(each) + 1 if each in waiting else None
         return Outlook(
             sweep=each,
             judged=sum(judged for judged, _ in done),
@@ -75,7 +76,7 @@ class _Outlooks:
             place=place,
             waits=self._why(each, place),
             left_s=None if each.state.is_over else self._left_s(each),
-            expected_start=starts.get(each.id),
+            expected_start=start,
         )
 
     def _left_s(self, each: SweepRecord) -> float:
@@ -89,32 +90,56 @@ class _Outlooks:
             return by_trials
         return min(by_trials, max(0.0, 60 * each.request.minutes - each.spent_s))
 
+    def _who_is_busy(self) -> dict[int, SweepRecord]:
+        """What each worker works on now, by the worker's place: its sweep, or that of a command which has a device
+        that it serves too."""
+        found: dict[int, SweepRecord] = {}
+        for each in filter(_runs, self._found):
+            own = [at for at, worker in enumerate(self._workers) if worker.works_on(each.holder)]
+            beside = [
+                at
+                for at, worker in enumerate(self._workers)
+                if at not in found and worker.is_beside(each.holder) and worker.fits(each.request)
+            ]
+            for at in (own or beside)[:1]:
+                found[at] = each
+        return found
+
+    def _who_takes(self, each: SweepRecord) -> list[int]:
+        """The workers that serve what a sweep asks for, by their places."""
+        return [at for at, worker in enumerate(self._workers) if worker.fits(each.request)]
+
+    def _places(self) -> dict[int, int]:
+        """Of each sweep that waits its place in the queue."""
+        waiting = self._waiting
+        return {
+            each.id: 1 + sum(self._are_rivals(each, other) for other in waiting[:ahead])
+            for ahead, each in enumerate(waiting)
+        }
+
+    def _are_rivals(self, one: SweepRecord, other: SweepRecord) -> bool:
+        """Whether they wait for a worker in common; or, where nobody serves either, for the same kind of device."""
+        first, second = self._takers[one.id], self._takers[other.id]
+        if first or second:
+            return not {*first}.isdisjoint(second)
+        return one.request.backend == other.request.backend
+
     def _starts(self) -> dict[int, datetime]:
         """When each queued sweep may start, if the workers of now go on working."""
         found = {}
-        for backend in {each.request.backend for each in self._found}:
-            workers = [each for each in self._serving(backend) if each.health == "healthy"]
-            running = [each for each in self._found if _runs(each) and each.request.backend == backend]
-            free = [self._left_s(each) for each in running][: len(workers)]
-            free += [0.0] * (len(workers) - len(free))
-            heapq.heapify(free)
-            for each in self._found:
-                if free and _waits(each) and each.request.backend == backend:
-                    at = heapq.heappop(free)
-                    if each.not_before is not None:
-                        at = max(at, (each.not_before - self._now).total_seconds())
-                    found[each.id] = self._now + timedelta(seconds=at)
-                    heapq.heappush(free, at + self._left_s(each))
+        healthy = [at for at, worker in enumerate(self._workers) if worker.sick is None]
+        free_s = {at: self._left_s(self._busy[at]) if at in self._busy else 0.0 for at in healthy}
+        for each in self._waiting:
+            takers = [at for at in self._takers[each.id] if at in free_s]
+            if not takers:
+                continue
+            first = min(takers, key=lambda at: free_s[at])
+            starts_s = free_s[first]
+            if each.not_before is not None:
+                starts_s = max(starts_s, (each.not_before - self._now).total_seconds())
+            found[each.id] = self._now + timedelta(seconds=starts_s)
+            free_s[first] = starts_s + self._left_s(each)
         return found
-
-    def _serving(self, backend: str) -> list[DeviceRecord]:
-        """One device of each living worker for that kind."""
-        by_worker = {
-            (each.holder.host, each.holder.pid): each
-            for each in self._devices
-            if each.backend == backend and each.holder is not None
-        }
-        return list(by_worker.values())
 
     def _why(self, each: SweepRecord, place: int | None) -> str | None:
         if each.state == State.PAUSED:
@@ -123,16 +148,29 @@ class _Outlooks:
             return None
         if each.not_before is not None and each.not_before > self._now:
             return f"{each.detail}; tried again at {each.not_before:%H:%M:%S} UTC"
-        serving = self._serving(each.request.backend)
-        if not serving:
-            return f"no worker serves a device of kind {each.request.backend}: start `autotuner worker`"
-        sick = [device for device in serving if device.health == "quarantined"]
-        if len(sick) == len(serving):
+        return self._why_it_waits(each, place)
+
+    def _why_it_waits(self, each: SweepRecord, place: int) -> str:
+        takers = self._takers[each.id]
+        if not takers:
+            return self._nobody(each)
+        sick = [device for at in takers if (device := self._workers[at].sick) is not None]
+        if len(sick) == len(takers):
             return f"{sick[0].name} is in quarantine: {sick[0].reason}"
         if each.state == State.RUNNING:
             return "its worker has gone: the next free one takes it over"
-        ahead = place - 1 + sum(_runs(other) and _alike(other, each) for other in self._found)
-        return f"behind {ahead} other{'s' if ahead > 1 else ''}" if ahead else "a worker is about to take it"
+        busy = sum(at in self._busy for at in takers)
+        if place <= len(takers) - len(sick) - busy:
+            return "a worker is about to take it"
+        ahead = place - 1 + busy
+        return f"behind {ahead} other{'s' if ahead > 1 else ''}"
+
+    def _nobody(self, each: SweepRecord) -> str:
+        """Of a sweep that no worker serves."""
+        backend, named = each.request.backend, each.request.devices
+        if named is None or all(worker.backend != backend for worker in self._workers):
+            return f"no worker serves a device of kind {backend}: start `autotuner worker`"
+        return f"no worker serves {named}: start `autotuner worker --devices {named}`"
 
 
 def _runs(each: SweepRecord) -> bool:
@@ -143,10 +181,6 @@ def _waits(each: SweepRecord) -> bool:
     """Queued, or left by a worker that has gone."""
     lost = each.state == State.RUNNING and each.holder is None
     return (each.state == State.QUEUED or lost) and not each.foreground
-
-
-def _alike(one: SweepRecord, other: SweepRecord) -> bool:
-    return one.request.backend == other.request.backend
 
 
 def _progress(store: Store, study: str) -> tuple[int, Quoted | None]:

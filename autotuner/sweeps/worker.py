@@ -9,8 +9,9 @@ from __future__ import annotations
 import socket
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotuner.build import cache
@@ -22,6 +23,7 @@ from autotuner.store.lease import Lease
 from autotuner.store.sweep_records import SweepRecord
 from autotuner.store.sweeps import Claim
 from autotuner.sweeps import health
+from autotuner.sweeps.fitting import ALL, fits
 from autotuner.sweeps.queue import settle_abandoned
 from autotuner.sweeps.signals import Stop, Stopping, tell_manager
 from autotuner.sweeps.sweep_run import Asked, SweepRun
@@ -69,8 +71,14 @@ class Served(NamedTuple):
     """What the devices are, for a person."""
     names: tuple[str, ...]
     """Under which the store knows them: host and the device's own name."""
+    words: tuple[tuple[str, ...], ...] = ()
+    """What `--devices` calls each of them in this process; nothing where there is no choice."""
     cluster: RayCluster | None = None
     """Whose nodes they are; None: this machine's."""
+
+    def fits(self, each: SweepRecord) -> bool:
+        """Whether a sweep can be done on them, and belongs to no command."""
+        return not each.foreground and fits(each.request, self.kind.name, list(chain(*self.words)))
 
     def bench(self, file: SpaceFile) -> Workbench:
         """A space on them. Raises InputError where it cannot be."""
@@ -94,7 +102,19 @@ def served(devices: str | None) -> Served:
     if wish is not None and "devices" not in kind.choices:
         raise InputError(f"--devices {devices}: there is one device of kind {kind.name}; say --devices {kind.name}")
     chosen = kind.choose(Wishes(devices=wish))
-    return Served(kind, wish, chosen.device.name, device_names(kind.name, chosen))
+    names = device_names(kind.name, chosen)
+    every = (ALL,) if _is_all(kind, wish, names) else ()
+    return Served(kind, wish, chosen.device.name, names, tuple((word, *every) for word in chosen.words))
+
+
+def _is_all(kind: DeviceKind, wish: str | None, names: Sequence[str]) -> bool:
+    """Whether these are all devices of that kind that this process sees."""
+    if "devices" not in kind.choices or wish == ALL:
+        return wish == ALL
+    try:
+        return set(device_names(kind.name, kind.choose(Wishes(devices=ALL)))) <= set(names)
+    except InputError:  # of several models, which nobody can choose
+        return False
 
 
 def by_preference() -> list[DeviceKind]:
@@ -104,7 +124,8 @@ def by_preference() -> list[DeviceKind]:
 
 def served_by(cluster: RayCluster, kind: DeviceKind) -> Served:
     """All devices of that kind in a cluster."""
-    return Served(kind, None, f"{cluster.lanes} nodes' {kind.name}", on_nodes.names(cluster, kind.name), cluster)
+    names = on_nodes.names(cluster, kind.name)
+    return Served(kind, None, f"{cluster.lanes} nodes' {kind.name}", names, cluster=cluster)
 
 
 class Worker:
@@ -137,8 +158,9 @@ class Worker:
         patience, serves = self._store.database.patience, self._serves
         self._until = until
         patience.seconds = float("inf")
-        patience.listen = lambda why, since_s: self._say(f"keeps what it has and waits for the store: {why}")
-        where = serves.names, socket.gethostname(), serves.kind.name, serves.model
+        patience.listen = self._waits
+        words = {name: serves.words[place] if serves.words else () for place, name in enumerate(serves.names)}
+        where = words, socket.gethostname(), serves.kind.name, serves.model
         try:
             with device_health.serving(self._store, *where, self.name) as self._leases:
                 self._say(f"serves {', '.join(serves.names)} ({serves.model})")
@@ -149,6 +171,11 @@ class Worker:
             return f"stopped by {stopping}"
         finally:
             tell_manager("STOPPING=1")
+
+    def _waits(self, why: str, since_s: float) -> None:
+        """The store cannot be reached. It lives all the same: who restarts it would lose what it has in hand."""
+        self._say(f"keeps what it has and waits for the store: {why}")
+        tell_manager("WATCHDOG=1")
 
     def _hurry(self) -> None:
         """Has to be gone within ten seconds: no long waits for the store any more."""
@@ -208,7 +235,7 @@ class Worker:
         if self._is_late() or self._is_sick():
             return None
         for each in sweeps.due(self._store):
-            if self._fits(each):
+            if self._serves.fits(each):
                 claim = sweeps.claim(self._store, each.id, self.name)
                 if claim is not None:
                     return claim
@@ -221,20 +248,6 @@ class Worker:
             self._say(said)
         self._sick = said
         return bool(said)
-
-    def _fits(self, each: SweepRecord) -> bool:
-        request, serves = each.request, self._serves
-        if each.foreground or request.backend != serves.kind.name:
-            return False
-        if request.devices is None or request.devices == serves.wish:
-            return True
-        if serves.cluster is not None:  # which node a device is on changes
-            return False
-        try:
-            wanted = serves.kind.choose(Wishes(devices=request.devices))
-        except InputError:
-            return False
-        return set(device_names(serves.kind.name, wanted)) <= set(serves.names)
 
     # Work -------------------------------------------------------------------------------------------------------
 

@@ -87,6 +87,7 @@ class OptunaStudy:
         self._sampler.correct(self.corrections)
         self._died = store.died(plan.record.name)
         """Whether an earlier driver was killed. One that was stopped in good order says nothing of its trials."""
+        store.optuna_storage().forget(plan.record.name)
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # what happens is told to the driver's listener
         self._study = optuna.create_study(
             storage=store.optuna_storage(), study_name=plan.record.name, sampler=self._sampler, load_if_exists=True

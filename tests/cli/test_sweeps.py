@@ -6,12 +6,13 @@ import importlib.util
 import json
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from autotuner.cli.sweeps import moment
-from autotuner.store import Store, sweeps
+from autotuner.store import Store, device_health, sweeps
 from autotuner.sweeps import foreground, queue
 from autotuner.sweeps.following import follow, wait
 from autotuner.sweeps.sweep_run import SweepRun
@@ -35,16 +36,51 @@ def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
     assert "no worker serves a device of kind cpu" in autotuner(tmp_path, "sweeps").stdout
     assert json.loads(autotuner(tmp_path, "pause", "mine", "--json").stdout)[0]["sweep"]["state"] == "paused"
     one_line(autotuner(tmp_path, "retry", "k"), "is paused and cannot be retried")
-    assert "queued" in autotuner(tmp_path, "resume", "1").stdout
-    assert autotuner(tmp_path, "cancel", "1").returncode == 0
-    assert autotuner(tmp_path, "watch", "1").returncode == 1
-    kinds = [json.loads(line)["kind"] for line in autotuner(tmp_path, "logs", "--json").stdout.splitlines()]
-    assert kinds == ["submitted", "pause_asked", "resumed", "cancel_asked"]
+    assert state_after(tmp_path, "resume", "1") == "queued"
+    (listed,) = json.loads(autotuner(tmp_path, "sweeps", "--json").stdout)
+    assert (listed["place"], listed["sweep"]["name"], listed["expected_start"]) == (1, "mine", None)
+    assert state_after(tmp_path, "cancel", "1") == "cancelled"
+    assert state_after(tmp_path, "retry", "1") == "queued"
+    assert "cancelled" in autotuner(tmp_path, "cancel", "1").stdout
+    kinds = [each["kind"] for each in json_lines(tmp_path, "logs", "--json")]
+    assert kinds == ["submitted", "pause_asked", "resumed", "cancel_asked", "retried", "cancel_asked"]
+    *events, last = json_lines(tmp_path, "watch", "1", "--json", code=1)
+    assert [each["kind"] for each in events] == kinds
+    assert last["sweep"]["state"] == "cancelled"
+    assert len(json.loads(autotuner(tmp_path, "sweeps", "--all", "--json").stdout)) == 1
     one_line(autotuner(tmp_path, "watch", "none"), "sweeps --all")
     one_line(autotuner(tmp_path, "worker", "--devices", "abacus"), "no such kind of device")
     one_line(autotuner(tmp_path, "devices", "clear", "x"), "no device 'x'")
     if importlib.util.find_spec("ray") is None:
         one_line(autotuner(tmp_path, "worker", "--ray", "auto"), "--ray needs Ray: pip install 'autotuner[ray]'")
+
+
+@pytest.mark.rotating(3, of="whole sweeps")
+@pytest.mark.slow
+def test_a_worker_and_its_devices_speak_json(tmp_path: Path) -> None:
+    said = json_lines(tmp_path, "worker", "--devices", "cpu", "--idle-exit", "--json")
+    assert all(datetime.fromisoformat(each["at"]).tzinfo is not None for each in said)
+    assert said[0]["text"].startswith("serves ")
+    assert said[-1]["text"] == "nothing is left to do"
+    (device,) = json.loads(autotuner(tmp_path, "devices", "--json").stdout)
+    assert (device["backend"], device["health"], device["holder"], device["words"]) == ("cpu", "healthy", None, [])
+    assert json.loads(autotuner(tmp_path, "devices", "clear", "--json").stdout) == []
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        device_health.quarantine(store, [device["name"]], "it is hot", "cool it", None)
+    assert json.loads(autotuner(tmp_path, "devices", "clear", "--json").stdout) == [device["name"]]
+
+
+def state_after(folder: Path, *words: str) -> str:
+    """Of the one sweep that a command has changed."""
+    (found,) = json.loads(autotuner(folder, *words, "--json").stdout)
+    return str(found["sweep"]["state"])
+
+
+def json_lines(folder: Path, *words: str, code: int = 0) -> list[dict[str, Any]]:
+    """What a command prints, a document a line."""
+    done = autotuner(folder, *words)
+    assert done.returncode == code, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_a_set_has_a_weight_for_each_problem() -> None:

@@ -17,7 +17,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -166,6 +166,26 @@ class Chaos:
         self.slowest_end_s = max(self.slowest_end_s, time.monotonic() - since)
         # one that is told to go before it listens goes as Python does
         assert code in (0, 130, -number), f"the worker ended with {code}"
+
+    def has(self, kind: str) -> bool:
+        """Whether the worker has something of that kind now: a job, a compiler or a fork server."""
+        return self._worker is not None and bool(self._victims(kind))
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """The worker, without what it has started, stands still while the block runs."""
+        assert self._worker is not None
+        self._worker.send_signal(signal.SIGSTOP)
+        os.waitpid(self._worker.pid, os.WUNTRACED)
+        try:
+            yield
+        finally:
+            self._worker.send_signal(signal.SIGCONT)
+
+    def wait_for_the_worker(self, seconds: float = 120) -> int:
+        """Until it ends by itself; its exit code."""
+        assert self._worker is not None
+        return self._worker.wait(seconds)
 
     def lock(self, seconds: float) -> tuple[datetime, datetime]:
         """Another program has the store for itself for so long; since when, and until when."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import select
 import shlex
 import shutil
+import socket
 import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,8 @@ import typer.main
 import yaml  # type: ignore[import-untyped, unused-ignore]
 
 from autotuner.cli.app import app
+from autotuner.sweeps import worker
+from tests.helpers.stores import locked
 
 HOSTS = Path(__file__).parent.parent.parent / "examples" / "hosts"
 UNIT, BATCH, SET = HOSTS / "autotuner-worker.service", HOSTS / "worker.sbatch", HOSTS / "worker.yaml"
@@ -69,6 +76,20 @@ def options_of(words: list[str]) -> set[str]:
     return {word for word in words if word.startswith("--")} - known
 
 
+QUICK = """
+from autotuner.store import Store
+from autotuner.sweeps import worker
+from autotuner.sweeps.signals import Stop
+
+worker.BEAT_S = 0.1
+stop = Stop()
+with stop.listening(), Store.open("studies.db") as store:
+    store.database.wait_s = 0.1
+    worker.Worker(store, worker.served("cpu"), cache_bytes=None, stop=stop).run()
+"""
+"""A worker that beats at each look for a sweep."""
+
+
 def test_the_unit_is_one(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
@@ -78,6 +99,47 @@ def test_the_unit_is_one(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert [line for line in done.stderr.splitlines() if unit.name in line] == []
     assert done.returncode == 0, done.stderr
+
+
+def told(manager: socket.socket) -> str:
+    """What a service tells its manager next."""
+    return manager.recv(100).decode()
+
+
+def all_told(manager: socket.socket) -> list[str]:
+    """What it has told already."""
+    found = []
+    while select.select([manager], [], [], 0)[0]:
+        found.append(told(manager))
+    return found
+
+
+@pytest.mark.slow
+def test_a_worker_tells_the_manager_of_the_unit_that_it_lives(tmp_path: Path) -> None:
+    """As `Type=notify` and `WatchdogSec` ask for: once it serves, whenever it beats, also while it waits for the store,
+    and when it ends."""
+    assert {"Type=notify", "NotifyAccess=main"} < {*UNIT.read_text().split()}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(120)
+        command = [sys.executable, "-c", QUICK]
+        with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "NOTIFY_SOCKET": f"{tmp_path}/notify"}) as one:
+            assert told(manager) == "READY=1"
+            assert [told(manager) for _ in range(2)] == ["WATCHDOG=1"] * 2
+            with locked(tmp_path / "studies.db"):
+                time.sleep(0.5)  # for what it says of its last beat
+                all_told(manager)
+                assert told(manager) == "WATCHDOG=1"
+            one.terminate()
+            assert one.wait(60) == 0
+        assert all_told(manager)[-1] == "STOPPING=1"
+
+
+def test_the_watchdog_is_slower_than_a_worker_that_lives() -> None:
+    """Many times: a beat waits for a locked store."""
+    watchdog = re.search(r"^WatchdogSec=(\d+)$", UNIT.read_text(), re.MULTILINE)
+    assert watchdog is not None
+    assert int(watchdog[1]) >= 10 * worker.BEAT_S
 
 
 def test_the_batch_script_hands_back_when_slurm_says_so(tmp_path: Path) -> None:

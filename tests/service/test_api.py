@@ -111,6 +111,17 @@ def test_metrics_are_in_prometheus_form(client: TestClient, study: str) -> None:
     assert 'autotuner_sweeps{state="queued"} 0.0' in text
 
 
+def test_metrics_count_events_by_kind(writable: TestClient, shown: dict[str, str]) -> None:
+    assert "autotuner_events_total{" not in writable.get("/metrics").text
+    for _ in range(2):
+        number = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()["outlook"]["sweep"]["id"]
+    writable.post(f"{API}/sweeps/{number}:pause", headers=shown)
+    text = writable.get("/metrics").text
+    assert "# TYPE autotuner_events_total counter" in text
+    assert 'autotuner_events_total{kind="submitted"} 2.0' in text
+    assert 'autotuner_events_total{kind="pause_asked"} 1.0' in text
+
+
 def test_devices_are_those_of_the_studies(client: TestClient, study: str) -> None:
     (model,) = client.get(f"{API}/devices").json()["models"]
     assert (model["backend"], model["studies"]) == ("cuda", [study])

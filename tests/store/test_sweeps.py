@@ -8,10 +8,11 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -25,22 +26,6 @@ from tests.helpers import simulated
 from tests.helpers.recorded import CALIBRATION, measured, study_record
 
 ROOT = Path(__file__).parent.parent.parent
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where an empty store may be."""
-    if request.param == "sqlite":
-        return str(tmp_path / "studies.db")
-    found: str = request.getfixturevalue("url")
-    return found
-
-
-@pytest.fixture
-def opened(place: str) -> Iterator[Store]:
-    """A store without studies, on either engine."""
-    with Store.open(place) as found:
-        yield found
 
 
 def ask(store: Store, name: str = "one", priority: int = 0, key: str | None = None) -> int:
@@ -80,12 +65,30 @@ def test_a_key_makes_one_sweep_however_often_it_is_used(opened: Store) -> None:
         ask(opened, "another", key="nightly")
 
 
+def test_of_many_that_use_one_key_at_once_one_makes_the_sweep(place: str, opened: Store) -> None:
+    request = queue.request_for([simulated.space().file], name="nightly")
+    barrier = threading.Barrier(4)
+
+    def asks(key: str) -> tuple[int, bool]:
+        with Store.open(place) as mine:
+            barrier.wait()
+            asked = queue.submit(mine, request, key=key)
+            return asked.sweep.id, asked.is_new
+
+    with ThreadPoolExecutor(4) as pool:
+        for key in map(str, range(5)):
+            found = list(pool.map(asks, [key] * 4))
+            assert len({number for number, _ in found}) == 1
+            assert sum(is_new for _, is_new in found) == 1
+    assert len(sweeps.every(opened)) == 5
+
+
 def test_larger_priority_goes_first_and_then_the_older(opened: Store) -> None:
     low, high, later = ask(opened, "low"), ask(opened, "high", 5), ask(opened, "later", 5)
     assert [each.id for each in sweeps.due(opened)] == [high, later, low]
     assert [(each.sweep.id, each.place) for each in outlooks(opened)] == [(high, 1), (later, 2), (low, 3)]
     assert "no worker serves a device of kind cpu" in str(outlook(opened, low).waits)
-    with device_health.serving(opened, ["h/cpu"], "h", "cpu", "a CPU", "worker"):
+    with device_health.serving(opened, {"h/cpu": ()}, "h", "cpu", "a CPU", "worker"):
         now, waits = outlook(opened, high), outlook(opened, low)
         assert waits.waits == "behind 2 others"
         assert now.expected_start is not None
@@ -221,23 +224,65 @@ def test_a_driver_whose_study_was_taken_over_records_nothing(place: str, opened:
         assert len(other.judged_numbers("scalar-abc")) == 2
 
 
+class Clock(type):
+    """What the room of the store takes for a time stays one."""
+
+    def __instancecheck__(cls, other: object) -> bool:
+        return isinstance(other, datetime)
+
+
+class Ahead(datetime, metaclass=Clock):
+    """A clock that is wrong by a day."""
+
+    BY = timedelta(days=1)
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return super().now(tz) + cls.BY
+
+
+class Behind(Ahead):
+    """The other way."""
+
+    BY = timedelta(days=-1)
+
+
+def set_clocks(monkeypatch: pytest.MonkeyPatch, clock: type[Ahead]) -> None:
+    """Shifts the clock of this process for all that the room of the store asks."""
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + clock.BY.total_seconds())
+    rooms = [module for name, module in sys.modules.items() if name.startswith("autotuner.store.")]
+    for module in rooms:
+        if getattr(module, "datetime", None) is datetime:
+            monkeypatch.setattr(module, "datetime", clock)
+
+
 def test_a_lease_keeps_the_time_of_the_database(opened: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host whose clock is wrong takes nobody for dead."""
     number = ask(opened)
     with opened.database.reading() as session:
         before = opened.database.now(session)
-    claim = sweeps.claim(opened, number, "me")
-    assert claim is not None
-    claim.lease.beat()
-    with opened.database.reading() as session:
-        row = session.get_one(LeaseRow, lease.of_sweep(number))
-        assert before <= row.heartbeat_at <= opened.database.now(session)
+    for clock in (Ahead, Behind):
+        set_clocks(monkeypatch, clock)
+        claim = sweeps.claim(opened, number, "me")
+        assert claim is not None
+        claim.lease.beat()
+        with opened.database.writing() as session:
+            row = session.get_one(LeaseRow, lease.of_sweep(number))
+            assert before <= row.started_at <= row.heartbeat_at <= opened.database.now(session)
+            row.host = "elsewhere"  # from there only the time says whether it lives
+        assert sweeps.claim(opened, number, "another") is None
+        assert sweeps.one(opened, number).holder is not None
+        make_old(opened, lease.of_sweep(number))
+        assert sweeps.one(opened, number).holder is None
+        claim.lease.release()
+        monkeypatch.undo()
 
 
 def test_a_device_has_one_worker_and_may_be_in_quarantine(place: str, opened: Store) -> None:
-    where = (["h/a", "h/b"], "h", "cpu", "a model", "worker 1")
+    where = ({"h/a": (), "h/b": ()}, "h", "cpu", "a model", "worker 1")
     with device_health.serving(opened, *where), Store.open(place) as other:
-        again = device_health.serving(other, ["h/b"], *where[1:])
+        again = device_health.serving(other, {"h/b": ()}, *where[1:])
         with pytest.raises(LeaseHeldError, match=r"h/b in .* is being driven by process"), again:
             pass
         first, _ = device_health.every(other)

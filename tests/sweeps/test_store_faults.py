@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+import subprocess
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.helpers import simulated
 from tests.helpers.driven import driver
 from tests.helpers.postgresql import Server
 from tests.helpers.recorded import measured
+from tests.helpers.stores import locked
 
 TRIALS = 12
 
@@ -34,17 +36,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str
         sweep = driver(store, simulated.backend())
         sweep.run(Budget(trials=TRIALS))
         return judged(store, sweep.name)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Another program writes."""
-    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        finally:
-            other.execute("ROLLBACK")
 
 
 def after(count: int, do: Callable[[], None]) -> Callable[[Event], None]:
@@ -120,6 +111,29 @@ def test_a_full_disk_is_waited_for(path: Path, undisturbed: list[tuple[int, str,
         sweep.run(Budget(trials=TRIALS))
         assert "the disk is full" in tried[0]
         assert judged(store, sweep.name) == undisturbed
+
+
+def test_a_small_disk_that_is_full_is_waited_for(small_disk: Path, undisturbed: list[tuple[int, str, str]]) -> None:
+    """A real one, with the store on it, until somebody makes space."""
+    subprocess.run(["mount", "-o", "remount,size=16m", str(small_disk)], check=True)
+    ballast, tried = small_disk / "ballast", []
+
+    def fill() -> None:
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while file.write(b"x" * 4096):
+                pass
+
+    def hear(why: str, since_s: float) -> None:
+        tried.append(why)
+        ballast.unlink(missing_ok=True)
+
+    with Store.open(str(small_disk / "studies.db")) as store:
+        store.database.patience.seconds, store.database.patience.listen = float("inf"), hear
+        sweep = driver(store, simulated.backend(), after(5, fill))
+        sweep.run(Budget(trials=TRIALS))
+        assert "the disk is full" in tried[0]
+        assert judged(store, sweep.name) == undisturbed
+        assert list(unwritten.of(store.label, sweep.name)) == []
 
 
 def test_without_patience_a_full_disk_ends_the_run(path: Path) -> None:

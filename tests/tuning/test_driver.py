@@ -314,6 +314,25 @@ def test_a_second_driver_is_refused(store: Store) -> None:
         second.run(Budget(trials=3))
 
 
+@at_any_width
+def test_drivers_of_two_processes_take_turns(path: Path, width: int) -> None:
+    """Each keeps its store open, as workers do, and goes on with what the other one has left in flight."""
+    with Store.open(str(path)) as one, Store.open(str(path)) as other:
+        for store, until in ((one, 5), (other, 12), (one, 18), (other, 25), (one, 30)):
+
+            def hear(event: Event, until: int = until) -> None:
+                if isinstance(event, Judged) and event.judged == until:
+                    raise KeyboardInterrupt
+
+            with pytest.raises(KeyboardInterrupt):
+                driver(store, simulated.backend(), hear, width=width).run(Budget(trials=99))
+        sweep = driver(other, simulated.backend(), width=width)
+        sweep.run(Budget(trials=31))
+        found = other.judged_numbers(sweep.name)
+        assert len({outcome.variant.digest for outcome in found.values()}) == len(found) >= 31
+        assert TrialState.RUNNING not in {trial.state for trial in trials_of(other, sweep.name)}
+
+
 def test_another_device_is_another_study(store: Store) -> None:
     other = simulated.DEVICE.model_copy(update={"name": "another"})
     executor = InlineExecutor(simulated.backend())

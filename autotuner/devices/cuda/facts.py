@@ -40,7 +40,7 @@ def choose(wishes: Wishes) -> Chosen:
     found = chosen_devices(wishes.devices)
     uuids = tuple(each.uuid for each in found)
     lanes = (None,) if wishes.devices is None else uuids
-    return Chosen(cuda_device(wishes.arch, found[0]), lanes, locks=uuids)
+    return Chosen(cuda_device(wishes.arch, found[0]), lanes, locks=uuids, words=_words(wishes.devices, len(found)))
 
 
 def chosen_devices(wanted: str | None) -> tuple[CudaFacts, ...]:
@@ -64,6 +64,13 @@ def of_one_model(wanted: str | None, found: Sequence[CudaFacts]) -> tuple[CudaFa
         why = f"never two GPU models in one study: cuda:{first} is an {one}, cuda:{second} an {other}"
         raise InputError(f"--devices {wanted}: {why}; name those of one model")
     return tuple(found[number] for number in numbers)
+
+
+def _words(wanted: str | None, count: int) -> tuple[str, ...]:
+    """What `--devices` calls each of so many chosen devices."""
+    if wanted == "all":
+        return tuple(f"cuda:{number}" for number in range(count))
+    return tuple(name.strip() for name in (wanted or "cuda:0").split(","))
 
 
 def _numbers(wanted: str | None, count: int) -> list[int]:

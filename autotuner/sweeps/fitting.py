@@ -1,0 +1,71 @@
+"""Which sweeps a worker takes: one rule for workers and for those who say how long a sweep waits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from autotuner.devices import DEVICES
+from autotuner.store.sweep_records import DeviceRecord, Holder
+from autotuner.values.sweep import SweepRequest
+
+ALL = "all"
+"""What `--devices` calls all devices that a process sees."""
+
+
+def fits(request: SweepRequest, backend: str, words: Collection[str]) -> bool:
+    """Whether a sweep can be done on devices of one kind that `--devices` calls so in their worker."""
+    return request.backend == backend and _named(request) <= set(words)
+
+
+def _named(request: SweepRequest) -> frozenset[str]:
+    """The devices that were asked for; none where any will do, or where there is no choice: a worker says so."""
+    if request.devices is None or (request.backend in DEVICES and "devices" not in DEVICES[request.backend].choices):
+        return frozenset()
+    return frozenset(word.strip() for word in request.devices.split(","))
+
+
+class LivingWorker(NamedTuple):
+    """A worker as the store knows it, with the devices that it serves."""
+
+    holder: Holder
+    devices: tuple[DeviceRecord, ...]
+
+    def __str__(self) -> str:
+        return f"the worker {self.holder.pid} on {self.holder.host}"
+
+    @property
+    def sick(self) -> DeviceRecord | None:
+        """One of its devices that is in quarantine: it takes no sweep then."""
+        return next((each for each in self.devices if each.health == "quarantined"), None)
+
+    @property
+    def backend(self) -> str:
+        """The kind of its devices."""
+        return self.devices[0].backend
+
+    def fits(self, request: SweepRequest) -> bool:
+        """Whether it takes such a sweep."""
+        return fits(request, self.backend, [word for each in self.devices for word in each.words])
+
+    def is_beside(self, holder: Holder | None) -> bool:
+        """Whether that is on the same host."""
+        return holder is not None and holder.host == self.holder.host
+
+    def works_on(self, holder: Holder | None) -> bool:
+        """Whether that is this worker."""
+        return holder is not None and (holder.host, holder.pid) == (self.holder.host, self.holder.pid)
+
+
+def living(devices: Sequence[DeviceRecord]) -> list[LivingWorker]:
+    """The workers that serve these devices now."""
+    found: list[LivingWorker] = []
+    for each in devices:
+        if each.holder is None:
+            continue
+        place = next((at for at, known in enumerate(found) if known.works_on(each.holder)), None)
+        if place is None:
+            found.append(LivingWorker(each.holder, (each,)))
+        else:
+            found[place] = found[place]._replace(devices=(*found[place].devices, each))
+    return found
