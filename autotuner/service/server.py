@@ -76,12 +76,12 @@ class Server:
 
         def read() -> None:
             with contextlib.suppress(AutotunerError):
-                last, *others = [each.name for each in self.reader.studies()[:COMPARED]] or [None]
-                if last is not None:
-                    self.reader.study(last).read_ahead()
-                    self.desk.look()
-                for other in others:
-                    _ = self.reader.study(other).trials
+                found = [self.reader.study(each.name) for each in self.reader.studies()[:COMPARED]]
+                self.desk.look()
+                for each in found[:1]:
+                    each.read_ahead()
+                for each in found[1:]:
+                    _ = each.trials
 
         templates.compile_all()
         reads = threading.Thread(target=read, name="warm", daemon=True)
