@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from autotuner.service.app import create_app
 from autotuner.service.reader import FRESH_S
 from autotuner.service.settings import Settings
-from autotuner.store import Store, figures, queries, sweeps
+from autotuner.store import Store, figures, queries, sweeps, trials
 from autotuner.sweeps import queue
 from autotuner.tuning import covered, standings
 from autotuner.tuning.workbench import load_space
@@ -148,6 +148,15 @@ def test_the_answers_are_those_of_the_finals(client: TestClient, study: str, mad
     assert f"{best.confirmed.mean:.3f}\u00d7" in text
     assert f"{best.confirmed.low:.3f} to {best.confirmed.high:.3f}" in text
     assert f"Trial {best.entry.number}, confirmed" in text
+
+
+def test_what_has_a_latency_can_be_timed_again_and_nothing_else(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        listed = trials.listed(store, study)
+    for timed in (True, False):
+        number = next(each.number for each in listed if each.verdict.has_latency == timed)
+        page = client.get(f"/studies/{study}/trials/{number}").text
+        assert (f"autotuner race {study} --trial {number} " in page) == timed
 
 
 def test_a_reject_is_put_into_words(client: TestClient, study: str) -> None:
