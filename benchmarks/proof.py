@@ -25,6 +25,7 @@ from benchmarks.driver import chaos, kills, ray_nodes, store_locked
 from benchmarks.gate import emulated, mutants, op_mutants, view_mutants
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import landscapes, replay, replay_choice, sweep_sets, transfer
+from benchmarks.service import first_paint
 from benchmarks.throughput import figures
 from benchmarks.timing import aa_sweeps, audits, disturbed, simulated_truth
 from tests.mutants.expectations import MUTANTS
@@ -157,6 +158,11 @@ PARTS = {
         "the figures of a study of 10,000 trials take less than 100 ms each (needs a quiet machine)",
         2,
         (step(figures, "--json", kept("figures"), "--hold"),),
+    ),
+    "paint": Part(
+        "a browser paints every page of a study of 10,000 trials in less than a second (needs a quiet machine)",
+        4,
+        (step(first_paint, "--json", kept("service_first_paint"), "--hold"),),
     ),
     "sets": Part(
         "a sweep set does no worse than equal shares of as many trials",

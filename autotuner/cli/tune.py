@@ -1,4 +1,4 @@
-"""Commands that tune: a sweep, its finals, and the best variant timed again."""
+"""Commands that tune: a sweep, its finals, and a variant timed again."""
 
 from __future__ import annotations
 
@@ -285,21 +285,26 @@ def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
 
 def race(
     study: StudyName = None,
+    trial: Annotated[
+        int | None, typer.Option(min=0, max=MOST, help="another trial that has a latency, by its number")
+    ] = None,
     itself: Annotated[bool, typer.Option("--aa", help="against a second load of the same library")] = False,
     blocks: Annotated[int, typer.Option(min=6, max=10**6, help="interleaved blocks")] = 60,
     store: StoreOption = None,
     as_json: JsonOption = False,
     patience: PatienceOption = config.PATIENCE_MINUTES,
 ) -> None:
-    """Times the best variant again in a fresh process, against the baseline or, with --aa, against itself.
+    """Times the best variant again, or that of --trial, in a fresh process: against the baseline or, with --aa, itself.
 
     An honest stopwatch names no winner of an A/A race.
     """
     from autotuner.report.words import over_words
-    from autotuner.tuning.race_again import race_best
+    from autotuner.tuning import race_again
 
     with closing(open_store(store)) as opened:
-        result = race_best(opened, study, itself, blocks, lambda here: here.held(60 * patience, say_waiting))
+        result = race_again.race(
+            opened, study, itself, blocks, trial, lambda here: here.held(60 * patience, say_waiting)
+        )
     if as_json:
         print_json({**json_of(result), "winner": result.winner})
         return

@@ -189,6 +189,13 @@ class Snapshot:
         """How much of its space was judged. Raises InputError where the recorded space cannot be read."""
         return self.once("coverage", lambda: covered.coverage(self.store, self.name))
 
+    def read_ahead(self) -> None:
+        """Reads what the pages of a study show, what several of them show first. Raises StoreError."""
+        _ = self.trials, self.board, self.best, self.gate, self.tie, self.disturbed
+        _ = self.stages, self.sessions, self.costs, self.baselines
+        with suppress(InputError):
+            _ = self.coverage
+
     def times(self, numbers: tuple[int, ...]) -> tuple[ProblemTimes, ...]:
         """What these trials took on each problem."""
         return self.once(f"times {numbers}", lambda: trials.problem_times(self.store, self.name, numbers))

@@ -17,11 +17,13 @@ from autotuner.service.gate_service import GateService
 from autotuner.service.reader import Reader, Snapshot
 from autotuner.service.settings import Settings
 from autotuner.service.sweep_desk import SweepDesk
-from autotuner.store import Store, queries
+from autotuner.store import Store
 from autotuner.values.errors import AutotunerError, InfrastructureError
 
 WARM_S = 2.0
 """Seconds that the server reads before it answers, at most."""
+COMPARED = 2
+"""Studies that one page may show."""
 
 
 class Beliefs(BeliefsFinder):
@@ -69,13 +71,17 @@ class Server:
             raise HTTPException(404, f"{snapshot.name} has no trial {number}")
 
     async def warm(self) -> None:
-        """Compiles the templates and reads the study that was active last, so that the first reader waits for less. A
-        study that takes long to read is read on meanwhile."""
+        """Compiles the templates and reads what was active last, so that the first reader waits for less. What takes
+        long to read is read on meanwhile."""
 
         def read() -> None:
             with contextlib.suppress(AutotunerError):
-                snapshot = self.reader.study(queries.resolve_study(self.reader.store))
-                _ = snapshot.trials, snapshot.board, snapshot.best
+                found = [self.reader.study(each.name) for each in self.reader.studies()[:COMPARED]]
+                self.desk.look()
+                for each in found[:1]:
+                    each.read_ahead()
+                for each in found[1:]:
+                    _ = each.trials
 
         templates.compile_all()
         reads = threading.Thread(target=read, name="warm", daemon=True)

@@ -1,4 +1,4 @@
-"""The best variant of a study timed again in a fresh process: against its baseline or against itself."""
+"""A variant of a study timed again in a fresh process: against its baseline or against itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autotuner.measure.tie import logs, ratios_between, tie_band
 from autotuner.run.ask import ask
 from autotuner.run.jobs import BuildJob, Built, RaceJob
 from autotuner.spaces.space import SpaceFile
-from autotuner.store import Store, queries
+from autotuner.store import Store, TrialRecord, queries
 from autotuner.tuning import standings
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InfrastructureError, InputError
@@ -28,6 +28,7 @@ class Race(Model):
     """The result."""
 
     study: str
+    trial: int
     variant: Variant
     against: str
     problems: tuple[Problem, ...]
@@ -46,25 +47,25 @@ class Race(Model):
         return self.against if self.speedup.high < 1 / (1 + self.tie) else None
 
 
-def race_best(
+def race(
     store: Store,
     wanted: str | None,
     itself: bool,
     blocks: int = 60,
+    trial: int | None = None,
     held: Callable[[Workbench], AbstractContextManager[None]] = lambda _: nullcontext(),
 ) -> Race:
-    """Times the best variant of a study again, in `blocks` blocks: against a second load of the same library (the A/A
-    test), or against its baseline, which frees the search estimate of its bias towards lucky measurements. `held` holds
-    the devices meanwhile.
+    """Times a trial's variant again, the best one's of the study if none is named, in `blocks` blocks: against a second
+    load of the same library (the A/A test), or against the baseline of its run, which frees the search estimate of its
+    bias towards lucky measurements. `held` holds the devices meanwhile.
 
-    Raises StoreError, and InputError when nothing was measured yet or the variant cannot be built any more.
+    Raises StoreError, and InputError when nothing was measured yet, the trial has no latency that stands, or the
+    variant cannot be built any more.
     """
     name = queries.resolve_study(store, wanted)
-    found = standings.best(store, name)
-    if found is None:
-        raise InputError(f"{name} has no variant measured to the end yet; run `autotuner tune` first")
+    found = _best(store, name) if trial is None else _timed(store, name, trial)
     workbench = Workbench(SpaceFile.stored(queries.study(store, name).space_document))
-    conditions = workbench.conditions.model_copy(update={"baselines": found.record.session.calibration.baselines})
+    conditions = workbench.conditions.model_copy(update={"baselines": found.session.calibration.baselines})
     variant, artifact = found.outcome.variant, found.outcome.artifact
     assert artifact is not None  # what was measured was built
     with held(workbench), closing(workbench.executor()) as executor:
@@ -74,9 +75,9 @@ def race_best(
             heat = ask(executor, RaceJob(artifacts=artifacts, conditions=conditions, blocks=blocks, fresh=True))
         else:
             said = "its sources or its compiler have changed since it passed the gate; tune again"
-            raise InputError(f"trial {found.entry.number} of {name} cannot be timed again: {said}")
+            raise InputError(f"trial {found.number} of {name} cannot be timed again: {said}")
     if isinstance(heat, Fault):
-        raise InputError(f"trial {found.entry.number} of {name} cannot be timed again: {heat.detail}")
+        raise InputError(f"trial {found.number} of {name} cannot be timed again: {heat.detail}")
     if not isinstance(heat, Heat):
         raise InfrastructureError(f"the race gave no result: {heat}")
     ratios = (
@@ -86,6 +87,7 @@ def race_best(
     tie = tie_band(queries.aa_heats(store, name), conditions.objective)
     return Race(
         study=name,
+        trial=found.number,
         variant=variant,
         against=against,
         problems=conditions.problems,
@@ -94,6 +96,24 @@ def race_best(
         blocks=blocks,
         tie=tie,
     )
+
+
+def _best(store: Store, study: str) -> TrialRecord:
+    found = standings.best(store, study)
+    if found is None:
+        raise InputError(f"{study} has no variant measured to the end yet; run `autotuner tune` first")
+    return found.record
+
+
+def _timed(store: Store, study: str, number: int) -> TrialRecord:
+    """A trial that the gate let pass and whose latency stands."""
+    found = queries.trial(store, study, number)
+    if found.revoked_at is not None:
+        raise InputError(f"trial {number} of {study} was revoked: {found.revoked_reason}")
+    if not found.outcome.verdict.has_latency:
+        why = f"`autotuner show {number}` says why"
+        raise InputError(f"trial {number} of {study} has no latency ({found.outcome.verdict.value}): {why}")
+    return found
 
 
 def _speedup(logs_of: list[float]) -> Interval:

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from autotuner.store import Store
-from autotuner.tuning import standings
+from autotuner.tuning import race_again, standings
 from autotuner.tuning.driver import Budget, Event, Judged
-from autotuner.tuning.race_again import Race, race_best
+from autotuner.tuning.race_again import Race
 from autotuner.tuning.workbench import Workbench, load_space
 from benchmarks.provenance import command_line
 
@@ -57,9 +57,9 @@ def row(store: Store, workbench: Workbench, study: str, seconds: float) -> dict[
     summary, best = standings.summary(store, study), standings.best(store, study)
     assert best is not None
     races = sorted(
-        (race_best(store, study, itself=False, blocks=BLOCKS) for _ in range(3)), key=lambda r: -r.speedup.median
+        (race_again.race(store, study, itself=False, blocks=BLOCKS) for _ in range(3)), key=lambda r: -r.speedup.median
     )
-    race, self_race = races[1], race_best(store, study, itself=True, blocks=BLOCKS)
+    race, self_race = races[1], race_again.race(store, study, itself=True, blocks=BLOCKS)
     (problem,) = workbench.conditions.problems
     return {
         "command": command_line(),

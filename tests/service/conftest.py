@@ -11,8 +11,10 @@ from starlette.testclient import TestClient
 
 from autotuner.service.app import create_app
 from autotuner.service.settings import Settings
-from autotuner.store import Store
-from benchmarks.service.made_up import spread_times, write
+from autotuner.store import Store, sweeps
+from autotuner.sweeps import queue
+from autotuner.tuning.workbench import load_space
+from benchmarks.service.made_up import PROBLEMS, SPACE, spread_times, write
 
 TOKEN = "a-token-of-the-tests"
 
@@ -25,6 +27,29 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name = write(store, 80)
     spread_times(path, name)
     return path
+
+
+@pytest.fixture(scope="session")
+def queued(made: Path, study: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a sweep of that study, number 1, and a sweep set of which one member has begun, number 2."""
+    path = Path(shutil.copy(made, tmp_path_factory.mktemp("queued") / "studies.db"))
+    with Store.open(str(path)) as store:
+        begun = write(store, 6, finals=False, problems=PROBLEMS[1:2])
+        whole = queue.request_for([load_space(SPACE, problems=PROBLEMS)], trials=100)
+        several = queue.request_for([load_space(SPACE, problems=[each]) for each in PROBLEMS[:3]], trials=30)
+        for request, of in ((whole, study), (several, begun)):
+            number = queue.submit(store, request).sweep.id
+            assert sweeps.claim(store, number, f"sweep {number}") is not None
+            sweeps.work(store, number, 60.0, [of])
+            sweeps.note(store, number, "search", f"study {of}", {})
+    return path
+
+
+@pytest.fixture(scope="session")
+def queue_client(queued: Path) -> Iterator[TestClient]:
+    """A reader of that one."""
+    with TestClient(create_app(Settings(store=str(queued))), base_url="http://localhost") as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

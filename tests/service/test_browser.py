@@ -112,12 +112,21 @@ def test_the_scatter_follows_pointer_keyboard_and_filters(chromium: Any, server:
     page = watched.page
     page.goto(f"{server.url}/studies/{study}/variants")
     page.wait_for_selector("#scatter-live[data-ready]")
-    assert "80 of 80 variants" in page.inner_text("#shown")
+    assert "80 of 80 variants" in page.inner_text("#scatter-note")
+    assert not page.is_visible("#scatter-plain")
+    page.click("#scatter-table summary")
+    rows = page.locator("#scatter-table tbody tr")
+    assert rows.first.is_visible()
+    every = rows.count()
     page.click("#filters summary")
     page.locator("#filters input").first.check()
-    page.locator("#shown").filter(has_not_text="80 of 80").wait_for()  # the page's policy lets no string be a function
+    # The page's policy lets no string be a function.
+    page.locator("#scatter-note").filter(has_not_text="80 of 80").wait_for()
     assert "p." in page.url  # the address leads to the same drawing
+    page.locator("#scatter-table summary").filter(has_not_text=f"({every} rows)").wait_for()  # and so does the table
+    assert 0 < rows.count() < every
     page.click("#clear")
+    page.locator("#scatter-table summary").filter(has_text=f"({every} rows)").wait_for()
     page.focus("#canvas")
     page.keyboard.press("Home")
     first = page.inner_text("#point")

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from autotuner.service.app import create_app
 from autotuner.service.reader import FRESH_S
 from autotuner.service.settings import Settings
-from autotuner.store import Store, figures, queries, sweeps
+from autotuner.store import Store, figures, queries, sweeps, trials
 from autotuner.sweeps import queue
 from autotuner.tuning import covered, standings
 from autotuner.tuning.workbench import load_space
@@ -111,12 +111,32 @@ def test_a_set_has_a_line_a_member(tmp_path: Path) -> None:
     assert f'href="/studies/{begun}"' in page
 
 
-def test_every_figure_has_its_table(client: TestClient, study: str) -> None:
-    for tab in TABS[:-1]:
-        text = client.get(f"/studies/{study}{tab}").text
-        drawn = re.findall(r'<figure id="([\w-]+)" class="panel">(.*?)</figure>', text, re.DOTALL)
-        assert [name for name, figure in drawn if "<table" not in figure] == []
-        assert all('role="' in figure and "aria-label" in figure for _, figure in drawn)
+def figures_of(text: str) -> list[str]:
+    """The figures of a page, without what a script hides."""
+    found = re.findall(r"<figure\b(.*?)</figure>", text, re.DOTALL)
+    assert len(found) == text.count("<figure") > 0
+    assert text.count('<svg class="figure') == sum(each.count('<svg class="figure') for each in found)
+    return [re.sub(r'<div id="[\w-]+-plain".*?</svg></div>', "", each, flags=re.DOTALL) for each in found]
+
+
+@pytest.mark.parametrize("tab", [tab for tab in TABS if tab != "/beliefs"])
+def test_every_figure_has_its_table(client: TestClient, study: str, tab: str) -> None:
+    text = client.get(f"/studies/{study}{tab}").text
+    assert [each[:80] for each in figures_of(text) if "<table" not in each] == []
+    assert all('role="' in each and "aria-label" in each for each in figures_of(text))
+
+
+@pytest.mark.parametrize("path", ["/compare?a={study}&b={study}", "/sweeps/1", "/sweeps/2"])
+def test_every_figure_of_other_pages_has_its_table(queue_client: TestClient, study: str, path: str) -> None:
+    text = queue_client.get(path.format(study=study)).text
+    assert [each[:80] for each in figures_of(text) if "<table" not in each] == []
+
+
+@pytest.mark.slow
+def test_every_figure_of_the_beliefs_has_its_table(client: TestClient, study: str) -> None:
+    assert client.get(f"/api/v1/studies/{study}/beliefs").status_code == 200  # answers once they are found
+    text = client.get(f"/studies/{study}/beliefs").text
+    assert [each[:80] for each in figures_of(text) if "<table" not in each] == []
 
 
 def test_the_answers_are_those_of_the_finals(client: TestClient, study: str, made: Path) -> None:
@@ -128,6 +148,15 @@ def test_the_answers_are_those_of_the_finals(client: TestClient, study: str, mad
     assert f"{best.confirmed.mean:.3f}\u00d7" in text
     assert f"{best.confirmed.low:.3f} to {best.confirmed.high:.3f}" in text
     assert f"Trial {best.entry.number}, confirmed" in text
+
+
+def test_what_has_a_latency_can_be_timed_again_and_nothing_else(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        listed = trials.listed(store, study)
+    for timed in (True, False):
+        number = next(each.number for each in listed if each.verdict.has_latency == timed)
+        page = client.get(f"/studies/{study}/trials/{number}").text
+        assert (f"autotuner race {study} --trial {number} " in page) == timed
 
 
 def test_a_reject_is_put_into_words(client: TestClient, study: str) -> None:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import SpaceFile
-from autotuner.store import Store
+from autotuner.store import Store, trials
 from autotuner.tuning import race_again, standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
-from autotuner.tuning.race_again import race_best
 from autotuner.values.conditions import TIE
+from autotuner.values.errors import InputError, StoreError
 from autotuner.values.outcome import Heat
 from tests.helpers import simulated
 
 
-@pytest.mark.parametrize(("us", "winner"), [(99.0, "the variant"), (101.0, "the baseline fake"), (99.8, None)])
-def test_a_winner_is_outside_the_tie_band_of_the_study(
-    store: Store, monkeypatch: pytest.MonkeyPatch, us: float, winner: str | None
-) -> None:
-    """SDPA takes 100 us. By A/A races with 1 % between two loads a tie is 2 % wide."""
-    backend = FakeLine(lambda _: Truth(us=us), noise=0.0005)
-
+def _on_the_fake_device(monkeypatch: pytest.MonkeyPatch, backend: FakeLine) -> None:
     class Workbench:
         """What a race needs of one, on the fake device."""
 
@@ -34,9 +30,19 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
             return InlineExecutor(backend)
 
     monkeypatch.setattr(race_again, "Workbench", Workbench)
+
+
+@pytest.mark.parametrize(("us", "winner"), [(99.0, "the variant"), (101.0, "the baseline fake"), (99.8, None)])
+def test_a_winner_is_outside_the_tie_band_of_the_study(
+    store: Store, monkeypatch: pytest.MonkeyPatch, us: float, winner: str | None
+) -> None:
+    """SDPA takes 100 us. By A/A races with 1 % between two loads a tie is 2 % wide."""
+    backend = FakeLine(lambda _: Truth(us=us), noise=0.0005)
+
+    _on_the_fake_device(monkeypatch, backend)
     driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.conditions()))
     driver.run(Budget(trials=1))
-    before = race_best(store, driver.name, itself=False)
+    before = race_again.race(store, driver.name, itself=False)
     assert before.tie == TIE
     assert before.winner == winner
     assert before.speedup.median == pytest.approx(100 / us, rel=1e-3)
@@ -52,7 +58,32 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
         baseline_us=(us_of[0],),
     )
     store.record_heat(driver.name, "aa", aa)
-    after = race_best(store, driver.name, itself=False)
+    after = race_again.race(store, driver.name, itself=False)
     assert after.tie == pytest.approx(0.02, rel=0.01)
     assert after.winner is None
     assert after.speedup.median == pytest.approx(100 / us, rel=1e-3)
+
+
+def test_any_trial_with_a_latency_is_timed_again_and_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = FakeLine(simulated.truth, noise=0.0005)
+    _on_the_fake_device(monkeypatch, backend)
+    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, simulated.conditions()))
+    driver.run(Budget(trials=12))
+    best = standings.best(store, driver.name)
+    assert best is not None
+    listed = trials.listed(store, driver.name)
+    other = next(each for each in listed if each.verdict.has_latency and each.number != best.entry.number)
+    again = race_again.race(store, driver.name, itself=False, trial=other.number)
+    assert again.trial == other.number
+    assert again.variant.digest == other.variant
+    assert again.speedup.median == pytest.approx(math.exp(-(other.objective or 0.0)), rel=0.01)
+    assert race_again.race(store, driver.name, itself=False).trial == best.entry.number
+
+    wrong = next(each for each in listed if not each.verdict.has_latency)
+    with pytest.raises(InputError, match=f"trial {wrong.number} .* has no latency"):
+        race_again.race(store, driver.name, itself=False, trial=wrong.number)
+    store.revoke(driver.name, other.number, "the finals saw it fail")
+    with pytest.raises(InputError, match="was revoked: the finals saw it fail"):
+        race_again.race(store, driver.name, itself=False, trial=other.number)
+    with pytest.raises(StoreError, match="no recorded trial 99"):
+        race_again.race(store, driver.name, itself=False, trial=99)

@@ -140,7 +140,7 @@
       return item;
     }));
     const rejected = shown.filter((place) => data.cause[place] >= 0).length;
-    document.getElementById("shown").textContent = `${shown.length.toLocaleString()} of ${data.kind.length.toLocaleString()} variants, ${rejected.toLocaleString()} of them rejected, on the edge. The line is ${data.baseline}.`;
+    document.getElementById("scatter-note").textContent = `${shown.length.toLocaleString()} of ${data.kind.length.toLocaleString()} variants, ${rejected.toLocaleString()} of them rejected, on the edge. The line is ${data.baseline}. The table has the fastest.`;
   }
 
   function ring(at) {
@@ -185,12 +185,29 @@
     choose(drawn.byX[Math.max(0, Math.min(shown.length - 1, here + step))]);
   });
 
+  // The table, and the drawing that is printed, follow the choice too: the server makes them.
+  let asked = 0;
+  async function follow() {
+    const mine = ++asked;
+    await new Promise((go) => setTimeout(go, 300));
+    if (mine !== asked) return;
+    const answer = await fetch(location.href);
+    const text = answer.ok ? await answer.text() : null;
+    if (text === null || mine !== asked) return;
+    const made = new DOMParser().parseFromString(text, "text/html");
+    for (const id of ["scatter-plain", "scatter-table"]) {
+      const fresh = made.getElementById(id);
+      if (fresh) document.getElementById(id).replaceChildren(...fresh.childNodes);
+    }
+  }
+
   let waiting = 0;
   const again = () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(draw); };
   form.addEventListener("change", () => {
     const query = new URLSearchParams(new FormData(form));
     history.replaceState(null, "", `${location.pathname}?${query}`);
     again();
+    follow().catch(() => {}); // a server that is gone: the canvas has what it needs
   });
   form.addEventListener("submit", (event) => { event.preventDefault(); again(); });
   document.getElementById("clear").addEventListener("click", () => {

@@ -70,7 +70,7 @@ def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path
         cases=_cases(outcome),
         races=_races(number, outcome),
         source=source_of(outcome, roots),
-        commands=_commands(snapshot, number, outcome, store),
+        commands=_commands(snapshot, number, outcome, record.revoked_at is not None, store),
     )
 
 
@@ -247,7 +247,9 @@ def _families(root: Path) -> list[Path]:
         return []
 
 
-def _commands(snapshot: Snapshot, number: int, outcome: Outcome, store: str) -> tuple[tuple[str, str], ...]:
+def _commands(
+    snapshot: Snapshot, number: int, outcome: Outcome, revoked: bool, store: str
+) -> tuple[tuple[str, str], ...]:
     point, name = str(outcome.variant), snapshot.name
     found = [
         ("Build it and put it through the gate", command("gate", str(number), "--study", name, store=store)),
@@ -256,8 +258,10 @@ def _commands(snapshot: Snapshot, number: int, outcome: Outcome, store: str) -> 
     if snapshot.file is not None:
         by_name = command("gate", point, "--space", snapshot.file.path, store=store)
         found.insert(1, ("The same by its parameters", by_name))
+    if outcome.verdict.has_latency and not revoked:
+        again = command("race", snapshot.name, "--trial", str(number), store=store)
+        found.insert(1, ("Time it again, beside the baseline", again))
     if snapshot.best is not None and snapshot.best.entry.number == number:
-        found.insert(1, ("Time it again, beside the baseline", command("race", snapshot.name, store=store)))
         found.append(("Carry it away with its proof", command("export", snapshot.name, store=store)))
     return tuple(found)
 
