@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from autotuner.cli.options import AnySpaceName, JsonOption, StoreOption, ThreadsOption
-from autotuner.cli.output import json_of, out, print_json, print_lines
+from autotuner.cli.output import json_of, out, print_json, print_lines, say_waiting
 from autotuner.values import config
 
 
@@ -33,7 +33,8 @@ def gate(
     from autotuner.report.trial_words import gate_words
     from autotuner.tuning import gate_one
 
-    judged = gate_one.judge(gate_one.subject(target, space, store or config.store_url(), study), sanitize)
+    subject = gate_one.subject(target, space, store or config.store_url(), study)
+    judged = gate_one.judge(subject, sanitize, listen=say_waiting)
     if as_json:
         print_json(json_of(judged.report))
     else:

@@ -182,7 +182,7 @@ async def gate(request: Request, asked: GateRequest) -> Response:
     server.access.require(request)
     try:
         return answer(await server.gate.judge(asked))
-    except GateBusy:
-        raise HTTPException(429, "another variant is being judged", {"Retry-After": "10"}) from None
+    except GateBusy as error:
+        raise HTTPException(429, str(error), {"Retry-After": "10"}) from None
     except InputError as error:
         raise HTTPException(400, str(error)) from None

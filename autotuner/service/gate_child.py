@@ -11,10 +11,10 @@ from pathlib import Path
 
 from autotuner.service.api_models import GateRequest
 from autotuner.tuning import gate_one
-from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.errors import AutotunerError, DeviceBusyError, InputError
 
-REFUSED, BROKEN = 2, 3
-"""Exit codes: for what the caller can mend, and for what is ours."""
+REFUSED, BROKEN, BUSY = 2, 3, 4
+"""Exit codes: for what the caller can mend, for what is ours, and where the device is timed by somebody else."""
 
 
 def main(folder: Path, document: str) -> int:
@@ -30,9 +30,11 @@ def main(folder: Path, document: str) -> int:
             asked.problem,
             asked.threads,
         )
-        judged = gate_one.judge(subject)
+        judged = gate_one.judge(subject, patience_s=0)
     except AutotunerError as error:
         sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        if isinstance(error, DeviceBusyError):
+            return BUSY
         return REFUSED if isinstance(error, InputError) else BROKEN
     sys.stdout.write(judged.report.model_dump_json())
     return 0

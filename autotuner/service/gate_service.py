@@ -11,7 +11,7 @@ from pathlib import Path
 
 from autotuner.service import gate_child
 from autotuner.service.api_models import GateRequest
-from autotuner.service.gate_child import REFUSED
+from autotuner.service.gate_child import BUSY, REFUSED
 from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.errors import InfrastructureError, InputError
 
@@ -20,7 +20,7 @@ DEADLINE_S = 600.0
 
 
 class GateBusy(Exception):
-    """Another variant is being judged."""
+    """Another variant is being judged, or another autotuner times the device. The message says which."""
 
 
 class GateService:
@@ -36,7 +36,7 @@ class GateService:
         if self._folder is None:
             raise InputError("no family can be judged here: the server was started without --families FOLDER")
         if self._busy:
-            raise GateBusy
+            raise GateBusy("another variant is being judged")
         self._busy = True
         try:
             return await self._judged(self._folder, asked.model_dump_json())
@@ -65,6 +65,8 @@ class GateService:
         if child.returncode == 0:
             return TrialReport.model_validate_json(out)
         lines = err.decode(errors="replace").strip().splitlines() or ["no reason was given"]
+        if child.returncode == BUSY:
+            raise GateBusy(lines[-1])
         if child.returncode == REFUSED:
             raise InputError(lines[-1])
         raise InfrastructureError(f"the gate ended with code {child.returncode}: {lines[-1]}")

@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 
 from autotuner.devices.processes import process
 from autotuner.tuning.calm import Waiting, pause, pause_s
-from autotuner.values.errors import InputError
+from autotuner.values.errors import DeviceBusyError
 
 WAITING_ROOM = 1024
 """How many others may ask the socket who has it."""
@@ -29,7 +29,7 @@ PEER = struct.Struct("3i")
 def held(names: Sequence[str], device: str, patience_s: float, listen: Callable[[Waiting], None]) -> Iterator[None]:
     """Holds the locks of these names while the block runs. `device`: what they are, for a person.
 
-    Raises InputError when patience has ended, naming who has one.
+    Raises DeviceBusyError when patience has ended, naming who has one.
     """
     started, who = time.monotonic(), ""
     with ExitStack() as stack:
@@ -38,7 +38,7 @@ def held(names: Sequence[str], device: str, patience_s: float, listen: Callable[
                 waited = time.monotonic() - started
                 who = who or _holder(name)
                 if waited >= patience_s:
-                    raise InputError(f"{device} is timed by {who}: wait for it, or stop it")
+                    raise DeviceBusyError(f"{device} is timed by {who}: wait for it, or stop it")
                 listen(Waiting(detail=f"{device} is timed by {who}", since_s=waited))
                 pause(min(pause_s(waited), patience_s - waited), lambda: None)
             stack.enter_context(lock)

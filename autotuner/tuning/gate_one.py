@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +19,8 @@ from autotuner.run import ask
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob
 from autotuner.spaces.fields import ParameterValue
 from autotuner.spaces.space import SpaceFile
+from autotuner.tuning.calm import Waiting
+from autotuner.tuning.device_lock import held
 from autotuner.tuning.trial_report import TrialReport, trial_report
 from autotuner.tuning.workbench import (
     Workbench,
@@ -30,6 +32,7 @@ from autotuner.tuning.workbench import (
     require_memory,
     toolchain_for,
 )
+from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.files import read_regular
@@ -125,14 +128,22 @@ def of_family(
     return Subject(made, family, (problem,), chosen, toolchain)
 
 
-def judge(found: Subject, sanitize: bool = False) -> GateResult:
+def judge(
+    found: Subject,
+    sanitize: bool = False,
+    patience_s: float = 60 * config.PATIENCE_MINUTES,
+    listen: Callable[[Waiting], None] = lambda _: None,
+) -> GateResult:
     """Puts it through the whole gate in a process of its own, G7 after a few timed blocks included. Nothing is stored.
+    A device that another autotuner times is waited for, up to `patience_s` seconds; `listen` hears of that.
 
-    Raises OracleError when a reference breaks its own tolerance, InfrastructureError when the machinery fails.
+    Raises DeviceBusyError when patience has ended, OracleError when a reference breaks its own tolerance,
+    InfrastructureError when the machinery fails.
     """
     threads = int(found.device.facts.get("THREADS_ALLOWED", 1))
     conditions = Conditions(problems=found.problems, threads=threads, seeds=fresh_seeds(), min_blocks=2, max_blocks=2)
-    with closing(executor_for(found.chosen, found.toolchain, found.family)) as executor:
+    free = held(found.chosen.locks, found.device.name, patience_s, listen)
+    with free, closing(executor_for(found.chosen, found.toolchain, found.family)) as executor:
         calibration = ask.sound_calibration(ask.ask(executor, CalibrationJob(conditions=conditions)))
         pinned = conditions.model_copy(update={"baselines": calibration.baselines})
         job = JudgeJob(built=Built(artifact=found.artifact, seconds=0.0), conditions=pinned, sanitize=sanitize)

@@ -9,6 +9,7 @@ AutotunerError
 │   │   ├── StoreUnavailableError  it is locked, or its server does not answer: waiting may help
 │   │   ├── LeaseHeldError         another living process has what this one wants
 │   │   └── LeaseLostError         another process has taken over what this one held
+│   ├── DeviceBusyError   another autotuner of this machine times the device: waiting may help
 │   └── DiskFullError     nothing more can be written
 ├── OracleError           calibration found a reference that breaks its own tolerance; the sweep does not start
 ├── InfrastructureError   our machinery failed while judging a variant (worker lost); the trial runs again
@@ -52,6 +53,10 @@ class LeaseHeldError(StoreError):
 
 class LeaseLostError(StoreError):
     """Another process took this one for dead and has taken over what it held; nothing more may be written for it."""
+
+
+class DeviceBusyError(InputError):
+    """Another autotuner of this machine times the device; later it may be free."""
 
 
 class DiskFullError(InputError):

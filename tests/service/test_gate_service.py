@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,13 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from autotuner.service import gate_child
 from autotuner.service.app import create_app
+from autotuner.service.gate_service import GateBusy, GateService
 from autotuner.service.settings import Settings
+from autotuner.tuning import gate_one
+from autotuner.tuning.trial_report import TrialReport
+from autotuner.values.errors import DeviceBusyError
 from tests.service.conftest import TOKEN
 
 ROOT = Path(__file__).parent.parent.parent
@@ -84,3 +90,38 @@ def test_a_wrong_one_is_rejected_with_its_report(judging: TestClient, shown: dic
     assert report["verdict"] == "incorrect"
     assert report["checks"][-1]["status"] == "fail"
     assert report["variant"]["parameters"]["EXP"] == "coarse"
+
+
+@pytest.mark.slow
+def test_a_right_one_passes_with_its_report(judging: TestClient, shown: dict[str, str]) -> None:
+    answer = judging.post("/api/v1/gate", headers=shown, json=ASKED)
+    assert answer.status_code == 200, answer.text
+    report = answer.json()
+    assert report["verdict"] == "measured"
+    assert {check["status"] for check in report["checks"]} <= {"pass", "unavailable"}
+
+
+def test_while_another_autotuner_times_the_device_the_caller_is_told_to_come_again(
+    judging: TestClient, shown: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def timed_by_another(*_: object) -> TrialReport:
+        raise GateBusy("NVIDIA X is timed by autotuner (pid 7) of somebody: wait for it, or stop it")
+
+    monkeypatch.setattr(GateService, "_judged", timed_by_another)
+    answer = judging.post("/api/v1/gate", headers=shown, json=ASKED)
+    assert answer.status_code == 429
+    assert "is timed by" in answer.json()["error"]
+    assert int(answer.headers["Retry-After"]) > 0
+
+
+def test_the_process_that_judges_waits_for_no_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def busy(_: object, patience_s: float) -> None:
+        assert patience_s == 0
+        raise DeviceBusyError("NVIDIA X is timed by another")
+
+    monkeypatch.setattr(gate_one, "of_family", lambda *_: None)
+    monkeypatch.setattr(gate_one, "judge", busy)
+    assert gate_child.main(tmp_path, json.dumps(ASKED)) == gate_child.BUSY
+    assert capsys.readouterr().err == "NVIDIA X is timed by another\n"

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store
 from autotuner.tuning import gate_one as single
 from autotuner.tuning import standings
+from autotuner.tuning.device_lock import held
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.values.conditions import Conditions
-from autotuner.values.errors import InputError, OracleError
+from autotuner.values.errors import DeviceBusyError, InputError, OracleError
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome, Say
 from autotuner.values.variant import Variant
@@ -86,6 +88,15 @@ def test_a_variant_is_found_by_library_by_folder_and_by_build_id(folder: Path, r
         assert (subject.artifact.digest, subject.artifact.path) == (right.digest, right.path)
         assert subject.problems == (PROBLEM,)
         assert subject.family.document.family == "mutants_numeric"
+
+
+def test_a_device_that_another_one_times_is_waited_for(folder: Path, right: Artifact) -> None:
+    name, heard = f"test-{uuid.uuid4()}", list[str]()
+    subject = found(right.path, folder)
+    taken = subject._replace(chosen=subject.chosen._replace(locks=(name,)))
+    with held([name], "a device", 0, lambda _: None), pytest.raises(DeviceBusyError, match="is timed by"):
+        single.judge(taken, patience_s=0.1, listen=lambda event: heard.append(event.detail))
+    assert heard
 
 
 def test_a_copied_library_is_known_by_its_name(folder: Path, right: Artifact, tmp_path: Path) -> None:
