@@ -2,7 +2,8 @@
 busy with other things such a test may fail, and means nothing then.
 
 Beside other tests it is put off when it fails: `python -m tests` tries it again alone. Alone it has three attempts, and
-when all fail it is skipped if the machine was disturbed during each, else it has failed.
+when all fail it is skipped if the machine was disturbed during each, else it has failed. What is a mistake in any case,
+such as a name that is not there, is never skipped.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ PUT_OFF = "failed beside other tests; tried again alone"
 TIMEOUT = "from pytest-timeout"
 """In its message."""
 BUSY = "the machine was busy with something else"
+MISTAKES = ("NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError", "SyntaxError", "TypeError")
+"""What no busy machine makes of a test, unless nothing is there yet that should be: None."""
 
 
 def protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -62,13 +65,18 @@ def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
 
 
 def spared(reports: list[pytest.TestReport], why: str) -> list[pytest.TestReport]:
-    """The reports with a skip for each failure."""
+    """The reports with a skip for each failure that a busy machine may have caused."""
     for report in reports:
-        if report.failed:
+        if report.failed and not is_mistake(said(report)):
             path, line, _ = report.location
             report.longrepr = (path, (line or 0) + 1, f"Skipped: {why} ({said(report)})")
             report.outcome = "skipped"
     return reports
+
+
+def is_mistake(message: str) -> bool:
+    """Whether a failure with this message is one of the program."""
+    return message.partition(":")[0] in MISTAKES and "None" not in message
 
 
 def said(report: pytest.TestReport) -> str:

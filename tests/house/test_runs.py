@@ -107,6 +107,13 @@ def test_a_timed_test_that_fails_beside_others_is_put_off(
     assert len((pytester.path / "tries").read_text()) == 1
 
 
+def test_a_mistake_is_never_put_down_to_a_busy_machine() -> None:
+    assert timed.is_mistake("NameError: name 'nobody' is not defined")
+    assert timed.is_mistake("TypeError: list indices must be integers or slices, not str")
+    assert not timed.is_mistake("TypeError: 'NoneType' object is not subscriptable")  # nothing was there yet
+    assert not timed.is_mistake("AssertionError: TypeError: of a process")
+
+
 def inner(pytester: pytest.Pytester, passes_at: int) -> pytest.RunResult:
     """A run of one timed test that passes after so many tries."""
     (pytester.path / "tries").write_text("")

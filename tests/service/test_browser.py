@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.browser import Served, browser, served
-from tests.helpers.command_line import SPACE, lay_out
+from tests.helpers.command_line import SPACE, autotuner, lay_out
 from tests.service.conftest import TOKEN
 
 pytestmark = pytest.mark.slow
@@ -199,9 +201,7 @@ def test_a_killed_server_leaves_its_worker_at_work(made: Path, tmp_path: Path) -
     """What happens to the pages does not happen to a sweep."""
     store = Path(shutil.copy(made, tmp_path / "studies.db"))
     with served(store, "--workers", "1") as found:
-        worker = subprocess.run(
-            ["pgrep", "-P", str(found.pid)], capture_output=True, text=True, check=True
-        ).stdout.split()
+        worker = children_of(found.pid)
         found.kill()
         try:
             assert worker
@@ -216,3 +216,41 @@ def test_a_killed_server_leaves_its_worker_at_work(made: Path, tmp_path: Path) -
         finally:
             for pid in worker:
                 subprocess.run(["kill", pid], check=False)
+
+
+@pytest.mark.rotating(3, of="whole sweeps")
+@pytest.mark.timed
+def test_a_sweep_comes_to_its_end_when_the_server_is_killed(tmp_path: Path) -> None:
+    """It is killed while the sweep runs."""
+    lay_out(tmp_path)
+    (tmp_path / "tiny.toml").write_text(SPACE)
+    asked = ["tiny.toml", "--trials", "3", "--no-finals", "--calm", "--patience", "0"]
+    assert autotuner(tmp_path, "submit", *asked, "--store", "studies.db").returncode == 0
+    with served(tmp_path / "studies.db", "--workers", "1") as found:
+        workers = children_of(found.pid)
+        try:
+            until_state("running", tmp_path)
+            found.kill()
+            until_state("done", tmp_path)
+        finally:
+            for pid in workers:
+                subprocess.run(["kill", pid], check=False)
+
+
+def until_state(wanted: str, folder: Path, within_s: float = 240) -> None:
+    """Waits until the store's sweep is in that state, or has left it behind."""
+    states = ["queued", "running", "done"]
+    ends = time.monotonic() + within_s
+    while True:
+        said = json.loads(autotuner(folder, "sweeps", "--all", "--store", "studies.db", "--json").stdout)
+        state = said[0]["sweep"]["state"]
+        assert state in states, said
+        if states.index(state) >= states.index(wanted):
+            return
+        assert time.monotonic() < ends, said
+        time.sleep(0.5)
+
+
+def children_of(process: int) -> list[str]:
+    """The workers that a server has started."""
+    return subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True, check=True).stdout.split()

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 import time
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from autotuner.service.app import create_app
 from autotuner.service.reader import FRESH_S
 from autotuner.service.settings import Settings
-from autotuner.store import Store, figures, queries, sweeps, trials
+from autotuner.store import Store, device_health, figures, queries, sweeps, trials
 from autotuner.sweeps import queue
 from autotuner.tuning import covered, standings
 from autotuner.tuning.workbench import load_space
@@ -237,7 +239,25 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if fault is not None:
                 changes["fault"] = fault.model_copy(update={"code": EVIL, "detail": EVIL, "case": EVIL})
             store.record(record.name, session, number, outcome.model_copy(update=changes))
+        _queue_of(store, record.name)
     return path
+
+
+def _queue_of(store: Store, study: str) -> None:
+    """A sweep and a device whose every name and text is markup."""
+    wanted = {"name": EVIL, "problems": (EVIL,)}
+    plain = queue.request_for([load_space("sdpa_cpu_small")])
+    titled = [each.model_copy(update={"space_document": _titled(each.space_document)}) for each in plain.members]
+    asked = queue.submit(store, plain.model_copy(update={**wanted, "members": tuple(titled)}), key=EVIL).sweep
+    assert sweeps.claim(store, asked.id, EVIL) is not None
+    sweeps.work(store, asked.id, 60.0, [study])
+    sweeps.note(store, asked.id, EVIL, EVIL)
+    with device_health.serving(store, {EVIL: [EVIL]}, EVIL, "cpu", EVIL, EVIL):
+        device_health.quarantine(store, [EVIL], EVIL, EVIL, asked.id)
+
+
+def _titled(document: str) -> str:
+    return json.dumps({**json.loads(document), "title": EVIL})
 
 
 def test_nothing_in_a_store_is_markup(hostile: Path) -> None:
@@ -246,7 +266,8 @@ def test_nothing_in_a_store_is_markup(hostile: Path) -> None:
         links = set(re.findall(r'href="(/studies/[^"]+)"', front.text))
         assert len(links) == 1  # a name with a slash can be in no address
         base = links.pop().replace("&amp;", "&").replace("&#39;", "'")
-        pages = [front, *(found.get(f"{base}{tab}") for tab in (*TABS[:8], "/trials/0", "/trials/1", "/saved.html"))]
+        studies = [f"{base}{tab}" for tab in (*TABS[:8], "/trials/0", "/trials/1", "/saved.html")]
+        pages = [front, *(found.get(address) for address in (*studies, "/queue", "/sweeps/1"))]
         data = found.get(f"{base}/variants.json")
         for page in pages:
             assert page.status_code == 200, page.url
@@ -256,7 +277,8 @@ def test_nothing_in_a_store_is_markup(hostile: Path) -> None:
             assert "Source:" not in page.text
         assert data.json()["study"] == f"x{EVIL}"
         assert data.headers["content-type"] == "application/json"
-        assert found.get("/metrics").status_code == 200
+        families = list(text_string_to_metric_families(found.get("/metrics").text))
+        assert {EVIL} <= {label for family in families for each in family.samples for label in each.labels.values()}
 
 
 # While it is changed --------------------------------------------------------------------------------------------------
