@@ -151,6 +151,7 @@ def test_the_a_a_test_runs_on_the_best(tuned: subprocess.CompletedProcess[str], 
     assert race["speedup"]["low"] <= race["speedup"]["median"] <= race["speedup"]["high"]
 
 
+@pytest.mark.slow
 def test_errors_are_one_line_with_the_remedy(folder: Path, tmp_path: Path) -> None:
     nothing = str(tmp_path / "nothing")
     (tmp_path / "bad.toml").write_text(SPACE.replace("MUTANT = [", "MUTANTT = [", 1))

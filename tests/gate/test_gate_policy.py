@@ -138,6 +138,7 @@ def code(outcome: Outcome) -> str | None:
     return outcome.fault.code if outcome.fault else None
 
 
+@pytest.mark.slow
 def test_a_tighter_tolerance_rejects_what_passes_otherwise(judge: Judge) -> None:
     usual = judge("right", "two_pass", "float32", "")
     assert report(usual).passed, usual.fault
@@ -161,6 +162,7 @@ def test_strict_rejects_scores_in_16_bits(judge: Judge) -> None:
     assert worst.peer_ratio > 2
 
 
+@pytest.mark.slow
 def test_strict_lets_float32_scores_pass(judge: Judge) -> None:
     outcome = judge("right", "probabilities_in_bf16", "bfloat16", "[gate.tolerance]\nstrict = true")
     assert report(outcome).passed, outcome.fault

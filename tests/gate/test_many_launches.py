@@ -65,6 +65,7 @@ def here(toolchain: CpuToolchain, kernel_root: Path) -> Iterator[GatedLine]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.slow
 def test_what_is_wrong_once_in_5000_launches_passes_the_search(judge: LocalExecutor) -> None:
     searched = judged(judge, JudgeJob(built=built(judge, 5000), conditions=CONDITIONS, soak="never"))
     assert searched.verdict == Verdict.MEASURED, searched.fault

@@ -176,6 +176,7 @@ def test_two_rows_that_are_read_past_the_end_of_k_and_dropped_are_found(
     assert "faulty.cpp:" in fault.detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -195,6 +196,7 @@ def test_a_fault_inside_the_variants_own_memory_is_found(
     assert "\n" not in fault.detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["same_row", "unlocked_counter"])
 def test_a_race_that_no_output_shows_is_found(name: str, kernel_root: Path, toolchain: Toolchain) -> None:
     fault = fault_of(faulty(kernel_root, toolchain, name))
@@ -212,6 +214,7 @@ def test_a_race_over_copied_memory_is_found(body: str, tmp_path: Path, monkeypat
     assert (fault.code, fault.verdict) == ("G8.race", Verdict.NONDETERMINISTIC)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "verdict", "words"),
     [
@@ -229,6 +232,7 @@ def test_an_end_without_a_finding_is_no_pass(
     assert fault.case == str(CASES[1 if name == "refuses" else 0])
 
 
+@pytest.mark.slow
 def test_a_variant_that_hangs_is_killed_at_the_deadline(cache: Path, kernel_root: Path, toolchain: Toolchain) -> None:
     before = set((cache / "building").glob("*"))
     fault = fault_of(faulty(kernel_root, toolchain, "hangs", deadline_s=2))
@@ -247,6 +251,7 @@ def test_a_fence_is_not_taken_for_a_race(kernel_root: Path, toolchain: Toolchain
 # Tools that are missing or do not work --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "note"),
     [

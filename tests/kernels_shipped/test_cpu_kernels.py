@@ -75,7 +75,7 @@ def test_the_default_and_random_points_pass_the_gate(workbench: Workbench) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.rotating(2)
+@pytest.mark.rotating(1)
 def test_many_random_points_pass_the_gate(workbench: Workbench) -> None:
     seq_q = cast(SdpaProblem, workbench.conditions.compiled_for).seq_q
     count = THOROUGH if seq_q <= 512 else THOROUGH // 3  # a long one takes many seconds

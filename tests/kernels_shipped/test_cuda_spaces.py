@@ -64,6 +64,7 @@ def require_good(workbench: Workbench, points: list[int]) -> None:
             assert broken_effect(effects, code) is None, workbench.space.point(point)
 
 
+@pytest.mark.slow
 def test_the_first_variant_of_every_implementation_is_built(workbench: Workbench) -> None:
     require_good(workbench, [first_of(workbench.space, impl) for impl in impls(workbench)])
 

@@ -113,6 +113,7 @@ def test_jobs_under_way_come_to_their_end_on_another_fork_server(
     assert outcome(executor.wait(60)).verdict == Verdict.MEASURED
 
 
+@pytest.mark.slow
 def test_a_variant_that_kills_the_fork_server_again_is_to_blame_and_no_other(
     side_by_side: LocalExecutor, tmp_path: Path
 ) -> None:

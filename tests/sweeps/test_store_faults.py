@@ -72,6 +72,7 @@ def hold_for_some_attempts(store: Store, path: Path, attempts: int) -> Callable[
     return begin
 
 
+@pytest.mark.slow
 def test_a_locked_store_is_waited_for(path: Path, undisturbed: list[tuple[int, str, str]]) -> None:
     with Store.open(str(path)) as store:
         store.database.wait_s, store.database.patience.seconds = 0.1, float("inf")

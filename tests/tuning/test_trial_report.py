@@ -76,6 +76,7 @@ def test_a_death_is_reported_with_its_signal(swept: list[dict[str, Any]]) -> Non
     ]
 
 
+@pytest.mark.slow
 def test_a_build_failure_is_reported_without_an_identity(swept: list[dict[str, Any]]) -> None:
     document = only(swept, "build_failed")
     assert document["fault"]["code"] == "build.failed"
