@@ -54,7 +54,7 @@ def reference(
     from autotuner.tuning import gate_one, workbench
 
     here = workbench.Workbench(workbench.load_space(space or workbench.default_space(), threads))
-    found = gate_one.calibrate(here)
+    found = gate_one.calibrate(here, listen=say_waiting)
     if as_json:
         print_json({"device": json_of(here.device), **json_of(found)})
     else:

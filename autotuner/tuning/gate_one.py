@@ -153,12 +153,17 @@ def judge(
     return GateResult(outcome, trial_report(outcome, found.problems, found.device, calibration))
 
 
-def calibrate(workbench: Workbench) -> Calibration:
-    """The op's baselines against the reference and the clock, for the space's problems.
+def calibrate(
+    workbench: Workbench,
+    patience_s: float = 60 * config.PATIENCE_MINUTES,
+    listen: Callable[[Waiting], None] = lambda _: None,
+) -> Calibration:
+    """The op's baselines against the reference and the clock, for the space's problems. A device that another autotuner
+    times is waited for, as by `judge`.
 
-    Raises InfrastructureError.
+    Raises DeviceBusyError and InfrastructureError.
     """
-    with closing(workbench.executor()) as executor:
+    with workbench.held(patience_s, listen), closing(workbench.executor()) as executor:
         return ask.calibration(ask.ask(executor, CalibrationJob(conditions=workbench.conditions)))
 
 
