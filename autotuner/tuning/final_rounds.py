@@ -46,6 +46,12 @@ class Entrant:
         self.heats = 0
         self.is_judged, self.is_out = False, False
 
+    @property
+    def is_as_searched(self) -> bool:
+        """Whether it is the very binary that the search has judged."""
+        artifact = self.searched.artifact
+        return artifact is not None and artifact.digest == self.digest
+
     def finalist(self, slower_than: frozenset[Number]) -> Finalist:
         """As the store keeps it."""
         measured, searched = self.searched.measurement, self.searched.artifact
@@ -237,7 +243,7 @@ class FinalRounds:
 
     def _serving(self, chosen: Entrant) -> list[Entrant]:
         """Who would serve a problem beside the chosen one, of those whose build is the one of the search."""
-        here = [entrant for entrant in self._alive() if entrant.finalist(frozenset()).searched == entrant.digest]
+        here = [entrant for entrant in self._alive() if entrant.is_as_searched]
         problems, tie = len(self._lineup.baselines), self._lineup.tie
         ratios = confirmed_on_each(self._heats, [entrant.digest for entrant in here], problems, tie)
         used = {each.use for each in servers(ratios, chosen.digest, self._lineup.objective)}
@@ -292,8 +298,7 @@ class FinalRounds:
         """A finalist is out. If it is the very binary of the search, and the fault is its own, its trial is revoked."""
         entrant.is_out = True
         said = f"trial {entrant.number}: {fault.code}, {fault.detail}"
-        assert entrant.searched.artifact is not None  # it was measured
-        if entrant.digest == entrant.searched.artifact.digest and fault.verdict.judges:
+        if entrant.is_as_searched and fault.verdict.judges:
             reason = f"in the finals: {fault.code}, {fault.detail}"
             self._hall.store.revoke(self._hall.study, entrant.number, reason)
             self._hall.say(f"{said}; revoked")
