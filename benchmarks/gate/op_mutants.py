@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from autotuner.build.build import build
 from autotuner.build.family import Family
 from autotuner.build.toolchain import Toolchain
 from autotuner.devices.cpu.toolchain import CpuToolchain
@@ -47,10 +50,21 @@ def judged(
 ) -> Iterator[dict[str, Any]]:
     """What the gate says of each implementation of a table."""
     found = [each for group in settings(op, backend, table) for each in group if not names or each.name in names]
+    _build(toolchain, found)
     with closing(executor_for(toolchain, family(op, table))) as executor:
         for each in sorted(found, key=lambda setting: setting.dtype):
             for some in seeds if table == "right" else seeds[:1]:
                 yield row(each, executor, some)
+
+
+def _build(toolchain: Toolchain, found: list[Setting]) -> None:
+    """Side by side, so that each is in the cache when its turn comes."""
+
+    def one(each: Setting) -> None:
+        build(family(each.op, each.table), each.variant, each.problem, toolchain)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(one, found))
 
 
 def row(each: Setting, executor: LocalExecutor, seeds: Seeds) -> dict[str, Any]:

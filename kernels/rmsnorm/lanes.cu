@@ -5,8 +5,9 @@
 //   CLUSTER    blocks that share a row; 1: none
 //   VEC_WIDTH  elements of a load
 //   HOLD       vectors of a row that a thread keeps in registers; it reads what is beyond them a second time
-//   HOLD_W     1: a thread keeps its part of W in registers too, read before the first row, not after its sum
+//   HOLD_W     1: a thread keeps its part of W in registers too, read before the first row's sum, not after it
 //   STAGES     2: the next row is read into registers before this one is summed up
+//   REGISTERS  that a thread may have: as many blocks as that leaves room for turn side by side on a multiprocessor
 //   STREAM     1: the part of X that is held, which is read once, and Y are the first to leave the caches
 // Rows that are no whole vectors are read element by element.
 #include "rmsnorm_cuda.h"
@@ -14,10 +15,13 @@
 #include "cuda_element.h"
 
 constexpr int THREADS = LANES * ROWS;
+// Each of a multiprocessor's four parts has 16384 registers, and whole warps.
+constexpr int WARPS_SM = 4 * (16384 / (REGISTERS * 32)), BLOCKS_SM = WARPS_SM * 32 / THREADS;
 constexpr int WARPS_A_ROW = LANES > 32 ? LANES / 32 : 1;
 
 static_assert((LANES & (LANES - 1)) == 0 && THREADS % 32 == 0 && THREADS <= 1024, "whole warps, rows in halves");
 static_assert(CLUSTER == 1 || ROWS == 1, "a cluster computes one row at a time");
+static_assert(BLOCKS_SM > 0, "one block fits");
 static_assert(HOLD > 0 || (!HOLD_W && STAGES == 1), "there is nothing to hold");
 
 AT_GEOMETRY = {.abi_version = AT_ABI_VERSION,
@@ -27,57 +31,91 @@ AT_GEOMETRY = {.abi_version = AT_ABI_VERSION,
                .split = CLUSTER,
                .cluster = CLUSTER};
 
-template <int WIDTH>
-struct alignas(WIDTH * sizeof(element)) Vector {
-  element each[WIDTH];
-};
-
-// A vector's bits, as one load or store moves them: of long words, as the compiler takes pairs of int apart.
+// What one load or store moves: of long words, as the compiler takes pairs of int apart.
 template <int BYTES>
-struct Bits;
+struct Moved;
 template <>
-struct Bits<16> {
+struct Moved<16> {
   using type = longlong2;
 };
 template <>
-struct Bits<8> {
+struct Moved<8> {
   using type = long long;
 };
 template <>
-struct Bits<4> {
+struct Moved<4> {
   using type = int;
 };
 template <>
-struct Bits<2> {
+struct Moved<2> {
   using type = short;
 };
 
-// ONCE: nobody reads it a second time.
-template <int WIDTH, bool ONCE = false>
-AT_DEVICE Vector<WIDTH> load(const element *from) {
-  using bits = typename Bits<sizeof(Vector<WIDTH>)>::type;
-  const bits found = ONCE && STREAM ? __ldcs((const bits *)from) : *(const bits *)from;
-  Vector<WIDTH> x;
-  memcpy(&x, &found, sizeof x);
-  return x;
-}
-
+// WIDTH elements, as they lie in memory. Those of 16 bits stay two to a register: as elements, or as the floats that are
+// made of them, they would take twice as many from one use to the next.
 template <int WIDTH>
-AT_DEVICE void write(element *to, const Vector<WIDTH> &y) {
-  using bits = typename Bits<sizeof(Vector<WIDTH>)>::type;
-  bits found;
-  memcpy(&found, &y, sizeof y);
-  if (STREAM)
-    __stcs((bits *)to, found);
-  else
-    *(bits *)to = found;
-}
+struct Vector {
+  static constexpr int BYTES = WIDTH * sizeof(element), WORDS = BYTES < 4 ? 1 : BYTES / 4;
+  using moved = typename Moved<BYTES>::type;
+  uint32_t words[WORDS];
+
+  // ONCE: nobody reads it a second time.
+  template <bool ONCE = false>
+  static __device__ __forceinline__ Vector load(const element *from) {
+    const moved found = ONCE && STREAM ? __ldcs((const moved *)from) : *(const moved *)from;
+    Vector x = {};
+    memcpy(x.words, &found, BYTES);
+    return x;
+  }
+
+  __device__ __forceinline__ void store(element *to) const {
+    moved found;
+    memcpy(&found, words, BYTES);
+    if (STREAM)
+      __stcs((moved *)to, found);
+    else
+      *(moved *)to = found;
+  }
+
+  // The floats that the compiler has made of it are not to be kept: they are made once more.
+  __device__ __forceinline__ void forget_floats() {
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) asm volatile("" : "+r"(words[i]));
+  }
+
+  __device__ __forceinline__ void to_floats(float (&floats)[WIDTH]) const {
+    if constexpr (BYTES < 4 || sizeof(element) == 4) {
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) floats[i] = to_float(*(const element *)&words[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < WORDS; ++i) {
+        const float2 pair = unpack(words[i]);
+        floats[2 * i] = pair.x;
+        floats[2 * i + 1] = pair.y;
+      }
+    }
+  }
+
+  static __device__ __forceinline__ Vector of_floats(const float (&floats)[WIDTH]) {
+    Vector y = {};
+    if constexpr (BYTES < 4 || sizeof(element) == 4) {
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) *(element *)&y.words[i] = from_float(floats[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < WORDS; ++i) y.words[i] = pack(floats[2 * i], floats[2 * i + 1]);
+    }
+    return y;
+  }
+};
 
 template <int WIDTH>
 AT_DEVICE float sum_of_squares(const Vector<WIDTH> &x) {
-  float sum = 0;
+  float floats[WIDTH], sum = 0;
+  x.to_floats(floats);
 #pragma unroll
-  for (int i = 0; i < WIDTH; ++i) sum += to_float(x.each[i]) * to_float(x.each[i]);
+  for (int i = 0; i < WIDTH; ++i) sum += floats[i] * floats[i];
   return sum;
 }
 
@@ -93,12 +131,16 @@ struct Part {
     for (int i = 0; i < HOLD; ++i) {
       const int column = start + i * STRIDE;
       if (column < columns) {
-        held[i] = load<WIDTH, ONCE>(row + column);
+        held[i] = Vector<WIDTH>::template load<ONCE>(row + column);
       } else {
-#pragma unroll
-        for (int j = 0; j < WIDTH; ++j) held[i].each[j] = from_float(0.0f);
+        held[i] = {};
       }
     }
+  }
+
+  __device__ __forceinline__ void forget_floats() {
+#pragma unroll
+    for (int i = 0; i < HOLD; ++i) held[i].forget_floats();
   }
 
   __device__ __forceinline__ float squares(const element *row, int start, int columns) const {
@@ -106,17 +148,19 @@ struct Part {
 #pragma unroll
     for (int i = 0; i < HOLD; ++i) sum += sum_of_squares(held[i]);
     for (int column = start + HOLD * STRIDE; column < columns; column += STRIDE)
-      sum += sum_of_squares(load<WIDTH>(row + column));
+      sum += sum_of_squares(Vector<WIDTH>::load(row + column));
     return sum;
   }
 };
 
 template <int WIDTH>
 AT_DEVICE void multiply(element *to, const Vector<WIDTH> &x, const Vector<WIDTH> &w, float factor) {
-  Vector<WIDTH> y;
+  float products[WIDTH], weights[WIDTH];
+  x.to_floats(products);
+  w.to_floats(weights);
 #pragma unroll
-  for (int i = 0; i < WIDTH; ++i) y.each[i] = from_float(to_float(x.each[i]) * factor * to_float(w.each[i]));
-  write(to, y);
+  for (int i = 0; i < WIDTH; ++i) products[i] = products[i] * factor * weights[i];
+  Vector<WIDTH>::of_floats(products).store(to);
 }
 
 // Partial sums, by the parity of the turn: who is a turn ahead writes the other half.
@@ -157,30 +201,32 @@ AT_DEVICE void normalise(const rmsnorm_args &args) {
   const element *x = (const element *)args.x, *w = (const element *)args.w;
   int64_t row = (int64_t)(blockIdx.x / CLUSTER) * (ROWS * TURNS) + group;
   Part<WIDTH> weights, part, next;
-  if (HOLD_W) weights.template read<false>(w, start, columns);
   // A row past the end has no columns: its threads take part in every sum and read and write nothing.
-  if (STAGES == 2) next.template read<true>(x + row * columns, start, row < args.tokens ? columns : 0);
+  next.template read<true>(x + row * columns, start, row < args.tokens ? columns : 0);
+  if (HOLD_W) weights.template read<false>(w, start, columns);  // after X, which the sum waits for
   for (int turn = 0; turn < TURNS; ++turn, row += ROWS) {
     const int here = row < args.tokens ? columns : 0;
     const element *from = x + row * columns;
-    if (STAGES == 2) {
-      part = next;
+    const auto read_next = [&] {
       const bool more = turn + 1 < TURNS && row + ROWS < args.tokens;
       next.template read<true>(from + (int64_t)ROWS * columns, start, more ? columns : 0);
-    } else {
-      part.template read<true>(from, start, here);
-    }
+    };
+    part = next;
+    if (STAGES == 2) read_next();
     const float sum = total(part.squares(from, start, here), group, lane, turn);
+    part.forget_floats();
+    if (HOLD_W) weights.forget_floats();
     const float factor = 1.0f / sqrtf(sum / (float)columns + args.eps);
     element *to = (element *)args.y + row * columns;
 #pragma unroll
     for (int i = 0; i < HOLD; ++i) {
       const int column = start + i * STRIDE;
       if (column < here)
-        multiply(to + column, part.held[i], HOLD_W ? weights.held[i] : load<WIDTH>(w + column), factor);
+        multiply(to + column, part.held[i], HOLD_W ? weights.held[i] : Vector<WIDTH>::load(w + column), factor);
     }
     for (int column = start + HOLD * STRIDE; column < here; column += STRIDE)
-      multiply(to + column, load<WIDTH>(from + column), load<WIDTH>(w + column), factor);
+      multiply(to + column, Vector<WIDTH>::load(from + column), Vector<WIDTH>::load(w + column), factor);
+    if (STAGES == 1) read_next();
   }
 #if CLUSTER > 1
   cluster_arrive();  // no block ends while another one may still read its sums
@@ -188,7 +234,8 @@ AT_DEVICE void normalise(const rmsnorm_args &args) {
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __grid_constant__ rmsnorm_args args) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_SM)
+    variant_kernel(const __grid_constant__ rmsnorm_args args) {
   if (args.hidden_size % VEC_WIDTH == 0)
     normalise<VEC_WIDTH>(args);
   else

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 SOURCE = config.kernels_dir() / "rmsnorm" / "lanes.cu"
 PLAIN = {"LANES": 64, "ROWS": 1, "TURNS": 1, "CLUSTER": 1, "VEC_WIDTH": 4}
-PLAIN |= {"HOLD": 0, "HOLD_W": 0, "STAGES": 1, "STREAM": 0}
+PLAIN |= {"HOLD": 0, "HOLD_W": 0, "STAGES": 1, "REGISTERS": 64, "STREAM": 0}
 POINTS: list[tuple[dict[str, int], str, list[str]]] = [
     ({"LANES": 16, "ROWS": 4, "VEC_WIDTH": 8, "HOLD": 2}, "float16", ["(7,520)", "(1,64)", "(6,67)"]),
     (
