@@ -9,12 +9,14 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from autotuner.report.beliefs import StudyBeliefs
 from autotuner.service import templates
 from autotuner.service.figures.figure import Figure
 from autotuner.service.links import SavedLinks
 from autotuner.service.reader import Snapshot
 from autotuner.service.views import (
     answer,
+    beliefs,
     costs,
     coverage,
     history,
@@ -42,8 +44,9 @@ POLICY = (
 """Content-Security-Policy of the file, by the hashes of its own style and script."""
 
 
-def render(snapshot: Snapshot, store: str, roots: tuple[Path, ...] = ()) -> str:
-    """The file's text. It holds the trial to use and the last reject of each cause in full."""
+def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str, roots: tuple[Path, ...] = ()) -> str:
+    """The file's text. It holds the trial to use and the last reject of each cause in full. `believed`: what the study
+    has shown of its space, or why that was not found."""
     best = snapshot.best
     numbers = dict.fromkeys(
         [*([] if best is None else [best.entry.number]), *rejects.by_cause(snapshot.trials).values()]
@@ -69,6 +72,8 @@ def render(snapshot: Snapshot, store: str, roots: tuple[Path, ...] = ()) -> str:
         runs=timeline.runs(every),
         costs=(*costs.costs(snapshot.costs), *costs.baselines(snapshot.baselines)),
         coverage=_coverage(snapshot),
+        believed=None if isinstance(believed, str) else beliefs.page(believed),
+        unbelieved=believed,
         trials=[(each, head(snapshot, each)) for each in trials],
     )
 

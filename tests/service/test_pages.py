@@ -9,8 +9,10 @@ import re
 import time
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from markupsafe import escape
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
@@ -213,6 +215,25 @@ def test_a_saved_page_needs_nothing(client: TestClient, study: str, made: Path) 
         best = standings.best(store, study)
     assert best is not None
     assert f'id="trial-{best.entry.number}"' in answer.text
+
+
+def test_a_saved_page_holds_what_each_page_of_the_study_shows(client: TestClient, study: str) -> None:
+    saved = client.get(f"/studies/{study}/saved.html").text
+    for tab in TABS[:9]:
+        page = client.get(f"/studies/{study}{tab}").text
+        shown = set(re.findall(r'<figure id="([^"]+)"', page))
+        assert shown, tab
+        assert {each for each in shown if f'<figure id="{each}"' not in saved} == set(), tab
+    assert "What matters: the share of the variance" in saved  # the beliefs in words
+
+
+def test_a_saved_page_says_why_it_has_no_beliefs(hostile: Path) -> None:
+    """The space of that study is none that this version can make."""
+    with TestClient(create_app(Settings(store=str(hostile))), base_url="http://localhost") as found:
+        (name,) = {each["name"] for each in found.get("/api/v1/studies").json()["studies"] if "/" not in each["name"]}
+        saved = found.get(f"/studies/{quote(name)}/saved.html").text
+        refusal = found.get(f"/api/v1/studies/{quote(name)}/beliefs").json()["error"]
+    assert f"The beliefs were not found: {escape(refusal)}" in saved
 
 
 # What a store may hold ------------------------------------------------------------------------------------------------
