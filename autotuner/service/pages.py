@@ -371,17 +371,18 @@ def _roots(server: Server) -> tuple[Path, ...]:
 
 
 def refused(request: Request, error: HTTPException) -> Response:
-    """A refusal as a page."""
+    """A refusal as a page. It is none of those that the head of every page leads to."""
+    access = server_of(request).access
     text = render(
         "refused.html",
         status=error.status_code,
         detail=str(error.detail),
         tag="",
-        here="/",
+        here="",
         links=LINKS,
         tabs=TABS,
-        form=None,
-        writes=server_of(request).access.writes,
+        form=access.form_of(request),
+        writes=access.writes,
         live=False,
     )
     return HTMLResponse(text, error.status_code, dict(error.headers or {}))

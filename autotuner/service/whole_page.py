@@ -29,7 +29,7 @@ from autotuner.service.views import (
 from autotuner.service.views.trial import head, trial_page
 from autotuner.values.errors import InputError
 
-SCRIPT = "times.js"
+SCRIPTS = ("times.js", "copy.js")
 STYLE = "pages.css"
 
 
@@ -37,9 +37,13 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
+def _script() -> str:
+    return "".join(map(templates.static_text, SCRIPTS))
+
+
 POLICY = (
     f"default-src 'none'; style-src {_hash(templates.static_text(STYLE))};"
-    f" script-src {_hash(templates.static_text(SCRIPT))}; base-uri 'none'; form-action 'none'"
+    f" script-src {_hash(_script())}; base-uri 'none'; form-action 'none'"
 )
 """Content-Security-Policy of the file, by the hashes of its own style and script."""
 
@@ -61,7 +65,7 @@ def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str, roots: 
         links=links,
         policy=POLICY,
         style=Markup(templates.static_text(STYLE)),
-        script=Markup(templates.static_text(SCRIPT)),
+        script=Markup(_script()),
         cards=answer.cards(snapshot, store),
         rejects=rejects.rejects(snapshot, links),
         history=history.history(snapshot, links),

@@ -114,8 +114,7 @@ def _path(x: Scale, stretches: Sequence[Stretch], y: float) -> str:
 
 def runs(every: Sequence[Run]) -> Grid:
     """The runs of the driver: how long each took and where the time went."""
-    columns = ("run", "began", "ended", "lasted", "builds", "gate", "races")
-    idle = ("builders", "builders idle", "devices", "devices idle", "host")
+    columns = ("run", "began", "ended", "lasted", "builds", "gate", "races", "builders idle", "devices idle", "host")
     rows = tuple(
         (
             str(each.number),
@@ -123,12 +122,14 @@ def runs(every: Sequence[Run]) -> Grid:
             "" if each.sessions[0].finished_at is None else when(each.sessions[0].finished_at),
             span(each.wall_s),
             *(span(busy((*each.builders, *each.devices), stage)) for stage in STAGES),
-            "" if each.builder_idle is None else str(len(each.builders)),
-            percent(each.builder_idle, 1),
-            str(len(each.devices)),
-            percent(each.device_idle, 1),
+            _share(each.builder_idle, len(each.builders)),
+            _share(each.device_idle, len(each.devices)),
             each.sessions[0].host,
         )
         for each in every
     )
-    return Grid(columns + idle, rows, frozenset({0, *range(3, len(columns + idle) - 1)}))
+    return Grid(columns, rows, frozenset({0, *range(3, len(columns) - 1)}))
+
+
+def _share(idle: float | None, of: int) -> str:
+    return percent(idle) if idle is None else f"{percent(idle, 1)} of {of:,}"
