@@ -120,8 +120,8 @@ def test_a_driver_says_when_it_built_with_how_many_builders_for_which_devices(tm
         assert ", 1 builder for " in note
         assert [row[0] for row in rows] == ["builder 1", "all devices", "device 1", "device 2"]
         (line,) = runs((run,)).rows
-        assert str(line[7]).endswith(" % of 1")
-        assert str(line[8]).endswith(" % of 2")
+        assert str(line[7]).startswith("1, idle ")
+        assert str(line[8]).startswith("2, idle ")
 
 
 def test_a_study_without_a_trial_and_one_with_rejects_alone_have_a_timeline(tmp_path: Path) -> None:

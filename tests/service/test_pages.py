@@ -154,6 +154,20 @@ def test_the_answers_are_those_of_the_finals(client: TestClient, study: str, mad
     assert f"Trial {best.entry.number}, confirmed" in text
 
 
+def test_a_study_of_few_rejects_counts_them_in_whole_numbers(tmp_path: Path) -> None:
+    """Nothing was measured, so there is no line, and as few figures as trials."""
+    path = tmp_path / "studies.db"
+    with Store.open(str(path)) as store:
+        store.ensure_study(study_record())
+        session = store.start_session("scalar-abc", CALIBRATION, {})
+        record_all(store, session, [rejected(tile) for tile in (8, 16, 32)])
+    with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
+        text = found.get("/studies/scalar-abc").text
+    (drawn,) = re.findall(r'<figure id="best-trials".*?</figure>', text, re.DOTALL)
+    assert re.findall(r'class="tick" text-anchor="middle">([\d.]+)<', drawn) == ["0", "1", "2", "3"]
+    assert "as long as no A/A race was held" in text
+
+
 def test_what_has_a_latency_can_be_timed_again_and_nothing_else(client: TestClient, study: str, made: Path) -> None:
     with Store.open(str(made)) as store:
         listed = trials.listed(store, study)

@@ -114,7 +114,7 @@ def _path(x: Scale, stretches: Sequence[Stretch], y: float) -> str:
 
 def runs(every: Sequence[Run]) -> Grid:
     """The runs of the driver: how long each took and where the time went."""
-    columns = ("run", "began", "ended", "lasted", "builds", "gate", "races", "builders idle", "devices idle", "host")
+    columns = ("run", "began", "ended", "lasted", "builds", "gate", "races", "builders", "devices", "host")
     rows = tuple(
         (
             str(each.number),
@@ -132,4 +132,4 @@ def runs(every: Sequence[Run]) -> Grid:
 
 
 def _share(idle: float | None, of: int) -> str:
-    return percent(idle) if idle is None else f"{percent(idle, 1)} of {of:,}"
+    return percent(idle) if idle is None else f"{of:,}, idle {percent(idle, 1)}"
