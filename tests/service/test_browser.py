@@ -144,6 +144,24 @@ def test_a_saved_page_is_whole_without_a_script_and_on_paper(chromium: Any, save
     context.close()
 
 
+def test_paper_is_white_for_a_reader_in_the_dark(chromium: Any, server: Served, study: str) -> None:
+    """By the system's look, and by the look that the reader chose."""
+    context = chromium.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(f"{server.url}/studies/{study}")
+    for chosen in (False, True):
+        if chosen:
+            page.click("#theme")  # light
+            page.click("#theme")
+        grounds = []
+        for media in ("screen", "print"):
+            page.emulate_media(media=media)
+            grounds.append(page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor"))
+        page.emulate_media(media="screen")
+        assert grounds == ["rgb(24, 28, 34)", "rgb(255, 255, 255)"]
+    context.close()
+
+
 def test_a_narrow_screen_shows_everything_without_moving_the_page_sideways(
     chromium: Any, server: Served, sweeps_server: Served, study: str
 ) -> None:
