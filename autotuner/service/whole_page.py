@@ -51,11 +51,9 @@ POLICY = (
 def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str, roots: tuple[Path, ...] = ()) -> str:
     """The file's text. It holds the trial to use and the last reject of each cause in full. `believed`: what the study
     has shown of its space, or why that was not found."""
-    best = snapshot.best
-    numbers = dict.fromkeys(
-        [*([] if best is None else [best.entry.number]), *rejects.by_cause(snapshot.trials).values()]
-    )
-    links = SavedLinks(numbers)
+    best, causes = snapshot.best, rejects.by_cause(snapshot.trials)
+    numbers = dict.fromkeys([*([] if best is None else [best.entry.number]), *causes.values()])
+    links = SavedLinks(numbers, causes)
     figure, every, _ = timeline.timeline(snapshot)
     trials = [trial_page(snapshot, number, store, roots) for number in numbers]
     return templates.render(

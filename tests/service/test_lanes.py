@@ -48,12 +48,16 @@ def trial(of: int, recorded: float, built: float | None, build: float | None, ju
     )
 
 
+def builds(run: Run) -> list[tuple[Stretch, ...]]:
+    return [lane.stretches for lane in run.builders]
+
+
 def test_builds_stand_where_they_began_and_builders_without_any_are_there_too() -> None:
     """The second build was over long before a device was free for it."""
     trials = [trial(1, 10, 0, 4, 4), trial(1, 20, 1, 4, 10), trial(1, 30, 5, 10, 2)]
     (run,) = runs_of([session(1, 0, 40, 0, 3)], trials)
     first = Stretch(0, 4, "build"), Stretch(5, 15, "build")
-    assert run.builders == (first, (Stretch(1, 5, "build"),), ())
+    assert builds(run) == [first, (Stretch(1, 5, "build"),), ()]
     assert run.builder_idle == pytest.approx(1 - (4 + 4 + 10) / (3 * 40))
     assert run.device_idle == pytest.approx(1 - (4 + 10 + 2) / 40)
 
@@ -63,14 +67,19 @@ def test_a_trial_that_was_recorded_late_overlaps_no_other() -> None:
     trials = [trial(1, 20, 0, 1, 6), trial(1, 20.5, 1, 1, 8)]
     (run,) = runs_of([session(1, 0, 40, 0, 1)], trials)
     (device,) = run.devices
-    assert [(each.start, each.end) for each in device] == [(6.5, 9.5), (9.5, 12.5), (12.5, 16.5), (16.5, 20.5)]
-    assert [each.stage for each in device] == ["check", "measure", "check", "measure"]
+    assert [(each.start, each.end) for each in device.stretches] == [
+        (6.5, 9.5),
+        (9.5, 12.5),
+        (12.5, 16.5),
+        (16.5, 20.5),
+    ]
+    assert [each.stage for each in device.stretches] == ["check", "measure", "check", "measure"]
 
 
 def test_what_an_earlier_version_recorded_is_drawn_as_well_as_is_known() -> None:
     trials = [trial(1, 10, None, 4, 2), trial(1, 20, None, None, None)]
     (run,) = runs_of([session(1, 0, None, None, None)], trials)
-    assert run.builders == ((Stretch(4, 8, "build"),),)
+    assert builds(run) == [(Stretch(4, 8, "build"),)]
     assert (run.guessed, run.unknown, run.builder_idle, run.wall_s) == (1, 1, None, 20)
 
 
@@ -80,7 +89,7 @@ def test_devices_of_one_run_share_its_builders() -> None:
     trials = [trial(2, 10, 0, 4, 4), trial(1, 12, 0, 4, 4), trial(4, 80, 62, 4, 4)]
     first, second = runs_of(sessions, trials)
     assert [[each.id for each in run.sessions] for run in (first, second)] == [[1, 2], [3, 4]]
-    assert first.builders == ((Stretch(0, 4, "build"),), (Stretch(0, 4, "build"),))
+    assert builds(first) == [(Stretch(0, 4, "build"),), (Stretch(0, 4, "build"),)]
     assert [busy([lane]) for lane in first.devices] == [4, 4]
     assert [busy([lane]) for lane in second.devices] == [0, 4]
     assert first.device_idle == pytest.approx(1 - 8 / (2 * 50.1))
@@ -89,8 +98,8 @@ def test_devices_of_one_run_share_its_builders() -> None:
 def test_a_build_counts_in_the_run_in_which_it_began() -> None:
     """Devices were calibrated anew between it and its judging."""
     first, second = runs_of([session(1, 0, 50, 0, 1), session(2, 70, 90, 0, 1)], [trial(2, 80, 40, 5, 4)])
-    assert first.builders == ((Stretch(40, 45, "build"),),)
-    assert (second.builders, busy(second.devices)) == (((),), 4)
+    assert builds(first) == [(Stretch(40, 45, "build"),)]
+    assert (builds(second), busy(second.devices)) == ([()], 4)
 
 
 @pytest.mark.parametrize("trials", [[], [trial(1, 0, None, None, None)]])

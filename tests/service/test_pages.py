@@ -231,6 +231,15 @@ def test_a_saved_page_needs_nothing(client: TestClient, study: str, made: Path) 
     assert f'id="trial-{best.entry.number}"' in answer.text
 
 
+def test_each_cause_on_a_saved_page_leads_to_its_last_reject(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        last = {each.fault: each.number for each in trials.listed(store, study) if each.fault is not None}
+    saved = client.get(f"/studies/{study}/saved.html").text
+    (drawn,) = re.findall(r'<figure id="causes".*?</figure>', saved, re.DOTALL)
+    led = dict(re.findall(r'<td><a href="#trial-(\d+)">([^<]+)</a>', drawn))
+    assert {cause: int(number) for number, cause in led.items()} == last
+
+
 def test_a_saved_page_holds_what_each_page_of_the_study_shows(client: TestClient, study: str) -> None:
     saved = client.get(f"/studies/{study}/saved.html").text
     for tab in TABS[:9]:

@@ -22,12 +22,25 @@ class Stretch(NamedTuple):
     stage: str
 
 
-Lane = tuple[Stretch, ...]
+class Lane(NamedTuple):
+    """A builder or a device."""
+
+    stretches: tuple[Stretch, ...]
+    spent: dict[str, float]
+    """Seconds of each stage."""
+
+    @classmethod
+    def of(cls, stretches: Iterable[Stretch]) -> Lane:
+        """The lane of these, which are in order."""
+        held, spent = tuple(stretches), dict.fromkeys(STAGES, 0.0)
+        for start, end, stage in held:
+            spent[stage] += end - start
+        return cls(held, spent)
 
 
 def busy(lanes: Iterable[Lane], stage: str | None = None) -> float:
     """Seconds of all stages or of one, over all these lanes."""
-    return sum(each.end - each.start for lane in lanes for each in lane if stage in (None, each.stage))
+    return sum(sum(lane.spent.values()) if stage is None else lane.spent[stage] for lane in lanes)
 
 
 class Run(NamedTuple):
@@ -103,7 +116,7 @@ def _run(sessions: Sequence[SessionRecord], built: Sequence[StageTimes], judged:
     devices = tuple(_judging([each for each in judged if each.session == of.id], began) for of in sessions)
     builds = [_build(each, each.build_s, began) for each in built if each.build_s]
     lanes = _spread(builds)
-    lanes += ((),) * max(0, (sessions[0].builders or 0) - len(lanes))
+    lanes += (Lane.of(()),) * max(0, (sessions[0].builders or 0) - len(lanes))
     guessed = sum(each.build_began is None for each in built if each.build_s)
     unknown = sum(each.build_s is None for each in judged)
     return Run(tuple(sessions), wall_s, lanes, devices, len(judged), guessed, unknown)
@@ -129,7 +142,7 @@ def _judging(trials: Sequence[StageTimes], began: datetime) -> Lane:
             if seconds:
                 found.append(Stretch(end - seconds, end, stage))
                 until = end = end - seconds
-    return tuple(reversed(found))
+    return Lane.of(reversed(found))
 
 
 def _spread(stretches: Iterable[Stretch]) -> tuple[Lane, ...]:
@@ -142,4 +155,4 @@ def _spread(stretches: Iterable[Stretch]) -> tuple[Lane, ...]:
                 break
         else:
             lanes.append([each])
-    return tuple(map(tuple, lanes))
+    return tuple(map(Lane.of, lanes))

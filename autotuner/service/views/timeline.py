@@ -67,14 +67,14 @@ def _named(lanes: Sequence[Lane], kind: str) -> list[tuple[str, Lane]]:
 def _drawn(run: Run) -> Markup:
     lanes = _named(run.builders[:MOST_LANES], "builder") + _named(run.devices[:MOST_LANES], "device")
     svg = Svg(WIDTH, ROW * len(lanes) + 44, "Busy times of builders and devices")
-    begin = min([0.0, *(lane[0].start for _, lane in lanes if lane)])
+    begin = min([0.0, *(lane.stretches[0].start for _, lane in lanes if lane.stretches)])
     x = Scale(begin, max(run.wall_s, 1.0), LEFT, WIDTH - 12)
     for place, (name, lane) in enumerate(lanes):
         y = ROW * place + 6
         svg.text(LEFT - 10, y + 15, name, "label", "end")
         svg.add("rect", x=LEFT, y=y, width=WIDTH - 12 - LEFT, height=20, class_="bar rest")
         for stage in STAGES:
-            path = _path(x, [each for each in lane if each.stage == stage], y)
+            path = _path(x, [each for each in lane.stretches if each.stage == stage], y)
             if path:
                 svg.add("path", d=path, class_=f"lane {stage}")
     bottom = ROW * len(lanes) + 10
