@@ -20,6 +20,7 @@ from autotuner.values.errors import InputError
 from autotuner.values.files import read_regular, regular_target, why, write_atomically
 
 if TYPE_CHECKING:
+    from autotuner.report.beliefs import StudyBeliefs
     from autotuner.service.settings import Settings
 
 GIVES_WAY = 10
@@ -144,12 +145,18 @@ def page(
         from autotuner.service import whole_page
     except ImportError as error:
         raise InputError(f"{MISSING} ({error.name} is not here)") from None
+    from autotuner.report.kept_beliefs import kept_beliefs
     from autotuner.service.reader import Reader
     from autotuner.store import Store, queries
 
     regular_target(output, "--out")
     with Store.open(store or config.store_url(), read_only=True) as opened:
         snapshot = Reader(opened).study(queries.resolve_study(opened, study))
-        text = whole_page.render(snapshot, opened.label, (config.kernels_dir(),))
+        believed: StudyBeliefs | str
+        try:
+            believed = kept_beliefs(opened, snapshot.name)
+        except InputError as error:
+            believed = str(error)
+        text = whole_page.render(snapshot, opened.label, believed, (config.kernels_dir(),))
     write_atomically(output, text)
     out.print(f"{snapshot.name}: written to {output}")

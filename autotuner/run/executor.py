@@ -21,6 +21,10 @@ class Executor(Protocol):
     def lanes(self) -> int:
         """On how many devices jobs run, side by side."""
 
+    @property
+    def builders(self) -> int:
+        """How many variants are built side by side at most."""
+
     def submit(self, job: AnyJob, lane: int = 0) -> int:
         """Queues the job for the device of that lane, 0 <= lane < lanes; a BuildJob needs none. The number that it
         returns is the handle by which `wait` reports the job.

@@ -25,6 +25,10 @@ class InlineExecutor:
         return self._width
 
     @property
+    def builders(self) -> int:
+        return 1
+
+    @property
     def lanes(self) -> int:
         return self._lanes
 

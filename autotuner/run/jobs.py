@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
-from pydantic import Field, PositiveInt
+from pydantic import AwareDatetime, Field, PositiveInt
 
 from autotuner.gate import recheck
 from autotuner.measure.arms import ArmError
@@ -43,6 +44,7 @@ class Built(Model):
 
     artifact: Artifact
     seconds: float = Field(description="wall seconds of its build job")
+    began: AwareDatetime | None = Field(default=None, description="when that began; None: it was built before")
 
 
 class JudgeJob(Model):
@@ -117,12 +119,13 @@ def perform(job: AnyJob, line: Line, say: Say) -> Result:
 def build(job: BuildJob, line: Line, say: Say) -> Built | Outcome:
     """The variant, built; its outcome if there is nothing to judge."""
     say("build")
-    started = time.monotonic()
+    began, started = datetime.now(UTC), time.monotonic()
     made = line.build(job.variant, job.conditions)
     seconds = time.monotonic() - started
     if isinstance(made, Fault):
-        return Outcome(variant=job.variant, verdict=made.verdict, fault=made, seconds={"build": seconds})
-    return Built(artifact=made, seconds=seconds)
+        took = {"build": seconds}
+        return Outcome(variant=job.variant, verdict=made.verdict, fault=made, seconds=took, build_began=began)
+    return Built(artifact=made, seconds=seconds, began=began)
 
 
 def race(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
@@ -262,4 +265,5 @@ class _Judging:
             measurement=measurement,
             fault=fault,
             seconds=self._seconds,
+            build_began=self._job.built.began,
         )

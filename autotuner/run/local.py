@@ -124,6 +124,10 @@ class LocalExecutor:
         return min(ROUNDS * self._builders, AHEAD) if self._builders > 1 else 1
 
     @property
+    def builders(self) -> int:
+        return self._builders
+
+    @property
     def lanes(self) -> int:
         return len(self._judges)
 

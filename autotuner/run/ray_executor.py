@@ -110,6 +110,10 @@ class RayExecutor:
         return self._builders + 2 * self.lanes
 
     @property
+    def builders(self) -> int:
+        return self._builders
+
+    @property
     def lanes(self) -> int:
         return len(self._lanes)
 

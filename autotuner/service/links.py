@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from urllib.parse import quote, urlencode
 
 
@@ -28,14 +28,19 @@ class Links:
         base = self.study(study)
         return None if base is None else f"{base}/trials/{number}"
 
+    def cause(self, study: str, code: str) -> str | None:
+        """Where a trial that was rejected for this cause is put into words."""
+        return self.study(study, "rejects", cause=code)
+
 
 class SavedLinks(Links):
     """The links of one study's saved page: to its own sections, and to the trials that it holds."""
 
     saved = True
 
-    def __init__(self, trials: Collection[int]) -> None:
-        self._trials = {*trials}
+    def __init__(self, trials: Collection[int], causes: Mapping[str, int]) -> None:
+        """`causes`: the trial that the page has of each cause of rejects."""
+        self._trials, self._causes = {*trials}, causes
 
     def study(self, study: str, page: str = "", **query: str | int) -> str | None:
         """A section of the page."""
@@ -46,3 +51,7 @@ class SavedLinks(Links):
         """The trial's section, where the page holds it."""
         del study
         return f"#trial-{number}" if number in self._trials else None
+
+    def cause(self, study: str, code: str) -> str | None:
+        """The section of that cause's trial."""
+        return self.trial(study, self._causes[code]) if code in self._causes else None

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, HTTPException, Query, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from autotuner.report.beliefs import StudyBeliefs
 from autotuner.service import whole_page
 from autotuner.service.access import COOKIE
 from autotuner.service.api import MOST, Number
@@ -256,10 +258,8 @@ def believed(request: Request, study: str) -> Response:
             "tab": "beliefs",
             "running": snapshot.running,
             "live": not asked.done() or snapshot.running,
-            "figures": () if found is None else beliefs.figures(found),
-            "lines": () if found is None else beliefs.sentences(found),
+            "found": None if found is None else beliefs.page(found),
             "pending": not asked.done(),
-            "found": found,
             "refused": refused,
         }
 
@@ -280,10 +280,16 @@ def trial(request: Request, study: str, number: Number) -> Response:
 
 
 @router.get("/studies/{study}/saved.html")
-def saved(request: Request, study: str) -> Response:
-    """The study's pages as one file."""
-    snapshot = server_of(request).study(study)
-    text = whole_page.render(snapshot, _store_of(server_of(request)))
+async def saved(request: Request, study: str) -> Response:
+    """The study's pages as one file. The answer waits for the beliefs, which nobody could load later."""
+    server = server_of(request)
+    snapshot = await run_in_threadpool(server.study, study)
+    believed: StudyBeliefs | str
+    try:
+        believed = await server.beliefs.wait(snapshot.name, snapshot.revision.tag)
+    except InputError as error:
+        believed = str(error)
+    text = await run_in_threadpool(whole_page.render, snapshot, _store_of(server), believed)
     headers = {
         "Content-Disposition": 'attachment; filename="study.html"',
         "Content-Security-Policy": whole_page.POLICY,
@@ -365,17 +371,18 @@ def _roots(server: Server) -> tuple[Path, ...]:
 
 
 def refused(request: Request, error: HTTPException) -> Response:
-    """A refusal as a page."""
+    """A refusal as a page. It is none of those that the head of every page leads to."""
+    access = server_of(request).access
     text = render(
         "refused.html",
         status=error.status_code,
         detail=str(error.detail),
         tag="",
-        here="/",
+        here="",
         links=LINKS,
         tabs=TABS,
-        form=None,
-        writes=server_of(request).access.writes,
+        form=access.form_of(request),
+        writes=access.writes,
         live=False,
     )
     return HTMLResponse(text, error.status_code, dict(error.headers or {}))

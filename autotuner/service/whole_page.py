@@ -9,12 +9,14 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from autotuner.report.beliefs import StudyBeliefs
 from autotuner.service import templates
 from autotuner.service.figures.figure import Figure
 from autotuner.service.links import SavedLinks
 from autotuner.service.reader import Snapshot
 from autotuner.service.views import (
     answer,
+    beliefs,
     costs,
     coverage,
     history,
@@ -27,7 +29,7 @@ from autotuner.service.views import (
 from autotuner.service.views.trial import head, trial_page
 from autotuner.values.errors import InputError
 
-SCRIPT = "times.js"
+SCRIPTS = ("times.js", "copy.js")
 STYLE = "pages.css"
 
 
@@ -35,20 +37,23 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
+def _script() -> str:
+    return "".join(map(templates.static_text, SCRIPTS))
+
+
 POLICY = (
     f"default-src 'none'; style-src {_hash(templates.static_text(STYLE))};"
-    f" script-src {_hash(templates.static_text(SCRIPT))}; base-uri 'none'; form-action 'none'"
+    f" script-src {_hash(_script())}; base-uri 'none'; form-action 'none'"
 )
 """Content-Security-Policy of the file, by the hashes of its own style and script."""
 
 
-def render(snapshot: Snapshot, store: str, roots: tuple[Path, ...] = ()) -> str:
-    """The file's text. It holds the trial to use and the last reject of each cause in full."""
-    best = snapshot.best
-    numbers = dict.fromkeys(
-        [*([] if best is None else [best.entry.number]), *rejects.by_cause(snapshot.trials).values()]
-    )
-    links = SavedLinks(numbers)
+def render(snapshot: Snapshot, store: str, believed: StudyBeliefs | str, roots: tuple[Path, ...] = ()) -> str:
+    """The file's text. It holds the trial to use and the last reject of each cause in full. `believed`: what the study
+    has shown of its space, or why that was not found."""
+    best, causes = snapshot.best, rejects.by_cause(snapshot.trials)
+    numbers = dict.fromkeys([*([] if best is None else [best.entry.number]), *causes.values()])
+    links = SavedLinks(numbers, causes)
     figure, every, _ = timeline.timeline(snapshot)
     trials = [trial_page(snapshot, number, store, roots) for number in numbers]
     return templates.render(
@@ -58,7 +63,7 @@ def render(snapshot: Snapshot, store: str, roots: tuple[Path, ...] = ()) -> str:
         links=links,
         policy=POLICY,
         style=Markup(templates.static_text(STYLE)),
-        script=Markup(templates.static_text(SCRIPT)),
+        script=Markup(_script()),
         cards=answer.cards(snapshot, store),
         rejects=rejects.rejects(snapshot, links),
         history=history.history(snapshot, links),
@@ -69,6 +74,8 @@ def render(snapshot: Snapshot, store: str, roots: tuple[Path, ...] = ()) -> str:
         runs=timeline.runs(every),
         costs=(*costs.costs(snapshot.costs), *costs.baselines(snapshot.baselines)),
         coverage=_coverage(snapshot),
+        believed=None if isinstance(believed, str) else beliefs.page(believed),
+        unbelieved=believed,
         trials=[(each, head(snapshot, each)) for each in trials],
     )
 

@@ -57,6 +57,12 @@ class SessionRecord(Model):
     environment: dict[str, str]
     host: str
     pid: int
+    lane: int | None = Field(
+        default=None, description="which of the run's devices; None: an earlier version did not say"
+    )
+    builders: int | None = Field(
+        default=None, description="variants that its run builds side by side, at most; None: an earlier version"
+    )
 
 
 class JudgedTrial(Model):
@@ -240,6 +246,7 @@ class StageTimes(Model):
     build_s: float | None = Field(description="None: an earlier version recorded the sum of all stages alone")
     check_s: float | None
     measure_s: float | None
+    build_began: datetime | None = Field(description="None: nothing was built, or an earlier version")
 
 
 class ProblemTimes(Model):

@@ -145,6 +145,8 @@ def session_record(row: SessionRow, study: str) -> SessionRecord:
         environment=json.loads(row.environment),
         host=row.host,
         pid=row.pid,
+        lane=row.lane,
+        builders=row.builders,
     )
 
 
@@ -170,6 +172,7 @@ def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, 
         "outcome": outcome.model_dump_json(),
         "seconds": math.fsum(outcome.seconds.values()),
         **_stages(outcome),
+        "build_began": outcome.build_began,
         "recorded_at": now,
     }
     return values if measurement is None else {**values, **Figures.of(measurement).model_dump()}

@@ -154,8 +154,16 @@ class Store:
                 raise StoreError(f"{self.label}: another study is named {study.name!r}: rename this one")
 
     @patient
-    def start_session(self, study: str, calibration: Calibration, environment: Mapping[str, str]) -> int:
-        """Records that this process starts on the study; the session's number. Raises StoreError: no such study."""
+    def start_session(
+        self,
+        study: str,
+        calibration: Calibration,
+        environment: Mapping[str, str],
+        lane: int | None = None,
+        builders: int | None = None,
+    ) -> int:
+        """Records that this process starts on the study; the session's number. `lane`: which of its devices.
+        `builders`: how many variants it builds side by side, for all of them. Raises StoreError: no such study."""
         with self.database.writing() as session:
             row = SessionRow(
                 study_id=study_id(session, self, study),
@@ -164,6 +172,8 @@ class Store:
                 environment=json.dumps(dict(environment), sort_keys=True),
                 host=socket.gethostname(),
                 pid=os.getpid(),
+                lane=lane,
+                builders=builders,
             )
             session.add(row)
             session.flush()

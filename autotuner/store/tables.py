@@ -38,7 +38,7 @@ STATE_RULE = "state IN ('queued', 'running', 'paused', 'done', 'cancelled', 'fai
 
 FIGURES = (
     *("study_id", "recorded_at", "number", "judged", "verdict", "objective", "session_id", "baseline_us"),
-    *("seconds", "build_s", "check_s", "measure_s", "revoked_at"),
+    *("seconds", "build_s", "check_s", "measure_s", "revoked_at", "build_began"),
 )
 """The columns of a trial from which figures are made."""
 VARIANTS = ("study_id", "variant_digest", "judged", "objective", "revoked_at", "median_us")
@@ -108,6 +108,8 @@ class SessionRow(Base):
     environment: Mapped[str]
     host: Mapped[str]
     pid: Mapped[int]
+    lane: Mapped[int | None]
+    builders: Mapped[int | None]
 
 
 class TrialRow(Base):
@@ -160,6 +162,7 @@ class TrialRow(Base):
     build_s: Mapped[float | None]
     check_s: Mapped[float | None]
     measure_s: Mapped[float | None]
+    build_began: Mapped[datetime | None]
     recorded_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
     revoked_reason: Mapped[str | None]

@@ -76,7 +76,7 @@ def points_of(session: Session, mine: Collection[ColumnElement[bool]]) -> dict[i
 
 def stage_times(store: Store, study: str) -> tuple[StageTimes, ...]:
     """Where the seconds of every recorded trial went, in the order in which they were recorded. Raises StoreError."""
-    columns = {name: _COLUMNS[name] for name in StageTimes.model_fields}
+    columns = {name: getattr(TrialRow, "session_id" if name == "session" else name) for name in StageTimes.model_fields}
     with store.database.reading() as session:
         query = select(*columns.values()).where(TrialRow.study_id == study_id(session, store, study))
         found = session.execute(query.order_by(TrialRow.id))

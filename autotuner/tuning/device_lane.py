@@ -137,7 +137,8 @@ class DeviceLanes:
         for lane, calibration in zip(self._lanes, found, strict=True):
             update = {"baselines": calibration.baselines, "ceilings": calibration.ceilings, "tie": self.tie}
             lane.calibrated(self._conditions.model_copy(update=update), calibration, calm_us)
-            lane.session = self._store.start_session(self._study, calibration, self._environments[lane.number])
+            environment, builders = self._environments[lane.number], self._executor.builders
+            lane.session = self._store.start_session(self._study, calibration, environment, lane.number, builders)
 
     def look(self, beat: Beat) -> list[Sequence[float]] | str:
         """What the pinned baselines take now on every lane, microseconds, one a problem; or why that cannot be told."""

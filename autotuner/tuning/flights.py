@@ -124,4 +124,5 @@ def _duplicate(built: Built, original: Outcome) -> Outcome:
         measurement=original.measurement,
         original=original.artifact.digest,
         seconds={"build": built.seconds},
+        build_began=built.began,
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AwareDatetime, Field, model_validator
 
 from autotuner.values import first_documents
 from autotuner.values.gate_report import GateReport, ReferenceCheck
@@ -236,6 +236,10 @@ class Outcome(Model):
     fault: Fault | None = None
     original: str | None = Field(default=None, description="deduplicated: digest of the artifact that was measured")
     seconds: dict[str, float] = Field(default_factory=dict, description="wall seconds by stage: build, check, measure")
+    build_began: AwareDatetime | None = Field(
+        default=None,
+        description="by the clock of the builder's machine; None: nothing was built, or an earlier version",
+    )
     stderr_tail: str = ""
 
     @property

@@ -137,6 +137,10 @@ class VirtualExecutor:
     def width(self) -> int:
         return self._workers
 
+    @property
+    def builders(self) -> int:
+        return self._workers
+
     def submit(self, job: AnyJob, lane: int = 0) -> int:
         number = self._submitted
         self._submitted += 1

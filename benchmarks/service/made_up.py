@@ -9,6 +9,7 @@ The documents have the size of real ones (some 28 kB a trial), since that is wha
 from __future__ import annotations
 
 import argparse
+import heapq
 import json
 import math
 import random
@@ -52,6 +53,10 @@ BASELINE = "flash"
 CASES = 6
 """Cases of each check of a made-up gate: they give its document the size of a real one."""
 BLOCKS = 12
+BUILDERS = 3
+"""Those of a made-up run."""
+WAITS_S = 3.0
+"""Seconds at most between the end of a made-up build and its judging."""
 REJECTS = {
     "G2.T1": ("G2.quick", Verdict.INCORRECT, "max error 0.041 where 0.004 is allowed", "Q3 2x3x509x509 randn"),
     "build.failed": (None, Verdict.BUILD_FAILED, "ptxas: uses too much shared data (0x1c000 bytes, 0x18c00 max)", None),
@@ -237,7 +242,7 @@ def write(
     made = MadeUp(seed, name, problems)
     study = made.record.name
     store.ensure_study(made.record)
-    session = store.start_session(study, made.calibration(), made.device.environment)
+    session = store.start_session(study, made.calibration(), made.device.environment, lane=0, builders=BUILDERS)
     measured: list[tuple[float, int, Outcome]] = []
     for number, outcome in enumerate(made.outcomes(trials)):
         store.record(study, session, number, outcome)
@@ -259,14 +264,17 @@ def spread_times(path: Path, study: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         (key,) = connection.execute("SELECT id FROM at_study WHERE name = ?", (study,)).fetchone()
         began = datetime.now(UTC) - timedelta(hours=9)
-        at, draw = 20.0, random.Random(key)
+        at, draw, free = 20.0, random.Random(key), [0.0] * BUILDERS
         for trial, outcome in connection.execute(
             "SELECT id, outcome FROM at_trial WHERE study_id = ? ORDER BY number", (key,)
         ).fetchall():
             seconds = json.loads(outcome)["seconds"]
-            at += seconds.get("check", 0.0) + seconds.get("measure", 0.0) + 0.15 * draw.random()
-            values = _written(began + timedelta(seconds=at)), trial
-            connection.execute("UPDATE at_trial SET recorded_at = ? WHERE id = ?", values)
+            built = max(heapq.heappop(free), at - seconds["build"] - WAITS_S * draw.random()) + seconds["build"]
+            heapq.heappush(free, built)
+            judging = seconds.get("check", 0.0) + seconds.get("measure", 0.0)
+            at = max(at, built) + judging + 0.15 * draw.random()
+            moments = (_written(began + timedelta(seconds=each)) for each in (at, built - seconds["build"]))
+            connection.execute("UPDATE at_trial SET recorded_at = ?, build_began = ? WHERE id = ?", (*moments, trial))
         ended = _written(began + timedelta(seconds=at + 95))
         connection.execute(
             "UPDATE at_session SET started_at = ?, finished_at = ? WHERE study_id = ?", (_written(began), ended, key)

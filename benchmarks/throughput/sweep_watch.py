@@ -108,6 +108,10 @@ class Around:
     def lanes(self) -> int:
         return self._executor.lanes
 
+    @property
+    def builders(self) -> int:
+        return self._executor.builders
+
     def submit(self, job: AnyJob, lane: int = 0) -> int:
         return self._executor.submit(job, lane)
 

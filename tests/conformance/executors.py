@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -240,6 +241,7 @@ class Contract:
 
     def test_nothing_submitted_is_nothing_to_wait_for(self, executor: Executor) -> None:
         assert executor.width >= executor.lanes >= 1
+        assert executor.builders >= 1
         assert executor.wait() is None
         assert executor.wait(0.0) is None
 
@@ -258,17 +260,22 @@ class Contract:
         assert executor.wait() is None
 
     def test_a_build_gives_what_can_be_judged_or_an_outcome(self, executor: Executor) -> None:
+        before = datetime.now(UTC)
         executor.submit(build_job("sleep", MS=30))
         done = executor.wait(60)
         assert done is not None
         assert isinstance(done[1], Built)
         assert done[1].artifact.variant == variant("sleep", MS=30)
         assert done[1].seconds >= 0.03
+        assert done[1].began is not None
+        assert before <= done[1].began <= datetime.now(UTC)
         executor.submit(build_job("tells", AS="build_failed", WHAT="pid"))
         refused = outcome(executor.wait(60))
         assert refused.verdict == Verdict.BUILD_FAILED
         assert refused.artifact is None
         assert list(refused.seconds) == ["build"]
+        assert refused.build_began is not None
+        assert done[1].began < refused.build_began <= datetime.now(UTC)
 
     def test_several_jobs_of_the_device_come_back_in_order_and_none_twice(self, executor: Executor) -> None:
         jobs = {executor.submit(each): each for each in (judge_job(US=us) for us in (10, 20, 30, 40))}

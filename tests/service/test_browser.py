@@ -47,6 +47,22 @@ def server(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
         yield found
 
 
+@pytest.fixture(scope="module")
+def sweeps_server(queued: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """That of a store with a sweep, number 1, and a sweep set, number 2."""
+    store = Path(shutil.copy(queued, tmp_path_factory.mktemp("sweeps") / "studies.db"))
+    with served(store, "--read-only") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def saved(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study's pages as one file, as a user makes it."""
+    folder = tmp_path_factory.mktemp("saved")
+    assert autotuner(folder, "page", "--store", str(made), "--out", "study.html").returncode == 0
+    return folder / "study.html"
+
+
 class Watched:
     """A page, and everything that it complained of."""
 
@@ -61,37 +77,101 @@ class Watched:
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
 
+    def findings(self, address: str) -> list[tuple[str, str]]:
+        """What axe-core (https://github.com/dequelabs/axe-core) calls serious or critical about a page."""
+        self.page.goto(address)
+        if address.endswith("/variants"):
+            self.page.wait_for_selector("#scatter-live[data-ready]")
+        # Through the debugger: the pages' own policy lets no foreign script in.
+        result = self.page.evaluate(f"{AXE.read_text()}; axe.run(document, {{resultTypes: ['violations']}})")
+        bad = [each for each in result["violations"] if each["impact"] in SERIOUS]
+        return [(each["id"], each["nodes"][0]["html"][:160]) for each in bad]
+
 
 @pytest.mark.parametrize("look", ["light", "dark"])
 def test_every_page_has_no_error_and_no_serious_finding(chromium: Any, server: Served, study: str, look: str) -> None:
-    """Findings of axe-core (https://github.com/dequelabs/axe-core) that it calls serious or critical."""
     context = chromium.new_context(color_scheme=look, viewport={"width": 1280, "height": 900}, bypass_csp=False)
     watched = Watched(context)
-    found = {}
     others = ["/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login"]
-    for path in [*others, *(f"/studies/{study}{tab}" for tab in TABS)]:
-        watched.page.goto(server.url + path)
-        if path.endswith("/variants"):
-            watched.page.wait_for_selector("#scatter-live[data-ready]")
-        # Through the debugger: the pages' own policy lets no foreign script in.
-        result = watched.page.evaluate(f"{AXE.read_text()}; axe.run(document, {{resultTypes: ['violations']}})")
-        bad = [each for each in result["violations"] if each["impact"] in SERIOUS]
-        if bad:
-            found[path] = [(each["id"], each["nodes"][0]["html"][:160]) for each in bad]
+    paths = [*others, *(f"/studies/{study}{tab}" for tab in TABS)]
+    found = {path: watched.findings(server.url + path) for path in paths}
     context.close()
-    assert found == {}
+    assert {path: bad for path, bad in found.items() if bad} == {}
     assert watched.complaints == []
 
 
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_the_pages_of_sweeps_and_what_is_not_there_have_no_serious_finding(
+    chromium: Any, sweeps_server: Served, look: str
+) -> None:
+    context = chromium.new_context(color_scheme=look)
+    watched = Watched(context)
+    found = {path: watched.findings(sweeps_server.url + path) for path in ("/queue", "/sweeps/1", "/sweeps/2")}
+    assert watched.complaints == []
+    missing = {path: watched.findings(sweeps_server.url + path) for path in ("/nothing", "/sweeps/3", "/studies/none")}
+    context.close()
+    assert {path: bad for path, bad in (found | missing).items() if bad} == {}
+    # The browser itself says that there is nothing, and nothing else is said.
+    assert len(watched.complaints) == len(missing)
+    assert all("404" in each for each in watched.complaints)
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_a_saved_page_opens_from_its_file(chromium: Any, saved: Path, look: str) -> None:
+    context = chromium.new_context(color_scheme=look, viewport={"width": 360, "height": 740})
+    watched, asked = Watched(context), list[str]()
+    watched.page.on("request", lambda request: asked.append(request.url))
+    found = watched.findings(saved.as_uri())
+    width = watched.page.evaluate("document.documentElement.scrollWidth")
+    watched.page.click("nav a[href='#beliefs']")
+    watched.page.locator("button.copy").last.click()
+    watched.page.wait_for_function("document.getElementById('status').textContent")
+    assert watched.page.locator("#matters svg.figure").is_visible()
+    context.close()
+    assert (found, watched.complaints, asked, width) == ([], [], [saved.as_uri()], 360)
+
+
+def test_a_saved_page_is_whole_without_a_script_and_on_paper(chromium: Any, saved: Path) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(saved.as_uri())
+    for media in ("screen", "print"):
+        page.emulate_media(media=media)
+        figures = page.locator("figure.panel svg.figure")
+        assert figures.count() > len(TABS)
+        assert all(each.is_visible() for each in figures.all())
+        assert not any(each.is_visible() for each in page.locator("button").all())  # none of them would do anything
+    context.close()
+
+
+def test_paper_is_white_for_a_reader_in_the_dark(chromium: Any, server: Served, study: str) -> None:
+    """By the system's look, and by the look that the reader chose."""
+    context = chromium.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(f"{server.url}/studies/{study}")
+    for chosen in (False, True):
+        if chosen:
+            page.click("#theme")  # light
+            page.click("#theme")
+        grounds = []
+        for media in ("screen", "print"):
+            page.emulate_media(media=media)
+            grounds.append(page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor"))
+        page.emulate_media(media="screen")
+        assert grounds == ["rgb(24, 28, 34)", "rgb(255, 255, 255)"]
+    context.close()
+
+
 def test_a_narrow_screen_shows_everything_without_moving_the_page_sideways(
-    chromium: Any, server: Served, study: str
+    chromium: Any, server: Served, sweeps_server: Served, study: str
 ) -> None:
     context = chromium.new_context(viewport={"width": 360, "height": 740})
     page = context.new_page()
     wide = {}
     others = ("/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login")
-    for path in (*others, *(f"/studies/{study}{tab}" for tab in TABS)):
-        page.goto(server.url + path)
+    paths = [server.url + path for path in (*others, *(f"/studies/{study}{tab}" for tab in TABS))]
+    for path in (*paths, *(sweeps_server.url + path for path in ("/sweeps/1", "/sweeps/2", "/nothing"))):
+        page.goto(path)
         width = page.evaluate("document.documentElement.scrollWidth")
         if width > 360:
             wide[path] = width

@@ -9,8 +9,10 @@ import re
 import time
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
+from markupsafe import escape
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
@@ -152,6 +154,20 @@ def test_the_answers_are_those_of_the_finals(client: TestClient, study: str, mad
     assert f"Trial {best.entry.number}, confirmed" in text
 
 
+def test_a_study_of_few_rejects_counts_them_in_whole_numbers(tmp_path: Path) -> None:
+    """Nothing was measured, so there is no line, and as few figures as trials."""
+    path = tmp_path / "studies.db"
+    with Store.open(str(path)) as store:
+        store.ensure_study(study_record())
+        session = store.start_session("scalar-abc", CALIBRATION, {})
+        record_all(store, session, [rejected(tile) for tile in (8, 16, 32)])
+    with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
+        text = found.get("/studies/scalar-abc").text
+    (drawn,) = re.findall(r'<figure id="best-trials".*?</figure>', text, re.DOTALL)
+    assert re.findall(r'class="tick" text-anchor="middle">([\d.]+)<', drawn) == ["0", "1", "2", "3"]
+    assert "as long as no A/A race was held" in text
+
+
 def test_what_has_a_latency_can_be_timed_again_and_nothing_else(client: TestClient, study: str, made: Path) -> None:
     with Store.open(str(made)) as store:
         listed = trials.listed(store, study)
@@ -213,6 +229,34 @@ def test_a_saved_page_needs_nothing(client: TestClient, study: str, made: Path) 
         best = standings.best(store, study)
     assert best is not None
     assert f'id="trial-{best.entry.number}"' in answer.text
+
+
+def test_each_cause_on_a_saved_page_leads_to_its_last_reject(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        last = {each.fault: each.number for each in trials.listed(store, study) if each.fault is not None}
+    saved = client.get(f"/studies/{study}/saved.html").text
+    (drawn,) = re.findall(r'<figure id="causes".*?</figure>', saved, re.DOTALL)
+    led = dict(re.findall(r'<td><a href="#trial-(\d+)">([^<]+)</a>', drawn))
+    assert {cause: int(number) for number, cause in led.items()} == last
+
+
+def test_a_saved_page_holds_what_each_page_of_the_study_shows(client: TestClient, study: str) -> None:
+    saved = client.get(f"/studies/{study}/saved.html").text
+    for tab in TABS[:9]:
+        page = client.get(f"/studies/{study}{tab}").text
+        shown = set(re.findall(r'<figure id="([^"]+)"', page))
+        assert shown, tab
+        assert {each for each in shown if f'<figure id="{each}"' not in saved} == set(), tab
+    assert "What matters: the share of the variance" in saved  # the beliefs in words
+
+
+def test_a_saved_page_says_why_it_has_no_beliefs(hostile: Path) -> None:
+    """The space of that study is none that this version can make."""
+    with TestClient(create_app(Settings(store=str(hostile))), base_url="http://localhost") as found:
+        (name,) = {each["name"] for each in found.get("/api/v1/studies").json()["studies"] if "/" not in each["name"]}
+        saved = found.get(f"/studies/{quote(name)}/saved.html").text
+        refusal = found.get(f"/api/v1/studies/{quote(name)}/beliefs").json()["error"]
+    assert f"The beliefs were not found: {escape(refusal)}" in saved
 
 
 # What a store may hold ------------------------------------------------------------------------------------------------

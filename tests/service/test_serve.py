@@ -59,7 +59,9 @@ def test_a_study_is_written_as_one_file(made: Path, tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert out.name in done.stdout
-    assert "Is it done?" in out.read_text()
+    text = out.read_text()
+    assert "Is it done?" in text
+    assert '<figure id="matters"' in text
 
 
 def test_without_its_packages_the_command_says_which_to_install(made: Path) -> None:

@@ -7,6 +7,7 @@ import io
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,17 @@ def test_a_trial_is_listed_with_its_parameters_and_what_came_of_it(either: Store
     assert (slow.verdict, slow.censored) == ("raced_out", True)
     assert (good.build_s, good.check_s, good.measure_s) == pytest.approx((1.5, 2.0, 0.5))
     assert other.variant == WORDS.digest
+
+
+def test_when_a_build_began_is_kept_with_the_trial(either: Store) -> None:
+    session = either.start_session("scalar-abc", CALIBRATION, {}, lane=1, builders=8)
+    began = datetime(2026, 11, 24, 9, 30, 0, 250_000, tzinfo=UTC)
+    known = measured(16, 80.0).model_copy(update={"build_began": began})
+    record_all(either, session, [known, rejected(64)])
+    assert [each.build_began for each in trials.stage_times(either, "scalar-abc")] == [began, None]
+    assert either.judged_numbers("scalar-abc")[0].build_began == began
+    (held,) = queries.sessions(either, "scalar-abc")
+    assert (held.lane, held.builders) == (1, 8)
 
 
 def test_trials_are_listed_as_they_end_and_from_one_of_them_on(either: Store) -> None:
@@ -132,6 +144,8 @@ def test_an_older_store_gets_its_parameters(path: Path, schema: str) -> None:
         found = {each.number: each.parameters for each in trials.listed(store, name)}
         assert found == {number: outcome.variant.point for number, outcome in store.judged_numbers(name).items()}
         assert all(found.values())
+        assert {each.build_began for each in trials.stage_times(store, name)} == {None}
+        assert {(each.lane, each.builders) for each in queries.sessions(store, name)} == {(None, None)}
     with closing(sqlite3.connect(path)) as raw:
         assert raw.execute("SELECT version_num FROM at_version").fetchone() == (migrations.HEAD,)
         assert raw.execute("SELECT id, outcome FROM at_trial").fetchall() == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from markupsafe import Markup, escape
 
@@ -124,13 +125,13 @@ class Scale:
         """Whether the value lies within."""
         return self.low <= value <= self.high
 
-    def ticks(self, wanted: int = 6) -> list[float]:
-        """Round values within, about as many as wanted."""
+    def ticks(self, wanted: int = 6, least: float = 0.0) -> list[float]:
+        """Round values within, about as many as wanted, and no closer than `least`."""
         span = self.high - self.low
         if not span > 0:
             return [self.low]
         step = 10 ** math.floor(math.log10(span / wanted))
-        step *= next((factor for factor in (1, 2, 2.5, 5) if span / (step * factor) <= wanted), 10)
+        step = max(least, step * next((factor for factor in (1, 2, 2.5, 5) if span / (step * factor) <= wanted), 10))
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [place * step for place in range(first, last + 1)]
 
@@ -190,14 +191,14 @@ class Plot:
         y_name: str,
         x_label: Callable[[float], str] = number,
         y_label: Callable[[float], str] = number,
-        moments: bool = False,
+        across: Literal["values", "counts", "moments"] = "values",
     ) -> None:
-        """Grid, figures and names of both axes; `moments`: x is in seconds."""
+        """Grid, figures and names of both axes; `across`: what x is, whole numbers and seconds being told apart."""
         svg, x, y = self.svg, self.x, self.y
         for tick in y.ticks():
             svg.line(x.start, y(tick), x.end, y(tick), "grid")
             svg.text(x.start - 8, y(tick) + 4, y_label(tick), "tick", "end")
-        for tick in x.moments() if moments else x.ticks(8):
+        for tick in x.moments() if across == "moments" else x.ticks(8, 1.0 if across == "counts" else 0.0):
             svg.line(x(tick), y.start, x(tick), y.start + 4, "rule")
             svg.text(x(tick), y.start + 18, x_label(tick), "tick", "middle")
         svg.line(x.start, y.start, x.end, y.start)

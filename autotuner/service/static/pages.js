@@ -1,25 +1,8 @@
-// Copying, light and dark, and what stays as it was when a page is written anew.
+// Light and dark, and what stays as it was when a page is written anew.
 "use strict";
 (() => {
   const status = document.getElementById("status");
   const say = (text) => { if (status) status.textContent = text; };
-
-  document.addEventListener("click", async (event) => {
-    const button = event.target.closest("button[data-copy]");
-    if (!button) return;
-    try {
-      await navigator.clipboard.writeText(button.dataset.copy);
-      button.textContent = "Copied";
-      say("Copied");
-      setTimeout(() => { button.textContent = "Copy"; }, 1500);
-    } catch {
-      const range = document.createRange();
-      range.selectNodeContents(button.previousElementSibling);
-      getSelection().removeAllRanges();
-      getSelection().addRange(range);
-      say("Selected: copy it with the keyboard");
-    }
-  });
 
   document.getElementById("theme")?.addEventListener("click", () => {
     const root = document.documentElement;

@@ -49,6 +49,7 @@
     const span = found.high - found.low;
     let step = 10 ** Math.floor(Math.log10(span / wanted));
     step *= [1, 2, 2.5, 5, 10].find((factor) => span / (step * factor) <= wanted) ?? 10;
+    if (found.name === "number") step = Math.max(step, 1);  // trials are counted
     const made = [];
     for (let at = Math.ceil(found.low / step); at * step <= found.high; at += 1) {
       made.push([at * step, (at === 0 ? 0 : at * step).toLocaleString(undefined, { maximumSignificantDigits: 5 })]);

@@ -95,7 +95,8 @@ def _calm(snapshot: Snapshot) -> Card:
     if not snapshot.sessions:
         return Card(question, "Not known", "none", ("No run has begun.",))
     last, doubtful = snapshot.sessions[-1].calibration, snapshot.disturbed
-    races = f"Ratios within {percent(snapshot.tie, 2)} are ties, by {len(snapshot.heats)} A/A races"
+    known = f"by {len(snapshot.heats):,} A/A races" if snapshot.heats else "as long as no A/A race was held"
+    races = f"Ratios within {percent(snapshot.tie, 2)} are ties, {known}"
     waiting = f"{len(doubtful):,} variants were measured on a disturbed machine alone and do not count."
     lines = [races, *([waiting] if doubtful else [])]
     if last.disturbed is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from autotuner.report import beliefs_text
 from autotuner.report.beliefs import StudyBeliefs
@@ -16,6 +17,20 @@ BARS = 14
 """Shares, and parameters, that are drawn."""
 TELLING = 0.01
 """Smallest share of the variance that is drawn, 0..1."""
+
+
+class BeliefsPage(NamedTuple):
+    """What the page shows."""
+
+    judged: int
+    points: int
+    figures: tuple[Figure, ...]
+    lines: Sequence[str]
+
+
+def page(found: StudyBeliefs) -> BeliefsPage:
+    """The drawings and the words."""
+    return BeliefsPage(found.judged, found.points, figures(found), sentences(found))
 
 
 def figures(found: StudyBeliefs) -> tuple[Figure, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from autotuner.service.figures.figure import Figure, Grid, Link
 from autotuner.service.figures.svg import Plot, around
@@ -58,7 +58,9 @@ def history(snapshot: Snapshot, links: Links, narrow: bool = False) -> tuple[Fig
         return ()
     by_time = [(each.recorded_at - trials[0].recorded_at).total_seconds() for each in trials]
     axes = (
-        Timeline("trials", "Best so far, by trials", "variants tried", [*range(len(trials))], lambda at: f"{at:,.0f}"),
+        Timeline(
+            "trials", "Best so far, by trials", "variants tried", [*range(1, len(trials) + 1)], lambda at: f"{at:,.0f}"
+        ),
         Timeline("time", "Best so far, by time", "since the first trial", by_time, clock),
     )
     return tuple(_figure(snapshot, links, axis, HALF if narrow else SIZE) for axis in axes)
@@ -76,7 +78,8 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float,
     svg, x, y = plot.svg, plot.x, plot.y
     top, bottom = y(1 + snapshot.tie), y(1 / (1 + snapshot.tie))
     svg.add("rect", x=x.start, y=top, width=x.end - x.start, height=max(2.0, bottom - top), class_="band")
-    plot.axes(axis.name, f"speedup over {snapshot.baseline}", axis.label, moments=axis.key == "time")
+    across: Literal["counts", "moments"] = "moments" if axis.key == "time" else "counts"
+    plot.axes(axis.name, f"speedup over {snapshot.baseline}", axis.label, across=across)
     svg.line(x.start, y(1), x.end, y(1), "baseline")
     svg.text(x.end, y(1) - 5, f"{snapshot.baseline} = 1, with the A/A band", "tick halo", "end")
     _dots(plot, trials, axis.places)
@@ -149,13 +152,13 @@ def overlaid(snapshots: Sequence[Snapshot], links: Links) -> Figure:
     speedups = [step.speedup for found in every for step in found]
     reach = max([len(each.trials) for each in snapshots] + [1])
     plot = Plot.of(SIZE, "Best so far of both studies", (0, reach), around([1.0, *speedups]))
-    plot.axes("variants tried", "speedup over the baseline")
+    plot.axes("variants tried", "speedup over the baseline", across="counts")
     plot.svg.line(plot.x.start, plot.y(1), plot.x.end, plot.y(1), "baseline")
     rows = []
     for letter, snapshot, found in zip("AB", snapshots, every, strict=False):
         path = ""
         for each in found:
-            at, height = plot.x(each.place), plot.y(each.speedup)
+            at, height = plot.x(each.place + 1), plot.y(each.speedup)
             path += f"H{at:.1f}V{height:.1f}" if path else f"M{at:.1f} {height:.1f}"
         if path:
             end = plot.x(len(snapshot.trials))

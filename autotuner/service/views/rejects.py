@@ -81,10 +81,10 @@ def _causes(snapshot: Snapshot, links: Links, chosen: str | None, width: float) 
             share = percent(count / max(1, snapshot.judged), 1)
             svg.text(LEFT + length + 8, y + 13, f"{count:,} ({share})", "tick")
 
-        svg.link(links.study(snapshot.name, "rejects", cause=code), bar)
+        svg.link(links.cause(snapshot.name, code), bar)
     rows = tuple(
         (
-            Link(code, links.study(snapshot.name, "rejects", cause=code)),
+            Link(code, links.cause(snapshot.name, code)),
             f"{count:,}",
             percent(count / max(1, snapshot.judged), 1),
             known[code].asserts if code in known else "",

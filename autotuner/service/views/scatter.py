@@ -210,7 +210,8 @@ def _axis(plot: Plot, x: Axis, y: Axis) -> None:
 
 def _ticks(scale: Scale, axis: Axis) -> list[tuple[float, str]]:
     if axis.levels is None:
-        return [(scale(tick), f"{tick:,.4g}" if abs(tick) < 1000 else f"{tick:,.0f}") for tick in scale.ticks(7)]
+        found = scale.ticks(7, 1.0 if axis.name == "number" else 0.0)
+        return [(scale(tick), f"{tick:,.4g}" if abs(tick) < 1000 else f"{tick:,.0f}") for tick in found]
     return [(scale(place), level[:9]) for place, level in enumerate(axis.levels)]
 
 
