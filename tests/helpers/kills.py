@@ -79,7 +79,7 @@ def wait_for_the_rest(seconds: float = 20) -> None:
     until = time.monotonic() + seconds
     while marked() and time.monotonic() < until:
         time.sleep(0.2)
-    assert not marked()
+    assert not marked(), f"what was killed left these running: {marked()}"
 
 
 class Survived(NamedTuple):
@@ -118,7 +118,7 @@ def killed_sweep(folder: Path, kills: int, trials: int) -> Survived:
         assert before.items() <= now.items(), "what was recorded is not there any more"
         before = now
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, f"exit code {done.returncode}: {done.stdout[-500:]}{done.stderr}"
     require_whole(folder, before, trials)
     wait_for_the_rest()
     return Survived(kills, trials, len(before))
@@ -143,5 +143,6 @@ def require_whole(folder: Path, before: dict[int, tuple[str, str, str]], trials:
     assert len(set(judged.values())) == trials, "a variant was judged twice"
     states = Counter(trial.state for trial in told)
     assert states[TrialState.RUNNING] == 0, "a trial never ended"
-    assert {trial.number for trial in told if trial.state == TrialState.COMPLETE} == judged.keys()
+    complete = {trial.number for trial in told if trial.state == TrialState.COMPLETE}
+    assert complete == judged.keys(), f"of Optuna's trials and ours only one side has {complete ^ judged.keys()}"
     assert (folder / "best.json").exists(), "no best.json"
