@@ -111,9 +111,9 @@ class Run:
         part.counts["skipped"] = len(part.skipped)
 
     def _environment(self) -> dict[str, str]:
-        """Every process that the tests start, hundreds of them, finds compiled modules in one folder."""
-        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        return {**kept, "PYTHONPYCACHEPREFIX": str(self._folder / "compiled")}
+        """Every process that the tests start, hundreds of them, finds compiled modules beside the sources: pip leaves
+        those of the packages there, and a folder of our own would make each run compile all of torch again."""
+        return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def start(tool: str, *words: str) -> subprocess.Popen[str]:
