@@ -21,7 +21,7 @@ from autotuner.store.database import Database
 from autotuner.values import config
 from tests.helpers import sample, stores, timed
 from tests.helpers.recorded import CALIBRATION, study_record
-from tests.helpers.recorder import Recorder
+from tests.helpers.recorder import ALONE, Recorder
 
 CHECK_FILE = Database._check_file
 
@@ -53,6 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = {*sample.left_out(items, config.getoption("--sample")), *sample.without_gpu(items)}
     config.hook.pytest_deselected(items=[*left_out])
     items[:] = [item for item in items if item not in left_out]
+    if hasattr(config, "workeroutput"):  # of pytest-xdist, for the run that follows
+        config.workeroutput[ALONE] = [item.nodeid for item in items if item.get_closest_marker("alone") is not None]
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
