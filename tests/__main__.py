@@ -4,7 +4,8 @@ and `.ci/run` call.
     python -m tests lint fast slow gpu [--sample SEED]
 
 `gpu` is those that need a GPU, quick or slow. What times nothing runs side by side. Tests marked `alone` run
-afterwards, one by one, and with them the timed ones that failed beside others. The first part that fails is the last. The final line has the form of pytest's own, over all parts.
+afterwards, one by one, and with them the timed ones that failed beside others. The first part that fails is the last.
+The final line has the form of pytest's own, over all parts.
 """
 
 from __future__ import annotations
