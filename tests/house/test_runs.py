@@ -31,7 +31,7 @@ def item(name: str, *mark: object, **more: object) -> Any:
     return SimpleNamespace(nodeid=name, get_closest_marker=marks.get)
 
 
-def test_of_each_name_so_many_run_the_same_for_a_seed() -> None:
+def test_of_each_name_its_count_runs_the_same_for_a_seed() -> None:
     usual = [item(f"a.py::usual[{n}]") for n in range(3)]
     named = [item(f"a.py::named[{name}-{n}]", 1, name) for name in "xyz" for n in range(4)]
     unnamed = [item(f"a.py::unnamed[{n}]", 2) for n in range(9)]
@@ -118,7 +118,7 @@ def test_a_mistake_is_never_put_down_to_a_busy_machine() -> None:
 
 
 def inner(pytester: pytest.Pytester, passes_at: int) -> pytest.RunResult:
-    """A run of one timed test that passes after so many tries."""
+    """A run of one timed test that passes at the `passes_at`-th try."""
     (pytester.path / "tries").write_text("")
     pytester.makeconftest("from tests.helpers import timed\npytest_runtest_protocol = timed.protocol\n")
     pytester.makepyfile(TRIES.format(passes_at=passes_at))
