@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -42,11 +42,8 @@ SOURCES = {".py", ".toml", ".h", ".cpp", ".cu"}
 EXAMPLES = {"unit.cu"}
 """Sources that a page makes up, or that a build writes."""
 
-
-def wrong(rule: Callable[[Path], Iterable[str]]) -> dict[str, list[str]]:
-    """What the rule does not find of what each page names; pages without faults are left out."""
-    found = {page.name: sorted(set(rule(page))) for page in PAGES}
-    return {page: faults for page, faults in found.items() if faults}
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+"""Tests of one page each: tests/house/test_second_op.py leaves some pages out."""
 
 
 def text_of(page: Path) -> str:
@@ -85,16 +82,18 @@ def dead_links(page: Path) -> Iterator[str]:
             yield f"{target}#{anchor}"
 
 
-def test_every_link_leads_somewhere() -> None:
-    assert wrong(dead_links) == {}
+@each_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert sorted({*dead_links(page)}) == []
 
 
 def missing_paths(page: Path) -> Iterator[str]:
     return (path for path in PATH.findall(text_of(page)) if not is_placeholder(path) and not exists(path))
 
 
-def test_every_path_exists() -> None:
-    assert wrong(missing_paths) == {}
+@each_page
+def test_every_path_exists(page: Path) -> None:
+    assert sorted({*missing_paths(page)}) == []
 
 
 def missing_sources(page: Path) -> Iterator[str]:
@@ -102,9 +101,10 @@ def missing_sources(page: Path) -> Iterator[str]:
     return (name for name in named if not exists(name))
 
 
-def test_every_source_exists() -> None:
+@each_page
+def test_every_source_exists(page: Path) -> None:
     """Also one that is named without its folder."""
-    assert wrong(missing_sources) == {}
+    assert sorted({*missing_sources(page)}) == []
 
 
 def is_there(name: str) -> bool:
@@ -124,8 +124,9 @@ def missing_modules(page: Path) -> Iterator[str]:
     return (name for name in named - GROUPS if not is_there(name))
 
 
-def test_every_module_exists() -> None:
-    assert wrong(missing_modules) == {}
+@each_page
+def test_every_module_exists(page: Path) -> None:
+    assert sorted({*missing_modules(page)}) == []
 
 
 def test_every_page_that_a_source_names_exists() -> None:
@@ -186,8 +187,9 @@ def wrong_commands(page: Path) -> Iterator[str]:
         yield from (f"{' '.join(words)}: {option}" for option in used - known)
 
 
-def test_every_command_line_has_a_command_and_its_options() -> None:
-    assert wrong(wrong_commands) == {}
+@each_page
+def test_every_command_line_has_a_command_and_its_options(page: Path) -> None:
+    assert sorted({*wrong_commands(page)}) == []
 
 
 def test_command_lines_are_found() -> None:
@@ -211,5 +213,6 @@ def wrong_targets(page: Path) -> Iterator[str]:
         yield from (f"PART={part}" for part in parts - set(proof.PARTS) if part)
 
 
-def test_every_target_of_make_exists() -> None:
-    assert wrong(wrong_targets) == {}
+@each_page
+def test_every_target_of_make_exists(page: Path) -> None:
+    assert sorted({*wrong_targets(page)}) == []
