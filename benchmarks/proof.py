@@ -55,7 +55,7 @@ class Part(NamedTuple):
 
     says: str
     minutes: int
-    """About so many on two cores."""
+    """What it takes on two cores, about."""
     steps: tuple[Step, ...]
     needs_gpu: bool = False
 

@@ -3,7 +3,7 @@
     python -m benchmarks.recording OUT.svg [--trials 8] [--judged 5] [ARGUMENTS OF autotuner ...]
 
 It runs `autotuner tune examples/own_kernel/space.toml` with these arguments on a terminal of its own, and draws what
-the screen shows once so many variants are judged, and at the end.
+the screen shows once --judged variants are judged, and at the end.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def lines(screen: pyte.Screen) -> list[Text]:
 
 
 def recorded(command: list[str], judged: int) -> tuple[list[Text], list[Text]]:
-    """The screen once so many variants are judged, and at the end."""
+    """The screen once `judged` variants are judged, and at the end."""
     screen = pyte.Screen(COLUMNS, ROWS)
     stream, middle = pyte.ByteStream(screen), list[Text]()
     for part in bytes_of(command):

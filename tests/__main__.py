@@ -3,9 +3,9 @@ and `.ci/run` call.
 
     python -m tests lint fast slow gpu [--sample SEED]
 
-`gpu` is those that need a GPU, quick or slow. What times nothing runs in as many processes as there are CPUs. Tests
-marked `alone` run afterwards, one by one, and with them the timed ones that failed beside others. The first part that
-fails is the last. The final line has the form of pytest's own, over all parts.
+`gpu` is those that need a GPU, quick or slow. What times nothing runs side by side. Tests marked `alone` run
+afterwards, one by one, and with them the timed ones that failed beside others. The first part that fails is the last.
+The final line has the form of pytest's own, over all parts.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ class Part:
     skipped: dict[str, str] = field(default_factory=dict)
     put_off: list[str] = field(default_factory=list)
     """Tests that are to be tried again alone."""
+    alone: list[str] = field(default_factory=list)
+    """The tests with that mark, whatever their other marks."""
 
 
 class Run:
@@ -72,10 +74,13 @@ class Run:
         self._time(Part("lint"), perform)
 
     def tests(self, kind: str, marks: str) -> None:
-        """Side by side, then alone."""
-        together = ["-m", f"{marks} and not alone", "-n", str(usable_cpus()), "--dist", "worksteal"]
+        """Side by side, in one process more than there are CPUs, as a third of the time a test waits: for a process to
+        start or to end, or for a deadline. Then alone."""
+        together = ["-m", f"{marks} and not alone", "-n", str(usable_cpus() + 1), "--dist", "worksteal"]
         self._pytest(f"{kind} tests, side by side", together)
-        self._pytest(f"{kind} tests, alone", ["-m", f"{marks} and alone"])
+        # Those that were collected just now are named: collecting all anew would take longer than they do.
+        named = self.parts[-1].alone
+        self._pytest(f"{kind} tests, alone", ["-m", f"{marks} and alone", *named])
         again = [test for part in self.parts for test in part.put_off if part.name.startswith(kind)]
         if again:
             self._pytest(f"{kind} tests, again alone", ["-m", "timed", *again])
@@ -109,11 +114,12 @@ class Run:
         part.put_off = [test for test, why in skipped.items() if why.startswith(PUT_OFF)]
         part.skipped = {test: why for test, why in skipped.items() if not why.startswith(PUT_OFF)}
         part.counts["skipped"] = len(part.skipped)
+        part.alone = found["alone"]
 
     def _environment(self) -> dict[str, str]:
-        """Every process that the tests start, hundreds of them, finds compiled modules in one folder."""
-        kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-        return {**kept, "PYTHONPYCACHEPREFIX": str(self._folder / "compiled")}
+        """Every process that the tests start, hundreds of them, finds compiled modules beside the sources: pip leaves
+        those of the packages there, and a folder of our own would make each run compile all of torch again."""
+        return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def start(tool: str, *words: str) -> subprocess.Popen[str]:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from alembic.script import ScriptDirectory
 
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.store import Store
+from autotuner.store.database import Database
 from autotuner.values import config
-from tests.helpers import sample, timed
+from tests.helpers import sample, stores, timed
 from tests.helpers.recorded import CALIBRATION, study_record
-from tests.helpers.recorder import Recorder
+from tests.helpers.recorder import ALONE, Recorder
+
+CHECK_FILE = Database._check_file
 
 # What a run takes ---------------------------------------------------------------------------------------------------
 
@@ -48,6 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = {*sample.left_out(items, config.getoption("--sample")), *sample.without_gpu(items)}
     config.hook.pytest_deselected(items=[*left_out])
     items[:] = [item for item in items if item not in left_out]
+    if hasattr(config, "workeroutput"):  # of pytest-xdist, for the run that follows
+        config.workeroutput[ALONE] = [item.nodeid for item in items if item.get_closest_marker("alone") is not None]
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
@@ -76,6 +83,36 @@ def one_thread() -> None:
     several threads takes many times as long. What judges and measures says for itself how many it has."""
     if "torch" in sys.modules:  # tests that need it not do not wait for it
         sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def migrations_read_once() -> Iterator[None]:
+    """Every test that opens a store needs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ScriptDirectory, "from_config", stores.scripts_read_once())
+        yield
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """The file of a store without anything, made when it is first asked for."""
+
+    @functools.cache
+    def made() -> Path:
+        path = tmp_path_factory.mktemp("empty") / "studies.db"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Database, "_check_file", staticmethod(CHECK_FILE))
+            stores.write_empty(path)
+        return path
+
+    return made
+
+
+@pytest.fixture(autouse=True)
+def new_stores_are_copies(monkeypatch: pytest.MonkeyPatch, empty_store: Callable[[], Path]) -> None:
+    """A thousand tests make a store, whose tables take 20 times as long to make as to copy. Those of `tests/store` make
+    them, as does whatever is another process."""
+    monkeypatch.setattr(Database, "_check_file", staticmethod(stores.copied_first(CHECK_FILE, empty_store)))
 
 
 @pytest.fixture(scope="session")

@@ -183,7 +183,7 @@ def print_line(document: object) -> None:
 def logs(
     sweep: AnySweep = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="go on until the sweep is over")] = False,
-    last: Annotated[int | None, typer.Option("--last", "-n", min=1, max=MOST, help="only so many")] = None,
+    last: Annotated[int | None, typer.Option("--last", "-n", min=1, max=MOST, help="how many of the latest")] = None,
     every: Annotated[bool, typer.Option("--every", help="of all sweeps and devices")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,

@@ -186,7 +186,7 @@ def _soak(launches: int, launching: Launching) -> None:
 
 
 def _many(seconds: float, launching: Launching) -> str:
-    """As many launches as fit in so many seconds on the tuned problems themselves; a note of how many on each."""
+    """As many launches as fit in `seconds` on the tuned problems themselves; a note of how many on each."""
     problems = launching.conditions.problems
     done: list[str] = []
     with launching.bench.traffic():
@@ -244,7 +244,7 @@ def soak(finalist: bool = False) -> Check:
 
 
 def many(seconds: float) -> Check:
-    """G6 for the variant that is exported: as many launches as fit in so many seconds, all bitwise equal."""
+    """G6 for the variant that is exported: as many launches as fit in `seconds`, all bitwise equal."""
     asserts = "as many launches on the tuned problems as fit in some seconds give the same bits"
     cause = "a race that shows rarely, or a count or a clock that the variant keeps"
     return Check(codes.MANY, asserts, partial(_many, seconds), cause, Verdict.NONDETERMINISTIC, required=False)

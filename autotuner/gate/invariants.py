@@ -40,7 +40,7 @@ def alike(launching: Launching, case: Case, launches: int) -> None:
 
 
 def alike_for(launching: Launching, case: Case, seconds: float, batch_s: float, most: int) -> int:
-    """Launches on one input for so many seconds give the same bits; how many there were.
+    """Launches on one input give the same bits for `seconds`; how many launches there were.
 
     They come in batches of about `batch_s`, `most` at most. Before each batch the surroundings are disturbed.
     """

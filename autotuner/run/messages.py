@@ -78,7 +78,7 @@ class Inbox:
             self._bytes += more
 
     def _frame(self) -> bytes | None:
-        """The next whole frame as Connection.send_bytes writes it: its length in four bytes, then so many bytes."""
+        """The next whole frame as Connection.send_bytes writes it: its length in four bytes, then its bytes."""
         if len(self._bytes) < 4:
             return None
         size = int.from_bytes(self._bytes[:4], "big", signed=True)

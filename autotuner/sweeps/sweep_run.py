@@ -163,7 +163,7 @@ class SweepRun:
         trials: int,
         promised: Callable[[float | None], None] = lambda _: None,
     ) -> str:
-        """Judges until the study has so many trials, or time is up; the study's name. `promised` hears the expected
+        """Judges until the study has `trials`, or time is up; the study's name. `promised` hears the expected
         improvement of every proposal."""
         request = self._request
         start = here.start(self._store, request.sampler, request.like, request.cold)

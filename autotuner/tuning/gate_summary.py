@@ -36,7 +36,7 @@ class GateSummary(Model):
     many_seconds: float = Field(default=0.0, description="seconds that they took")
     could_miss: float | None = Field(
         default=None,
-        description="the least rate of wrong launches that so many show with probability 95 %; null: there were none",
+        description="the least rate of wrong launches that they show with probability 95 %; null: there were none",
     )
     memory: str = Field(default=NOT_CHOSEN, description="whether a memory sanitizer was run, or why not")
 

@@ -70,7 +70,7 @@ class Launcher:
 
 
 def replayed(forward: Forward, calls: int) -> Callable[[], float]:
-    """A timer of so many captured forwards: microseconds of one."""
+    """A timer of `calls` captured forwards: microseconds of one."""
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         forward()

@@ -89,7 +89,7 @@ def part(document: Document | None) -> str:
     together = (
         f"By all spaces together would be chosen: {best}. Each candidate's mean over all spaces, less that of the "
     )
-    together += "sampler as it is; the best of so many looks better than it is:"
+    together += "sampler as it is; the best of all candidates looks better than it is:"
     source = made(document)
     if document["not_done"]:
         source += f" Not done in its time: {', '.join(document['not_done'])}."

@@ -64,7 +64,7 @@ STOPPED = 130
 
 AXIS: Axis = "evaluations"
 FIXED_SEEDS = 8
-"""CI searches each landscape with so many seeds, from 0 on, if the floors do not say another number."""
+"""The seeds, from 0 on, with which CI searches each landscape, if the floors do not say another number."""
 ALPHA = 1e-3
 """How likely a sampler that is as good as that of the floors falls below one of them."""
 DRAWS = 20_000
@@ -129,7 +129,7 @@ class Ear:
 
 
 def measure(store: Store, driver: Driver, space: Space, device: Device, out: Path, command: str, minutes: float) -> int:
-    """Judges what the store does not have yet, for so many minutes; the exit code.
+    """Judges what the store does not have yet, for `minutes`; the exit code.
 
     The driver's executor is an EqualRaces and its sampler `exhaustive`. Writes the landscape once every point is
     judged. Raises AutotunerError when the sweep cannot go on; nothing is lost then.
@@ -354,7 +354,7 @@ def arguments(line: Sequence[str] | None = None) -> argparse.Namespace:
     step.add_argument("out", type=Path, help="the landscape; gzipped if the name ends in .gz")
     step.add_argument("--store", help="what was judged so far: path or URL; as for `autotuner tune` if left out")
     step.add_argument("--devices", help="GPUs of one model: cuda:0,cuda:1 or all")
-    step.add_argument("--minutes", type=float, default=math.inf, help="start no more variants after so many")
+    step.add_argument("--minutes", type=float, default=math.inf, help="start no more variants after this time")
     step = steps.add_parser("summary", help="what landscapes are, in a table")
     step.add_argument("files", type=Path, nargs="+")
     step = steps.add_parser("derive", help="give a landscape what its space file derives and expects by now")

@@ -115,8 +115,8 @@ class VirtualExecutor:
         evaluations: int,
         goal: frozenset[int] = frozenset(),
     ) -> None:
-        """Once so many seconds of evaluations have ended, and so many evaluations, `wait` raises Spent; if there is a
-        goal, not before one of these places was evaluated.
+        """Once `seconds` of evaluations have ended, and `evaluations` of them, `wait` raises Spent; if there is a goal,
+        not before one of these places was evaluated.
         """
         self._space, self._ms, self._faults = recorded.space, recorded.ms.tolist(), recorded.faults
         self._cost = recorded.cost.tolist()

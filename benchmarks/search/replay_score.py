@@ -39,7 +39,7 @@ class Trace:
 
     `rows` (n,): the points, by their places in the space. `ends` (n,): virtual seconds from the start, the sampler's
     own among them. `work` (n,): of those, what each took from its worker, who may have waited for the proposal.
-    `sampler` (n,): the sampler's seconds until each was proposed, added up. `workers`: so many evaluations were in
+    `sampler` (n,): the sampler's seconds until each was proposed, added up. `workers`: how many evaluations were in
     flight.
     """
 
@@ -190,7 +190,7 @@ class Yardstick:
         return Score(p, float(low), float(high), float(within.mean())), resampled
 
     def curve(self, traces: Sequence[Trace], axis: Axis, points: int = 100) -> Curve:
-        """The curve of these searches and that of random search, thinned to so many points at most."""
+        """The curve of these searches and that of random search, thinned to `points` at most."""
         grid, ranks = self.grid(axis), self.ranks(traces, axis)
         kept = np.unique(np.linspace(0, len(grid) - 1, min(points, len(grid))).round().astype(np.int64))
         low, high = np.percentile(ranks[:, kept], (10, 90), axis=0)

@@ -67,7 +67,7 @@ class Member:
         self._space = started_at_random(recorded.space, seed)
 
     def search(self, trials: int, warm: bool, promised: Callable[[float | None], None] = lambda _: None) -> None:
-        """Judges until the study has so many trials."""
+        """Judges until the study has `trials`."""
         space = self._space
         conditions = Conditions(
             problems=space.file.problems or (PROBLEM,), seeds=(1, 2, 3, 4), min_blocks=1, max_blocks=1

@@ -129,7 +129,7 @@ Results = dict[tuple[int | None, int], list[Found]]
 
 
 def run_all(spaces: int, seeds: int, sampler: str, evaluations: int, jobs: int) -> Results:
-    """Every cold search, also unaided, and every pair of so many spaces."""
+    """Every cold search, also unaided, and every pair of `spaces` spaces."""
     chunks = [range(first, min(first + CHUNK, seeds)) for first in range(0, seeds, CHUNK)]
     todo = [
         Task(source, tuple(each for each in targets if each != source), chunk, sampler, evaluations)
@@ -250,7 +250,7 @@ def arguments() -> argparse.Namespace:
 
 
 def pairs(count: int) -> Iterator[tuple[int, int]]:
-    """All ordered pairs of so many spaces."""
+    """All ordered pairs of `count` spaces."""
     return permutations(range(count), 2)
 
 

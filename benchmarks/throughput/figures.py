@@ -50,7 +50,7 @@ def outcome_of(number: int, draw: random.Random, point: dict[str, int | str]) ->
 
 
 def fill(store: Store, trials: int, device: str) -> str:
-    """A study of so many trials; its name."""
+    """A study of `trials`; its name."""
     space, draw = simulated.space(), random.Random(7)
     device_of = simulated.DEVICE.model_copy(update={"name": device})
     record = study_record(space, device_of, simulated.conditions())

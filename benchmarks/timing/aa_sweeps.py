@@ -211,7 +211,7 @@ def main() -> None:
     parser.add_argument("device", choices=tuple(SPACES))
     parser.add_argument("--sweeps", type=int, default=20)
     parser.add_argument("--trials", type=int, default=16)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further sweep after so many")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further sweep after this time")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--resume", action="store_true", help="go on after the sweeps that the file of --json has")
     holds.add_option(parser)

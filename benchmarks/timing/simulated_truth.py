@@ -58,7 +58,7 @@ def run(task: Task) -> Tally:
 
 
 def row(regime: str, better: bool, tally: Tally) -> dict[str, Any]:
-    """What the JSON has of one kind of sweep. Counts are pairs: so many of so many."""
+    """What the JSON has of one kind of sweep. Counts are pairs: those of which it holds, and all."""
     return {
         "regime": regime,
         "deviations": REGIMES[regime].model_dump(),

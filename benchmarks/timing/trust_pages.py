@@ -11,7 +11,7 @@ SHOWN = ("covered", "leader_covered", "equal_lost", "crowned_two_equal_ahead", "
 
 
 def share(pair: list[int]) -> str:
-    """`pair`: so many of so many."""
+    """`pair`: those of which it holds, and all."""
     return f"{100 * pair[0] / pair[1]:.1f} %" if pair[1] else ""
 
 

@@ -36,7 +36,7 @@ static inline void at_cuda_enter(int device) {
   if (!get(&handle, device) && !retain(&context, handle)) enter(context);
 }
 
-/* Whether a GPU has this compute capability, 10 * major + minor, and so many multiprocessors. */
+/* Whether a GPU has this compute capability, 10 * major + minor, and this number of multiprocessors. */
 static inline int at_cuda_is(int device, int sm, int multiprocessors) {
   return 10 * at_cuda_attribute(device, AT_CUDA_MAJOR) + at_cuda_attribute(device, AT_CUDA_MINOR) == sm &&
          at_cuda_attribute(device, AT_CUDA_MULTIPROCESSORS) == multiprocessors;

@@ -49,10 +49,10 @@ struct Attention {
     return length < 0 ? 0 : length < seq_k ? length : seq_k;
   }
 
-  // Of so many keys a causal row i sees those up to i + offset.
+  // A causal row i sees the keys up to i + offset, of `keys`.
   int64_t offset(int64_t keys) const { return CORNER == AT_BOTTOM_RIGHT ? keys - seq_q : 0; }
 
-  // How many of so many keys row i sees.
+  // How many of `keys` row i sees.
   int64_t seen(int64_t i, int64_t keys) const {
     const int64_t end = CAUSAL ? i + 1 + offset(keys) : keys;
     return end < 0 ? 0 : end < keys ? end : keys;

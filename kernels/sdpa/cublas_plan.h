@@ -15,7 +15,7 @@ enum {
   CUBLAS_HEURISTIC    /* which of the algorithms that cuBLAS proposes for a product, best first; or the last there is */
 };
 
-/* Rows of the scores and of the probabilities begin at multiples of so many elements: 16 bytes at least. */
+/* Rows of the scores and of the probabilities begin at multiples of this number of elements: 16 bytes at least. */
 #define CUBLAS_ROW_ELEMENTS 8
 
 /* The softmax kernel's argument. Row r of the chunk lies at scores + r * pitch and belongs to slice r / chunk_rows;

@@ -100,7 +100,7 @@ AT_DEVICE uint64_t *barrier(unsigned char *shared, int number) {
   return (uint64_t *)(shared + BARRIER_OFFSET) + number;
 }
 
-// Where `chunk` of 16 bytes of a row lies in a matrix whose panels have so many bytes.
+// Where `chunk` of 16 bytes of a row lies in a matrix whose panels have `panel_bytes`.
 AT_DEVICE int swizzled(int panel_bytes, int row, int chunk) {
   return chunk / 8 * panel_bytes + row * ROW_BYTES + (chunk % 8 ^ row % 8) * 16;
 }

@@ -55,7 +55,7 @@ def truth(variant: Variant) -> Truth:
 
 
 class Losing(InlineExecutor):
-    """Notes what it is given, and loses the process of so many judging jobs, or of those of one point alone."""
+    """Notes what it is given, and loses the process of `losses` judging jobs, or of those of one point alone."""
 
     def __init__(self, backend: FakeLine, losses: int = 0, point: Mapping[str, Value] | None = None) -> None:
         super().__init__(backend, WIDTH)
@@ -111,7 +111,7 @@ def was_soaked(outcome: Outcome) -> bool:
 
 
 def killed_after(folder: Path, count: int) -> None:
-    """`measure`, and `kill -9` after so many points. For a process of its own."""
+    """`measure`, and `kill -9` after `count` points. For a process of its own."""
 
     def listen(event: Event) -> None:
         if isinstance(event, Judged) and event.judged == count:

@@ -178,7 +178,7 @@ def test_what_is_no_recorded_space_is_refused(tmp_path: Path, text: str, complai
 
 
 def landscape(points: int | None = None) -> Landscape:
-    """The small simulated space, judged; or only so many points of it."""
+    """The small simulated space, judged; or only its first `points`."""
     space = simulated.small_space()
     found = []
     for place in range(len(space))[:points]:
@@ -332,7 +332,7 @@ def test_traces_are_kept_whole(recorded: Recorded, tmp_path: Path) -> None:
 def executor_of(
     tmp_path: Path, costs: list[float], workers: int, clock: Clock
 ) -> tuple[VirtualExecutor, list[Variant]]:
-    """A space of so many points with these costs in seconds, the last of which fails, and its variants in order."""
+    """A space with a point for each of these costs in seconds, the last of which fails, and its variants in order."""
     last = len(costs) - 1
     cache = {
         str(i): {"A": i, "time": "RuntimeFailedConfig" if i == last else 1.0 + i, "benchmark_time": 1e3 * cost}

@@ -116,7 +116,7 @@ def act(variant: Variant) -> Fault | None:
 
 
 def _meet(folder: Path, name: str, count: int) -> None:
-    """Returns when so many jobs are in here at the same time."""
+    """Returns when `count` jobs are in here at the same time."""
     (folder / name).touch()
     until = time.monotonic() + 20
     while len(list(folder.iterdir())) < count:

@@ -14,7 +14,7 @@ struct Region {
   unsigned char *pages, *data;
 };
 
-// A poisoned tensor of so many bytes that touches an unmapped page, at its end or its beginning as the seed has it. It
+// A poisoned tensor of `bytes` that touches an unmapped page, at its end or its beginning as the seed has it. It
 // lives as long as the process.
 Region &place(const char *name, size_t bytes, uint64_t seed);
 

@@ -24,7 +24,7 @@ Landing landing;
 namespace {
 
 constexpr size_t STACK_BYTES = 256 << 10, PAGE = 4096, SHARED_LIMIT = 227 << 10;
-constexpr uint32_t PRIORITY_CHANGE = 64;  // one choice in so many
+constexpr uint32_t PRIORITY_CHANGE = 64;  // choices for each change, on average
 
 struct Launch {
   void (*kernel)();

@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def heats(us: Mapping[int, float], tile: int) -> tuple[Heat, ...]:
-    """Four processes of a variant that takes so many microseconds at each length; the baseline takes 100."""
+    """Four processes of a variant that takes `us` microseconds at each length; the baseline takes 100."""
 
     def one(process: int) -> Heat:
         noise = 1 + 0.001 * process

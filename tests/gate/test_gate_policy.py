@@ -188,7 +188,7 @@ def test_own_cases_run_and_what_is_left_out_does_not(judge: Judge) -> None:
 
 
 def test_an_own_case_can_reject(judge: Judge) -> None:
-    """Without a causal mask no case of the gate has so many keys."""
+    """Without a causal mask no case of the gate has more than 2,048 keys."""
     outcome = judge("numeric", "at_most_2048_keys", "float32", "[[gate.cases]]\nshape = [1, 1, 16, 2200]")
     assert code(outcome) == "G5.T1"
     assert cases(outcome)[-1].case == "own 1x1x16x2200 randn"

@@ -60,7 +60,8 @@ def served(store: Path, *options: str) -> Iterator[Served]:
     process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=store.parent)
     try:
         assert process.stdout is not None
-        line = process.stdout.readline()
+        lines = iter(process.stdout.readline, "")  # on a busy machine a worker may be faster than the server
+        line = next((line for line in lines if "/ serves" in line), "")
         found = re.match(r"(http://127\.0\.0\.1:\d+)/ serves", line)
         assert found is not None, line
         yield Served(found[1], process)

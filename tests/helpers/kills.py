@@ -132,7 +132,7 @@ def space_of_mutants() -> str:
 
 
 def require_whole(folder: Path, before: dict[int, tuple[str, str, str]], trials: int) -> None:
-    """After its end the sweep has judged so many, each once, and what was recorded before is as it was."""
+    """After its end the sweep has judged `trials`, each once, and what was recorded before is as it was."""
     with Store.open(str(folder / "studies.db"), create=False) as store:
         final = recorded(store)
         (study,) = standings.studies(store)

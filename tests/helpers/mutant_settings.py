@@ -9,7 +9,7 @@ from tests.mutants.expectations import Backend, expectations
 
 def settings(backend: Backend, table: str, every: int = 1, together: int | None = None) -> list[object]:
     """All settings of all entries. Of one in `every` entries one is fast; of the others of each entry, one rotates.
-    With `together` so many of all the others do.
+    With `together` that number of all the others do.
 
     benchmarks/gate/mutants.py judges all settings.
     """

@@ -60,7 +60,7 @@ def race(
 def fakes(
     us: Sequence[float], deviations: Deviations | None, **update: object
 ) -> tuple[FakeLine, list[Artifact], Conditions]:
-    """A device, artifacts that take so many microseconds there, and conditions."""
+    """A device, artifacts that take `us` microseconds there, and conditions."""
     deviations = deviations or Deviations(noise=0.003, spikes=0.02)
     backend = FakeLine(lambda variant: Truth(us=us[int(variant.point["N"])]), deviations=deviations, seed=5)
     conditions = simulated.conditions().model_copy(update={"baseline_us": (100.0,), **update})

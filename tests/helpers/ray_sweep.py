@@ -95,7 +95,7 @@ def _notes(file: Path) -> list[list[str]]:
 
 
 def swept(nodes: Nodes, store: Store, file: Path, trials: int, kill_at: int) -> Swept:
-    """Runs a sweep, and kills the node of the first lane once so many trials are judged."""
+    """Runs a sweep, and kills the node of the first lane once `kill_at` trials are judged."""
     killed_at = [float("inf")]
     started = time.monotonic()
     with closing(RayCluster(nodes.address, [UNIT], away_s=2.0)) as cluster:

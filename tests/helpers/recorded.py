@@ -154,7 +154,7 @@ def with_resources(outcome: Outcome, **resources: int) -> Outcome:
 
 
 def heat(micros: Mapping[int, float], process: int = 0, baseline: float = 100.0, blocks: int = 40) -> Heat:
-    """A race of those tiles at so many microseconds, with a little noise that differs between processes."""
+    """A race of tiles that take `micros`, with a little noise that differs between processes."""
     draw = random.Random(process)
 
     def around(us: float) -> tuple[float, ...]:
@@ -199,7 +199,7 @@ def hold_finals(
     proof: tuple[CheckResult, ...] = (),
     proven: Sequence[int] = (),
 ) -> int:
-    """Records finals of those tiles, which take so many microseconds there; their number. `proof`: what was found of
+    """Records finals of tiles that take `micros` there; their number. `proof`: what was found of
     the proven tiles, or of the first where none is named."""
     found = heats or [heat(micros, process) for process in range(5)]
     line = lineup(numbers, dict(micros), slower_than=slower_than)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+ALONE = "alone"
+"""Key of the tests with that mark, in what a process of pytest-xdist sends when it ends, and in the file."""
 
 
 class Recorder:
@@ -17,6 +21,7 @@ class Recorder:
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._counts: Counter[str] = Counter()
         self._skipped: dict[str, str] = {}
+        self._alone: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid] += report.duration
@@ -26,8 +31,12 @@ class Recorder:
         elif report.when == "call" or report.failed:
             self._counts["passed" if report.passed else "failed"] += 1
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._alone = getattr(node, "workeroutput", {}).get(ALONE, self._alone)
+
     def pytest_sessionfinish(self) -> None:
-        found = {"seconds": self._seconds, "counts": self._counts, "skipped": self._skipped}
+        found = {"seconds": self._seconds, "counts": self._counts, "skipped": self._skipped, ALONE: self._alone}
         self._file.write_text(json.dumps(found))
 
 

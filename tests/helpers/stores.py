@@ -1,11 +1,19 @@
-"""Stores as earlier releases wrote them, and stores that another program locks."""
+"""Stores as earlier releases wrote them, stores that another program locks, and stores that are quickly made."""
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sqlite3
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from autotuner.store import Store
 
 STORES = Path(__file__).parent.parent / "stores"
 
@@ -28,3 +36,39 @@ def locked(path: Path) -> Iterator[None]:
             yield
         finally:
             other.execute("ROLLBACK")
+
+
+def write_empty(path: Path) -> None:
+    """Makes a store without anything: our tables and Optuna's."""
+    with Store.open(str(path)) as store:
+        store.optuna_storage()
+
+
+def copied_first(check: Callable[[Path, bool], None], empty: Callable[[], Path]) -> Callable[[Path, bool], None]:
+    """What a store asks of its file before it opens it; and a file that is not there yet becomes a copy of an empty
+    store, whole at once, as another thread may open it too."""
+
+    def checked(path: Path, create: bool) -> None:
+        check(path, create)
+        if path.exists() or str(path).startswith("file:"):
+            return
+        beside = shutil.copyfile(empty(), path.with_name(str(uuid.uuid4())))
+        with contextlib.suppress(FileExistsError):
+            path.hardlink_to(beside)
+        beside.unlink()
+
+    return checked
+
+
+def scripts_read_once() -> Callable[[Config], ScriptDirectory]:
+    """`ScriptDirectory.from_config` that keeps what it found: for each store that is opened Optuna asks up to three
+    times what its newest migration is, and all of them are loaded for the answer."""
+    read, kept = ScriptDirectory.from_config, dict[str | None, ScriptDirectory]()
+
+    def found(config: Config) -> ScriptDirectory:
+        folder = config.get_main_option("script_location")
+        if folder not in kept:
+            kept[folder] = read(config)
+        return kept[folder]
+
+    return found

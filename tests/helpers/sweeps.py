@@ -145,7 +145,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.counts: dict[str, list[int]] = {}
-        """Pairs: so many of so many."""
+        """Pairs: those of which it holds, and all."""
         self.blocks: list[int] = []
         """Of each search race."""
         self.slower_blocks: list[int] = []

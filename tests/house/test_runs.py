@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +13,9 @@ from typing import Any
 import pytest
 
 from benchmarks import proof
-from tests.__main__ import SKIPS, Part, closing, report
+from tests.__main__ import SKIPS, Part, Run, closing, report
 from tests.helpers import sample, timed
+from tests.helpers.recorder import ALONE, Recorder
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parent.parent.parent
@@ -28,7 +31,7 @@ def item(name: str, *mark: object, **more: object) -> Any:
     return SimpleNamespace(nodeid=name, get_closest_marker=marks.get)
 
 
-def test_of_each_name_so_many_run_the_same_for_a_seed() -> None:
+def test_of_each_name_its_count_runs_the_same_for_a_seed() -> None:
     usual = [item(f"a.py::usual[{n}]") for n in range(3)]
     named = [item(f"a.py::named[{name}-{n}]", 1, name) for name in "xyz" for n in range(4)]
     unnamed = [item(f"a.py::unnamed[{n}]", 2) for n in range(9)]
@@ -115,7 +118,7 @@ def test_a_mistake_is_never_put_down_to_a_busy_machine() -> None:
 
 
 def inner(pytester: pytest.Pytester, passes_at: int) -> pytest.RunResult:
-    """A run of one timed test that passes after so many tries."""
+    """A run of one timed test that passes at the `passes_at`-th try."""
     (pytester.path / "tries").write_text("")
     pytester.makeconftest("from tests.helpers import timed\npytest_runtest_protocol = timed.protocol\n")
     pytester.makepyfile(TRIES.format(passes_at=passes_at))
@@ -130,6 +133,25 @@ def part(name: str, skipped: int, *, failed: bool = False) -> Part:
     names = {f"{name}::skipped{n}": "needs nvcc" for n in range(skipped)}
     counts = Counter(passed=3, skipped=skipped, failed=int(failed))
     return Part(name, 1.5, failed, {f"{name}::{n}": float(n) for n in range(9)}, counts, names)
+
+
+def test_what_runs_alone_is_what_was_found_before(tmp_path: Path) -> None:
+    """Named, so that nothing else is collected."""
+    recorder = Recorder(tmp_path / "record.json")
+    recorder.pytest_testnodedown(SimpleNamespace(workeroutput={ALONE: ["a.py::f"]}))
+    recorder.pytest_testnodedown(SimpleNamespace())  # one that was lost says nothing
+    recorder.pytest_sessionfinish()
+    found = json.loads((tmp_path / "record.json").read_text())[ALONE]
+    called = []
+
+    class Noted(Run):
+        def _pytest(self, name: str, arguments: Sequence[str]) -> None:
+            called.append([*arguments])
+            self.parts.append(Part(name, alone=found))
+
+    Noted("2026-01-01", tmp_path).tests("fast", "not slow")
+    assert [words[1:2] for words in called] == [["not slow and not alone"], ["not slow and alone"]]
+    assert called[1][2:] == ["a.py::f"]
 
 
 def test_the_last_line_is_like_that_of_pytest_over_all_parts() -> None:

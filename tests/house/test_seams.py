@@ -1,12 +1,16 @@
-"""The seams of the house: no room but its own names an op, a dimension of one, or a kind of device."""
+"""The seams of the house: no room but its own names an op, a dimension of one, or a kind of device.
+
+A rule is one test, which tells all that break it: a test for each module would be a thousand, and cost more to hand out
+than to run.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import autotuner
 from autotuner.devices import DEVICES
@@ -16,6 +20,7 @@ PACKAGE = Path(autotuner.__file__ or "").parent
 OLD_NAMES = PACKAGE / "values" / "first_documents.py"
 """Reads what earlier versions wrote, who knew one op."""
 DIMENSIONS = sorted({name for op in OPS.values() for name in (*op.problem.DIMS, *op.problem.COMPILED)})
+KINDS = {*DEVICES}
 COMMON = {"dtype", "batch", "op"}
 OPS_WORDS = re.compile(rf"\b({'|'.join([*OPS, 'attention', *({*DIMENSIONS} - COMMON)])})\b")
 
@@ -30,17 +35,27 @@ def named(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-@pytest.mark.parametrize("path", modules("ops"), ids=named)
-def test_no_room_but_ops_names_an_op_or_a_dimension_of_one(path: Path) -> None:
-    assert [found.group() for found in OPS_WORDS.finditer(path.read_text())] == []
+@cache
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    """What a module says, node by node."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
 
 
-@pytest.mark.parametrize("path", modules("ops", "devices"), ids=named)
-def test_no_room_but_devices_asks_for_a_kind_of_device(path: Path) -> None:
-    """Comparisons, and the keys that `match` or a subscript asks for; a torch device may be named as a default."""
-    kinds = {*DEVICES}
+def broken(paths: list[Path], rule: Callable[[Path], Iterable[object]]) -> dict[str, list[object]]:
+    """What the rule finds in each of the modules that break it. There are modules at all."""
+    assert paths
+    found = {named(path): [*rule(path)] for path in paths}
+    return {name: faults for name, faults in found.items() if faults}
+
+
+def test_no_room_but_ops_names_an_op_or_a_dimension_of_one() -> None:
+    assert broken(modules("ops"), lambda path: OPS_WORDS.findall(path.read_text())) == {}
+
+
+def lines_that_ask_for_a_kind(path: Path) -> list[int]:
+    """Those of comparisons, and of the keys that `match` or a subscript asks for."""
     asked: list[ast.expr] = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Compare):
             asked += [node.left, *node.comparators]
         elif isinstance(node, ast.Subscript):
@@ -48,7 +63,12 @@ def test_no_room_but_devices_asks_for_a_kind_of_device(path: Path) -> None:
         elif isinstance(node, ast.MatchValue):
             asked.append(node.value)
     inner = [each for node in asked for each in ast.walk(node) if isinstance(each, ast.Constant)]
-    assert [each.lineno for each in inner if each.value in kinds] == []
+    return [each.lineno for each in inner if each.value in KINDS]
+
+
+def test_no_room_but_devices_asks_for_a_kind_of_device() -> None:
+    """A torch device may be named as a default."""
+    assert broken(modules("ops", "devices"), lines_that_ask_for_a_kind) == {}
 
 
 OF_TORCH = r"torch\.(?:cuda|xpu|mps|backends|version\.)|is_cuda\b|cublas"
@@ -58,18 +78,20 @@ SETTINGS = PACKAGE / "values" / "config.py"
 """Reads the environment, for devices too."""
 
 
-@pytest.mark.parametrize("path", modules("ops", "devices"), ids=named)
-def test_no_room_but_devices_knows_what_is_one_kinds_own(path: Path) -> None:
+def words_of_one_kind(path: Path) -> list[str]:
     """`inference` asks for a kind by what torch calls a tensor's device; no other room looks at that."""
-    text = path.read_text()
-    assert path == SETTINGS or [found.group() for found in ONE_KINDS_OWN.finditer(text)] == []
-    assert named(path).startswith("inference/") or ".device.type" not in text
+    asks = [] if named(path).startswith("inference/") else re.findall(r"\.device\.type", path.read_text())
+    return asks + ([] if path == SETTINGS else ONE_KINDS_OWN.findall(path.read_text()))
+
+
+def test_no_room_but_devices_knows_what_is_one_kinds_own() -> None:
+    assert broken(modules("ops", "devices"), words_of_one_kind) == {}
 
 
 def reads_of_the_environment(path: Path) -> list[int]:
     """The lines of a module that look a variable up."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("os.environ.get", "os.getenv"):
             found.append(node.lineno)
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
@@ -78,23 +100,27 @@ def reads_of_the_environment(path: Path) -> list[int]:
 
 
 def test_no_module_but_one_reads_the_environment() -> None:
-    assert [named(path) for path in modules() if reads_of_the_environment(path)] == [named(SETTINGS)]
+    assert [*broken(modules(), reads_of_the_environment)] == [named(SETTINGS)]
 
 
 def test_no_room_but_the_gate_and_ops_writes_the_code_of_a_check() -> None:
     """The others take it from where it stands once."""
     once = PACKAGE / "values" / "codes.py"
-    writes = [named(path) for path in modules("gate", "ops") if re.search(r"""["']G\d\.\w+["' ]""", path.read_text())]
-    assert writes == [named(once)]
+    writes = broken(modules("gate", "ops"), lambda path: re.findall(r"""["']G\d\.\w+["' ]""", path.read_text()))
+    assert [*writes] == [named(once)]
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "devices").rglob("*.py")), ids=named)
-def test_a_device_holds_no_check_of_the_gate(path: Path) -> None:
-    """It lends the gate what checks are done with; it runs none, and fails none."""
+def parts_of_the_gate(path: Path) -> set[str]:
+    """What a module imports that makes or runs a check."""
     names = {
         alias.name
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("autotuner.gate")
         for alias in node.names
     }
-    assert names & {"Check", "Failed", "Launching", "checks", "gate", "invariants"} == set()
+    return names & {"Check", "Failed", "Launching", "checks", "gate", "invariants"}
+
+
+def test_a_device_holds_no_check_of_the_gate() -> None:
+    """It lends the gate what checks are done with; it runs none, and fails none."""
+    assert broken(sorted((PACKAGE / "devices").rglob("*.py")), parts_of_the_gate) == {}

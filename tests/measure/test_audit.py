@@ -26,7 +26,7 @@ ROUGH = Deviations(noise=0.02, spikes=0.1)
 
 
 def audited(plain: float, still: float, fresh: float) -> Times:
-    """Forwards that take so many seconds, beside a baseline of a millisecond."""
+    """Forwards that take these seconds, beside a baseline of a millisecond."""
     return Times(*([seconds] * ROUNDS for seconds in (plain, still, fresh, 1e-3, 1e-3)))
 
 

@@ -29,7 +29,7 @@ def heats(
     names: Sequence[str] = "abcdefghijklmnopqrst",
     problems: int = 1,
 ) -> list[Heat]:
-    """Heats of entrants that take so many microseconds beside a baseline of 100, on every problem alike."""
+    """Heats of entrants that take `us` microseconds beside a baseline of 100, on every problem alike."""
     draw = random.Random(seed)
     deviations = [between] * len(us) if isinstance(between, float) else between
 

@@ -37,7 +37,7 @@ def noisy(us: float, noise: float, draw: random.Random, spikes: float = 0.02) ->
 
 
 def gains_of(ratio: float, count: int, draw: random.Random, noise: float = 0.005) -> list[float]:
-    """ln(t_variant / t_incumbent) of so many blocks in ordinary noise, where `ratio` is true."""
+    """ln(t_variant / t_incumbent) of `count` blocks in ordinary noise, where `ratio` is true."""
     one, other = noisy(ratio, noise, draw), noisy(1, noise, draw)
     return [math.log(one() / other()) for _ in range(count)]
 

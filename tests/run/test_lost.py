@@ -63,7 +63,7 @@ def side_by_side() -> Iterator[LocalExecutor]:
 
 
 def come(folder: Path, count: int, what: str = "begin") -> list[int]:
-    """The processes that have noted that, as soon as there are so many."""
+    """The processes that have noted `what`, as soon as there are `count`."""
     until = time.monotonic() + 30
     while len(notes(folder, what)) < count:
         assert time.monotonic() < until, "it never came"

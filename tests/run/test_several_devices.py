@@ -80,7 +80,7 @@ class TestTurns(Contract):
 
 
 def numbers_of(executor: Executor, count: int) -> list[int]:
-    """The next so many jobs that end well, in that order."""
+    """The next `count` jobs that end well, in that order."""
     found = []
     for _ in range(count):
         done = executor.wait(60)

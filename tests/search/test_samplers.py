@@ -38,7 +38,7 @@ EVERY = [
     for name in sorted(SAMPLERS)
 ]
 GP_FROM = 10
-"""Before so many trials have ended the sampler gp has no model and draws; tests of it end soon after."""
+"""Trials that end before the sampler gp has a model; until then it draws, and tests of it end soon after."""
 
 
 @pytest.fixture(autouse=True)

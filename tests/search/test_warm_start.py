@@ -32,7 +32,7 @@ def warm(seed: int) -> optuna.Study:
 
 
 def asked(study: optuna.Study, count: int) -> list[int]:
-    """The places of so many points that are asked for while none has ended."""
+    """The places of `count` points that are asked for while none has ended."""
     places = [SPACE.index_of(ask(study, SPACE)[1]) for _ in range(count)]
     assert None not in places
     return [place for place in places if place is not None]

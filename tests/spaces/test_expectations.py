@@ -125,7 +125,7 @@ def test_a_space_shows_its_quantities() -> None:
 
 
 def cost(blocks: float) -> float:
-    """Best at 2^3 blocks, whatever makes so many."""
+    """Best at 2^3 blocks, whatever makes them."""
     return abs(blocks - 3.0)
 
 

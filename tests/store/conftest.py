@@ -11,6 +11,11 @@ from autotuner.store import Store
 from tests.helpers import postgresql
 
 
+@pytest.fixture(autouse=True)
+def new_stores_are_copies() -> None:
+    """They are not: here the making is tested."""
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[postgresql.Server]:
     """A PostgreSQL server; where none is installed the test is skipped."""

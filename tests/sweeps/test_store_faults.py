@@ -39,7 +39,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str
 
 
 def after(count: int, do: Callable[[], None]) -> Callable[[Event], None]:
-    """Does something once so many are judged."""
+    """Does something once `count` trials are judged."""
 
     def hear(heard: Event) -> None:
         if isinstance(heard, Judged) and heard.judged == count:

@@ -53,7 +53,7 @@ def _traced() -> Iterator[None]:
 
 
 def _swept(store: Store, at: tuple[int, int]) -> tuple[list[Seen], str]:
-    """What is held after so many trials of a sweep, twice; its study."""
+    """What is held after each number of trials of `at`; the sweep's study."""
     seen: dict[int, Seen] = {}
 
     def look(event: Event) -> None:

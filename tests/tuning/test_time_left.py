@@ -226,7 +226,7 @@ class Heard:
         self._shown.hear(Started(study="s", judged=self._judged, calibration=calibration))
 
     def judge(self, count: int, seconds: float, verdict: Verdict = Verdict.INCORRECT) -> None:
-        """So many more, each after so many seconds."""
+        """`count` more trials, each after `seconds`."""
         for number in range(count):
             self.now += seconds
             self._judged += verdict.judges

@@ -67,14 +67,14 @@ def of_one_model(wanted: str | None, found: Sequence[CudaFacts]) -> tuple[CudaFa
 
 
 def _words(wanted: str | None, count: int) -> tuple[str, ...]:
-    """What `--devices` calls each of so many chosen devices."""
+    """What `--devices` calls each of `count` chosen devices."""
     if wanted == "all":
         return tuple(f"cuda:{number}" for number in range(count))
     return tuple(name.strip() for name in (wanted or "cuda:0").split(","))
 
 
 def _numbers(wanted: str | None, count: int) -> list[int]:
-    """The numbers of the devices that were named, of so many."""
+    """The numbers of the devices that were named, of `count` in the machine."""
     if wanted is None:
         return [0]
     if wanted == "all":

@@ -26,7 +26,7 @@
 #include "geometry.h"
 #include "sdpa.h"
 
-/* Places with rows that blocks share and merge through the workspace: at most so many in a launch. */
+/* The most places of a launch with rows that blocks share and merge through the workspace. */
 #define SDPA_COUNTERS 65536
 
 /* A CUtensorMap, opaque here. */
