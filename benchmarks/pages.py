@@ -206,6 +206,7 @@ def trust_drawn() -> dict[Path, str]:
     method, timing = ROOT / "docs" / "finals-method.md", ROOT / "docs" / "timing.md"
     text = insert(method.read_text(), "simulated_truth", trust_pages.simulated(truth))
     itself = insert(timing.read_text(), "aa_sweeps", trust_pages.aa_sweeps(loaded("aa_sweeps_cuda", "aa_sweeps_cpu")))
+    itself = insert(itself, "audit_cost", trust_pages.audit_cost(*loaded("audit_cost")))
     kept = [found for name in ("disturbed", "disturbed_cuda") if (found := if_kept(name)) is not None]
     busy = ROOT / "docs" / "busy-machine.md"
     there = insert(busy.read_text(), "disturbed", trust_pages.disturbed(kept))
@@ -225,6 +226,7 @@ def throughput_drawn() -> dict[Path, str]:
         "Kernel Tuner": throughput_pages.kernel_tuner(
             loaded("throughput_kernel_tuner_first", "throughput_kernel_tuner")
         ),
+        "Earlier trees": throughput_pages.checkouts(*loaded("checkouts", "landscapes_held")),
     }
     return {RESULTS / "throughput.md": throughput_pages.page(parts)}
 

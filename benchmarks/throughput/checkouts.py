@@ -1,7 +1,6 @@
 """Checkouts of autotuner side by side: did anything that is measured get worse?
 
     python -m benchmarks.throughput.checkouts BEFORE [BETWEEN ...] [--trials N] [--rounds N] [--space SPACE]
-        [--store FILE]
 
 All run in this interpreter, from their own folders, in turns; the last is this tree, `after`. Each round starts every
 program, and sweeps the same random points in each: with an empty cache of builds, and again with a full one. A round's
@@ -94,9 +93,7 @@ def gate_costs(gates: Mapping[str, Sequence[Checks]]) -> dict[str, dict[str, flo
     return {what: {name: statistics.median(each) for name, each in of.items()} for what, of in found.items()}
 
 
-def measure(
-    checkouts: Mapping[str, Checkout], rounds: int, trials: int, status: Path | None
-) -> dict[str, dict[str, list[float]]]:
+def measure(checkouts: Mapping[str, Checkout], rounds: int, trials: int) -> dict[str, dict[str, list[float]]]:
     """By what is measured and by checkout, a number of each round, in seconds."""
     draw, found = random.Random(1), defaultdict[str, dict[str, list[float]]](lambda: defaultdict(list))
     for number in range(rounds):
@@ -112,8 +109,8 @@ def measure(
                 found[what][name].append(median)
         for name, checkout in turns(checkouts, draw):
             found["autotuner --help"][name].append(checkout.run("--help")[0])
-            if status:
-                found["autotuner status"][name].append(checkout.run("status", "--store", str(status))[0])
+            if trials:
+                found["autotuner status"][name].append(checkout.run("status", store=f"warm{number}")[0])
         print(f"round {number + 1} of {rounds}", flush=True)
     return found
 
@@ -134,18 +131,17 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=12, help="of a sweep; 0: start both programs, and sweep nothing")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--space", default="sdpa_cpu_small")
-    parser.add_argument("--store", type=Path, help="a store that both can read, to ask for its status")
     parser.add_argument("--json", type=Path, default=RESULT)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         checkouts = {}
         for name, place in (*((each.name, each) for each in options.before), (HERE, ROOT)):
             checkouts[name] = Checkout(place, Path(folder) / name, options.space)
-        found = measure(checkouts, options.rounds, options.trials, options.store)
+        found = measure(checkouts, options.rounds, options.trials)
         where = checkouts[HERE].environment("cold0") if options.trials else None
     first = options.before[0].name
     rows = {what: row(seconds, first) for what, seconds in found.items()}
-    made = provenance([each for each in (*options.before, options.json, options.store) if each])
+    made = provenance([*options.before, options.json])
     document = {**made, "environment": where, "rounds": options.rounds, "trials": options.trials, "rows": rows}
     options.json.write_text(json.dumps(document, indent=1) + "\n")
     for what, by_name in rows.items():

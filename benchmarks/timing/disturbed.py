@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autotuner.store import Store, queries
+from autotuner.store import MeasuredTrial, Store, queries
 from autotuner.tuning import standings
 from autotuner.tuning.calm import Calm, Caution, Protest
 from autotuner.tuning.driver import Budget, Event
@@ -64,8 +64,8 @@ class Sweep(NamedTuple):
     tie: float
     confirmed: Mapping[str, float]
     """ln(t_variant / t_baseline) of each finalist, by its variant's digest."""
-    estimates: Mapping[str, float]
-    """The same of whatever the search has measured."""
+    estimates: Mapping[str, MeasuredTrial]
+    """Whatever the search has measured, by its variant's digest."""
 
 
 def sweep(workbench: Workbench, store: Store, name: str, points: list[Point], caution: Caution) -> Sweep:
@@ -100,7 +100,7 @@ def sweep(workbench: Workbench, store: Store, name: str, points: list[Point], ca
         None if best is None else best.entry.variant.digest,
         summary.finals.tie if summary.finals is not None else 0.005,
         confirmed,
-        {trial.variant.digest: trial.objective for trial in measured},
+        {trial.variant.digest: trial for trial in measured},
     )
 
 
@@ -126,16 +126,29 @@ def chosen(workbench: Workbench, count: int) -> list[Point]:
 
 def compared(quiet: Sweep, other: Sweep) -> dict[str, Any]:
     """The disturbed sweep in figures, beside the quiet one."""
-    both = quiet.estimates.keys() & other.estimates.keys()
-    off = max((abs(math.expm1(other.estimates[each] - quiet.estimates[each])) for each in both), default=None)
+    both = [(trial, other.estimates[each]) for each, trial in quiet.estimates.items() if each in other.estimates]
+    errors = [abs(math.expm1(there.objective - here.objective)) for here, there in both]
     best = min(quiet.confirmed.values(), default=math.nan)
     behind = math.expm1(quiet.confirmed.get(other.winner or "", math.inf) - best)  # not finite: it was no finalist
     return {
         "times_longer": other.seconds / quiet.seconds,
-        "largest_error": off,
+        "largest_error": max(errors, default=None),
+        "off": [
+            {"parameters": here.variant.parameters, quiet.name: figures(here), other.name: figures(there)}
+            for error, (here, there) in zip(errors, both, strict=True)
+            if error > OFF_BY
+        ],
         "compared": len(both),
         "winner_behind": behind if math.isfinite(behind) else None,
     }
+
+
+def figures(trial: MeasuredTrial) -> dict[str, Any]:
+    """What a sweep found of a variant. `slower`: t_variant / t_baseline, with its interval where it has one."""
+    known = math.isfinite(trial.low) and math.isfinite(trial.high)
+    interval = {"low": math.exp(trial.low), "high": math.exp(trial.high)} if known else {}
+    took = {"us": trial.median_us, "baseline_us": trial.baseline_us, "raced_out": trial.censored}
+    return {"slower": math.exp(trial.objective), **interval, **took}
 
 
 def unmet(quiet: Sweep, others: list[Sweep]) -> list[str]:

@@ -127,9 +127,25 @@ def aa_sweeps(documents: list[Document]) -> str:
     return f"{table(head, rows)}\n\nMade by {said}."
 
 
+def _raced_out(off: Document) -> bool:
+    """In one of the two sweeps, so that there is but an estimate."""
+    return any(found["raced_out"] for name, found in off.items() if name != "parameters")
+
+
+def audit_cost(document: Document) -> str:
+    """docs/timing.md: the share of a sweep that audits take."""
+    said = (
+        f"{each['audits']} audits of {each['trials']} trials took {100 * each['share']:.1f} % of the"
+        f" {each['runs_s']:.0f} s ({each['space']}, {each['problems'][0]}, {each['device']})"
+        for each in document["rows"]
+    )
+    return f"{'; '.join(said)}. Made by `{document['command']}`."
+
+
 def disturbed(documents: list[Document]) -> str:
     """Sweeps beside a disturbance, and the quiet one; without a result it says so."""
     head = ["device", "sweep", "took", "of that waited", "not believed", "winner behind", "largest error"]
+    head += ["off by more than 10 %", "of these raced out"]
     rows = []
     for document in documents:
         quiet = document["rows"][0]["seconds"]
@@ -145,6 +161,8 @@ def disturbed(documents: list[Document]) -> str:
                     str(row["disturbed"]),
                     ("" if not compared else "not in the quiet finals" if behind is None else f"{100 * behind:.2f} %"),
                     f"{100 * row['largest_error']:.1f} %" if row.get("largest_error") is not None else "",
+                    f"{len(row['off'])} of {row['compared']}" if compared else "",
+                    str(sum(_raced_out(each) for each in row["off"])) if compared else "",
                 ]
             )
     if not rows:
