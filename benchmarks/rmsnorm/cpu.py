@@ -21,6 +21,7 @@ from typing import Any
 
 from autotuner.store import Store
 from autotuner.tuning import standings
+from autotuner.tuning.workbench import Workbench
 from benchmarks.attention.cpu import row, sweep
 
 SPACES = ("rmsnorm_cpu", "rmsnorm_cpu_short")
@@ -50,6 +51,12 @@ def main() -> None:
             moved = workbench.conditions.problems[0].bytes / found["microseconds"] / 1e3
             rows.append({**found, "baselines_us": baselines(store, study), "gigabytes_a_second": moved})
             print(json.dumps(rows[-1]), flush=True)
+            if options.json:
+                keep(rows, workbench, options.json)
+
+
+def keep(rows: list[dict[str, Any]], workbench: Workbench, path: Path) -> None:
+    """Writes the rows so far: the next one takes minutes, and may not come to its end."""
     document = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": workbench.device.name,
@@ -57,9 +64,8 @@ def main() -> None:
         "compiler": workbench.toolchain.version,
         "rows": rows,
     }
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":
