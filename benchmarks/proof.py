@@ -171,7 +171,7 @@ PARTS = {
     ),
     "hostile": Part(
         "bad files, bad command lines and damaged stores end in one line, 100,000 of them",
-        40,
+        360,
         (step(hostile, "--json", kept("hostile")),),
     ),
     "tests": Part(

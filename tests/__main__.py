@@ -74,8 +74,8 @@ class Run:
         self._time(Part("lint"), perform)
 
     def tests(self, kind: str, marks: str) -> None:
-        """Side by side, in one process more than there are CPUs, as a third of the time a test waits: for a process to
-        start or to end, or for a deadline. Then alone."""
+        """Side by side, in one process more than there are CPUs, as tests wait: for a process to start or end, or for a
+        deadline. Then alone."""
         together = ["-m", f"{marks} and not alone", "-n", str(usable_cpus() + 1), "--dist", "worksteal"]
         self._pytest(f"{kind} tests, side by side", together)
         # Those that were collected just now are named: collecting all anew would take longer than they do.

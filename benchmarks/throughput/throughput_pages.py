@@ -172,7 +172,7 @@ def checkouts(document: Document, held: Document) -> str:
         f"`{before}` is the tree of before the package was divided into rooms, `{others[0]}` the one with the rooms,"
         f" `{others[-1]}` that of the day, with what came since. Medians of {document['rounds']} rounds, ratios with"
         f" the least and the most. Made by `{document['command']}` on {document['when'][:10]}:"
-        f" {document['environment']['device']}, {document['cpus']} CPUs."
+        f" {document['environment']['device']}, {document['cpus']} CPUs, torch {document['environment']['torch']}."
     )
     scores = "; ".join(f"{each['name']} {each['evolution']:.3f} ({each['floor']:.3f})" for each in held["landscapes"])
     search = (

@@ -3,7 +3,8 @@
     python -m benchmarks.timing.audit_cost STORE [--json docs/results/audit_cost.json]
 
 A row a study of the store: trials, how many were audited before they led, the seconds of that, and the seconds of the
-runs, finals included. Rows that the file holds of other devices or problems stay.
+search, from each calibration to the last trial. Finals and what they audit are on neither side. Rows that the file
+holds of other devices or problems stay.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Row = dict[str, Any]
 
 
 def cost(store: Store, study: str) -> Row:
-    """Of the trials of a study. Judging in finals is not a trial."""
+    """Of the trials of a study."""
     record, sessions = queries.study(store, study), queries.sessions(store, study)
     outcomes = [queries.trial(store, study, each.number).outcome for each in queries.judged(store, study)]
     audits = [
@@ -35,6 +36,7 @@ def cost(store: Store, study: str) -> Row:
     runs = sum((each.finished_at - each.started_at).total_seconds() for each in sessions if each.finished_at)
     return {
         "device": record.device.name,
+        "torch": sessions[0].calibration.versions["torch"],
         "cache": record.cache,
         "problems": [str(each) for each in record.problems],
         "space": record.space_name,
@@ -52,7 +54,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with closing(Store.open(options.store, read_only=True)) as store:
-        rows = [cost(store, name) for name in queries.names(store)]
+        rows = [cost(store, name) for name in queries.names(store) if queries.sessions(store, name)]
     for row in rows:
         print(json.dumps(row))
     if options.json is not None:

@@ -133,13 +133,14 @@ def _raced_out(off: Document) -> bool:
 
 
 def audit_cost(document: Document) -> str:
-    """docs/timing.md: the share of a sweep that audits take."""
+    """docs/timing.md: the share of a search that audits take."""
     said = (
         f"{each['audits']} audits of {each['trials']} trials took {100 * each['share']:.1f} % of the"
-        f" {each['runs_s']:.0f} s ({each['space']}, {each['problems'][0]}, {each['device']})"
+        f" {each['runs_s']:.0f} s of the search ({each['space']}, {each['problems'][0]}, {each['device']},"
+        f" torch {each['torch']})"
         for each in document["rows"]
     )
-    return f"{'; '.join(said)}. Made by `{document['command']}`."
+    return f"{'; '.join(said)}. Made by `{document['command']}` on {document['when'][:10]}."
 
 
 def disturbed(documents: list[Document]) -> str:
