@@ -35,6 +35,13 @@ def answers(problem: Problem, inputs: Tensors, baselines: Sequence[str]) -> Iter
             yield name, None
 
 
+def sound(checks: Sequence[ReferenceCheck]) -> tuple[str, ...]:
+    """The baselines that keep their own tolerance on every case that they take; all of them where none does."""
+    names = dict.fromkeys(check.backend for check in checks)
+    unsound = {check.backend for check in checks if check.failed_rule is not None}
+    return tuple(name for name in names if name not in unsound) or tuple(names)
+
+
 def reference_checks(
     like: Problem, baselines: Sequence[str], truths: Truths, seed: int, say: Say
 ) -> tuple[ReferenceCheck, ...]:

@@ -44,13 +44,19 @@ def reference_table(calibration: Calibration, device: Device) -> RenderableType:
         table.add_row(case, *(_reference_cell(found.get((case, backend))) for backend in backends))
     driver = {name: device.environment[name] for name in ("driver", "driver_module") if device.environment.get(name)}
     versions = ", ".join(f"{name} {version}" for name, version in {**calibration.versions, **driver}.items())
-    broken = sorted({f"{check.backend} breaks {check.failed_rule} on {check.case}" for check in calibration.broken})
-    verdict = (
-        f"oracle_error: {'; '.join(broken)}" if broken else "Every baseline is within tolerance on each case it takes."
-    )
+    verdict = _reference_verdict(calibration)
     note = Text("Largest error in units of its tolerance; above 1 breaks it. -: the baseline does not take the case.")
     times = [Text(f"{t.problem}: {t.backend} {t.median_us:.2f} us") for t in calibration.timings]
     return Group(table, note, Text(verdict), Text(f"{device.name}: {versions}"), *times)
+
+
+def _reference_verdict(calibration: Calibration) -> str:
+    broken = sorted({f"{check.backend} breaks {check.failed_rule} on {check.case}" for check in calibration.broken})
+    if not broken:
+        return "Every baseline is within tolerance on each case it takes."
+    if calibration.oracle_fault is not None:
+        return f"oracle_error: {'; '.join(broken)}"
+    return f"No baseline here: {', '.join(sorted(calibration.left_out))}. {'; '.join(broken)}"
 
 
 def _reference_cell(check: ReferenceCheck | None) -> Text:

@@ -121,6 +121,8 @@ class Progress:
             times = [t for t in event.calibration.timings if t.problem == problem]
             listed = ", ".join(f"{t.backend} {t.median_us:.1f} us" for t in times)
             self._say(f"baseline {problem}: {self._baseline} {name} ({listed})")
+        for why in event.calibration.left_out.values():
+            self._say(f"no baseline here: {why}")
 
     def _heard_of_calm(self, event: Waiting | Calm | Protest) -> None:
         """On a terminal a wait is one line and then in the live ones; elsewhere each look is a line."""

@@ -62,7 +62,7 @@ def calibration(result: Result) -> Calibration:
 
 
 def sound_calibration(result: Result) -> Calibration:
-    """The same of references that keep their own tolerance. Raises OracleError when one breaks it."""
+    """The same where each case has a baseline that is right. Raises OracleError where one has none."""
     found = calibration(result)
     if found.oracle_fault is not None:
         raise OracleError(found.oracle_fault)

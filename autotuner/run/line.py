@@ -60,8 +60,8 @@ class Line(Protocol):
     """Four stages. A variant's fault is a returned value; exceptions are ours."""
 
     def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
-        """Measures every baseline on the problems and against the reference, and what the device can do at most; names
-        the fastest baseline of each problem."""
+        """Measures every baseline against the reference, those that are right on the problems, and what the device can
+        do at most; names the fastest of them for each problem."""
 
     def build(self, variant: Variant, conditions: Conditions) -> Artifact | Fault:
         """The variant's artifact, or why there is none."""
@@ -108,12 +108,13 @@ class GatedLine:
 
     def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
         from autotuner.devices.versions import versions
-        from autotuner.gate.references import names, reference_checks
+        from autotuner.gate.references import names, reference_checks, sound
 
         device = self._device
         device.prepare(conditions)
-        baselines = names(conditions.compiled_for, device.torch_device)
-        checks = reference_checks(conditions.compiled_for, baselines, device.truth, conditions.seeds[0], say)
+        known = names(conditions.compiled_for, device.torch_device)
+        checks = reference_checks(conditions.compiled_for, known, device.truth, conditions.seeds[0], say)
+        baselines = sound(checks)
         timings: list[BackendTiming] = []
         pinned: list[str] = []
         tracks = self.tracks(conditions)

@@ -137,7 +137,7 @@ def judge(
     """Puts it through the whole gate in a process of its own, G7 after a few timed blocks included. Nothing is stored.
     A device that another autotuner times is waited for, up to `patience_s` seconds; `listen` hears of that.
 
-    Raises DeviceBusyError when patience has ended, OracleError when a reference breaks its own tolerance,
+    Raises DeviceBusyError when patience has ended, OracleError when no baseline is right on a case,
     InfrastructureError when the machinery fails.
     """
     threads = int(found.device.facts.get("THREADS_ALLOWED", 1))

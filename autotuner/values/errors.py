@@ -11,7 +11,7 @@ AutotunerError
 │   │   └── LeaseLostError         another process has taken over what this one held
 │   ├── DeviceBusyError   another autotuner of this machine times the device: waiting may help
 │   └── DiskFullError     nothing more can be written
-├── OracleError           calibration found a reference that breaks its own tolerance; the sweep does not start
+├── OracleError           calibration found a case on which no baseline is right; the sweep does not start
 ├── InfrastructureError   our machinery failed while judging a variant (worker lost); the trial runs again
 └── Stopped               a person has stopped the command; the message says what is kept and how to go on
 """
@@ -64,7 +64,7 @@ class DiskFullError(InputError):
 
 
 class OracleError(AutotunerError):
-    """A PyTorch backend breaks the tolerance on a calibration case: the case or the environment is broken."""
+    """No baseline is right on a case of the calibration: the case or the environment is broken."""
 
 
 class InfrastructureError(AutotunerError):

@@ -200,20 +200,38 @@ class Calibration(Model):
 
     @property
     def broken(self) -> tuple[ReferenceCheck, ...]:
-        """The references that break their own tolerance: with any of them nothing can be judged."""
+        """Where a baseline breaks its own tolerance."""
         return tuple(check for check in self.references if check.failed_rule is not None)
 
     @property
     def oracle_fault(self) -> str | None:
-        """Why nothing can be judged, in words; None where every reference is within its tolerance."""
-        if not self.broken:
+        """Why nothing can be judged, in words; None where each case has a baseline that keeps its tolerance on all of
+        them."""
+        unsound = {check.backend for check in self.broken}
+        answered = {
+            check.case for check in self.references if check.errors is not None and check.backend not in unsound
+        }
+        hopeless = [check for check in self.broken if check.case not in answered]
+        if not hopeless:
             return None
-        first, rest = self.broken[0], len(self.broken) - 1
-        assert first.errors is not None
+        first, rest = hopeless[0], len(hopeless) - 1
         return (
-            f"baseline {first.backend} of torch {self.versions.get('torch', '?')} breaks {first.failed_rule} on"
-            f" {first.case}: {first.errors.worst_ratio:.2f} times the tolerance{f', and {rest} more' if rest else ''};"
+            f"baseline {self._breach(first)}{f', and {rest} more' if rest else ''};"
             " the case or this installation is broken, `autotuner reference` shows where"
+        )
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why a baseline is no baseline here, in words, by its name: it breaks its own tolerance on a case that another
+        one computes right."""
+        first = {check.backend: check for check in reversed(self.broken)}
+        return {name: self._breach(check) for name, check in first.items()}
+
+    def _breach(self, check: ReferenceCheck) -> str:
+        assert check.errors is not None
+        return (
+            f"{check.backend} of torch {self.versions.get('torch', '?')} breaks {check.failed_rule} on {check.case}:"
+            f" {check.errors.worst_ratio:.2f} times the tolerance"
         )
 
     @property
