@@ -10,6 +10,7 @@ import numpy as np
 
 from autotuner.spaces.space import Space
 from autotuner.store import JudgedTrial
+from autotuner.values.errors import StoreError
 
 NONE: Mapping[int, float] = MappingProxyType({})
 
@@ -18,12 +19,15 @@ class JudgedPoints:
     """What the surrogate and the tables of rejects need of the trials, in the order of their ends."""
 
     def __init__(self, space: Space, trials: Sequence[JudgedTrial], corrections: Mapping[int, float] = NONE) -> None:
-        """`corrections`: objectives that count instead of those of the search, by the trial's number."""
+        """`corrections`: objectives that count instead of those of the search, by the trial's number.
+
+        Raises StoreError for a trial whose point the space does not have.
+        """
         objectives = [
             corrections.get(each.number, each.objective) if math.isfinite(each.objective) else math.inf
             for each in trials
         ]
-        self.points = np.array([space.index_of(each.point) for each in trials], dtype=np.int64)
+        self.points = np.array([_index(space, each) for each in trials], dtype=np.int64)
         self.objectives = np.array(objectives, dtype=np.float64)
         self.measured = np.isfinite(self.objectives)
         self.codes = [each.code for each in trials]
@@ -34,3 +38,10 @@ class JudgedPoints:
 
     def __len__(self) -> int:
         return len(self.points)
+
+
+def _index(space: Space, trial: JudgedTrial) -> int:
+    index = space.index_of(trial.point)
+    if index is None:
+        raise StoreError(f"trial {trial.number} is of a point that the study's space does not have: restore a copy")
+    return index

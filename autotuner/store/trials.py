@@ -95,12 +95,13 @@ def problem_times(store: Store, study: str, numbers: Collection[int]) -> tuple[P
         blocks: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
         for number, problem, variant_us, baseline_us in session.execute(query):
             blocks[number, problem].append((variant_us, baseline_us))
-    return tuple(
-        ProblemTimes(
-            number=number,
-            problem=problem,
-            variant_us=statistics.median(us for us, _ in pairs),
-            baseline_us=statistics.median(us for _, us in pairs),
+        # Still within: SQLite may hold a text where a number belongs, and then this is a damaged record.
+        return tuple(
+            ProblemTimes(
+                number=number,
+                problem=problem,
+                variant_us=statistics.median(us for us, _ in pairs),
+                baseline_us=statistics.median(us for _, us in pairs),
+            )
+            for (number, problem), pairs in sorted(blocks.items())
         )
-        for (number, problem), pairs in sorted(blocks.items())
-    )

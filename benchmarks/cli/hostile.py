@@ -30,6 +30,8 @@ AT_ONCE = 1000
 """Cases of a process."""
 KEPT = 20
 """Failures that the result shows, at most."""
+PATIENCE_S = 1800
+"""A process takes half a minute. One that takes longer than this waits for something that never comes."""
 
 
 def serve(number: int, cases: int) -> dict[str, Any]:
@@ -60,11 +62,18 @@ def serve(number: int, cases: int) -> dict[str, Any]:
 def served(number: int, cases: int) -> dict[str, Any]:
     """The same in a process of its own."""
     command = [sys.executable, "-m", __spec__.name, "--serve", str(number), "--cases", str(cases)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        return {"ends": {}, "failures": [{"error": done.stderr[-2000:]}], "failed": 1, "cpu_s": 0.0, "bytes": 0}
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S)
+        error = done.stderr[-2000:] if done.returncode else None
+    except subprocess.TimeoutExpired:
+        error = f"process {number} did not end within {PATIENCE_S} s"
+    if error is not None:
+        print(f"process {number}: {error}", flush=True)
+        return {"ends": {}, "failures": [{"error": error}], "failed": 1, "cpu_s": 0.0, "bytes": 0}
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     print(f"process {number}: {sum(found['ends'].values())} cases, {found['failed']} failed", flush=True)
+    for each in unlike(found["failures"]):
+        print(json.dumps(each), flush=True)
     return found
 
 

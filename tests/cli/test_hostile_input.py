@@ -3,6 +3,10 @@ has many more."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -42,7 +46,10 @@ def test_a_whole_file_and_a_whole_store_are_no_error() -> None:
 
 
 @pytest.mark.parametrize("draw", range(3))
-@pytest.mark.parametrize("line", ["serve", "serve --read-only", "serve --name", "worker", "worker --idle-exit --"])
+@pytest.mark.parametrize(
+    "line",
+    ["serve", "serve --read-only", "serve --name", "worker", "worker --idle-exit --", "logs -f --every"],
+)
 def test_a_command_that_goes_on_is_ended(line: str, draw: int) -> None:
     ended = run(Case({}, hostile_commands.ended(tuple(line.split()), draw)))
     assert (ended.code, faults(ended)) == (2, [])
@@ -60,3 +67,21 @@ def test_without_a_table_a_package_is_refused_in_one_line() -> None:
     ended = run(Case({"studies.db": driven}, ("export", "--estimates", "--format", "package")))
     assert (ended.code, faults(ended)) == (2, [])
     assert "does not say the device's" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("damage", "lines"),
+    [
+        ("UPDATE at_block SET variant_us = 'text'", ("race", "page", "export", "show 0", "leaderboard")),
+        ("UPDATE at_parameter SET number = 12345 WHERE word IS NULL", ("explain", "page", "coverage", "show 0")),
+    ],
+)
+def test_what_once_ended_in_a_traceback_is_one_line(tmp_path: Path, damage: str, lines: tuple[str, ...]) -> None:
+    path = tmp_path / "studies.db"
+    path.write_bytes(stores()[1])
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute(damage).rowcount > 0
+        connection.commit()
+    for line in lines:
+        ended = run(Case({"studies.db": path.read_bytes()}, tuple(line.split())))
+        assert not faults(ended), (line, ended)
