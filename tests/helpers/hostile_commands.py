@@ -93,7 +93,7 @@ def questions() -> tuple[str, ...]:
 
 def ended(line: tuple[str, ...], draw: int) -> tuple[str, ...]:
     """The command line, with what ends it at once if its command would go on."""
-    ways = next((LASTING[word] for word in line if word in LASTING), None)
+    ways: tuple[str, ...] | None = next((LASTING[word] for word in line if word in LASTING), None)
     if "logs" in line and "--every" in line and {"--follow", "-f"} & {*line}:  # events of all sweeps, without an end
         ways = ("--last 0",)
     return line if ways is None else (*line, *ways[draw % len(ways)].split())
