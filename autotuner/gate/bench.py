@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from autotuner.build.status import DeviceErrors
+from autotuner.ops import op_of
 from autotuner.values.problem import Problem
 
 if TYPE_CHECKING:
@@ -41,6 +43,24 @@ class Repeats(NamedTuple):
     launches: int
     unlike: int | None
     """Which of them, from 0, was the first with other bits than it should have; None when there was none."""
+
+
+def run_foreign(problem: Problem, torch_device: str, inputs: Tensors) -> None:
+    """A baseline's kernels on these inputs: of the one that the op names for it, or of another one where that does not
+    take the problem. Raises RuntimeError where none does."""
+    tensors = op_of(problem).tensors()
+    named = tensors.BETWEEN[torch_device]
+    others = (name for name, each in tensors.BASELINES.items() if torch_device in each.devices and name != named)
+    refused: RuntimeError | None = None
+    for name in (named, *others):
+        try:
+            with warnings.catch_warnings(action="ignore"):  # torch says at length why a kernel does not take it
+                tensors.BASELINES[name].forward(problem)(*inputs)
+        except RuntimeError as error:
+            refused = refused or error
+        else:
+            return
+    raise refused or RuntimeError(f"no baseline for {torch_device}")
 
 
 ZEROS = 14

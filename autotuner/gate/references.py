@@ -23,16 +23,19 @@ def names(problem: Problem, torch_device: str) -> tuple[str, ...]:
 def answers(problem: Problem, inputs: Tensors, baselines: Sequence[str]) -> Iterator[tuple[str, Tensors | None]]:
     """What each baseline answers; None where it does not take the problem.
 
-    What nobody may look at is NaN in some cases. A baseline may multiply it by zero, so it gets zeros there.
+    What nobody may look at is NaN in some cases. A baseline may multiply it by zero, so it gets zeros there. What a
+    baseline leaves open is as the op defines it.
     """
     known = op_of(problem).tensors().BASELINES
     inputs = tuple(each.masked_fill(each.isnan(), 0) if bool(each.isnan().any()) else each for each in inputs)
     for name in baselines:
         try:
             with warnings.catch_warnings(action="ignore"):  # torch says at length why a kernel does not take it
-                yield name, known[name].forward(problem)(*inputs)
+                answer = known[name].forward(problem)(*inputs)
         except RuntimeError:
             yield name, None
+        else:
+            yield name, known[name].settled(problem, inputs, answer)
 
 
 def sound(checks: Sequence[ReferenceCheck]) -> tuple[str, ...]:

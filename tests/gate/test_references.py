@@ -10,6 +10,7 @@ import torch
 
 from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.gate.bench import run_foreign
 from autotuner.gate.references import answers, names
 from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa.problem import SdpaProblem
@@ -66,3 +67,49 @@ def test_a_case_without_a_right_baseline_is_broken(other: dict[str, float | None
     checks = one + tuple(checked("math", case, times) for case, times in other.items())
     found = Calibration(baselines=("math",), timings=(), references=checks)
     assert (found.oracle_fault is None) == sound
+
+
+def test_a_row_that_sees_no_key_is_not_what_a_baseline_is_judged_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """cuDNN gives NaN there, other backends 0; torch does not say what is right."""
+    problem = SdpaProblem(
+        batch=2, heads=2, seq_q=9, seq_k=5, head_dim=16, dtype="float32", causal=True, corner="bottom_right", lse=True
+    )
+
+    def nan_where_blind(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        found = [each.float() for each in reference(problem, *given)]
+        for each in found:
+            each[:, :, :4] = math.nan  # 9 rows, 5 keys: the last row sees all, the first four none
+        return tuple(found)
+
+    mine = SdpaTensors.BASELINES["flash"]._replace(forward=lambda _: nan_where_blind)
+    monkeypatch.setitem(cast(dict[str, Baseline], SdpaTensors.BASELINES), "flash", mine)
+    given = inputs(problem, "randn", 0)
+    ((_, answer),) = answers(problem, given, ["flash"])
+    assert answer is not None
+    for found, expected in zip(answer, reference(problem, *given), strict=True):
+        torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_between_launches_another_baseline_runs_where_the_named_one_does_not_take_the_problem(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = SdpaProblem(batch=1, heads=2, seq_q=4, seq_k=4, head_dim=16, dtype="float32")
+    ran: list[str] = []
+
+    def baseline(name: str, takes: bool) -> Baseline:
+        def forward(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            if not takes:
+                raise RuntimeError(f"{name} does not take it")
+            ran.append(name)
+            return given[:1]
+
+        return Baseline(lambda _: forward, frozenset({"cpu"}))
+
+    known = cast(dict[str, Baseline], SdpaTensors.BASELINES)
+    monkeypatch.setitem(known, SdpaTensors.BETWEEN["cpu"], baseline("named", takes=False))
+    monkeypatch.setitem(known, "flash", baseline("flash", takes=True))
+    run_foreign(problem, "cpu", inputs(problem, "randn", 0))
+    assert ran == ["flash"]
+    monkeypatch.setitem(known, "flash", baseline("flash", takes=False))
+    with pytest.raises(RuntimeError, match="named does not take it"):
+        run_foreign(problem, "cpu", inputs(problem, "randn", 0))

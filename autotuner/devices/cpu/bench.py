@@ -16,7 +16,7 @@ from torch import Tensor
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.build.status import DeviceErrors
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, guarded
-from autotuner.gate.bench import Neighbours, Repeats, Traces
+from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, all_same_bits, same_bits
 from autotuner.values.problem import Problem
@@ -90,8 +90,7 @@ class CpuBench:
             placed = (tuple(self.place(tensor) for tensor in tensors) for tensors in (inputs, outputs))
             self.launch(self._larger, *placed)
         else:
-            tensors = op_of(self._foreign).tensors()
-            tensors.BASELINES[tensors.BETWEEN["cpu"]].forward(self._foreign)(*_predecessor(self._foreign))
+            run_foreign(self._foreign, "cpu", _predecessor(self._foreign))
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
 from autotuner.devices.cuda.instruments import NOT_READY, Instruments
-from autotuner.gate.bench import Neighbours, Repeats, Traces
+from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, distinct, gaps_of, lying_in, moved, span
 from autotuner.values.problem import Problem
@@ -126,8 +126,7 @@ class CudaBench:
         self._disturbed = True
         kind = turn % 5
         if kind == 1:
-            tensors = op_of(self._foreign).tensors()
-            tensors.BASELINES[tensors.BETWEEN["cuda"]].forward(self._foreign)(*_predecessor(self._foreign))
+            run_foreign(self._foreign, "cuda", _predecessor(self._foreign))
         elif kind == 3 and self._larger is not None:
             inputs = _predecessor(self._larger)
             outputs = op_of(self._larger).tensors().outputs(self._larger, inputs)
