@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from autotuner.build.status import OUTSIDE_DOMAIN
 from autotuner.inference.calls import GRADIENT, as_dense, needs_gradient, why_not
 from autotuner.inference.variants import Launcher, Ready, broken, serving
 from autotuner.ops import OPS
@@ -32,7 +32,7 @@ UNALIGNED = f"a tensor is not aligned to {ALIGNMENT} bytes"
 
 
 SORT = attrgetter("shape", "dtype", "device")
-STRIDES, IS_DENSE, ADDRESS = Tensor.stride, Tensor.is_contiguous, Tensor.data_ptr
+STRIDES, IS_DENSE, ADDRESS, OFFSET = Tensor.stride, Tensor.is_contiguous, Tensor.data_ptr, Tensor.storage_offset
 """Of a tensor. Called by `map`, which takes half of the time of a loop: each call of a model asks them."""
 
 
@@ -56,13 +56,16 @@ class Explanation(NamedTuple):
 class _Plan:
     """How a kind of call is answered."""
 
-    __slots__ = ("copies", "launcher", "name", "options", "problem", "variant", "why")
+    __slots__ = ("copies", "index", "launcher", "like_first", "name", "problem", "variant", "why")
 
     def __init__(self, why: str, variant: Ready | None = None, problem: Problem | None = None) -> None:
         self.why, self.variant, self.problem = why, variant, problem
         self.name = None if variant is None else str(variant.of.variant)
         self.copies = False
-        self.options: Mapping[str, Any] = {}
+        self.index = 0
+        """Of the device."""
+        self.like_first = False
+        """The result is an empty one like the first tensor, which is made faster than by the op's own function."""
         self.launcher: Launcher | None = None
         """From the first call on."""
 
@@ -103,11 +106,14 @@ class Loaded:
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """As torch's function. Raises NotServed where a strict one does not serve it, and InputError where a gradient
         is wanted and gradients are refused."""
-        if torch.compiler.is_compiling():
-            return self._compiled(*self.function.arguments(*args, **kwargs))
         tensors, options = self.function.arguments(*args, **kwargs)
-        found = None if needs_gradient(tensors) else self.serve(tensors, options)
-        return self.aside(tensors, options) if found is None else found
+        if torch.compiler.is_compiling():
+            return self._compiled(tensors, options)
+        if needs_gradient(tensors):
+            if self.gradients == "refuse":
+                raise InputError(f'{GRADIENT}, or load with gradients="torch"')
+            return self._by_torch(tensors, options, GRADIENT)
+        return self.answer(tensors, options)[0]
 
     def _compiled(self, tensors: Tensors, options: Mapping[str, Any]) -> Tensor:
         """What torch.compile traces: one node. Who serves it is decided when it runs, so that no length is compiled in;
@@ -121,28 +127,38 @@ class Loaded:
             raise NotServed(f"no variant serves this call: {', '.join(options)}")
         return self._torch(**self.function.called(tensors, options))
 
-    def serve(self, tensors: Tensors, options: Mapping[str, Any]) -> Tensor | None:
-        """The result by a variant, for a call that needs no gradient; None where torch is to compute it (`aside`)."""
+    def answer(self, tensors: Tensors, options: Mapping[str, Any]) -> tuple[Tensor, bool]:
+        """The result of a call that needs no gradient, and whether a variant computed it. Raises NotServed where torch
+        would have to and must not, and RuntimeError where a variant broke the device."""
         plan = self._plan(tensors, options)
         if plan.variant is None:
-            return None
+            return self._by_torch(tensors, options, plan.why), False
+        found = self._by_variant(plan, tensors, options)
+        if found is None:
+            return self._by_torch(tensors, options, self._refused(tensors)), False
+        self._counts[plan.name] += 1  # type: ignore[index]  # a variant has a name
+        return found, True
+
+    def _by_variant(self, plan: _Plan, tensors: Tensors, options: Mapping[str, Any]) -> Tensor | None:
+        """None where the variant does not take the call."""
         if plan.copies:
             tensors = tuple([each.contiguous() for each in tensors])
-        out = self._empty(*tensors, **options)
-        index = out.device.index or 0
+        out = torch.empty_like(tensors[0]) if plan.like_first else self._empty(*tensors, **options)
+        index = plan.index
         around = self._on(index)
         if around is None:
-            done = self._launched(plan, tensors, out, index)
+            status = self._launched(plan, tensors, out, index)
         else:
             with around:
-                done = self._launched(plan, tensors, out, index)
-        if not done:
-            return None
-        self._counts[plan.name] += 1  # type: ignore[index]  # a variant has a name
-        return out
+                status = self._launched(plan, tensors, out, index)
+        if status == 0:
+            return out
+        if broken(status):
+            raise RuntimeError(f"the variant {plan.name} ended with the device's error {status}")
+        return None
 
-    def _launched(self, plan: _Plan, tensors: Tensors, out: Tensor, index: int) -> bool:
-        """Whether the variant took the call. Raises RuntimeError where it broke the device."""
+    def _launched(self, plan: _Plan, tensors: Tensors, out: Tensor, index: int) -> int:
+        """The variant's status."""
         addresses = (*map(ADDRESS, tensors), out.data_ptr())
         launcher = plan.launcher
         try:
@@ -150,25 +166,15 @@ class Loaded:
                 assert plan.variant is not None
                 assert plan.problem is not None
                 launcher = plan.launcher = plan.variant.launcher(plan.problem, tensors, (out,))
-            status = launcher(addresses, self._stream(index))
+            return launcher(addresses, self._stream(index))
         except ValueError:  # an address is not aligned
-            return False
-        if broken(status):
-            raise RuntimeError(f"the variant {plan.name} ended with the device's error {status}")
-        return status == 0
+            return OUTSIDE_DOMAIN
 
-    def aside(self, tensors: Tensors, options: Mapping[str, Any]) -> Tensor:
-        """What torch computes where no variant serves the call. Raises InputError or NotServed where it must not."""
-        if needs_gradient(tensors):
-            reason = GRADIENT
-            if self.gradients == "refuse":
-                raise InputError(f'{GRADIENT}, or load with gradients="torch"')
-        else:
-            plan = self._plan(tensors, options)
-            reason = plan.why if plan.variant is None else self._refused(tensors)
+    def _by_torch(self, tensors: Tensors, options: Mapping[str, Any], why: str) -> Tensor:
+        """Raises NotServed where torch must not."""
         if self.strict:
-            raise NotServed(f"no variant serves this call: {reason}")
-        self._counts[reason] += 1
+            raise NotServed(f"no variant serves this call: {why}")
+        self._counts[why] += 1
         return self._torch(**self.function.called(tensors, options))
 
     @staticmethod
@@ -226,7 +232,15 @@ class Loaded:
         if found.variant is None and self.copies and not all(each.is_contiguous() for each in tensors):
             found = self._looked_up(as_dense(tensors), options)
             found.copies = found.variant is not None
+        if found.variant is not None:
+            found.index = tensors[0].device.index or 0
+            found.like_first = self._is_like_first(as_dense(tensors) if found.copies else tensors, options)
         return found
+
+    def _is_like_first(self, tensors: Tensors, options: Mapping[str, Any]) -> bool:
+        lie = [torch.empty_like(each, device="meta") for each in tensors]
+        one, other = self._empty(*lie, **options), torch.empty_like(lie[0])
+        return (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
 
     def _elsewhere(self, tensors: Tensors) -> str | None:
         """Why the tensors are not where the variants were proven; None where they are."""
@@ -258,7 +272,5 @@ def _kind(tensors: Tensors, options: Mapping[str, Any]) -> tuple[object, ...]:
 def _sharing(tensors: Tensors) -> list[bool]:
     """Which tensors are views of the same memory as the one before, from another place on: to an op that may
     be another problem."""
-    return [
-        one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() and one.data_ptr() != other.data_ptr()
-        for one, other in pairwise(tensors)
-    ]
+    places, offsets, size = [*map(ADDRESS, tensors)], [*map(OFFSET, tensors)], tensors[0].element_size()
+    return [places[i + 1] - places[i] == (offsets[i + 1] - offsets[i]) * size != 0 for i in range(len(tensors) - 1)]

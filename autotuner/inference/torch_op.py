@@ -40,10 +40,9 @@ def _define(short: str, function: TorchFunction) -> None:
         tensors = _given(tensors)
         loaded, said = _LIVE[short], _said(options) if options else options
         _refuse_gradients(tensors)
-        found = loaded.serve(tensors, said)
-        if found is not None and not loaded.copies:
+        found, by_variant = loaded.answer(tensors, said)
+        if by_variant and not loaded.copies:
             return found
-        found = loaded.aside(tensors, said) if found is None else found
         return _laid(found, function, tensors, options)
 
     def fake(*tensors: Tensor, **options: Any) -> Tensor:

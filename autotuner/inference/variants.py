@@ -53,13 +53,15 @@ class Ready:
         raises ValueError for an address that is not aligned."""
         run = self._variant.described(problem, inputs, outputs)
         size = self._variant.workspace_bytes(problem)
-        if not size:
-            return partial(self._launch, run)
-        return partial(self._launch_with, run, size, inputs[0].device)
+        if size:
+            return partial(self._launch_with, run, size, inputs[0].device)
+        lock = self._lock
 
-    def _launch(self, run: Run, addresses: tuple[int, ...], stream: int) -> int:
-        with self._lock:
-            return run(addresses, 0, 0, stream)
+        def launch(addresses: tuple[int, ...], stream: int) -> int:
+            with lock:
+                return run(addresses, 0, 0, stream)
+
+        return launch
 
     def _launch_with(self, run: Run, size: int, device: torch.device, addresses: tuple[int, ...], stream: int) -> int:
         """With a workspace of torch's allocator. Where a launch has not ended when it returns, that is on torch's

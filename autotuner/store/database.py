@@ -164,13 +164,13 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """One transaction that sees one state of the database."""
-        with self._records(), Session(self._engine, expire_on_commit=False) as session, session.begin():
+        with self.records(), Session(self._engine, expire_on_commit=False) as session, session.begin():
             yield session
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """One transaction that holds the write lock from its start, so that what it reads stays true until it ends."""
-        with self._records(), Session(self._writer, expire_on_commit=False) as session, session.begin():
+        with self.records(), Session(self._writer, expire_on_commit=False) as session, session.begin():
             yield session
 
     @contextmanager
@@ -192,12 +192,14 @@ class Database:
         return found.astimezone(UTC)
 
     @contextmanager
-    def _records(self) -> Iterator[None]:
-        """As `errors`; and what a row raises that does not hold what was written becomes StoreError, too."""
+    def records(self, *more: type[Exception]) -> Iterator[None]:
+        """As `errors`; and what a row raises that does not hold what was written becomes StoreError, too: the usual
+        errors of Python's, and more."""
+        unread: tuple[type[Exception], ...] = (ValueError, TypeError, OverflowError, InvalidRequestError, *more)
         try:
             with self.errors():
                 yield
-        except (ValueError, TypeError, OverflowError, InvalidRequestError) as error:
+        except unread as error:
             first = next(iter(str(error).splitlines()), type(error).__name__)
             raise StoreError(f"{self.label} holds a record that cannot be read ({first}): restore a copy") from error
 

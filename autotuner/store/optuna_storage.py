@@ -190,9 +190,9 @@ class DriverStorage(BaseStorage):
 
     def _read(self, study_id: int) -> _Study:
         self.flush()
-        study = self._studies[study_id] = _Study(
-            self._by_optuna(lambda: self._plain.get_all_trials(study_id, deepcopy=False))
-        )
+        with self._database.records(KeyError, AttributeError):  # of Optuna's, in a row that it did not write
+            found = self._by_optuna(lambda: self._plain.get_all_trials(study_id, deepcopy=False))
+        study = self._studies[study_id] = _Study(found)
         self._places.update({trial._trial_id: (study_id, trial.number) for trial in study.trials})
         return study
 

@@ -70,18 +70,23 @@ def test_without_a_table_a_package_is_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "lines"),
+    ("damage", "drives", "lines"),
     [
-        ("UPDATE at_block SET variant_us = 'text'", ("race", "page", "export", "show 0", "leaderboard")),
-        ("UPDATE at_parameter SET number = 12345 WHERE word IS NULL", ("explain", "page", "coverage", "show 0")),
+        ("UPDATE at_block SET variant_us = 'text'", False, ("race", "page", "export", "show 0", "leaderboard")),
+        ("UPDATE at_parameter SET number = 12345 WHERE word IS NULL", False, ("explain", "page", "coverage", "show 0")),
+        ("UPDATE trial_params SET distribution_json = '{}'", True, ("status",)),
+        ("UPDATE trial_params SET distribution_json = 'true' || distribution_json", True, ("status",)),
+        ("UPDATE trial_params SET distribution_json = replace(distribution_json, 'Cat', 'Dog')", True, ("status",)),
     ],
 )
-def test_what_once_ended_in_a_traceback_is_one_line(tmp_path: Path, damage: str, lines: tuple[str, ...]) -> None:
+def test_what_once_ended_in_a_traceback_is_one_line(
+    tmp_path: Path, damage: str, drives: bool, lines: tuple[str, ...]
+) -> None:
     path = tmp_path / "studies.db"
     path.write_bytes(stores()[1])
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute(damage).rowcount > 0
         connection.commit()
     for line in lines:
-        ended = run(Case({"studies.db": path.read_bytes()}, tuple(line.split())))
+        ended = run(Case({"studies.db": path.read_bytes()}, tuple(line.split()), drives))
         assert not faults(ended), (line, ended)

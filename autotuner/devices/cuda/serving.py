@@ -50,7 +50,7 @@ def _driver() -> ctypes.CDLL:
 
 def _on(index: int) -> AbstractContextManager[object] | None:
     """Asking which one is current takes less than making it current again."""
-    current = torch.cuda.current_device()
+    current = torch._C._cuda_getDevice()  # torch.cuda.current_device asks first whether CUDA is there
     if not _HERE.has_context:
         _enter(current)
     return None if current == index else torch.cuda.device(index)
