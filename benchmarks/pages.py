@@ -23,7 +23,7 @@ from benchmarks.attention import cuda_pages, decode_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
-from benchmarks.inference import after_torch, in_a_model, torch_versions
+from benchmarks.inference import after_torch, host_time_pages, in_a_model, torch_versions
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
 from benchmarks.throughput import throughput_pages
@@ -303,6 +303,10 @@ def models_drawn() -> dict[Path, str]:
     page = ROOT / "docs" / "use-in-a-model.md"
     text = insert(page.read_text(), "encoder", in_a_model.table(if_kept("encoder_cpu")))
     text = insert(text, "gpt", in_a_model.generation(if_kept("gpt_cpu")))
+    for dtype in ("float16", "bfloat16"):
+        text = insert(text, f"encoder_{dtype}", in_a_model.table(if_kept(f"encoder_cuda_{dtype}")))
+        text = insert(text, f"gpt_{dtype}", in_a_model.generation(if_kept(f"gpt_cuda_{dtype}")))
+    text = insert(text, "host_time", host_time_pages.table(if_kept("host_time_cuda")))
     return {page: insert(text, "after_torch", after_torch.table(if_kept("after_torch")))}
 
 

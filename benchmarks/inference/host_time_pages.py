@@ -1,0 +1,34 @@
+"""The result of host_time.py as rows of a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WORDS = {
+    "torch": "torch's function",
+    "custom_op that does nothing": "an op of torch.library.custom_op that does nothing",
+    "ours": "the function of `load`",
+    "ours without the launch": "the same without the launch",
+    "ours as an op": "its op of torch.library",
+    "package": "the function of a package",
+    "torch in a compiled graph": "torch's function in a compiled graph",
+    "ours in a compiled graph": "the function of `load` in a compiled graph",
+    "package in a compiled graph": "the function of a package in a compiled graph",
+}
+"""Which arms are shown, and what a reader calls them."""
+
+
+def table(found: dict[str, Any] | None) -> str:
+    """A row a kind of call: the median of the processes' medians, with the least and the largest."""
+    if found is None:
+        return "Not kept yet."
+    lines = ["| a call of | us of the host | least to most |", "| --- | ---: | ---: |"]
+    for name, words in WORDS.items():
+        if name in found["host_us"]:
+            of = found["host_us"][name]
+            lines.append(f"| {words} | {of['median']:.1f} | {of['least']:.1f} to {of['most']:.1f} |")
+    made = (
+        f"{found['problem']}, {found['processes']} processes. Made by `{found['command']}` on {found['when'][:10]};"
+        f" {found['device']}, torch {found['torch']}."
+    )
+    return "\n".join([*lines, "", made])
