@@ -4,7 +4,8 @@
 //   UNROLL                vectors of sums of a row
 //   ROWS                  rows that share one reading of W
 //   OVERLAP               1: the squares of the next block are summed in the loop that multiplies this one
-//   PREFETCH              cache lines ahead that are asked for while squares are summed; 0: left to the machine
+//   PREFETCH              cache lines ahead that are asked for, up to the second level, while squares are summed; 0: left to
+//                         the machine
 //   STREAM                1: Y goes past the caches, where its rows are aligned to vectors
 //   THREADS, SYNC_POLICY  how many threads, and how they meet: cpu_pool.h
 #include "cpu_rows.h"
@@ -76,7 +77,8 @@ struct Sums {
   void add_step(const element *x) {
     AT_UNROLL(8)
     for (int i = 0; i < UNROLL; ++i) {
-      if (PREFETCH > 0 && i * VEC_WIDTH % LINE == 0) __builtin_prefetch(x + i * VEC_WIDTH + PREFETCH * LINE, 0, 3);
+      // To the second level: the first one holds W and the rows that are multiplied.
+      if (PREFETCH > 0 && i * VEC_WIDTH % LINE == 0) __builtin_prefetch(x + i * VEC_WIDTH + PREFETCH * LINE, 0, 2);
       const vec value = load_elements(x + i * VEC_WIDTH);
       add_square(part[i], value);
     }
@@ -130,6 +132,9 @@ static void multiply_rows(const Rows &rows, int64_t row, float (&factors)[COUNT]
   for (Sums &each : sums) each.clear();
   int64_t column = 0;
   for (; column + STEP <= columns; column += STEP) {
+    if (NEXT)
+      AT_UNROLL(8)
+      for (int r = 0; r < COUNT; ++r) sums[r].add_step(next + r * columns + column);
     AT_UNROLL(8)
     for (int i = 0; i < UNROLL; ++i) {
       const int64_t at = column + i * VEC_WIDTH;
@@ -143,9 +148,6 @@ static void multiply_rows(const Rows &rows, int64_t row, float (&factors)[COUNT]
           store_elements(y + r * columns + at, value);
       }
     }
-    if (NEXT)
-      AT_UNROLL(8)
-      for (int r = 0; r < COUNT; ++r) sums[r].add_step(next + r * columns + column);
   }
   const int64_t whole = column;
   for (; column < columns; column += VEC_WIDTH) {
