@@ -325,7 +325,10 @@ def kernels_drawn() -> dict[Path, str]:
     text = insert(text, "old_and_new", decode_pages.old_and_new(if_kept("old_and_new")))
     text = insert(text, "tuned_wgmma", tuned_pages.tuned(if_kept("tuned_wgmma")))
     tuned = tuned_pages.tuned(if_kept("tuned_rmsnorm"))
-    more = {norm: insert(norm.read_text(), "tuned_rmsnorm", tuned)} if norm.exists() else {}
+    more = {}
+    if norm.exists():
+        on_the_cpu = tuned_pages.on_the_cpu(if_kept("cpu_rmsnorm"))
+        more[norm] = insert(insert(norm.read_text(), "tuned_rmsnorm", tuned), "cpu_rmsnorm", on_the_cpu)
     return {page: text, **more}
 
 

@@ -46,3 +46,27 @@ def _share(row: dict[str, Any]) -> str:
     flops = row["tflops"] * 1e12 / row["ceilings"]["flops"]
     moved = row["gigabytes_a_second"] * 1e9 / row["ceilings"]["bytes"]
     return f"{flops:.0%} of products" if flops > moved else f"{moved:.0%} of a copy"
+
+
+def on_the_cpu(document: dict[str, Any] | None) -> str:
+    """What benchmarks/rmsnorm/cpu.py found: a row a problem and number of threads."""
+    if document is None:
+        return NONE
+    baselines = list(document["rows"][0]["baselines_us"])
+    head = ["problem", "threads", "speedup", "us", *(f"{name}, us" for name in baselines), "GB/s", "worst to best"]
+    rows = [
+        [
+            row["problem"],
+            str(row["threads"]),
+            f"**{row['speedup']['median']:.2f}x** of {row['baseline']} ({row['speedups'][-1]:.2f} to"
+            f" {row['speedups'][0]:.2f})",
+            f"{row['microseconds']:.0f}",
+            *(f"{row['baselines_us'][name]:.0f}" for name in baselines),
+            f"{row['gigabytes_a_second']:.1f}",
+            f"{row['spread_worst_to_best']:.1f}",
+        ]
+        for row in document["rows"]
+    ]
+    where = f"{document['device']}, torch {document['environment']['torch']}, {document['compiler']}"
+    made = f"Made by `{document['rows'][0]['command']}` on {document['when'][:10]}: {where}."
+    return f"{table(head, rows)}\n\n{made}"

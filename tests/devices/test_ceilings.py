@@ -7,14 +7,15 @@ import time
 import pytest
 import torch
 
-from autotuner.devices.cpu.ceilings import ceilings
+from autotuner.devices.cpu import ceilings as module
+from autotuner.devices.cpu.ceilings import Streams, ceilings
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import usable_cpus
 from autotuner.measure.plausible import MARGIN
 
-pytestmark = [pytest.mark.timed, pytest.mark.alone]
 
-
+@pytest.mark.timed
+@pytest.mark.alone
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_no_product_is_faster_than_the_ceiling(toolchain: CpuToolchain, dtype: str) -> None:
     threads = torch.get_num_threads()
@@ -40,6 +41,8 @@ def product(size: int) -> float:
     return best
 
 
+@pytest.mark.timed
+@pytest.mark.alone
 @pytest.mark.skipif(usable_cpus() < 2, reason="needs two CPUs")
 def test_two_threads_have_twice_the_ceiling_of_one(toolchain: CpuToolchain) -> None:
     threads, found = torch.get_num_threads(), []
@@ -50,3 +53,19 @@ def test_two_threads_have_twice_the_ceiling_of_one(toolchain: CpuToolchain) -> N
     finally:
         torch.set_num_threads(threads)
     assert found[1] / found[0] == pytest.approx(2, rel=0.5)
+
+
+def test_the_copy_past_the_caches_copies(toolchain: CpuToolchain) -> None:
+    streams = Streams(toolchain)
+    streams()
+    assert torch.equal(streams._source, streams._target)
+
+
+@pytest.mark.parametrize(("torchs", "found"), [(1e3, Streams.bytes), (1e15, 1e15)])
+def test_the_faster_copy_is_the_ceiling(
+    toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch, torchs: float, found: float
+) -> None:
+    """Right variants that stream were called impossible where torch's copy, which reads what it overwrites, was it."""
+    for name, value in {"least": 1.0, "rate": 1.0, "bandwidth": torchs}.items():  # nothing is timed
+        monkeypatch.setattr(module, name, lambda *_, value=value: value)
+    assert ceilings("float32", toolchain).bytes == torch.get_num_threads() * found

@@ -33,15 +33,33 @@ class Peak:
 
     def __init__(self, toolchain: Toolchain) -> None:
         """Raises ToolchainError when it cannot be built."""
-        family = Family.load(config.kernels_dir() / "instruments")
-        variant = Variant(family="instruments", backend="cpu", impl="peak", parameters={})
-        built = build(family, variant, None, toolchain)
-        if isinstance(built, Fault):
-            raise ToolchainError(f"the instruments cannot be built: {built.detail}")
-        self._variant = LoadedVariant(built)
+        self._variant = _instrument("peak", toolchain)
 
     def __call__(self) -> None:
         self._variant.command((PEAK_STEPS,), 0)
+
+
+class Streams:
+    """A copy past the caches, on one CPU."""
+
+    bytes = 2 * COPY_BYTES
+    """Read and written in a call."""
+
+    def __init__(self, toolchain: Toolchain) -> None:
+        """Raises ToolchainError when it cannot be built."""
+        self._variant = _instrument("stream", toolchain)
+        self._source, self._target = (torch.empty(COPY_BYTES, dtype=torch.uint8).random_() for _ in range(2))
+
+    def __call__(self) -> None:
+        self._variant.command((self._source.data_ptr(), self._target.data_ptr(), COPY_BYTES), 0)
+
+
+def _instrument(name: str, toolchain: Toolchain) -> LoadedVariant:
+    family = Family.load(config.kernels_dir() / "instruments")
+    built = build(family, Variant(family="instruments", backend="cpu", impl=name, parameters={}), None, toolchain)
+    if isinstance(built, Fault):
+        raise ToolchainError(f"the instruments cannot be built: {built.detail}")
+    return LoadedVariant(built)
 
 
 def ceilings(dtype: str, toolchain: Toolchain) -> Ceilings:
@@ -49,14 +67,16 @@ def ceilings(dtype: str, toolchain: Toolchain) -> Ceilings:
     threads waits for the one that something else disturbs, and would make the ceiling too low.
 
     The faster of torch's product, which may use units for matrices, and of plain multiply-adds, by which right variants
-    can beat it: a library need not use the widest registers. Of a 16-bit type there may be twice as many.
+    can beat it: a library need not use the widest registers. Of a 16-bit type there may be twice as many. And the
+    faster of torch's copy and of one past the caches: torch's may read each line before it overwrites it.
     """
-    peak = Peak(toolchain)
+    peak, streams = Peak(toolchain), Streams(toolchain)
     threads, wide = torch.get_num_threads(), 1 if dtype == "float32" else 2
     with on_one_thread():
         plain = wide * peak.flops / least(lambda: _seconds(peak))
         flops = max(plain, rate(DTYPES[dtype], SIZE, "cpu", _seconds))
-        copied = bandwidth(COPY_BYTES, "cpu", _seconds)
+        streamed = streams.bytes / least(lambda: _seconds(streams))
+        copied = max(streamed, bandwidth(COPY_BYTES, "cpu", _seconds))
     return Ceilings(flops=threads * flops, bytes=threads * copied)
 
 
