@@ -60,7 +60,7 @@ class _Plan:
 
     def __init__(self, why: str, variant: Ready | None = None, problem: Problem | None = None) -> None:
         self.why, self.variant, self.problem = why, variant, problem
-        self.name = None if variant is None else str(variant.of.variant)
+        self.name = "" if variant is None else str(variant.of.variant)
         self.copies = False
         self.index = 0
         """Of the device."""
@@ -136,7 +136,7 @@ class Loaded:
         found = self._by_variant(plan, tensors, options)
         if found is None:
             return self._by_torch(tensors, options, self._refused(tensors)), False
-        self._counts[plan.name] += 1  # type: ignore[index]  # a variant has a name
+        self._counts[plan.name] += 1
         return found, True
 
     def _by_variant(self, plan: _Plan, tensors: Tensors, options: Mapping[str, Any]) -> Tensor | None:
@@ -191,7 +191,7 @@ class Loaded:
         if needs_gradient(tensors):
             return Explanation(None, GRADIENT)
         plan = self._plan(tensors, options)
-        return Explanation(plan.name, plan.why)
+        return Explanation(plan.name or None, plan.why)
 
     @property
     def counters(self) -> Mapping[str, int]:

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 import autotuner
+from autotuner.devices import DEVICES, Wishes
 from autotuner.inference.load import Loaded
 from autotuner.ops import OPS
 from autotuner.values.errors import InputError
@@ -143,7 +144,8 @@ def measured(export: Path, package: Path | None) -> dict[str, Any]:
         {name: statistics.median(each[place] for each in taken[name]) / calls[name] for name in timed}
         for place in range(2)
     )
-    return {"problem": str(problem), "device": ours.table.device, "host_us": clock, "thread_us": thread}
+    device = DEVICES[ours.table.device].choose(Wishes()).device.name
+    return {"problem": str(problem), "device": device, "host_us": clock, "thread_us": thread}
 
 
 def main() -> None:
