@@ -315,7 +315,8 @@ def sweeps_drawn() -> dict[Path, str]:
     sweeps, hosts = ROOT / "docs" / "sweeps.md", ROOT / "docs" / "hosts.md"
     text = insert(sweeps.read_text(), "sweep_sets", sweep_pages.sets(if_kept("sweep_sets")))
     text = insert(text, "figures", sweep_pages.figures(if_kept("figures")))
-    return {sweeps: text, hosts: insert(hosts.read_text(), "ray", sweep_pages.ray(if_kept("ray")))}
+    beside = insert(hosts.read_text(), "ray", sweep_pages.ray(if_kept("ray")))
+    return {sweeps: text, hosts: insert(beside, "workers", sweep_pages.workers(if_kept("workers")))}
 
 
 def kernels_drawn() -> dict[Path, str]:

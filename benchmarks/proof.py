@@ -21,7 +21,7 @@ from typing import NamedTuple
 from autotuner.devices.cuda.probe import probe
 from autotuner.values import config
 from benchmarks.cli import hostile
-from benchmarks.driver import chaos, kills, ray_nodes, store_locked
+from benchmarks.driver import chaos, kills, ray_nodes, store_locked, workers
 from benchmarks.gate import emulated, mutants, op_mutants, view_mutants
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import landscapes, replay, replay_choice, sweep_sets, transfer
@@ -153,6 +153,12 @@ PARTS = {
         "a node of a Ray cluster that is killed costs what it had in hand one more try; needs the extra `ray`",
         2,
         (step(ray_nodes, "--json", kept("ray")),),
+    ),
+    "workers": Part(
+        "two workers on a GPU each reach at least 1.8 times the rate of one (a host with two GPUs)",
+        5,
+        (step(workers, "--devices", "cuda:0,cuda:1", "--json", kept("workers"), "--hold"),),
+        needs_gpu=True,
     ),
     "figures": Part(
         "the figures of a study of 10,000 trials take less than 100 ms each (needs a quiet machine)",

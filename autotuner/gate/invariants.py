@@ -125,9 +125,19 @@ def _unfit(launching: Launching, case: Case, first: Tensor) -> Iterator[tuple[st
     yield "on another device", first.to("meta")
     yield "of another shape", place(first[:1] if first.shape[0] > 1 else first.expand(2, *first.shape[1:]).contiguous())
     if first.dim() > 1:
-        yield "with rows that are not dense", place(first.transpose(-2, -1).contiguous()).transpose(-2, -1)
-        wide = torch.nn.functional.pad(first, (0, 1)).contiguous()
-        yield "with rows at odd places", place(wide)[..., :-1]
+        turned = place(first.transpose(-2, -1).contiguous()).transpose(-2, -1)
+        if not _lies_well(turned):
+            yield "with rows that are not dense", turned
+        wide = place(torch.nn.functional.pad(first, (0, 1)).contiguous())[..., :-1]
+        if not _lies_well(wide):
+            yield "with rows at odd places", wide
+
+
+def _lies_well(tensor: Tensor) -> bool:
+    """Whether its rows are dense and begin at multiples of 16 bytes. A stride says nothing where there is one of its
+    kind: a single row is dense, however it was made."""
+    *outer, last = [stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if size > 1] or [1]
+    return last == 1 and all(stride * tensor.element_size() % 16 == 0 for stride in outer)
 
 
 def _misaligned(launching: Launching) -> None:

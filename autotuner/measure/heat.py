@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from autotuner.measure.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.measure.blocks import MOST_DISCARDED, Blocks
-from autotuner.measure.thermometer import take_calm
+from autotuner.measure.thermometer import take_calm, thermometer
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Heat, Say
@@ -25,7 +25,7 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: 
     arms, baselines, faults = _entered(tracks, artifacts, conditions, draw, say)
     say("racing")
     blocks = Blocks(tracks, [baselines, *arms.values()], draw.randrange(2**31), max(count, MOST_DISCARDED))
-    take_calm(blocks, count, conditions.baseline_us, tracks[0].drift, may_be_faster=not artifacts)
+    take_calm(blocks, count, thermometer(conditions, tracks[0].drift, may_be_faster=not artifacts))
     for place, entrant in arms.items():
         say(f"{codes.RECHECK} {artifacts[place].name}")
         fault = next((found for arm in entrant if (found := arm.recheck()) is not None), None)

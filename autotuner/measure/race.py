@@ -12,7 +12,7 @@ from autotuner.measure.heat import baseline_arms
 from autotuner.measure.plausible import clocks_disagree, too_fast
 from autotuner.measure.rules import decide
 from autotuner.measure.statistics import median_interval, trimmed_interval
-from autotuner.measure.thermometer import Drifted, undisturbed
+from autotuner.measure.thermometer import Drifted, thermometer, undisturbed
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
@@ -56,7 +56,7 @@ class _Race:
 
     def run(self) -> Measurement | Fault:
         self._say(f"measuring {', '.join(str(track.problem) for track in self._tracks)}")
-        blocks = undisturbed(self._blocks, self._conditions.baseline_us, self._tracks[0].drift)
+        blocks = undisturbed(self._blocks, thermometer(self._conditions, self._tracks[0].drift))
         fault = self._rechecked() or self._implausible(blocks)
         return fault if fault is not None else self._measurement(blocks)
 

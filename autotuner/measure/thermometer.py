@@ -9,12 +9,43 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
+from typing import NamedTuple
 
 from autotuner.measure.blocks import Blocks
+from autotuner.values.conditions import Conditions
 from autotuner.values.verdict import Fault, Verdict
 
 ATTEMPTS = 3
 PAUSE_S = 0.3
+
+
+class Thermometer(NamedTuple):
+    """What the baselines take on a calm machine, one a problem, and how far they may be off."""
+
+    calm_us: Sequence[float]
+    """Empty: nothing to compare with."""
+    slow_us: Sequence[float]
+    """What they take at most, where calm processes differ; as long as `calm_us`."""
+    drift: float
+    """Relative."""
+    may_be_faster: bool = False
+    """Where no variant is there to touch a clock. Else a baseline that is faster than it was says that its clock is
+    wrong, or the old time."""
+
+    def off(self, baseline: Sequence[Sequence[float]]) -> str | None:
+        """Why the seconds of the baselines, one a problem, are none of a calm machine; None when they are."""
+        for taken, calm, slow in zip(baseline, self.calm_us, self.slow_us, strict=False):
+            took = 1e6 * median(taken)
+            if took / slow - 1 > self.drift or (took / calm - 1 < -self.drift and not self.may_be_faster):
+                then = f"{calm:.1f} us at calibration: the machine is disturbed"
+                return f"the baseline took {took:.1f} us beside the variant, {then}"
+        return None
+
+
+def thermometer(conditions: Conditions, drift: float, may_be_faster: bool = False) -> Thermometer:
+    """As the conditions say."""
+    calm = conditions.baseline_us
+    return Thermometer(calm, conditions.slow_baseline_us or calm, drift, may_be_faster)
 
 
 class Drifted(Exception):
@@ -25,34 +56,31 @@ class Drifted(Exception):
         self.fault = Fault(verdict=Verdict.DISTURBED, code="measure.drift", detail=detail)
 
 
-def undisturbed(run: Callable[[], Blocks], calm_us: Sequence[float], drift: float) -> Blocks:
-    """The blocks, taken again while a baseline is further than `drift` from what it took at calibration.
+def undisturbed(run: Callable[[], Blocks], calm: Thermometer) -> Blocks:
+    """The blocks, taken again while a baseline is off.
 
-    Ratios do not cancel a disturbance: it rarely slows both sides alike. `calm_us` is one a problem; empty: nothing to
-    compare with. Raises Drifted.
+    Ratios do not cancel a disturbance: it rarely slows both sides alike. Raises Drifted.
     """
     for attempt in range(ATTEMPTS):
         if attempt:  # even a sleep of no time gives the CPU away, and a busy machine is slow to give it back
             time.sleep(PAUSE_S * attempt)
         blocks = run()
-        why = _off(blocks.seconds[0], calm_us, drift)
+        why = calm.off(blocks.seconds[0])
         if why is None:
             return blocks
     raise Drifted(why or "")
 
 
-def take_calm(blocks: Blocks, count: int, calm_us: Sequence[float], drift: float, may_be_faster: bool = False) -> None:
-    """`count` blocks in which each baseline took what it took when the machine was calm; others are void and taken
+def take_calm(blocks: Blocks, count: int, calm: Thermometer) -> None:
+    """`count` blocks in which each baseline took what it takes when the machine is calm; others are void and taken
     again. Fewer are enough where more than half of `count` were void: then as many that count as were void.
 
-    A baseline that is faster than it was says that its clock is wrong, or the old time; it `may_be_faster` where no
-    variant is there to touch a clock. Only the baseline's own time decides, before any ratio is looked at. Raises
-    Drifted, and what `Blocks.take` does.
+    Only the baseline's own time decides, before any ratio is looked at. Raises Drifted, and what `Blocks.take` does.
     """
     void = 0
     while len(blocks) < count:
         blocks.take()
-        why = _off([problem[-1:] for problem in blocks.seconds[0]], calm_us, drift, may_be_faster)
+        why = calm.off([problem[-1:] for problem in blocks.seconds[0]])
         if why is None:
             continue
         blocks.discard()
@@ -61,16 +89,3 @@ def take_calm(blocks: Blocks, count: int, calm_us: Sequence[float], drift: float
             if len(blocks) >= void:
                 return
             raise Drifted(why)
-
-
-def _off(
-    baseline: Sequence[Sequence[float]], calm_us: Sequence[float], drift: float, may_be_faster: bool = False
-) -> str | None:
-    """Why the seconds of the baselines, one a problem, are none of a calm machine; None when they are."""
-    for taken, calm in zip(baseline, calm_us, strict=False):
-        took = 1e6 * median(taken)
-        off = took / calm - 1
-        if off > drift or (off < -drift and not may_be_faster):
-            then = f"{calm:.1f} us at calibration: the machine is disturbed"
-            return f"the baseline took {took:.1f} us beside the variant, {then}"
-    return None

@@ -135,7 +135,7 @@ class Progress:
         self._waited_s += event.waited_s
         after = f"after {event.waited_s:.0f} s of waiting" if event.waited_s >= 1 else "now"
         if isinstance(event, Calm):
-            self._say(f"the machine is calm {after}")
+            self._say("; ".join(filter(None, [f"the machine is calm {after}", event.detail])))
         else:
             self._say(f"the machine is disturbed still, {after}: {event.detail}; {PROTEST}")
 

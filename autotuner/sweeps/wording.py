@@ -29,7 +29,8 @@ def noted(event: Event | Step, trials: int, problem: Problem) -> tuple[str, str,
         case Waiting():
             return ("waiting", f"waiting: {event.detail}", {}) if event.since_s < 1 else None
         case Calm():
-            return "calm", f"calm again after {event.waited_s:.0f} s", {"waited_s": event.waited_s}
+            said = "; ".join(filter(None, [f"calm again after {event.waited_s:.0f} s", event.detail]))
+            return "calm", said, {"waited_s": event.waited_s}
         case Protest():
             return "protest", f"disturbed still after {event.waited_s:.0f} s: {event.detail}", {}
         case Converged():

@@ -15,6 +15,7 @@ from typing import Protocol
 from pydantic import Field
 
 from autotuner.run.ask import BEAT_S, Beat
+from autotuner.tuning.steady import Steady
 from autotuner.values import config
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration
@@ -50,6 +51,7 @@ class Calm(Model):
     """The machine is calm again, and the run goes on."""
 
     waited_s: float = Field(description="of waiting that no other event has told of")
+    detail: str = Field(default="", description="why it is believed to be, where the baselines are slower than known")
 
 
 class Protest(Model):
@@ -100,6 +102,10 @@ class CalmWatch:
         self._who, self._listen, self._beat = who, listen, beat
         self._believes = caution.believes
         self._problems: Sequence[Problem] = ()
+        self._slow_us: dict[Problem, float] = {}
+        """Of baselines that have two speeds."""
+        self._believed_now = ""
+        """Why such a speed is believed, until it was told."""
         self._drift = 0.0
         """Of the last calibration, relative."""
         self._since: float | None = None
@@ -115,6 +121,12 @@ class CalmWatch:
     def calm_us(self) -> Us:
         """Microseconds of the fastest baseline on each problem while nobody disturbed."""
         return tuple(self._best_us.get(problem, math.inf) for problem in self._problems)
+
+    @property
+    def slow_us(self) -> Us:
+        """The same, of the slower speed where a baseline has two."""
+        pairs = zip(self._problems, self.calm_us, strict=True)
+        return tuple(max(us, self._slow_us.get(problem, us)) for problem, us in pairs)
 
     def calibrated(self) -> list[Calibration]:
         """A calibration of each device that can be believed or, once patience has ended, one that says why it cannot.
@@ -133,14 +145,15 @@ class CalmWatch:
         return self._believed(found)
 
     def settled(self) -> bool:
-        """Waits until the machine is calm. False where a new calibration is needed: patience has ended, or baselines
-        are far faster than at calibration, so that it was disturbed itself."""
+        """Waits until the machine is calm. False where a new calibration is needed: patience has ended, a baseline has
+        two speeds, or baselines are far faster than at calibration, so that it was disturbed itself."""
         taken = self._lanes.look(self._beat)
         why = self._slower(taken)
         if why is not None and self._wait_out(why) is not None:
             return False
+        two_speeds = bool(self._believed_now)
         self._over()
-        return why is not None or not self._faster(taken)
+        return not two_speeds and (why is not None or not self._faster(taken))
 
     def looks_calm(self) -> bool:
         """Whether one look finds the machine calm; nothing is waited for."""
@@ -166,8 +179,8 @@ class CalmWatch:
         if isinstance(taken, str):
             return taken
         for each in taken:
-            for problem, us, best in zip(self._problems, each, self.calm_us, strict=True):
-                if us > (1 + self._drift) * best:
+            for problem, us, best, slow in zip(self._problems, each, self.calm_us, self.slow_us, strict=True):
+                if us > (1 + self._drift) * slow:
                     return f"{problem}: the baseline takes {us:.1f} us, and {best:.1f} us undisturbed"
         return None
 
@@ -186,18 +199,21 @@ class CalmWatch:
     def _wait_out(self, why: str) -> str | None:
         """Waits until a look finds the machine calm; None then, or why it is not when patience has ended."""
         entered, found, already = time.monotonic(), why, self.protest is not None
+        steady = Steady(self.calm_us)
         if self._since is None:
             self._since = entered
         while self.protest is None:
             waited = time.monotonic() - self._since
-            said = "; ".join(filter(None, [found, self._who()]))
+            who = self._who()
+            said = "; ".join(filter(None, [found, who]))
             if waited >= self.patience_s:
                 self.protest = said
                 break
             self._listen(Waiting(detail=said, since_s=waited))
             pause(min(pause_s(waited), self.patience_s - waited), self._beat)
-            now = self._slower(self._lanes.look(self._beat))
-            if now is None:
+            taken = self._lanes.look(self._beat)
+            now = self._slower(taken)
+            if now is None or self._is_speed(steady, taken, who, waited):
                 break
             found = now
         self.waited_s += time.monotonic() - entered
@@ -205,11 +221,24 @@ class CalmWatch:
             self._listen(Protest(detail=self.protest, waited_s=self._untold_s()))
         return self.protest
 
+    def _is_speed(self, steady: Steady, taken: Sequence[Us] | str, who: str, waited_s: float) -> bool:
+        """Whether baselines that are slower than known have that speed too; they are believed then."""
+        if who or isinstance(taken, str):
+            steady.forget()
+            return False
+        steady.look([max(each) for each in zip(*taken, strict=True)])
+        slow = steady.slow_us(waited_s)
+        if slow:
+            self._slow_us |= dict(zip(self._problems, slow, strict=True))
+            self._believed_now = steady.words(slow)
+        return bool(slow)
+
     def _over(self) -> None:
         """The machine is calm."""
         if self._since is not None:
-            self._listen(Calm(waited_s=self._untold_s()))
+            self._listen(Calm(waited_s=self._untold_s(), detail=self._believed_now))
         self._since = self.protest = None
+        self._believed_now = ""
 
     def _untold_s(self) -> float:
         """Seconds of waiting that no event has told of; this one does."""

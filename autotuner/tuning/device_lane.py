@@ -45,14 +45,20 @@ class DeviceLane:
         self._calibration: Calibration
         self._most_us: list[float] = []
         """Microseconds that the usual time of the baseline is at most, one a problem."""
+        self._speeds: list[tuple[float, float]] = []
+        """What the baseline takes undisturbed, microseconds, at least and at most, one a problem: one number twice, but
+        of a baseline that has two speeds."""
         self._baseline_us: list[list[float]] = []
         """Microseconds of the baseline on each problem, at calibration and in every race since; sorted, as a median is
         taken of it for every variant."""
 
-    def calibrated(self, conditions: Conditions, calibration: Calibration, calm_us: Sequence[float]) -> None:
+    def calibrated(
+        self, conditions: Conditions, calibration: Calibration, calm_us: Sequence[float], slow_us: Sequence[float]
+    ) -> None:
         """Starts with these conditions and what the baseline took at calibration. `calm_us`: what it takes undisturbed,
-        one a problem."""
+        and `slow_us` at most, one a problem."""
         self._conditions, self._calibration = conditions, calibration
+        self._speeds = list(zip(calm_us, slow_us, strict=True))
         self._baseline_us = [[us] for us in calibration.baseline_us]
         warm = 1 + WARMED * calibration.drift
         self._most_us = [max(us, warm * calm) for us, calm in zip(calibration.baseline_us, calm_us, strict=True)]
@@ -79,7 +85,11 @@ class DeviceLane:
         if self.is_disturbed:
             return self._conditions.model_copy(update={"tie": tie})
         usual = tuple(min(median(us), most) for us, most in zip(self._baseline_us, self._most_us, strict=True))
-        return self._conditions.model_copy(update={"tie": tie, "baseline_us": usual})
+        if all(calm == slow for calm, slow in self._speeds):
+            return self._conditions.model_copy(update={"tie": tie, "baseline_us": usual})
+        least = tuple(min(us, calm) for us, (calm, _) in zip(usual, self._speeds, strict=True))
+        most = tuple(max(us, slow) for us, (_, slow) in zip(usual, self._speeds, strict=True))
+        return self._conditions.model_copy(update={"tie": tie, "baseline_us": least, "slow_baseline_us": most})
 
     def marked(self, outcome: Outcome) -> Outcome:
         """The outcome as it is recorded: a latency that was found on a disturbed machine is none."""
@@ -132,11 +142,12 @@ class DeviceLanes:
         self._pinned = found[0].baselines
         return [each.model_copy(update={"baselines": self._pinned}) for each in found]
 
-    def begin(self, found: Sequence[Calibration], calm_us: Sequence[float]) -> None:
-        """Starts the session of every lane with its calibration. `calm_us`: what the baselines take undisturbed."""
+    def begin(self, found: Sequence[Calibration], calm_us: Sequence[float], slow_us: Sequence[float]) -> None:
+        """Starts the session of every lane with its calibration. `calm_us`: what the baselines take undisturbed, and
+        `slow_us` at most, where they have two speeds."""
         for lane, calibration in zip(self._lanes, found, strict=True):
             update = {"baselines": calibration.baselines, "ceilings": calibration.ceilings, "tie": self.tie}
-            lane.calibrated(self._conditions.model_copy(update=update), calibration, calm_us)
+            lane.calibrated(self._conditions.model_copy(update=update), calibration, calm_us, slow_us)
             environment, builders = self._environments[lane.number], self._executor.builders
             lane.session = self._store.start_session(self._study, calibration, environment, lane.number, builders)
 

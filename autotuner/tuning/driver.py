@@ -180,7 +180,7 @@ class _Run:
         found = self._calm.calibrated()
         if self._calm.protest is None:
             self._doubt_earlier(found[0])
-        self._lanes.begin(found, self._calm.calm_us)
+        self._lanes.begin(found, self._calm.calm_us, self._calm.slow_us)
         self._look_at = time.monotonic() + PROTEST_S
         judged, lanes = self._outcomes.judged, len(self._lanes)
         self._listen(Started(study=self._name, judged=judged, calibration=found[0], lanes=lanes))

@@ -15,6 +15,7 @@ from autotuner.run.ask import Beat, ask
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import RaceJob
 from autotuner.tuning.calm import pause, pause_s
+from autotuner.tuning.steady import Steady
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Calibration, Heat
@@ -42,12 +43,18 @@ class FinalHeats:
     """Runs heats, and waits while the machine is disturbed."""
 
     def __init__(
-        self, executor: Executor, conditions: Conditions, say: Callable[[str], None], beat: Beat, patience_s: float
+        self,
+        executor: Executor,
+        conditions: Conditions,
+        say: Callable[[str], None],
+        beat: Beat,
+        patience_s: float,
+        who: Callable[[], str] = str,
     ) -> None:
         """`conditions`: with what the baselines take on a calm machine. `patience_s`: how long is waited for one, in
-        all."""
+        all. `who` says who disturbs now, in words; "" where nobody can be seen."""
         self._executor, self._conditions, self._say, self._beat = executor, conditions, say, beat
-        self._patience_s = patience_s
+        self._patience_s, self._who = patience_s, who
         self.waited_s = 0.0
         """For a calm machine, in all."""
 
@@ -85,23 +92,40 @@ class FinalHeats:
 
     def _calm(self) -> tuple[Heat, bool]:
         """The baseline alone on a calm machine, and whether it was calm at the first look, and no faster than known."""
-        before_s, at_once = self.waited_s, True
+        before_s, at_once, steady = self.waited_s, True, Steady(self._conditions.baseline_us)
         while not isinstance(found := self._race(), Heat):
             if found.code != DRIFT:
                 raise InfrastructureError(f"the baseline cannot be timed: {found.detail}")
+            who = self._who()
+            said = "; ".join(filter(None, [found.detail, who]))
             if at_once:
-                self._say(f"{found.detail}; waiting for a calm machine, which comes on top of the time")
+                self._say(f"{said}; waiting for a calm machine, which comes on top of the time")
             at_once = False
             if self.waited_s >= self._patience_s:
                 raise InfrastructureError(
-                    f"{found.detail}, after a wait of {self.waited_s:.0f} s: nobody is crowned; stop what else runs"
+                    f"{said}, after a wait of {self.waited_s:.0f} s: nobody is crowned; stop what else runs"
                 )
+            self._look(steady, who, self.waited_s - before_s)
             seconds = pause_s(self.waited_s - before_s)
             pause(seconds, self._beat)
             self.waited_s += seconds
         if not at_once:
             self._say(f"the machine is calm again; waited {self.waited_s:.0f} s so far")
         return found, not self._lowered(found) and at_once
+
+    def _look(self, steady: Steady, who: str, waited_s: float) -> None:
+        """Believes a baseline that is slower than known again and again, in the same way, while nobody disturbs."""
+        if who:
+            steady.forget()
+            return
+        started = time.monotonic()
+        seen = self._race(thermometer=False)
+        self.waited_s += time.monotonic() - started
+        if isinstance(seen, Heat):
+            steady.look([median(now) for now in seen.baseline_us])
+        if slow := steady.slow_us(waited_s):
+            self._say(steady.words(slow))
+            self._conditions = self._conditions.model_copy(update={"slow_baseline_us": slow})
 
     def _lowered(self, witness: Heat) -> bool:
         """Whether the baseline alone was so much faster that the calm time was none: it is lowered."""
@@ -111,11 +135,13 @@ class FinalHeats:
         self._conditions = self._conditions.model_copy(update={"baseline_us": lower})
         return lower != calm
 
-    def _race(self, *artifacts: Artifact) -> Heat | Fault:
-        """A heat; or a fault: that the machine is disturbed, or one of the finalist's own."""
+    def _race(self, *artifacts: Artifact, thermometer: bool = True) -> Heat | Fault:
+        """A heat; or a fault: that the machine is disturbed, or one of the finalist's own. Without `thermometer` nobody
+        asks whether it is disturbed."""
         why: object = None
+        conditions = self._conditions if thermometer else self._conditions.model_copy(update={"baseline_us": ()})
         for _ in range(TRIES):
-            job = RaceJob(artifacts=artifacts, conditions=self._conditions, blocks=FINAL_BLOCKS, fresh=True)
+            job = RaceJob(artifacts=artifacts, conditions=conditions, blocks=FINAL_BLOCKS, fresh=True)
             result = ask(self._executor, job, self._beat)
             if isinstance(result, Heat):
                 return result

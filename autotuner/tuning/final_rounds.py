@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from autotuner.measure.confirm import FIRST, PROCESSES, Standing, confirm
@@ -89,6 +89,8 @@ class Hall(NamedTuple):
     """That they may take in all."""
     patience_s: float
     """Seconds that they wait for a calm machine, on top of that."""
+    who: Callable[[], str] = str
+    """Says who disturbs now; "" where nobody can be seen."""
 
     @property
     def proving_s(self) -> float:
@@ -103,7 +105,7 @@ class FinalRounds:
         self._hall, self._id, self._lineup = hall, finals_id, lineup
         self._entrants = {entrant.digest: entrant for entrant in entrants}
         self._heats: list[Heat] = []
-        self._runner = FinalHeats(hall.executor, hall.conditions, hall.say, hall.beat, hall.patience_s)
+        self._runner = FinalHeats(hall.executor, hall.conditions, hall.say, hall.beat, hall.patience_s, hall.who)
         self._witness_s = finals_plan.START_S
         self._judged_s = 0.0
         """Seconds that the gate took the last time."""

@@ -58,11 +58,13 @@ class Finals:
         seconds: float = FINALS_S,
         patience_s: float = 60 * config.PATIENCE_MINUTES,
         beat: Beat = lambda: None,
+        who: Callable[[], str] = str,
     ) -> None:
         """`conditions`: the study's, whose seeds are not used. `default`: digest of the space's default variant.
         `seconds`: what the finals may take on a calm machine; two finalists have two processes in any case.
-        `patience_s`: how long they wait for one. `beat` is called again and again; what it raises ends them."""
-        self._beat = beat
+        `patience_s`: how long they wait for one. `beat` is called again and again; what it raises ends them. `who` says
+        who disturbs now; "" where nobody can be seen."""
+        self._beat, self._who = beat, who
         self._store, self._study, self._conditions = store, study, conditions
         self._executor, self._environment, self._default = executor, environment, default
         self._listen, self._seconds, self._patience_s = listen, seconds, patience_s
@@ -88,7 +90,7 @@ class Finals:
             lineup = self._lineup(entrants, numbers, found, conditions)
             finals_id = self._store.start_finals(self._study, lineup, self._environment)
             where = (self._store, self._study, self._executor, conditions, self._say, beat)
-            hall = Hall(*where, until, self._seconds, self._patience_s)
+            hall = Hall(*where, until, self._seconds, self._patience_s, self._who)
             FinalRounds(hall, finals_id, lineup, entrants).run()
             optuna_marks.mark(self._store, self._study)
         record = standings.finals(self._store, self._study)

@@ -7,7 +7,7 @@ there is no winner's curse; a variant that the gate finds wrong is revoked, as i
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -54,12 +54,13 @@ class Validator:
         listen: Listener = lambda _: None,
         seconds: float = 120.0,
         patience_s: float = 60 * config.PATIENCE_MINUTES,
+        who: Callable[[], str] = str,
     ) -> None:
         """`conditions`: the study's, whose problems and seeds are not used. `seconds`: after which nothing is timed
-        that is not needed. `patience_s`: how long it waits for a calm machine."""
+        that is not needed. `patience_s`: how long it waits for a calm machine. `who` says who disturbs now."""
         self._store, self._study, self._conditions = store, study, conditions
         self._executor, self._environment, self._listen = executor, environment, listen
-        self._seconds, self._patience_s = seconds, patience_s
+        self._seconds, self._patience_s, self._who = seconds, patience_s, who
 
     def run(self, wanted: Sequence[Trying]) -> None:
         """Raises InputError where a variant cannot be built as it was, OracleError or InfrastructureError where the
@@ -131,7 +132,7 @@ class Validator:
         self, number: int, built: Built, conditions: Conditions, until: float, beat: Beat, heats: list[Heat]
     ) -> Fault | None:
         """Processes until it is known of each problem whether the variant is faster there; its fault if it has one."""
-        runner = FinalHeats(self._executor, conditions, self._say, beat, self._patience_s)
+        runner = FinalHeats(self._executor, conditions, self._say, beat, self._patience_s, self._who)
         for process in range(PROCESSES):
             if process >= LEAST and (time.monotonic() > until or not _open(heats, built.artifact.digest)):
                 break

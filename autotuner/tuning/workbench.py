@@ -325,7 +325,7 @@ class Workbench:
         from autotuner.tuning.finals import Finals
 
         where = (store, study, self.conditions, executor, self.device.environment, self.default_digest)
-        return Finals(*where, listen, seconds, patience_s, beat)
+        return Finals(*where, listen, seconds, patience_s, beat, self._who_disturbs)
 
     def validator(
         self,
@@ -340,11 +340,12 @@ class Workbench:
         from autotuner.tuning.validation import Validator
 
         where = (store, study, self.conditions, executor, self.device.environment)
-        return Validator(*where, listen, seconds, patience_s)
+        return Validator(*where, listen, seconds, patience_s, self._who_disturbs)
 
     def _who_disturbs(self) -> str:
-        """Of a cluster nobody can be seen from here."""
-        return "" if self._cluster is not None else DEVICES[self.device.backend].who_disturbs(self.chosen)
+        if self._cluster is not None:
+            return "who disturbs a node cannot be seen from here"
+        return DEVICES[self.device.backend].who_disturbs(self.chosen)
 
     def executor(self) -> Executor:
         """Processes that judge variants for this space, on this machine or on the nodes of the cluster."""

@@ -50,3 +50,16 @@ def ray(document: dict[str, Any] | None) -> str:
     said = f"{document['judged']} of {document['trials']} trials were judged, {document['lost']} lost, "
     said += f"{document['judged_after_the_kill']} of them after the node was killed; ray {document['versions']['ray']}."
     return f"{table(['job', 'begun once', 'twice', 'more often'], rows)}\n\n{said} {made(document)}"
+
+
+def workers(document: dict[str, Any] | None) -> str:
+    """A worker on each GPU against one."""
+    if document is None:
+        return NOTHING
+    rows = [
+        [count, str(found["judged"]), f"{found['seconds']:.1f}", f"{document['ratios'][count]:.2f}x"]
+        for count, found in document["by_workers"].items()
+    ]
+    said = f"{document['sweeps']} sweeps of {document['trials']} variants; "
+    said += f"{document['device']}, torch {document['torch']}."
+    return f"{table(['workers', 'judged', 's', 'rate'], rows)}\n\n{said} {made(document)}"

@@ -70,6 +70,16 @@ def test_what_refuses_all_but_its_own_lengths_passes(executor: LocalExecutor) ->
     assert [case for case in cases if rows_of(case) % GROUP] == []
 
 
+def test_what_serves_a_single_query_is_not_accused_of_taking_rows_that_are_dense(executor: LocalExecutor) -> None:
+    """Of a single row the stride from row to row says nothing, so there are no unfit ones."""
+    one = PROBLEM.model_copy(update={"seq_q": 1})
+    single = Variant(family="sixteens", backend="cpu", impl="single", parameters={})
+    outcome = judged(executor, single, CONDITIONS.model_copy(update={"problems": (one,)}), soak="never")
+    assert outcome.verdict.has_latency, outcome.fault
+    assert outcome.gate is not None
+    assert "G3.misaligned" in {check.code for check in outcome.gate.checks if check.status == "pass"}
+
+
 def test_an_answer_outside_the_domain_is_a_rejection(executor: LocalExecutor) -> None:
     outcome = judge(executor, "answered")
     assert outcome.fault is not None

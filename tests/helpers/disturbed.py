@@ -40,6 +40,8 @@ class Machine:
         self.job_s = 1.0
         """What a job takes, by this clock."""
         self.heard: list[Event] = []
+        self.who = "make (pid 7)"
+        """Who is seen to disturb."""
         self.burns: dict[str, Value] | None = None
         """The point of a variant beside which the baseline takes as long as under a disturbance."""
         clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep)
@@ -70,7 +72,7 @@ class Machine:
             simulated.conditions(),
             sampler=sampler,
             built_from=built_from,
-            who_disturbs=lambda: "make (pid 7)",
+            who_disturbs=lambda: self.who,
         )
         driver = Driver(store, _Executor(self, width), plan, self.heard.append)
         driver.run(Budget(trials=trials), caution)

@@ -16,7 +16,7 @@ from autotuner.measure import thermometer
 from autotuner.measure.arms import Clocks
 from autotuner.measure.blocks import Blocks
 from autotuner.measure.plausible import MARGIN, clocks_disagree, floor_us, too_fast
-from autotuner.measure.thermometer import ATTEMPTS, Drifted, take_calm, undisturbed
+from autotuner.measure.thermometer import ATTEMPTS, Drifted, Thermometer, take_calm, undisturbed
 from autotuner.run.fake import FakeArm
 from autotuner.values.outcome import Ceilings
 from autotuner.values.verdict import Fault, Verdict
@@ -76,6 +76,9 @@ def test_clocks_that_agree_once_are_believed() -> None:
 # The thermometer ----------------------------------------------------------------------------------------------------
 
 
+CALM = Thermometer(calm_us=(100,), slow_us=(100,), drift=0.1)
+
+
 class Takes:
     """Races beside which the baseline took so long, one after the other; the last one goes on."""
 
@@ -101,7 +104,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.mark.parametrize("us", [91, 100, 109])
 def test_a_calm_measurement_is_taken_once(pauses: list[float], us: float) -> None:
     takes = Takes(us)
-    assert undisturbed(takes, calm_us=[100], drift=0.1) is takes.taken[0]
+    assert undisturbed(takes, CALM) is takes.taken[0]
     assert len(takes.taken) == 1
     assert not pauses
 
@@ -109,7 +112,7 @@ def test_a_calm_measurement_is_taken_once(pauses: list[float], us: float) -> Non
 @pytest.mark.parametrize("us", [80, 120])
 def test_a_disturbed_measurement_is_taken_again_after_a_pause(pauses: list[float], us: float) -> None:
     takes = Takes(us, 105)
-    assert undisturbed(takes, calm_us=[100], drift=0.1) is takes.taken[1]
+    assert undisturbed(takes, CALM) is takes.taken[1]
     assert len(takes.taken) == 2
     assert sum(pauses) > 0
 
@@ -118,7 +121,7 @@ def test_a_disturbed_measurement_is_taken_again_after_a_pause(pauses: list[float
 def test_a_machine_that_stays_disturbed_says_nothing_of_the_variant() -> None:
     takes = Takes(150)
     with pytest.raises(Drifted) as raised:
-        undisturbed(takes, calm_us=[100], drift=0.1)
+        undisturbed(takes, CALM)
     fault = raised.value.fault
     assert (fault.verdict, fault.code) == (Verdict.DISTURBED, "measure.drift")
     assert "150.0 us beside the variant, 100.0 us at calibration" in fault.detail
@@ -133,9 +136,20 @@ def test_a_race_on_a_disturbed_machine_gives_no_measurement() -> None:
 
 
 @pytest.mark.usefixtures("pauses")
+@pytest.mark.parametrize(("us", "is_calm"), [(85, False), (95, True), (112, True), (130, True), (135, False)])
+def test_between_the_speeds_of_a_baseline_that_has_two_a_machine_is_calm(us: float, is_calm: bool) -> None:
+    two = CALM._replace(slow_us=(120,))
+    if is_calm:
+        assert undisturbed(Takes(us), two)
+    else:
+        with pytest.raises(Drifted):
+            undisturbed(Takes(us), two)
+
+
+@pytest.mark.usefixtures("pauses")
 def test_without_a_calibration_nothing_is_compared() -> None:
     takes = Takes(1e6)
-    assert undisturbed(takes, calm_us=(), drift=0.1) is takes.taken[0]
+    assert undisturbed(takes, Thermometer((), (), 0.1)) is takes.taken[0]
 
 
 # Blocks of a heat ---------------------------------------------------------------------------------------------------
@@ -145,7 +159,7 @@ def calm(baseline: Sequence[float], count: int) -> Blocks:
     """The blocks that count, of a baseline that takes these microseconds one after another, then 100."""
     left = list(baseline)
     blocks = raced([lambda: 1e-6 * (left.pop(0) if left else 100.0), lambda: 80e-6], 0)
-    take_calm(blocks, count, [100.0], 0.1)
+    take_calm(blocks, count, CALM)
     return blocks
 
 
@@ -157,7 +171,7 @@ def test_a_block_whose_baseline_is_off_is_void_and_taken_again() -> None:
 
 def test_a_baseline_without_variants_may_be_faster_than_it_was() -> None:
     blocks = raced([lambda: 60e-6], 0)
-    take_calm(blocks, 8, [100.0], 0.1, may_be_faster=True)
+    take_calm(blocks, 8, CALM._replace(may_be_faster=True))
     assert (len(blocks), blocks.discarded) == (8, 0)
 
 
@@ -183,7 +197,7 @@ def test_void_blocks_do_not_make_a_variant_look_faster() -> None:
 
         blocks = raced([sample(100), sample(80)], 0)
         with contextlib.suppress(Drifted):
-            take_calm(blocks, 24, [100.0], 0.1)
+            take_calm(blocks, 24, CALM)
             found.append(median(blocks.log_ratios(1, 0)) - math.log(0.8))
     assert len(found) > 10
     assert min(found) > -0.01

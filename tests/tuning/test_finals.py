@@ -14,30 +14,28 @@ import optuna
 import pytest
 
 from autotuner.measure.confirm import FINAL_BLOCKS, FIRST, PROCESSES
-from autotuner.run.fake import LAUNCHES, Deviations, FakeLine, Truth
+from autotuner.run.fake import LAUNCHES, FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
-from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob, Result
+from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
 from autotuner.run.line import Passed
 from autotuner.search.evolution import EvolutionarySampler
 from autotuner.search.point_sampler import distributions
 from autotuner.spaces.space import Space, SpaceFile
-from autotuner.store import FinalsRecord, Store, queries
-from autotuner.tuning import final_heats, standings
+from autotuner.store import Store, queries
+from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver, Event, Judged
-from autotuner.tuning.finals import Finals, Step, due
+from autotuner.tuning.finals import Finals, due
 from autotuner.tuning.finals_plan import LEAST, contenders, searched
 from autotuner.tuning.plan import Plan
-from autotuner.values import config
 from autotuner.values.conditions import Conditions
-from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Interval, Outcome, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
+from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, SPACE, confirmed, executor, swept
 
-SPACE = simulated.space()
-DEFAULT = Variant.of("sdpa", "cpu", SPACE.point(SPACE.default_index)).digest
 SECOND = """
 [[problems]]
 batch = 1
@@ -47,34 +45,12 @@ seq_k = 256
 head_dim = 64
 dtype = "float32"
 """
-DEVIATIONS = Deviations(noise=0.004, spikes=0.02, process=0.002)
-Truths = Callable[[Variant], Truth]
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
         yield opened
-
-
-def executor(truth: Truths, deviations: Deviations = DEVIATIONS) -> InlineExecutor:
-    """Each fresh process is another one."""
-    seeds = iter(range(1, 1000))
-    return InlineExecutor(
-        FakeLine(truth, deviations=deviations), fresh=lambda: FakeLine(truth, deviations=deviations, seed=next(seeds))
-    )
-
-
-def swept(store: Store, truth: Truths, trials: int = 40) -> str:
-    driver = Driver(store, executor(truth), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
-    driver.run(Budget(trials=trials))
-    return driver.name
-
-
-def confirmed(
-    store: Store, study: str, by: InlineExecutor, listen: Callable[[Step], None] = lambda _: None
-) -> FinalsRecord:
-    return Finals(store, study, simulated.conditions(), by, {"os": "none"}, DEFAULT, listen).run()
 
 
 def outcomes(store: Store, study: str) -> dict[int, Outcome]:
@@ -285,106 +261,6 @@ def test_finals_without_a_proof_of_the_one_to_use_are_due_again(store: Store) ->
     store.revoke(study, best.entry.number, "a race was found")  # the next one was not chosen, and has none
     assert due(store, study, DEFAULT)
     assert found.standing is not None
-
-
-# A disturbed machine ------------------------------------------------------------------------------------------------
-
-
-class Spoilt(InlineExecutor):
-    """Says of some races that the baseline was off: `spoils` decides by the job."""
-
-    def __init__(self, line: FakeLine, spoils: Callable[[RaceJob], bool]) -> None:
-        super().__init__(line)
-        self._spoils = spoils
-        self._races: dict[int, RaceJob] = {}
-
-    def submit(self, job: AnyJob, lane: int = 0) -> int:
-        number = super().submit(job, lane)
-        if isinstance(job, RaceJob):
-            self._races[number] = job
-        return number
-
-    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
-        done = super().wait(timeout)
-        if done is not None and done[0] in self._races and self._spoils(self._races[done[0]]):
-            return done[0], Fault(verdict=Verdict.DISTURBED, code="measure.drift", detail="SDPA is slow")
-        return done
-
-
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits for a calm machine, which take no time."""
-    made: list[float] = []
-    monkeypatch.setattr(final_heats, "pause", lambda seconds, beat: made.append(seconds))
-    return made
-
-
-def test_a_disturbed_machine_is_waited_for_and_the_heat_run_again(store: Store, pauses: list[float]) -> None:
-    study = swept(store, simulated.truth, 12)
-    busy = [False] * 5 + [True] * 4
-    said: list[str] = []
-    by = Spoilt(FakeLine(simulated.truth, deviations=DEVIATIONS), lambda job: bool(busy) and busy.pop(0))
-    found = confirmed(store, study, by, lambda step: said.append(step.text))
-    assert found.standing is not None
-    assert not found.revoked
-    assert len(pauses) == 3  # the heat that was spoilt, and three looks
-    assert pauses == sorted(pauses)
-    assert any("waiting for a calm machine" in line for line in said)
-    assert any("the machine is calm again; waited" in line for line in said)
-
-
-def test_a_calm_time_that_was_none_is_lowered_and_nobody_waits(store: Store, pauses: list[float]) -> None:
-    """The run's calibration fell on a slow moment: everything is faster in the finals."""
-    study = swept(store, simulated.truth, 12)
-
-    seeds = iter(range(1, 1000))
-    by = InlineExecutor(
-        FakeLine(simulated.truth, deviations=DEVIATIONS),
-        fresh=lambda: FakeLine(simulated.truth, deviations=DEVIATIONS, seed=next(seeds), baseline_us=70),
-    )
-    found = confirmed(store, study, by)
-    assert found.standing is not None
-    assert not pauses
-
-
-def test_a_machine_that_stays_disturbed_confirms_nothing_and_what_was_confirmed_stays(
-    store: Store, pauses: list[float]
-) -> None:
-    study = swept(store, simulated.truth, 12)
-    before = confirmed(store, study, executor(simulated.truth))
-    by = Spoilt(FakeLine(simulated.truth, deviations=DEVIATIONS), lambda job: True)
-    with pytest.raises(InfrastructureError, match=r"SDPA is slow, after a wait of .* nobody is crowned") as raised:
-        confirmed(store, study, by)
-    assert "\n" not in str(raised.value)
-    assert 60 * config.PATIENCE_MINUTES <= sum(pauses) < 120 * config.PATIENCE_MINUTES
-    assert standings.finals(store, study) == before
-
-
-def test_a_finalist_beside_which_the_baseline_is_off_is_out_and_nobody_else_is(
-    store: Store, pauses: list[float]
-) -> None:
-    """The baseline takes what it should where that variant is not loaded: it slows the clock, or the baseline."""
-    study = swept(store, simulated.truth, 12)
-    best = standings.best(store, study)
-    assert best is not None
-    cheat = best.raced or best.outcome.artifact
-    assert cheat is not None
-    digest = getattr(cheat, "digest", cheat)
-    by = Spoilt(
-        FakeLine(simulated.truth, deviations=DEVIATIONS), lambda job: digest in {each.digest for each in job.artifacts}
-    )
-    found = confirmed(store, study, by)
-    assert found.revoked == (best.entry.number,)
-    assert not pauses
-    assert "measure.witness" in (queries.trial(store, study, best.entry.number).revoked_reason or "")
-    assert found.standing is not None
-    honest = {each.digest: each.log_ratio.mean for each in found.standing.finalists}
-    truths = {
-        each.digest: math.log(simulated.truth(each.variant).us / 100)
-        for each in found.finalists
-        if each.digest in honest
-    }
-    assert honest == pytest.approx(truths, abs=0.01)
 
 
 # What there is time for ---------------------------------------------------------------------------------------------

@@ -1,0 +1,154 @@
+"""Sweeps of one store, done by one worker on one GPU and by a worker on each of several.
+
+    python -m benchmarks.driver.workers --devices cuda:0,cuda:1 [--sweeps 2] [--json docs/results/workers.json] [--hold]
+
+The sweeps are of one small space, each for a length of its own. Every build is in the cache before the first worker
+starts. The time is that from the start of the workers to the end of the last sweep: their start and the calibration of
+each sweep are in it. Workers are not told which sweep to take. Needs devices that nothing else uses.
+
+It ends with an error where a trial was lost, judged twice or left running. With --hold the exit code is 1 where a
+variant was not judged, or two GPUs reach less than 1.8 times one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from autotuner.store import Store, sweeps
+from autotuner.sweeps.following import RESTING
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values.outcome import Device
+from benchmarks import holds
+from benchmarks.provenance import provenance
+from benchmarks.throughput.rates import fresh_cache
+from tests.helpers.chaos import require_whole
+
+SPACE = """
+title = "Attention by mma: a part that is swept in a minute"
+like = "sdpa_cuda"
+
+[parameters]
+IMPL = ["mma"]
+BLOCK_N = [32, 64]
+STAGES = [1, 2]
+WARPS_M = [2, 4, 8]
+ROW_TILES = [1]
+WARPS_N = [1, 2]
+SPLIT = [1]
+LOAD = ["cp_async"]
+MULTICAST = [1]
+EXP = ["ex2"]
+FIXED = [0]
+"""
+LENGTHS = range(512, 4096, 128)
+"""Of the sweeps' problems, from the first on."""
+WANTED = 0.9
+"""Of as many times the rate of one as there are devices."""
+LOOK_S = 0.2
+LIMIT_S = 1200.0
+
+
+def problems(count: int) -> list[str]:
+    """A problem for each sweep, as commands take it."""
+    return [f"(1,8,{length},64) float16 full" for length in LENGTHS[:count]]
+
+
+def built(space: Path) -> tuple[Device, int]:
+    """Builds every variant; the device, and how many there are."""
+    here = Workbench(load_space(str(space)))
+    here.build_all(range(len(here.space)))
+    return here.device, len(here.space)
+
+
+def called(store: Path, *words: str) -> list[str]:
+    return [sys.executable, "-m", "autotuner", *words, "--store", str(store)]
+
+
+def swept(folder: Path, space: Path, count: int, trials: int, devices: Sequence[str]) -> dict[str, Any]:
+    """What became of the sweeps, with a worker for each of the devices and a new store."""
+    store = folder / f"{len(devices)}.db"
+    for problem in problems(count):
+        words = ["submit", str(space), "--problem", problem, "--trials", str(trials)]
+        words += ["--sampler", "exhaustive", "--cold", "--no-finals"]
+        subprocess.run(called(store, *words), check=True, stdout=subprocess.DEVNULL)
+    started = time.monotonic()
+    workers = [
+        subprocess.Popen(called(store, "worker", "--devices", each, "--idle-exit"), stdout=sys.stderr)
+        for each in devices
+    ]
+    try:
+        with Store.open(str(store), create=False) as opened:
+            seconds = waited(opened, workers, started)
+            judged = sum(require_whole(opened, each, []) for each in sweeps.every(opened))
+            return {"seconds": round(seconds, 1), "judged": judged}
+    finally:
+        for each in workers:
+            each.terminate()
+            each.wait()
+
+
+def waited(store: Store, workers: Sequence[subprocess.Popen[bytes]], started: float) -> float:
+    """Seconds until every sweep has come to its end. Exits where none can."""
+    while any(each.state not in RESTING for each in sweeps.every(store)):
+        if time.monotonic() - started > LIMIT_S or all(each.poll() is not None for each in workers):
+            sys.exit("the workers ended before their sweeps, or took too long")
+        time.sleep(LOOK_S)
+    return time.monotonic() - started
+
+
+def unmet(document: dict[str, Any]) -> list[str]:
+    """What does not hold."""
+    wanted, said = document["sweeps"] * document["trials"], list[str]()
+    for count, found in document["by_workers"].items():
+        if found["judged"] != wanted:
+            said.append(f"{count} workers judged {found['judged']} of {wanted} variants")
+    for count, ratio in document["ratios"].items():
+        if ratio < WANTED * int(count):
+            said.append(f"{count} workers reach {ratio:.2f} times the rate of one")
+    return said
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--devices", required=True, help="such as cuda:0,cuda:1")
+    parser.add_argument("--sweeps", type=int, default=2)
+    parser.add_argument("--json", type=Path, metavar="PATH")
+    holds.add_option(parser)
+    options = parser.parse_args()
+    devices = options.devices.split(",")
+    with fresh_cache() as folder, tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write(SPACE)
+        file.flush()
+        device, trials = built(Path(file.name))
+        found = {
+            str(count): swept(folder, Path(file.name), options.sweeps, trials, devices[:count])
+            for count in (1, len(devices))
+        }
+    document = {
+        **provenance(),
+        "device": device.name,
+        "torch": torch.__version__,
+        "sweeps": options.sweeps,
+        "trials": trials,
+        "by_workers": found,
+        "ratios": {count: round(found["1"]["seconds"] / each["seconds"], 3) for count, each in found.items()},
+    }
+    print(json.dumps(document, indent=1))
+    if options.json is not None:
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    if options.hold:
+        holds.require(unmet(document))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Finals of a simulated study, whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autotuner.run.fake import Deviations, FakeLine, Truth
+from autotuner.run.inline import InlineExecutor
+from autotuner.store import FinalsRecord, Store
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.finals import Finals, Step
+from autotuner.tuning.plan import Plan
+from autotuner.values.variant import Variant
+from tests.helpers import simulated
+
+SPACE = simulated.space()
+DEFAULT = Variant.of("sdpa", "cpu", SPACE.point(SPACE.default_index)).digest
+DEVIATIONS = Deviations(noise=0.004, spikes=0.02, process=0.002)
+Truths = Callable[[Variant], Truth]
+
+
+def executor(truth: Truths, deviations: Deviations = DEVIATIONS) -> InlineExecutor:
+    """Each fresh process is another one."""
+    seeds = iter(range(1, 1000))
+    return InlineExecutor(
+        FakeLine(truth, deviations=deviations), fresh=lambda: FakeLine(truth, deviations=deviations, seed=next(seeds))
+    )
+
+
+def swept(store: Store, truth: Truths, trials: int = 40) -> str:
+    """Searches the simulated space; the study's name."""
+    driver = Driver(store, executor(truth), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    driver.run(Budget(trials=trials))
+    return driver.name
+
+
+def confirmed(
+    store: Store, study: str, by: InlineExecutor, listen: Callable[[Step], None] = lambda _: None
+) -> FinalsRecord:
+    """Holds the finals of a study."""
+    return Finals(store, study, simulated.conditions(), by, {"os": "none"}, DEFAULT, listen).run()
