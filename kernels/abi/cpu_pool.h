@@ -3,7 +3,9 @@
 //   1  kept; they sleep on a condition variable between calls
 //   2  kept; they spin for some 10 microseconds before they sleep
 //   3  kept; they spin for some 100 microseconds before they sleep
-// Not OpenMP: a process with torch in it already has an OpenMP runtime, and two of them disturb each other.
+//   4  those of the process's OpenMP runtime, on which torch's own operators run; 2 where it has none
+// No OpenMP runtime of its own: a process with torch in it already has one, whose threads spin for milliseconds after each
+// operator. Other threads that are woken meanwhile, as by 0 to 3, wait for a CPU.
 #ifndef AUTOTUNER_CPU_POOL_H
 #define AUTOTUNER_CPU_POOL_H
 
@@ -17,7 +19,7 @@
 typedef void (*pool_task)(void *context, int thread);
 
 static_assert(THREADS >= 1 && THREADS <= 256, "THREADS counts the caller too");
-static_assert(SYNC_POLICY >= 0 && SYNC_POLICY <= 3, "unknown SYNC_POLICY");
+static_assert(SYNC_POLICY >= 0 && SYNC_POLICY <= 4, "unknown SYNC_POLICY");
 
 #if THREADS == 1
 
@@ -88,7 +90,7 @@ static inline void pool_relax() {
 // Spins until (*x == value) is `wanted`. False when patience ran out. Yielding now and then costs little, and much is
 // won where the thread that is waited for sits behind this one on the same core.
 static bool pool_spin(uint32_t *x, uint32_t value, bool wanted) {
-  constexpr int tries = SYNC_POLICY == 1 ? 1 : SYNC_POLICY == 2 ? 512 : 5120;
+  constexpr int tries = SYNC_POLICY == 1 ? 1 : SYNC_POLICY == 3 ? 5120 : 512;
   for (int i = 1; i <= tries; ++i) {
     if ((pool_read(x) == value) == wanted) return true;
     if (i % 64 == 0)
@@ -143,7 +145,7 @@ static int pool_start() {
   return pool.workers == THREADS - 1 ? AT_OK : AT_NO_THREADS;
 }
 
-static int pool_run(pool_task task, void *context) {
+static int pool_run_kept(pool_task task, void *context) {
   const int status = pool_start();
   if (status != AT_OK) return status;
   pool.task = task;
@@ -165,5 +167,43 @@ static int pool_run(pool_task task, void *context) {
   return AT_OK;
 }
 
+#if SYNC_POLICY == 4
+
+// GNU's runtime, as GCC's own code calls it. Weak: null where the process has none.
+extern "C" {
+__attribute__((weak, visibility("default"))) void GOMP_parallel(void (*)(void *), void *, unsigned, unsigned);
+__attribute__((weak, visibility("default"))) int omp_get_max_threads(void);
+}
+
+struct pool_team {
+  pool_task task;
+  void *context;
+  uint32_t next;
+};
+
+// The runtime says how many threads come, and when. Each takes the parts that are left, so that none is waited for that
+// has nothing to do yet.
+static void pool_member(void *argument) {
+  pool_team *team = (pool_team *)argument;
+  for (;;) {
+    const uint32_t part = __atomic_fetch_add(&team->next, 1, __ATOMIC_RELAXED);
+    if (part >= THREADS) return;
+    team->task(team->context, (int)part);
+  }
+}
+
+// A team as large as that of torch's operators: another size would end threads, and have them made again.
+static int pool_run(pool_task task, void *context) {
+  if (GOMP_parallel == nullptr || omp_get_max_threads == nullptr) return pool_run_kept(task, context);
+  pool_team team = {task, context, 0};
+  GOMP_parallel(pool_member, &team, (unsigned)omp_get_max_threads(), 0);
+  return AT_OK;
+}
+
+#else
+
+static int pool_run(pool_task task, void *context) { return pool_run_kept(task, context); }
+
+#endif
 #endif
 #endif

@@ -127,7 +127,7 @@ def test_the_cases_are_small_and_one_is_above_the_tile() -> None:
 def test_the_shipped_cpu_kernels_pass(toolchain: Toolchain) -> None:
     workbench = Workbench(load_space("sdpa_cpu"))
     default = workbench.variant(workbench.space.default_index)
-    threaded = default.model_copy(update={"parameters": {**default.parameters, "THREADS": 2, "SYNC_POLICY": 1}})
+    threaded = default.model_copy(update={"parameters": {**default.parameters, "THREADS": 2, "SYNC_POLICY": 4}})
     scalar = workbench.variant(first_of(workbench.space, "scalar"))
     require_all_pass(workbench, (default, threaded, scalar), LIKE, toolchain)
 
