@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def torch_on_two_threads() -> Iterator[None]:
 
 def threads() -> int:
     """Of this process."""
-    return len(os.listdir("/proc/self/task"))
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 def computed(policy: int) -> torch.Tensor:
@@ -49,8 +49,8 @@ def computed(policy: int) -> torch.Tensor:
     return found
 
 
-INPUTS = tuple(torch.randn(1, 2, 64, 64) for _ in range(3))
-RIGHT = torch.nn.functional.scaled_dot_product_attention(*INPUTS)
+INPUTS = Q, K, V = torch.randn(3, 1, 2, 64, 64).unbind()
+RIGHT = torch.nn.functional.scaled_dot_product_attention(Q, K, V)
 
 
 @pytest.mark.usefixtures("torch_on_two_threads")
