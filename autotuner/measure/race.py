@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from statistics import median
+from typing import NamedTuple
 
 from autotuner.measure.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.measure.blocks import Blocks, Throttled
@@ -17,7 +18,7 @@ from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.objective import combine
-from autotuner.values.outcome import Artifact, Measurement, Say, Stop, Timing
+from autotuner.values.outcome import Artifact, Interval, Measurement, Say, Stop, Timing
 from autotuner.values.verdict import Fault
 
 LONGEST_S = 30.0
@@ -27,7 +28,7 @@ BASELINE, VARIANT, INCUMBENT = 0, 1, 2
 
 
 def measure(
-    tracks: Tracks, artifact: Artifact, incumbent: Artifact | None, conditions: Conditions, say: Say
+    tracks: Tracks, artifact: Artifact, incumbent: Incumbent | None, conditions: Conditions, say: Say
 ) -> Measurement | Fault:
     """The latency of a variant that has passed the gate: interleaved blocks of {baseline, incumbent, variant}.
 
@@ -40,18 +41,26 @@ def measure(
         return error.fault
 
 
+class Incumbent(NamedTuple):
+    """The best variant so far, which another has to beat."""
+
+    artifact: Artifact
+    ratios: Sequence[float] = ()
+    """ln(t_incumbent / t_baseline) by its own race, one a problem; empty: not known."""
+
+
 class _Race:
     """One variant's way through its blocks."""
 
     def __init__(
-        self, tracks: Tracks, artifact: Artifact, incumbent: Artifact | None, conditions: Conditions, say: Say
+        self, tracks: Tracks, artifact: Artifact, incumbent: Incumbent | None, conditions: Conditions, say: Say
     ) -> None:
         self._tracks, self._conditions, self._say = tracks, conditions, say
         self._incumbent = incumbent
         self._variants = [track.variant(artifact) for track in tracks]
         arms: list[Sequence[Arm]] = [baseline_arms(tracks, conditions), self._variants]
         if incumbent is not None:
-            arms.append(_incumbents(tracks, incumbent))
+            arms.append(_incumbents(tracks, incumbent.artifact))
         self._arms = arms
 
     def run(self) -> Measurement | Fault:
@@ -113,7 +122,7 @@ class _Race:
             weights=() if isinstance(self._conditions.objective, str) else self._conditions.objective,
             cache=self._conditions.cache,
             stopped=self._stopped,
-            incumbent=self._incumbent.digest if self._incumbent else None,
+            incumbent=self._incumbent.artifact.digest if self._incumbent else None,
             gain=trimmed_interval(gains) if gains is not None else None,
             discarded=blocks.discarded,
         )
@@ -126,9 +135,22 @@ class _Race:
             variant_us=micros[VARIANT],
             baseline_us=micros[BASELINE],
             incumbent_us=micros[INCUMBENT] if self._incumbent is not None else (),
-            log_ratio=median_interval(blocks.log_ratios(VARIANT, problem)),
+            log_ratio=self._log_ratio(blocks, problem),
             calls=(self._variants[problem].calls, self._arms[BASELINE][problem].calls),
         )
+
+    def _log_ratio(self, blocks: Blocks, problem: int) -> Interval:
+        """Of a variant that was raced out through the incumbent's: of the few blocks of such a race the ratio of two
+        variants says more than that to the baseline, which a disturbance or a mood of the machine does not slow as it
+        does them. And what a race has shown to be slower is slower by its figure, too."""
+        direct = blocks.log_ratios(VARIANT, problem)
+        assert self._stopped is not None
+        if not self._stopped.gives_up or self._incumbent is None or not self._incumbent.ratios:
+            return median_interval(direct)
+        behind = [one - other for one, other in zip(direct, blocks.log_ratios(INCUMBENT, problem), strict=True)]
+        known, found = self._incumbent.ratios[problem], median_interval(behind)
+        moved = {"low": known + found.low, "median": known + found.median, "high": known + found.high}
+        return found.model_copy(update=moved)
 
 
 def _incumbents(tracks: Tracks, incumbent: Artifact) -> list[VariantArm]:

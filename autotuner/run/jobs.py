@@ -17,7 +17,7 @@ from autotuner.measure.arms import ArmError
 from autotuner.measure.audit import audit
 from autotuner.measure.blocks import Throttled
 from autotuner.measure.heat import heat
-from autotuner.measure.race import measure
+from autotuner.measure.race import Incumbent, measure
 from autotuner.measure.thermometer import Drifted
 from autotuner.run.line import Level, Line, Passed
 from autotuner.values import codes
@@ -53,6 +53,9 @@ class JudgeJob(Model):
     built: Built
     conditions: Conditions
     incumbent: Artifact | None = Field(default=None, description="what it races against, besides the baseline")
+    incumbent_ratios: tuple[float, ...] = Field(
+        default=(), description="of the incumbent, one a problem, from its own race: ln(t_incumbent / t_baseline)"
+    )
     soak: Literal["never", "promoted", "finalist", "chosen"] = Field(
         default="promoted",
         description="G6 before it is promoted; of a finalist in any case, and longer; of the one that is chosen as long"
@@ -206,7 +209,8 @@ class _Judging:
         job, clock = self._job, _Clock(self._say)
 
         def race_it() -> Measurement | Fault:
-            return measure(self._line.tracks(job.conditions), job.built.artifact, job.incumbent, job.conditions, clock)
+            incumbent = None if job.incumbent is None else Incumbent(job.incumbent, job.incumbent_ratios)
+            return measure(self._line.tracks(job.conditions), job.built.artifact, incumbent, job.conditions, clock)
 
         measured = self._timed("measure", race_it)
         clock.stop()

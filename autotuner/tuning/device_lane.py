@@ -175,13 +175,14 @@ class DeviceLanes:
         """Whether a variant with that program is being judged anywhere."""
         return any(program in lane.judging.values() for lane in self._lanes)
 
-    def judge(self, lane: DeviceLane, built: Built, best: Artifact | None) -> int:
+    def judge(self, lane: DeviceLane, built: Built, best: Artifact | None, ratios: tuple[float, ...]) -> int:
         """Submits the judging of a variant, and before it the A/A race of the best one when it is due; the number of
-        the judging job."""
+        the judging job. `ratios`: ln(t / t_baseline) of the best one, one a problem."""
         if best is not None and lane.since_aa >= AA_EVERY and lane.racing is None and not lane.is_disturbed:
             race = RaceJob(artifacts=(best, best), conditions=lane.conditions_with(self.tie), blocks=AA_BLOCKS)
             lane.since_aa, lane.racing = 0, self._executor.submit(race, lane.number)
-        job = JudgeJob(built=built, conditions=lane.conditions_with(self.tie), incumbent=best)
+        conditions = lane.conditions_with(self.tie)
+        job = JudgeJob(built=built, conditions=conditions, incumbent=best, incumbent_ratios=ratios)
         number = self._executor.submit(job, lane.number)
         lane.judging[number] = built.artifact.program_hash
         lane.since_aa += 1

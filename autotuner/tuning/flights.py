@@ -88,7 +88,9 @@ class Flights:
             elif lane is not None and not self._lanes.is_judging(program):
                 incumbent = self._outcomes.incumbent
                 best = incumbent.artifact if incumbent is not None else None
-                self._under_way[self._lanes.judge(lane, built, best)] = flight
+                measured = incumbent.measurement if incumbent is not None else None
+                ratios = tuple(each.log_ratio.median for each in measured.timings) if measured is not None else ()
+                self._under_way[self._lanes.judge(lane, built, best, ratios)] = flight
             else:
                 self._built.append((flight, built))
 

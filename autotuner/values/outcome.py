@@ -103,7 +103,10 @@ class Timing(Model):
     variant_us: tuple[float, ...] = Field(description="per block: microseconds of one forward of the variant")
     baseline_us: tuple[float, ...] = Field(description="per block: microseconds of one forward of the baseline")
     incumbent_us: tuple[float, ...] = Field(default=(), description="the same of the incumbent; empty without one")
-    log_ratio: Interval = Field(description="ln(t_variant / t_baseline) over the blocks")
+    log_ratio: Interval = Field(
+        description="ln(t_variant / t_baseline) over the blocks; where the race was given up, that of the incumbent"
+        " plus ln(t_variant / t_incumbent) over the blocks"
+    )
     calls: tuple[int, int] = Field(description="forwards a sample: (variant, baseline)")
 
 

@@ -15,7 +15,7 @@ from autotuner.devices.cuda.guarded_memory import Arena, damage
 from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.measure.heat import heat
-from autotuner.measure.race import measure
+from autotuner.measure.race import Incumbent, measure
 from autotuner.measure.tie import ratios_between
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.line import GatedLine, Passed
@@ -101,7 +101,7 @@ def test_a_variant_against_its_second_load_is_a_tie(backend: GatedLine, conditio
 
 def test_the_incumbent_races_beside_the_candidate(backend: GatedLine, conditions: Conditions) -> None:
     artifact = built(backend, conditions, variant("none"))
-    measured = measure(backend.tracks(conditions), artifact, artifact, conditions, lambda _: None)
+    measured = measure(backend.tracks(conditions), artifact, Incumbent(artifact), conditions, lambda _: None)
     assert isinstance(measured, Measurement), measured
     assert measured.gain is not None
     assert abs(measured.gain.mean) < math.log(1.03)

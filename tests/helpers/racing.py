@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from autotuner.measure.arms import Arm
 from autotuner.measure.blocks import Blocks
-from autotuner.measure.race import measure
+from autotuner.measure.race import Incumbent, measure
 from autotuner.run.fake import Deviations, FakeLine, FakeTrack, Truth
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Measurement
@@ -49,11 +49,16 @@ def raced(arms: Sequence[Callable[[], float]], count: int, seed: int = 0, on: Fa
 
 
 def race(
-    us: float, against: float | None = 80, deviations: Deviations | None = None, **update: object
+    us: float,
+    against: float | None = 80,
+    deviations: Deviations | None = None,
+    ratios: tuple[float, ...] = (),
+    **update: object,
 ) -> Measurement | Fault:
-    """A variant's race on a device on which SDPA takes 100 us; the incumbent takes `against`."""
+    """A variant's race on a device on which SDPA takes 100 us; the incumbent takes `against`, and `ratios` are known of
+    it."""
     backend, artifacts, conditions = fakes([us, against or math.nan], deviations, **update)
-    opponent = artifacts[1] if against is not None else None
+    opponent = Incumbent(artifacts[1], ratios) if against is not None else None
     return measure(backend.tracks(conditions), artifacts[0], opponent, conditions, lambda _: None)
 
 

@@ -292,6 +292,25 @@ def test_a_slow_variant_is_given_up(us: float, stop: Stop, blocks: int) -> None:
     assert not found.promoted
 
 
+def test_what_is_given_up_is_estimated_through_the_incumbent() -> None:
+    """The baseline has taken 100 us where the incumbent's ratio was found, and takes 89 us in these few blocks."""
+    known = math.log(0.9 * 80 / 100)
+    measured = race(96, ratios=(known,))
+    assert isinstance(measured, Measurement)
+    assert measured.censored
+    (timing,) = measured.timings
+    assert measured.objective == timing.log_ratio.median == pytest.approx(known + math.log(96 / 80), abs=0.01)
+    assert timing.log_ratio.low <= measured.objective <= timing.log_ratio.high
+
+
+@pytest.mark.parametrize("us", [70, 80.2])
+def test_what_is_not_given_up_is_measured_against_the_baseline_itself(us: float) -> None:
+    measured = race(us, ratios=(math.log(0.5),))
+    assert isinstance(measured, Measurement)
+    assert not measured.censored
+    assert measured.objective == pytest.approx(math.log(us / 100), abs=0.01)
+
+
 def test_a_race_in_wild_noise_ends_at_the_most_blocks_or_when_that_is_steady() -> None:
     found = measured(race(80, deviations=Deviations(noise=0.2)))
     assert found.stopped in (Stop.LIMIT, Stop.STEADY)
