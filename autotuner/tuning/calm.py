@@ -15,7 +15,7 @@ from typing import Protocol
 from pydantic import Field
 
 from autotuner.run.ask import BEAT_S, Beat
-from autotuner.tuning.steady import Steady
+from autotuner.tuning.steady import Steady, words
 from autotuner.values import config
 from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration
@@ -104,6 +104,8 @@ class CalmWatch:
         self._problems: Sequence[Problem] = ()
         self._slow_us: dict[Problem, float] = {}
         """Of baselines that have two speeds."""
+        self._steady: Steady | None = None
+        """From the first calibration on."""
         self._believed_now = ""
         """Why such a speed is believed, until it was told."""
         self._drift = 0.0
@@ -164,6 +166,7 @@ class CalmWatch:
     def _calibrate(self) -> list[Calibration]:
         found = self._lanes.calibrate(self._beat)
         self._drift = found[0].drift
+        self._steady = self._steady or Steady(self._drift)
         self._problems = tuple(dict.fromkeys(timing.problem for timing in found[0].timings))
         return found
 
@@ -199,7 +202,6 @@ class CalmWatch:
     def _wait_out(self, why: str) -> str | None:
         """Waits until a look finds the machine calm; None then, or why it is not when patience has ended."""
         entered, found, already = time.monotonic(), why, self.protest is not None
-        steady = Steady(self.calm_us)
         if self._since is None:
             self._since = entered
         while self.protest is None:
@@ -210,10 +212,11 @@ class CalmWatch:
                 self.protest = said
                 break
             self._listen(Waiting(detail=said, since_s=waited))
-            pause(min(pause_s(waited), self.patience_s - waited), self._beat)
+            pausing_s = min(pause_s(waited), self.patience_s - waited)
+            pause(pausing_s, self._beat)
             taken = self._lanes.look(self._beat)
             now = self._slower(taken)
-            if now is None or self._is_speed(steady, taken, who, waited):
+            if now is None or self._is_speed(taken, who, pausing_s):
                 break
             found = now
         self.waited_s += time.monotonic() - entered
@@ -221,17 +224,17 @@ class CalmWatch:
             self._listen(Protest(detail=self.protest, waited_s=self._untold_s()))
         return self.protest
 
-    def _is_speed(self, steady: Steady, taken: Sequence[Us] | str, who: str, waited_s: float) -> bool:
+    def _is_speed(self, taken: Sequence[Us] | str, who: str, waited_s: float) -> bool:
         """Whether baselines that are slower than known have that speed too; they are believed then."""
+        assert self._steady is not None
         if who or isinstance(taken, str):
-            steady.forget()
+            self._steady.forget()
             return False
-        steady.look([max(each) for each in zip(*taken, strict=True)])
-        slow = steady.slow_us(waited_s)
+        slow = self._steady.look([max(each) for each in zip(*taken, strict=True)], self.calm_us, waited_s)
         if slow:
             self._slow_us |= dict(zip(self._problems, slow, strict=True))
-            self._believed_now = steady.words(slow)
-        return bool(slow)
+            self._believed_now = words(slow)
+        return bool(slow) and self._slower(taken) is None
 
     def _over(self) -> None:
         """The machine is calm."""

@@ -79,14 +79,12 @@ class DeviceLane:
 
         The baseline beside variants is not what it is alone: they heat the device, or lower its clocks. So the median
         over the session is what a race is compared with, but no more than variants alone can make of it: a long
-        disturbance that begins slowly must not become what is usual. Where the calibration itself was disturbed there
-        is no thermometer: what is measured is marked.
+        disturbance that begins slowly must not become what is usual. A baseline may be as fast as it ever was. Where
+        the calibration itself was disturbed there is no thermometer: what is measured is marked.
         """
         if self.is_disturbed:
             return self._conditions.model_copy(update={"tie": tie})
         usual = tuple(min(median(us), most) for us, most in zip(self._baseline_us, self._most_us, strict=True))
-        if all(calm == slow for calm, slow in self._speeds):
-            return self._conditions.model_copy(update={"tie": tie, "baseline_us": usual})
         least = tuple(min(us, calm) for us, (calm, _) in zip(usual, self._speeds, strict=True))
         most = tuple(max(us, slow) for us, (_, slow) in zip(usual, self._speeds, strict=True))
         return self._conditions.model_copy(update={"tie": tie, "baseline_us": least, "slow_baseline_us": most})

@@ -15,7 +15,7 @@ from autotuner.run.ask import Beat, ask
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import RaceJob
 from autotuner.tuning.calm import pause, pause_s
-from autotuner.tuning.steady import Steady
+from autotuner.tuning.steady import Steady, words
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Calibration, Heat
@@ -26,8 +26,9 @@ DRIFT, WITNESS = "measure.drift", "measure.witness"
 STRIKES = 5
 """Times that the baseline is off beside a finalist, and not off by itself right after, until that is its own doing.
 Baselines of some ten microseconds differ from process to process, so two or three times may be chance."""
-LOWERED = 0.1
-"""A baseline that takes less alone than on a calm machine, by more than this share, shows that the machine was none."""
+OFF = 0.1
+"""A baseline alone that takes less than on a calm machine by more than this share shows that the machine was none; one
+that takes more is slower."""
 TRIES = 5
 """Tries of a process that is lost for reasons that are nobody's, or beside which the device throttles."""
 
@@ -54,7 +55,7 @@ class FinalHeats:
         """`conditions`: with what the baselines take on a calm machine. `patience_s`: how long is waited for one, in
         all. `who` says who disturbs now, in words; "" where nobody can be seen."""
         self._executor, self._conditions, self._say, self._beat = executor, conditions, say, beat
-        self._patience_s, self._who = patience_s, who
+        self._patience_s, self._who, self._steady = patience_s, who, Steady(OFF)
         self.waited_s = 0.0
         """For a calm machine, in all."""
 
@@ -92,7 +93,7 @@ class FinalHeats:
 
     def _calm(self) -> tuple[Heat, bool]:
         """The baseline alone on a calm machine, and whether it was calm at the first look, and no faster than known."""
-        before_s, at_once, steady = self.waited_s, True, Steady(self._conditions.baseline_us)
+        before_s, at_once = self.waited_s, True
         while not isinstance(found := self._race(), Heat):
             if found.code != DRIFT:
                 raise InfrastructureError(f"the baseline cannot be timed: {found.detail}")
@@ -105,33 +106,34 @@ class FinalHeats:
                 raise InfrastructureError(
                     f"{said}, after a wait of {self.waited_s:.0f} s: nobody is crowned; stop what else runs"
                 )
-            self._look(steady, who, self.waited_s - before_s)
             seconds = pause_s(self.waited_s - before_s)
             pause(seconds, self._beat)
             self.waited_s += seconds
+            self._look(who, seconds)
         if not at_once:
             self._say(f"the machine is calm again; waited {self.waited_s:.0f} s so far")
         return found, not self._lowered(found) and at_once
 
-    def _look(self, steady: Steady, who: str, waited_s: float) -> None:
+    def _look(self, who: str, waited_s: float) -> None:
         """Believes a baseline that is slower than known again and again, in the same way, while nobody disturbs."""
         if who:
-            steady.forget()
+            self._steady.forget()
             return
         started = time.monotonic()
         seen = self._race(thermometer=False)
         self.waited_s += time.monotonic() - started
-        if isinstance(seen, Heat):
-            steady.look([median(now) for now in seen.baseline_us])
-        if slow := steady.slow_us(waited_s):
-            self._say(steady.words(slow))
+        if not isinstance(seen, Heat):
+            return
+        slow = self._steady.look([median(now) for now in seen.baseline_us], self._conditions.baseline_us, waited_s)
+        if slow and slow != self._conditions.slow_baseline_us:
+            self._say(words(slow))
             self._conditions = self._conditions.model_copy(update={"slow_baseline_us": slow})
 
     def _lowered(self, witness: Heat) -> bool:
         """Whether the baseline alone was so much faster that the calm time was none: it is lowered."""
         calm = self._conditions.baseline_us
         taken = [median(now) for now in witness.baseline_us]
-        lower = tuple(now if now < (1 - LOWERED) * us else us for us, now in zip(calm, taken, strict=False))
+        lower = tuple(now if now < (1 - OFF) * us else us for us, now in zip(calm, taken, strict=False))
         self._conditions = self._conditions.model_copy(update={"baseline_us": lower})
         return lower != calm
 

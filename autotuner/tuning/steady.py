@@ -9,38 +9,46 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 STEADY_S, LOOKS, ALIKE = 20.0, 4, 0.03
-"""Seconds of a wait, looks in it, and their largest difference, relative, until such a speed is believed."""
+"""Seconds of waiting, looks, and their largest difference, relative, until such a speed is believed."""
 MOST_SLOWER = 0.35
 """Never believed beyond this."""
 
 
 class Steady:
-    """Looks of one wait at baselines that are slower than known."""
+    """Looks of a run at baselines alone, while nobody is seen who disturbs. Of each baseline those count that found it
+    slower than known: in between it may have been as fast as ever."""
 
-    def __init__(self, calm_us: Sequence[float]) -> None:
-        """`calm_us`: the fastest that is known, microseconds, one a problem."""
-        self._calm_us = calm_us
-        self._looks: list[Sequence[float]] = []
+    def __init__(self, drift: float) -> None:
+        """`drift`: how far a baseline may be off without being slower, relative."""
+        self._drift = drift
+        self._seconds = 0.0
+        self._slow: dict[int, list[float]] = {}
 
-    def look(self, us: Sequence[float]) -> None:
-        """What they take now, while nobody is seen who disturbs."""
-        self._looks.append(us)
+    def look(self, us: Sequence[float], calm_us: Sequence[float], seconds: float) -> tuple[float, ...]:
+        """What they take now, microseconds, one a problem, after `seconds` of waiting; `calm_us` is the fastest that is
+        known. What each takes at most on a calm machine, if that can be said of any that is slower; else nothing."""
+        self._seconds += seconds
+        for place, (now, calm) in enumerate(zip(us, calm_us, strict=True)):
+            if now > (1 + self._drift) * calm:
+                self._slow.setdefault(place, []).append(now)
+        found = {place: self._speed(looks, calm_us[place]) for place, looks in self._slow.items()}
+        if self._seconds < STEADY_S or not any(found.values()):
+            return ()
+        return tuple(max(calm, found.get(place, calm)) for place, calm in enumerate(calm_us))
 
     def forget(self) -> None:
         """Somebody disturbs: what was seen until now says nothing."""
-        self._looks.clear()
+        self._seconds = 0.0
+        self._slow.clear()
 
-    def slow_us(self, waited_s: float) -> tuple[float, ...]:
-        """What they take when they are slow, one a problem, after a wait so long; empty where that cannot be said."""
-        if waited_s < STEADY_S or len(self._looks) < LOOKS:
-            return ()
-        of_each = zip(zip(*self._looks, strict=True), self._calm_us, strict=True)
-        found = [(min(looks), max(looks), calm) for looks, calm in of_each]
-        alike = all(most <= (1 + ALIKE) * least for least, most, _ in found)
-        near = all(most <= (1 + MOST_SLOWER) * calm for _, most, calm in found)
-        return tuple(max(most, calm) for _, most, calm in found) if alike and near else ()
+    def _speed(self, looks: Sequence[float], calm_us: float) -> float:
+        """The slower speed that these looks agree on; 0 where they do not."""
+        most = max(looks)
+        alike = len(looks) >= LOOKS and most <= (1 + ALIKE) * min(looks)
+        return most if alike and most <= (1 + MOST_SLOWER) * calm_us else 0.0
 
-    def words(self, slow_us: Sequence[float]) -> str:
-        """Why that is believed."""
-        took = ", ".join(f"{us:.1f} us" for us in slow_us)
-        return f"the baseline takes {took} at each of {len(self._looks)} looks, and nobody disturbs: it has two speeds"
+
+def words(slow_us: Sequence[float]) -> str:
+    """Why a slower speed is believed."""
+    took = ", ".join(f"{us:.1f} us" for us in slow_us)
+    return f"the baseline takes {took} again and again, and nobody disturbs: it has two speeds"

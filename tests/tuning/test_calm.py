@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -88,12 +89,25 @@ def test_a_baseline_that_is_steadily_slower_is_believed_where_nobody_disturbs(st
     name = machine.run(store, trials=6, caution=PATIENT)
     (calm,) = [event for event in machine.heard if isinstance(event, Calm)]
     assert STEADY_S < calm.waited_s < 3 * STEADY_S
-    assert "the baseline takes 120.0 us at each of" in calm.detail
+    assert "the baseline takes 120.0 us again and again" in calm.detail
     (started,) = [event for event in machine.heard if isinstance(event, Started)]
     assert started.calibration.baseline_us == pytest.approx((1.2 * BASELINE_US,))
     summary = standings.summary(store, name)
     assert (summary.judged, summary.disturbed) == (6, ())
     require_truth(store, name)
+
+
+def test_a_baseline_whose_speed_changes_from_job_to_job_ends_no_sweep(store: Store, machine: Machine) -> None:
+    """No single wait is long: the next look may find the other speed."""
+    machine.who = ""
+    turns = itertools.cycle([1.0, 1.18, 1.18, 1.0, 1.18])
+    machine.slow = lambda _: next(turns)
+    name = machine.run(store, trials=21, caution=PATIENT)
+    assert not any(isinstance(event, Protest) for event in machine.heard)
+    summary = standings.summary(store, name)
+    assert summary.judged == len(simulated.small_space())
+    assert summary.disturbed == ()
+    assert summary.by_verdict.get(Verdict.DISTURBED, 0) < summary.judged
 
 
 @pytest.mark.parametrize(("slow", "who"), [(1.2, "make (pid 7)"), (1.6, "")])
@@ -236,9 +250,9 @@ def test_a_slow_creep_does_not_become_usual() -> None:
     lane = DeviceLane(0)
     lane.calibrated(simulated.conditions(), calibration, *[calibration.baseline_us] * 2)
     for _ in range(50):
-        (usual,) = lane.conditions_with(tie=0.005).baseline_us
+        (usual,) = lane.conditions_with(tie=0.005).slow_baseline_us
         lane.note_baseline(measurement(50.0, baseline=usual * (1 + 0.9 * drift)))
-    (usual,) = lane.conditions_with(tie=0.005).baseline_us
+    (usual,) = lane.conditions_with(tie=0.005).slow_baseline_us
     assert usual == pytest.approx(BASELINE_US * (1 + WARMED * drift))
 
 
