@@ -150,7 +150,7 @@ def test_all_devices_race_against_one_baseline_at_their_own_speed(store: Store) 
     executor = Lanes([simulated.backend(), Slower(simulated.truth, baseline_us=103.0)], width=6)
     run(store, executor, 30)
     judging = [(lane, job.conditions) for lane, job in executor.jobs if isinstance(job, JudgeJob)]
-    conditions = {(lane, each.baselines, tuple(round(us, 6) for us in each.baseline_us)) for lane, each in judging}
+    conditions = {(lane, each.baselines, tuple(round(us, 6) for us in each.slow_baseline_us)) for lane, each in judging}
     assert conditions == {(0, ("fake",), (100.0,)), (1, ("fake",), (103.0,))}
 
 
