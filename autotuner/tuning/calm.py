@@ -140,7 +140,7 @@ class CalmWatch:
             self._believes, self._best_us = False, {}
             return self._believed([each.model_copy(update={"anew": True}) for each in found])
         while (why := self._slower([each.baseline_us for each in found])) is not None:
-            why = self._wait_out(why)
+            why = self._wait_out(why, [each.baseline_us for each in found])
             if why is not None:
                 return [each.model_copy(update={"disturbed": why, "ceilings": None}) for each in found]
             found = self._calibrate()
@@ -151,7 +151,7 @@ class CalmWatch:
         two speeds, or baselines are far faster than at calibration, so that it was disturbed itself."""
         taken = self._lanes.look(self._beat)
         why = self._slower(taken)
-        if why is not None and self._wait_out(why) is not None:
+        if why is not None and self._wait_out(why, taken) is not None:
             return False
         two_speeds = bool(self._believed_now)
         self._over()
@@ -199,24 +199,29 @@ class CalmWatch:
 
     # Waiting ----------------------------------------------------------------------------------------------------
 
-    def _wait_out(self, why: str) -> str | None:
-        """Waits until a look finds the machine calm; None then, or why it is not when patience has ended."""
+    def _wait_out(self, why: str, taken: Sequence[Us] | str) -> str | None:
+        """Waits until a look finds the machine calm; None then, or why it is not when patience has ended. `taken`: what
+        the baselines took at the look that found it disturbed."""
         entered, found, already = time.monotonic(), why, self.protest is not None
+        paused_s = 0.0
         if self._since is None:
             self._since = entered
         while self.protest is None:
             waited = time.monotonic() - self._since
             who = self._who()
+            if self._is_speed(taken, who, paused_s):
+                break
             said = "; ".join(filter(None, [found, who]))
             if waited >= self.patience_s:
                 self.protest = said
                 break
             self._listen(Waiting(detail=said, since_s=waited))
-            pausing_s = min(pause_s(waited), self.patience_s - waited)
-            pause(pausing_s, self._beat)
+            paused_s = min(pause_s(waited), self.patience_s - waited)
+            pause(paused_s, self._beat)
             taken = self._lanes.look(self._beat)
             now = self._slower(taken)
-            if now is None or self._is_speed(taken, who, pausing_s):
+            if now is None:
+                self._is_speed(taken, who, paused_s)
                 break
             found = now
         self.waited_s += time.monotonic() - entered

@@ -97,10 +97,13 @@ def test_a_baseline_that_is_steadily_slower_is_believed_where_nobody_disturbs(st
     require_truth(store, name)
 
 
-def test_a_baseline_whose_speed_changes_from_job_to_job_ends_no_sweep(store: Store, machine: Machine) -> None:
+@pytest.mark.parametrize("speeds", [(1.18, 1.0), (1.0, 1.18, 1.18), (1.18, 1.18, 1.18, 1.0, 1.0)])
+def test_a_baseline_whose_speed_changes_from_job_to_job_ends_no_sweep(
+    store: Store, machine: Machine, speeds: tuple[float, ...]
+) -> None:
     """No single wait is long: the next look may find the other speed."""
     machine.who = ""
-    turns = itertools.cycle([1.0, 1.18, 1.18, 1.0, 1.18])
+    turns = itertools.cycle(speeds)
     machine.slow = lambda _: next(turns)
     name = machine.run(store, trials=21, caution=PATIENT)
     assert not any(isinstance(event, Protest) for event in machine.heard)
