@@ -2,9 +2,9 @@
 
     python -m benchmarks.inference.after_torch best.json [--json docs/results/after_torch.json]
 
-A variant has threads of its own. Those of torch's OpenMP go on spinning for a while after each operation, and take the
-CPUs from them; with OMP_WAIT_POLICY=PASSIVE they sleep. Each policy is measured in several processes: torch's
-attention and the variant in turns, alone and after a linear layer.
+A variant of several threads runs on those of torch's OpenMP, which go on spinning for a while after each operation;
+with OMP_WAIT_POLICY=PASSIVE they sleep. One with threads of its own would wait for a CPU behind those that spin. Each
+policy is measured in several processes: torch's attention and the variant in turns, alone and after a linear layer.
 """
 
 from __future__ import annotations
