@@ -172,8 +172,14 @@ PARTS = {
     ),
     "sets": Part(
         "a sweep set does no worse than equal shares of as many trials",
-        10,
-        (step(sweep_sets, *WITHOUT_A_SAY, "--seeds", "20", "--json", kept("sweep_sets"), "--hold"),),
+        40,
+        (
+            step(sweep_sets, *WITHOUT_A_SAY, "--seeds", "20", "--json", kept("sweep_sets"), "--hold"),
+            *(
+                step(sweep_sets, *WITHOUT_A_SAY, "--seeds", "20", "--each", each, "--json", kept(f"sweep_sets_{each}"))
+                for each in ("30", "40", "60")
+            ),
+        ),
     ),
     "hostile": Part(
         "bad files, bad command lines and damaged stores end in one line, 100,000 of them",

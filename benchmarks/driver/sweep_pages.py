@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.attention.cuda_pages import table
@@ -29,6 +30,19 @@ def sets(document: dict[str, Any] | None) -> str:
     )
     said += "is of ln, with two standard errors."
     return f"{table(head, rows)}\n\n{said} {made(document)}"
+
+
+def sets_by_budget(documents: Sequence[dict[str, Any]]) -> str:
+    """What a set with 70 % of the trials reaches of equal shares with all, by how many those are."""
+    rows = []
+    for each in documents:
+        means, gain = each["geometric_mean"], each["gain_of_a_set"]["equal_cold_100%"]
+        members = len(each["trials_of_each_space"])
+        own = f"{each['trials'] // members}"
+        said = f"{gain['mean']:+.4f} ± {2 * gain['standard_error']:.4f}"
+        rows.append([own, f"{means['equal_cold_100%']:.4f}", f"{means['set_cold_70%']:.4f}", said])
+    head = ["trials of a member under equal shares", "equal shares", "the set with 70 % of them", "gain"]
+    return table(head, rows)
 
 
 def figures(document: dict[str, Any] | None) -> str:
