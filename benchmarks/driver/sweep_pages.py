@@ -45,6 +45,24 @@ def sets_by_budget(documents: Sequence[dict[str, Any]]) -> str:
     return table(head, rows)
 
 
+def chaos(document: dict[str, Any] | None) -> str:
+    """A worker that is struck at random, and one that is not."""
+    if document is None:
+        return NOTHING
+    rows = [
+        [words, f"{run['judged']:,}", f"{run['worked_s']:.0f}", f"{run['wall_s']:.0f}", f"{run['true_us']:,.1f}"]
+        for words, run in (("struck", document["struck"]), ("undisturbed", document["undisturbed"]))
+    ]
+    strikes = document["strikes"]
+    said = ", ".join(f"{what} {count}" for what, count in strikes.items())
+    said = (
+        f"{sum(strikes.values())} strikes ({said}); the worker went within {document['slowest_end_s']:.1f} s of being "
+    )
+    said += f"told to, and took {document['peak_mib']:.0f} MiB and {document['peak_files']} files at most."
+    head = ["sweep", "judged", "worked, s", "wall, s", "the winner's true us"]
+    return f"{table(head, rows)}\n\n{said} {made(document)}"
+
+
 def figures(document: dict[str, Any] | None) -> str:
     """How long the figures take."""
     if document is None:
