@@ -140,9 +140,11 @@ class _Race:
         )
 
     def _log_ratio(self, blocks: Blocks, problem: int) -> Interval:
-        """Of a variant that was raced out through the incumbent's: of the few blocks of such a race the ratio of two
-        variants says more than that to the baseline, which a disturbance or a mood of the machine does not slow as it
-        does them. And what a race has shown to be slower is slower by its figure, too."""
+        """ln(t_variant / t_baseline); of a variant that was raced out by way of the incumbent.
+
+        Such a race has few blocks. A disturbance slows two variants alike, and rarely the baseline with them. And what
+        a race has shown to be slower is slower by its figure, too.
+        """
         direct = blocks.log_ratios(VARIANT, problem)
         assert self._stopped is not None
         if not self._stopped.gives_up or self._incumbent is None or not self._incumbent.ratios:

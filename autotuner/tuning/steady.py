@@ -1,15 +1,16 @@
 """A baseline that is slower than it was, though nobody disturbs: another speed of its own.
 
-One of cuDNN's kernels takes 20 us or 24 us on one GPU (docs/busy-machine.md). The fastest time that is known may then
-be one that hardly any look finds again, and a machine on which nobody else works would be waited for without end.
+Some of cuDNN's kernels have two on one GPU (docs/busy-machine.md). The fastest time that is known may then be one that
+hardly any look finds again, and a machine on which nobody else works would be waited for without end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Collection, Sequence
 
 STEADY_S, LOOKS, ALIKE = 20.0, 4, 0.03
-"""Seconds of waiting, looks, and their largest difference, relative, until such a speed is believed."""
+"""Seconds of waiting, the last looks, and their largest difference, relative, by which such a speed is believed."""
 MOST_SLOWER = 0.35
 """Never believed beyond this."""
 
@@ -22,7 +23,7 @@ class Steady:
         """`drift`: how far a baseline may be off without being slower, relative."""
         self._drift = drift
         self._seconds = 0.0
-        self._slow: dict[int, list[float]] = {}
+        self._slow: dict[int, deque[float]] = {}
 
     def look(self, us: Sequence[float], calm_us: Sequence[float], seconds: float) -> tuple[float, ...]:
         """What they take now, microseconds, one a problem, after `seconds` of waiting; `calm_us` is the fastest that is
@@ -30,7 +31,7 @@ class Steady:
         self._seconds += seconds
         for place, (now, calm) in enumerate(zip(us, calm_us, strict=True)):
             if now > (1 + self._drift) * calm:
-                self._slow.setdefault(place, []).append(now)
+                self._slow.setdefault(place, deque(maxlen=LOOKS)).append(now)
         found = {place: self._speed(looks, calm_us[place]) for place, looks in self._slow.items()}
         if self._seconds < STEADY_S or not any(found.values()):
             return ()
@@ -41,10 +42,10 @@ class Steady:
         self._seconds = 0.0
         self._slow.clear()
 
-    def _speed(self, looks: Sequence[float], calm_us: float) -> float:
+    def _speed(self, looks: Collection[float], calm_us: float) -> float:
         """The slower speed that these looks agree on; 0 where they do not."""
         most = max(looks)
-        alike = len(looks) >= LOOKS and most <= (1 + ALIKE) * min(looks)
+        alike = len(looks) == LOOKS and most <= (1 + ALIKE) * min(looks)
         return most if alike and most <= (1 + MOST_SLOWER) * calm_us else 0.0
 
 

@@ -42,7 +42,10 @@ def sets_by_budget(documents: Sequence[dict[str, Any]]) -> str:
         said = f"{gain['mean']:+.4f} ± {2 * gain['standard_error']:.4f}"
         rows.append([own, f"{means['equal_cold_100%']:.4f}", f"{means['set_cold_70%']:.4f}", said])
     head = ["trials of a member under equal shares", "equal shares", "the set with 70 % of them", "gain"]
-    return table(head, rows)
+    if not documents:
+        return NOTHING
+    said = f"Over {documents[-1]['seeds']} seeds, two standard errors. {made(documents[-1])}"
+    return f"{table(head, rows)}\n\n{said} The other rows: the same with another `--each`, by default 20."
 
 
 def chaos(document: dict[str, Any] | None) -> str:
@@ -55,10 +58,9 @@ def chaos(document: dict[str, Any] | None) -> str:
     ]
     strikes = document["strikes"]
     said = ", ".join(f"{what} {count}" for what, count in strikes.items())
-    said = (
-        f"{sum(strikes.values())} strikes ({said}); the worker went within {document['slowest_end_s']:.1f} s of being "
-    )
-    said += f"told to, and took {document['peak_mib']:.0f} MiB and {document['peak_files']} files at most."
+    said = f"{sum(strikes.values())} strikes ({said}); told to go, the worker went within "
+    said += f"{document['slowest_end_s']:.1f} s; it took at most {document['peak_mib']:.0f} MiB and "
+    said += f"{document['peak_files']} files."
     head = ["sweep", "judged", "worked, s", "wall, s", "the winner's true us"]
     return f"{table(head, rows)}\n\n{said} {made(document)}"
 

@@ -71,6 +71,7 @@ def built(space: Path) -> tuple[Device, int]:
 
 
 def called(store: Path, *words: str) -> list[str]:
+    """A command of autotuner on that store."""
     return [sys.executable, "-m", "autotuner", *words, "--store", str(store)]
 
 
