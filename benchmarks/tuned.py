@@ -5,7 +5,8 @@
 SET is a name of SETS. Each of its problems (with --problems, those that contain the text) is swept and goes through the
 finals. A row has the confirmed ratio with its interval, the search's own estimate, microseconds of both sides, the
 share of the device's ceilings, and how far apart the slowest and the fastest right variant are. Rows that the file
-holds of other problems stay. Without --warm no study knows of another one. Needs a device that nothing else uses.
+holds of other problems and of other devices stay. Without --warm no study knows of another one. Needs a device that
+nothing else uses.
 """
 
 from __future__ import annotations
@@ -125,15 +126,20 @@ def spread(store: Path, study: str) -> Row:
 
 
 def keep(rows: list[Row], path: Path) -> None:
-    """Writes the rows, and those of other problems that the file holds."""
+    """Writes the rows, and those of other problems and devices that the file holds."""
     held = json.loads(path.read_text())["rows"] if path.exists() else []
-    new = {row["problem"] for row in rows}
+    new = {_of(row) for row in rows}
     document = {
         "command": command_line(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": [row for row in held if row["problem"] not in new] + rows,
+        "rows": [row for row in held if _of(row) not in new] + rows,
     }
     path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _of(row: Row) -> tuple[str, str | None]:
+    """The problem and the device of a row."""
+    return row["problem"], row.get("device")
 
 
 def told(row: Row) -> str:

@@ -13,12 +13,19 @@ def tuned(document: dict[str, Any] | None) -> str:
     """A row a problem. Without a confirmed ratio stands what the search says, and that nothing was confirmed."""
     if document is None:
         return NONE
-    rows = document["rows"]
+    rows = [row for row in document["rows"] if "error" not in row]
+    tables = [_of_a_device(device, rows) for device in dict.fromkeys(row["device"] for row in rows)]
+    made = f"Made by `{document['command']}`, this command and its like; the last row on {document['when'][:10]}."
+    return "\n\n".join([*tables, made])
+
+
+def _of_a_device(device: str, rows: list[dict[str, Any]]) -> str:
+    """The rows of one kind of device, below its name and its versions."""
+    here = [row for row in rows if row["device"] == device]
+    environment = here[0]["environment"]
     head = ["problem", "confirmed", "us", "baseline, us", "share of the ceiling", "trials", "all, s"]
-    first = rows[0]
-    where = f"{first['device']}, torch {first['environment']['torch']}, driver {first['environment']['driver_module']}"
-    made = f"Made by `{document['command']}`, this command and its like: {where}, {document['when'][:10]}."
-    return f"{table(head, [_row(each) for each in rows])}\n\n{made}"
+    where = f"{device}, torch {environment['torch']}, driver {environment['driver_module']}:"
+    return f"{where}\n\n{table(head, [_row(each) for each in here])}"
 
 
 def _row(row: dict[str, Any]) -> list[str]:

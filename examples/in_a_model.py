@@ -17,42 +17,52 @@ import torch
 import transformers
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import sdpa_mask
 
 import autotuner
 
 NAME = "autotuner"
+Masks = tuple[Tensor, Tensor | None]
+"""Lengths of the keys, and the mask that says the same."""
 
 
 def use(model: Any, function: Callable[..., Tensor], lengths_of: Callable[..., Tensor | None]) -> None:
-    """Lets the model call the function wherever it would call torch's, with the lengths of the keys, (batch,) of int32,
-    in place of a mask. Both interfaces are needed: transformers makes no mask for an attention that it does not know.
+    """Lets the model call the function wherever it would call torch's, with the lengths of the keys, (batch,) of int32.
+    Both interfaces are needed: transformers makes no mask for an attention that it does not know. The mask that torch
+    would be given is made too, once for all layers: torch takes it for the calls that it serves.
     """
+
+    def masks(**said: Any) -> Masks | None:
+        lengths = lengths_of(**said)
+        return None if lengths is None else (lengths, sdpa_mask(**said))
 
     def attention(
         module: torch.nn.Module,
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        attention_mask: Tensor | None,
+        attention_mask: Masks | None,
         dropout: float = 0.0,
         scaling: float | None = None,
         **_: Any,
     ) -> tuple[Tensor, None]:
+        lengths, mask = attention_mask or (None, None)
         found = function(
             query,
             key,
             value,
+            attn_mask=mask,
             dropout_p=dropout,
             is_causal=bool(module.is_causal),
             scale=scaling,
             enable_gqa=query.shape[1] != key.shape[1],
-            key_lengths=attention_mask,
+            key_lengths=lengths,
             corner="bottom_right",
         )
         return found.transpose(1, 2).contiguous(), None
 
     AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, lengths_of)
+    AttentionMaskInterface.register(NAME, masks)
     model.set_attn_implementation(NAME)
 
 

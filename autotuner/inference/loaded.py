@@ -106,36 +106,37 @@ class Loaded:
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """As torch's function. Raises NotServed where a strict one does not serve it, and InputError where a gradient
         is wanted and gradients are refused."""
-        tensors, options = self.function.arguments(*args, **kwargs)
+        tensors, options, beside = self.function.arguments(*args, **kwargs)
         if torch.compiler.is_compiling():
-            return self._compiled(tensors, options)
+            return self._compiled(tensors, options, beside)
         if needs_gradient(tensors):
             if self.gradients == "refuse":
                 raise InputError(f'{GRADIENT}, or load with gradients="torch"')
-            return self._by_torch(tensors, options, GRADIENT)
-        return self.answer(tensors, options)[0]
+            return self._by_torch(tensors, options, beside, GRADIENT)
+        return self.answer(tensors, options, beside)[0]
 
-    def _compiled(self, tensors: Tensors, options: Mapping[str, Any]) -> Tensor:
+    def _compiled(self, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
         """What torch.compile traces: one node. Who serves it is decided when it runs, so that no length is compiled in;
         what an op cannot be given is torch's at once, and is not counted."""
         if needs_gradient(tensors) and self.gradients == "torch":
-            return self._torch(**self.function.called(tensors, options))
+            return self._torch(**self.function.called(tensors, options), **beside)
         if options.keys() <= self.function.scalars:
-            found: Tensor = self.op(*tensors, **options)
+            found: Tensor = self.op(*tensors, **options, **beside)
             return found
         if self.strict:
             raise NotServed(f"no variant serves this call: {', '.join(options)}")
-        return self._torch(**self.function.called(tensors, options))
+        return self._torch(**self.function.called(tensors, options), **beside)
 
-    def answer(self, tensors: Tensors, options: Mapping[str, Any]) -> tuple[Tensor, bool]:
-        """The result of a call that needs no gradient, and whether a variant computed it. Raises NotServed where torch
-        would have to and must not, and RuntimeError where a variant broke the device."""
+    def answer(self, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any]) -> tuple[Tensor, bool]:
+        """The result of a call that needs no gradient, and whether a variant computed it. What is `beside` says no more
+        than tensors and options, and torch alone takes it. Raises NotServed where torch would have to serve and must
+        not, and RuntimeError where a variant broke the device."""
         plan = self._plan(tensors, options)
         if plan.variant is None:
-            return self._by_torch(tensors, options, plan.why), False
+            return self._by_torch(tensors, options, beside, plan.why), False
         found = self._by_variant(plan, tensors, options)
         if found is None:
-            return self._by_torch(tensors, options, self._refused(tensors)), False
+            return self._by_torch(tensors, options, beside, self._refused(tensors)), False
         self._counts[plan.name] += 1
         return found, True
 
@@ -170,12 +171,12 @@ class Loaded:
         except ValueError:  # an address is not aligned
             return OUTSIDE_DOMAIN
 
-    def _by_torch(self, tensors: Tensors, options: Mapping[str, Any], why: str) -> Tensor:
+    def _by_torch(self, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any], why: str) -> Tensor:
         """Raises NotServed where torch must not."""
         if self.strict:
             raise NotServed(f"no variant serves this call: {why}")
         self._counts[why] += 1
-        return self._torch(**self.function.called(tensors, options))
+        return self._torch(**self.function.called(tensors, options), **beside)
 
     @staticmethod
     def _refused(tensors: Tensors) -> str:
@@ -187,7 +188,7 @@ class Loaded:
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """Which variant would serve such a call, or why torch would. Nothing is computed, nothing counted."""
-        tensors, options = self.function.arguments(*args, **kwargs)
+        tensors, options, _ = self.function.arguments(*args, **kwargs)
         if needs_gradient(tensors):
             return Explanation(None, GRADIENT)
         plan = self._plan(tensors, options)

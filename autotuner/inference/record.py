@@ -140,7 +140,7 @@ class _Recorder(TorchFunctionMode):
         found = self._ops.get(func)
         if found is not None:
             op, function = found
-            tensors, options = function.arguments(*args, **(kwargs or {}))
+            tensors, options, _ = function.arguments(*args, **(kwargs or {}))
             self._calls.note(op, tensors, options, self._dense)
         return func(*args, **(kwargs or {}))
 

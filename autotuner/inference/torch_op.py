@@ -38,9 +38,10 @@ def registered(loaded: Loaded, digest: str) -> Any:
 def _define(short: str, function: TorchFunction) -> None:
     def forward(*tensors: Tensor, **options: Any) -> Tensor:
         tensors = _given(tensors)
-        loaded, said = _LIVE[short], _said(options) if options else options
         _refuse_gradients(tensors)
-        found, by_variant = loaded.answer(tensors, said)
+        tensors, said, beside = _said(function, tensors, options) if options else (tensors, options, options)
+        loaded = _LIVE[short]
+        found, by_variant = loaded.answer(tensors, said, beside)
         if by_variant and not loaded.copies:
             return found
         return _laid(found, function, tensors, options)
@@ -67,9 +68,13 @@ def _refuse_gradients(tensors: tuple[Tensor, ...]) -> None:
         raise InputError(f'{GRADIENT}, or load with gradients="torch"')
 
 
-def _said(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options without those that change nothing, as `TorchFunction.arguments` gives them."""
-    return {name: value for name, value in options.items() if value}
+def _said(
+    function: TorchFunction, tensors: tuple[Tensor, ...], options: Mapping[str, Any]
+) -> tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]:
+    """As `TorchFunction.arguments` gives them: without options that change nothing."""
+    if function.beside.isdisjoint(options):
+        return tensors, {name: value for name, value in options.items() if value}, {}
+    return function.arguments(**function.called(tensors, options))
 
 
 def _laid(found: Tensor, function: TorchFunction, tensors: tuple[Tensor, ...], options: Mapping[str, Any]) -> Tensor:

@@ -192,12 +192,15 @@ class TorchFunction(NamedTuple):
     torch.overrides who wants to hear of a call. Imports torch."""
     tensors: tuple[str, ...]
     """Names of the tensors among its arguments, those at the end that may be left out included."""
-    arguments: Callable[..., tuple[Tensors, dict[str, Any]]]
-    """From the arguments as `ours` takes them: the tensors, and the options that change what is computed."""
+    arguments: Callable[..., tuple[Tensors, dict[str, Any], dict[str, Any]]]
+    """From the arguments as `ours` takes them: the tensors, the options that change what is computed, and what says no
+    more than these and is for torch alone."""
     schema: str
-    """Of a torch.library op of the tensors, with those options that are `scalars` as keywords."""
+    """Of a torch.library op of the tensors, with `scalars` and `beside` as keywords."""
     scalars: frozenset[str]
     """Names of the options that such an op takes."""
+    beside: frozenset[str]
+    """Names of what such an op takes for torch alone."""
     empty: Callable[..., Tensor]
     """From the tensors and the options: an empty result, where such an op puts it."""
     options: Callable[[Problem], dict[str, Any]]

@@ -91,9 +91,15 @@ def workers(document: dict[str, Any] | None) -> str:
     if document is None:
         return NOTHING
     rows = [
-        [count, str(found["judged"]), f"{found['seconds']:.1f}", f"{document['ratios'][count]:.2f}x"]
+        [
+            count,
+            str(found["judged"]),
+            f"{found['rate']:.2f} ({document['ratios'][count]:.2f}x)",
+            f"{found['whole_rate']:.2f} ({document['whole_ratios'][count]:.2f}x)",
+            f"{found['seconds']:.1f}",
+        ]
         for count, found in document["by_workers"].items()
     ]
-    said = f"{document['sweeps']} sweeps of {document['trials']} variants; "
-    said += f"{document['device']}, torch {document['torch']}."
-    return f"{table(['workers', 'judged', 's', 'rate'], rows)}\n\n{said} {made(document)}"
+    head = ["workers and sweeps", "variants", "a second, while all judge", "a second, of the whole time", "s"]
+    said = f"Sweeps of {document['trials']} variants; {document['device']}, torch {document['torch']}."
+    return f"{table(head, rows)}\n\n{said} {made(document)}"

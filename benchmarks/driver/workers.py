@@ -1,24 +1,28 @@
-"""Sweeps of one store, done by one worker on one GPU and by a worker on each of several.
+"""A sweep of a store, done by one worker on one GPU; as many as there are GPUs, done by a worker on each.
 
-    python -m benchmarks.driver.workers --devices cuda:0,cuda:1 [--sweeps 2] [--json docs/results/workers.json] [--hold]
+    python -m benchmarks.driver.workers --devices cuda:0,cuda:1 [--json docs/results/workers.json] [--hold]
 
 The sweeps are of one small space, each for a length of its own. Every build is in the cache before the first worker
-starts. The time is that from the start of the workers to the end of the last sweep: their start and the calibration of
-each sweep are in it. Workers are not told which sweep to take. Needs devices that nothing else uses.
+starts. Workers are not told which sweep to take. There are two rates, in variants a second: of the whole time, in which
+the workers' start and the calibrations are; and while all workers judge, from the last one's first variant to the
+first one's last. Needs devices that nothing else uses.
 
 It ends with an error where a trial was lost, judged twice or left running. With --hold the exit code is 1 where a
-variant was not judged, or two GPUs reach less than 1.8 times one.
+variant was not judged, or where while they judge two GPUs reach less than 1.8 times one.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +79,10 @@ def called(store: Path, *words: str) -> list[str]:
     return [sys.executable, "-m", "autotuner", *words, "--store", str(store)]
 
 
-def swept(folder: Path, space: Path, count: int, trials: int, devices: Sequence[str]) -> dict[str, Any]:
-    """What became of the sweeps, with a worker for each of the devices and a new store."""
+def swept(folder: Path, space: Path, trials: int, devices: Sequence[str]) -> dict[str, Any]:
+    """What became of as many sweeps as there are devices, with a worker for each and a new store."""
     store = folder / f"{len(devices)}.db"
-    for problem in problems(count):
+    for problem in problems(len(devices)):
         words = ["submit", str(space), "--problem", problem, "--trials", str(trials)]
         words += ["--sampler", "exhaustive", "--cold", "--no-finals"]
         subprocess.run(called(store, *words), check=True, stdout=subprocess.DEVNULL)
@@ -91,11 +95,29 @@ def swept(folder: Path, space: Path, count: int, trials: int, devices: Sequence[
         with Store.open(str(store), create=False) as opened:
             seconds = waited(opened, workers, started)
             judged = sum(require_whole(opened, each, []) for each in sweeps.every(opened))
-            return {"seconds": round(seconds, 1), "judged": judged}
+        return {
+            "seconds": round(seconds, 1),
+            "judged": judged,
+            "whole_rate": round(judged / seconds, 3),
+            "rate": round(rate(store), 3),
+        }
     finally:
         for each in workers:
             each.terminate()
             each.wait()
+
+
+def rate(store: Path) -> float:
+    """Variants a second while every sweep of the store was judged: of each those but the first, between its first and
+    its last."""
+    with closing(sqlite3.connect(store)) as connection:
+        rows = connection.execute("SELECT study_id, recorded_at FROM at_trial WHERE judged").fetchall()
+    studies: dict[int, list[datetime]] = {}
+    for study, at in rows:
+        studies.setdefault(study, []).append(datetime.fromisoformat(at))
+    begin, end = max(map(min, studies.values())), min(map(max, studies.values()))
+    judged = sum(begin < at <= end for times in studies.values() for at in times)
+    return judged / (end - begin).total_seconds()
 
 
 def waited(store: Store, workers: Sequence[subprocess.Popen[bytes]], started: float) -> float:
@@ -109,8 +131,9 @@ def waited(store: Store, workers: Sequence[subprocess.Popen[bytes]], started: fl
 
 def unmet(document: dict[str, Any]) -> list[str]:
     """What does not hold."""
-    wanted, said = document["sweeps"] * document["trials"], list[str]()
+    said = list[str]()
     for count, found in document["by_workers"].items():
+        wanted = int(count) * document["trials"]
         if found["judged"] != wanted:
             said.append(f"{count} workers judged {found['judged']} of {wanted} variants")
     for count, ratio in document["ratios"].items():
@@ -122,7 +145,6 @@ def unmet(document: dict[str, Any]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--devices", required=True, help="such as cuda:0,cuda:1")
-    parser.add_argument("--sweeps", type=int, default=2)
     parser.add_argument("--json", type=Path, metavar="PATH")
     holds.add_option(parser)
     options = parser.parse_args()
@@ -131,18 +153,17 @@ def main() -> None:
         file.write(SPACE)
         file.flush()
         device, trials = built(Path(file.name))
-        found = {
-            str(count): swept(folder, Path(file.name), options.sweeps, trials, devices[:count])
-            for count in (1, len(devices))
-        }
+        found = {str(count): swept(folder, Path(file.name), trials, devices[:count]) for count in (1, len(devices))}
     document = {
         **provenance(),
         "device": device.name,
         "torch": torch.__version__,
-        "sweeps": options.sweeps,
         "trials": trials,
         "by_workers": found,
-        "ratios": {count: round(found["1"]["seconds"] / each["seconds"], 3) for count, each in found.items()},
+        "ratios": {count: round(each["rate"] / found["1"]["rate"], 3) for count, each in found.items()},
+        "whole_ratios": {
+            count: round(each["whole_rate"] / found["1"]["whole_rate"], 3) for count, each in found.items()
+        },
     }
     print(json.dumps(document, indent=1))
     if options.json is not None:

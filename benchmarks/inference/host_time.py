@@ -71,7 +71,7 @@ def arms(ours: Loaded, dry: Loaded, package: Any, problem: Problem) -> dict[str,
     given = function.called(inputs, options)
     torchs, (made, defined) = function.ours(), nothing()
     dry(**given)
-    dry._plan(*function.arguments(**given)).launcher = lambda addresses, stream: 0
+    dry._plan(*function.arguments(**given)[:2]).launcher = lambda addresses, stream: 0
     packages = (
         {}
         if package is None

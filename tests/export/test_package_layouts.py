@@ -65,6 +65,20 @@ check(*dense, lengths=ints(17, 48), mask=mask((17, 48), 48, 48, False))
 check(*cache, lengths=ints(5, 80), mask=mask((5, 80), 3, 80, True), **bottom)
 assert not ours(*dense, key_lengths=ints(0, 48))[0].any()
 
+# A mask beside the lengths is for torch: another one than they say shows who takes it.
+given, other = ints(17, 48), mask((5, 5), 48, 48, False)
+same = ours(*dense, key_lengths=given)
+assert torch.equal(ours(*dense, other, key_lengths=given), same) and not torch.equal(same, sdpa(*dense, other))
+torch.testing.assert_close(load()(*[t[:, :, :40] for t in dense], other[..., :40, :40], key_lengths=given),
+                           sdpa(*[t[:, :, :40] for t in dense], other[..., :40, :40]))
+torch.library.opcheck(ours.op, (*dense, given, other))
+try:
+    ours.op(*dense, attn_mask=other)
+except RuntimeError as error:
+    assert "attn_mask says what key_lengths or a corner says" in str(error)
+else:
+    raise AssertionError("a mask alone was taken")
+
 def aside(why, q, k, v, lengths, seen, **options):
     other = load()
     said = other.explain(q, k, v, key_lengths=lengths, **options)
@@ -81,6 +95,8 @@ lengths = ints(9, 30)
 with torch.no_grad():
     model = torch.compile(lambda *qkv, n: ours(*qkv, key_lengths=n, **bottom), backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(model(*cache, n=lengths), ours(*cache, key_lengths=lengths, **bottom))
+    beside = torch.compile(lambda *qkvm, n: load()(*qkvm, key_lengths=n), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(beside(*short, other[..., :40, :40], n=given), sdpa(*short, other[..., :40, :40]))
 """
 
 

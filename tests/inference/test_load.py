@@ -146,6 +146,19 @@ def test_a_gradient_through_the_op_is_refused(export: Path) -> None:
         ours.op(*qkv(32, requires_grad=True)).sum().backward()
 
 
+@pytest.mark.parametrize("backend", [None, "aot_eager"])
+def test_torch_is_given_the_mask_that_stands_beside_lengths(export: Path, backend: str | None) -> None:
+    """Another mask than the lengths say shows who takes it."""
+    ours, inputs = autotuner.load(export), qkv(32)
+    lengths, mask = torch.tensor([20], dtype=torch.int32), torch.arange(32).expand(32, 32) < 5
+    call = ours if backend is None else torch.compile(ours, backend=backend, fullgraph=True)
+    with torch.no_grad():
+        close(call(*inputs, mask, key_lengths=lengths), scaled_dot_product_attention(*inputs, mask))
+        close(ours.op(*inputs, attn_mask=mask), scaled_dot_product_attention(*inputs, mask))
+        close(ours.op(*inputs, lengths, attn_mask=mask), scaled_dot_product_attention(*inputs, mask))
+    assert ours.served == 0.0
+
+
 def test_a_compiled_model_holds_it_as_one_node_for_all_lengths(export: Path) -> None:
     ours, graphs = autotuner.load(export), []
 

@@ -48,8 +48,13 @@ def test_lengths_of_keys_and_a_corner_are_recorded() -> None:
     rows = functional.scaled_dot_product_attention(q[:1, :, 2:], k[:1, :, :5], v[:1, :, :5], enable_gqa=True)
     torch.testing.assert_close(found[:1, :, 2:], rows)
     assert not found[1].any()
-    with pytest.raises(ValueError, match="leave out key_lengths and corner"):
-        attention(q, q, q, torch.zeros(3, 3), key_lengths=lengths)
+    other = torch.arange(20).expand(3, 1, 3, 20) < 7  # what torch computes when it is given a mask beside the lengths
+    with autotuner.record() as calls:
+        found = attention(q, k, v, other, key_lengths=lengths, is_causal=True, corner="bottom_right", enable_gqa=True)
+    assert [str(each) for each in calls.problems] == ["(3,4:2,3x20,64) float32 causal bottom_right lengths"]
+    torch.testing.assert_close(
+        found, functional.scaled_dot_product_attention(q, k[:, :, :7], v[:, :, :7], enable_gqa=True)
+    )
     with pytest.raises(InputError, match="no function of 'conv' that is served; there are sdpa"):
         autotuner.function("conv")
 

@@ -21,12 +21,15 @@ def arguments(
     *,
     key_lengths: Tensor | None = None,
     corner: str = "top_left",
-) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
-    """Q, K and V with the lengths of the keys where there are any, and those of the options that change what is
-    computed. A model may say what is so anyway: the usual scale, or groups where there are none."""
+) -> tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]:
+    """Q, K and V with the lengths of the keys where there are any; those of the options that change what is computed;
+    and what says the same once more for torch alone: a mask beside lengths or a corner. A model may say what is so
+    anyway: the usual scale, or groups where there are none."""
     options: dict[str, Any] = {}
+    beside: dict[str, Any] = {}
     if attn_mask is not None:
-        options["attn_mask"] = attn_mask
+        described = key_lengths is not None or (is_causal and corner != "top_left")
+        (beside if described else options)["attn_mask"] = attn_mask
     if dropout_p:
         options["dropout_p"] = dropout_p
     if is_causal:
@@ -39,4 +42,4 @@ def arguments(
     if enable_gqa and query.dim() == key.dim() == 4 and query.shape[1] != key.shape[1]:
         options["enable_gqa"] = True
     tensors = (query, key, value)
-    return tensors if key_lengths is None else (*tensors, key_lengths), options
+    return tensors if key_lengths is None else (*tensors, key_lengths), options, beside

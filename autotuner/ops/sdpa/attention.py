@@ -27,9 +27,8 @@ def attention(
     """Q is (batch, heads, seq_q, head_dim), K and V are (batch, heads_kv, seq_k, head_dim); O is as Q.
 
     `key_lengths`, (batch,) of int32, says how many keys there are of the seq_k that there is room for, as in a static
-    cache or a padded batch. With `corner="bottom_right"` the last row of a causal mask sees all keys there are.
-
-    Raises ValueError for `attn_mask` beside them.
+    cache or a padded batch. With `corner="bottom_right"` the last row of a causal mask sees all keys there are. An
+    `attn_mask` beside them must say the same, with `is_causal`: torch takes it instead of a mask made here.
     """
     given = (query, key, value) if key_lengths is None else (query, key, value, key_lengths)
     if has_torch_function(given):  # autotuner.record() hears of the call
@@ -50,10 +49,9 @@ def attention(
         return found
     bottom = is_causal and corner == "bottom_right"
     if key_lengths is not None or bottom:
-        if attn_mask is not None:
-            raise ValueError("attn_mask stands for all that is masked: leave out key_lengths and corner")
-        last = "bottom_right" if bottom else "top_left"
-        attn_mask = seen(query.shape[-2], key.shape[-2], is_causal, last, key_lengths, query.device)
+        if attn_mask is None:
+            last = "bottom_right" if bottom else "top_left"
+            attn_mask = seen(query.shape[-2], key.shape[-2], is_causal, last, key_lengths, query.device)
         is_causal = False
     return scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa

@@ -54,8 +54,9 @@ FUNCTION = TorchFunction(
     tensors=("query", "key", "value", "key_lengths"),
     arguments=arguments,
     schema="(Tensor query, Tensor key, Tensor value, Tensor? key_lengths=None, *, bool is_causal=False,"
-    ' bool enable_gqa=False, str corner="top_left") -> Tensor',
+    ' bool enable_gqa=False, str corner="top_left", Tensor? attn_mask=None) -> Tensor',
     scalars=frozenset({"is_causal", "enable_gqa", "corner"}),
+    beside=frozenset({"attn_mask"}),
     empty=_like_inputs,
     options=_options,
 )

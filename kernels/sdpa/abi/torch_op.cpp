@@ -1,10 +1,11 @@
 // The op autotuner_<name>::sdpa: attention by the variants of a package, else by torch. It speaks to torch through the C
 // functions of LibTorch's stable ABI alone, so that one library serves every torch from 2.10 on, and to Python not at all.
 //
-//   sdpa(query, key, value, key_lengths, *, is_causal, enable_gqa, corner, strict, copies)
-//       serves the call; `strict`: an error where no variant does; `copies`: of strided tensors
+//   sdpa(query, key, value, key_lengths, attn_mask, *, is_causal, enable_gqa, corner, strict, copies)
+//       serves the call; `attn_mask`: what lengths and corner say, for torch; `strict`: an error where no variant does;
+//       `copies`: of strided tensors
 //   served(...)   the same for who knows that nothing needs a gradient: Python has it pass the dispatcher's autograd by
-//   choice(query, key, value, key_lengths, *, is_causal, enable_gqa, corner, copies)
+//   choice(query, key, value, key_lengths, attn_mask, *, is_causal, enable_gqa, corner, copies)
 //       the place in the table that would serve it
 //   masked(query, key, value, key_lengths, *, is_causal, enable_gqa, corner)
 //       what torch computes with the mask that lengths and corner stand for; it is defined in Python (serving.py)
@@ -164,13 +165,16 @@ bool is_bottom_right(StableIValue text) {
 
 // A call as it was made.
 struct Call {
-  Tensor q, k, v, lengths;
+  Tensor q, k, v, lengths, mask;
   bool causal, groups, bottom_right;
-  enum { ARGUMENTS = 7 };
+  enum { ARGUMENTS = 8 };
 
   explicit Call(const StableIValue *stack)
       : q((AtenTensorHandle)stack[0]), k((AtenTensorHandle)stack[1]), v((AtenTensorHandle)stack[2]),
-        lengths(taken(stack[3])), causal(stack[4] & 1), groups(stack[5] & 1), bottom_right(is_bottom_right(stack[6])) {}
+        lengths(taken(stack[3])), mask(taken(stack[4])), causal(stack[5] & 1), groups(stack[6] & 1),
+        bottom_right(is_bottom_right(stack[7])) {
+    if (mask && !is_masked()) throw std::runtime_error("attn_mask says what key_lengths or a corner says: give these too");
+  }
   const Tensor *tensors[3] = {&q, &k, &v};
 
   bool is_dense() const { return q.contiguous() && k.contiguous() && v.contiguous(); }
@@ -312,15 +316,17 @@ bool is_aligned(const Plan &plan, const Call &call, const Tensor &out) {
 void count(int place) { counts[place + AT_REASONS]++; }
 
 Tensor by_torch(const Call &call) {
-  if (!call.is_masked()) {
-    StableIValue stack[8] = {call.q.given(), call.k.given(), call.v.given(), 0, 0, call.causal, 0, call.groups};
+  if (!call.is_masked() || call.mask) {
+    StableIValue *mask = call.mask ? new StableIValue(call.mask.given()) : nullptr;  // torch takes it
+    const bool causal = call.causal && !call.mask;
+    StableIValue stack[8] = {call.q.given(), call.k.given(), call.v.given(), (StableIValue)mask, 0, causal, 0, call.groups};
     return called("aten::scaled_dot_product_attention", stack);
   }
   const std::string corner = call.bottom_right ? BOTTOM_RIGHT : TOP_LEFT, op = std::string(package.name) + "::masked";
   StringHandle text;
   check(torch_new_string_handle(corner.data(), corner.size(), &text), "new_string");
   StableIValue *lengths = call.lengths ? new StableIValue(call.lengths.given()) : nullptr;  // torch takes it
-  StableIValue stack[Call::ARGUMENTS] = {call.q.given(), call.k.given(), call.v.given(), (StableIValue)lengths,
+  StableIValue stack[7] = {call.q.given(), call.k.given(), call.v.given(), (StableIValue)lengths,
                                          call.causal,    call.groups,    (StableIValue)text};
   return called(op.c_str(), stack);
 }
@@ -373,8 +379,8 @@ void choice(StableIValue *stack, uint64_t, uint64_t) {
 }
 
 constexpr char CALL[] =
-    "Tensor query, Tensor key, Tensor value, Tensor? key_lengths=None, *, bool is_causal=False, bool enable_gqa=False, "
-    "str corner=\"top_left\"";
+    "Tensor query, Tensor key, Tensor value, Tensor? key_lengths=None, Tensor? attn_mask=None, *, bool is_causal=False, "
+    "bool enable_gqa=False, str corner=\"top_left\"";
 
 // Ops live as long as the process: their library objects are never given back.
 void define() {

@@ -25,6 +25,10 @@ OLDEST = (2, 10)
 """The oldest torch whose stable ABI has all that is called."""
 
 
+Arguments = Callable[..., tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]]
+"""From the arguments of a call: the tensors, the options, and what says no more than these and is for torch alone."""
+
+
 class NotServed(RuntimeError):
     """A strict op was called with what no variant serves."""
 
@@ -94,7 +98,7 @@ class Attention:
     def __init__(
         self,
         library: Library,
-        arguments: Callable[..., tuple[tuple[Tensor, ...], dict[str, Any]]],
+        arguments: Arguments,
         masked: Callable[..., Tensor],
         strict: bool,
         gradients: Literal["refuse", "torch"],
@@ -113,18 +117,18 @@ class Attention:
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """As torch's function. Raises NotServed where a strict one does not serve it, and RuntimeError where a gradient
         is wanted and gradients are refused."""
-        tensors, options = self._arguments(*args, **kwargs)
+        tensors, options, beside = self._arguments(*args, **kwargs)
         compiling = torch.compiler.is_compiling()
         why = self._why_not(tensors, options)
         if why is not None:
             if why is GRADIENT and self.gradients == "refuse":
                 raise RuntimeError(f'{GRADIENT}, or load with gradients="torch"')
-            return self._aside(tensors, options, why, compiling)
+            return self._aside(tensors, {**options, **beside}, why, compiling)
         if compiling:
-            found: Tensor = self._served(*tensors, strict=self.strict, copies=self.copies, **options)
+            found: Tensor = self._served(*tensors, strict=self.strict, copies=self.copies, **options, **beside)
             return found
         try:
-            found = self._served(*tensors, strict=self.strict, copies=self.copies, **options)
+            found = self._served(*tensors, strict=self.strict, copies=self.copies, **options, **beside)
         except RuntimeError as error:
             said = str(error).splitlines()[0]
             if said.startswith(REFUSED):
@@ -134,7 +138,7 @@ class Attention:
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         """Which variant would serve such a call, or why torch would. Nothing is computed, nothing counted."""
-        tensors, options = self._arguments(*args, **kwargs)
+        tensors, options, _ = self._arguments(*args, **kwargs)
         why = self._why_not(tensors, options)
         if why is not None:
             return Explanation(None, why)
@@ -182,7 +186,7 @@ class Attention:
 
 def opened(
     folder: Path,
-    arguments: Callable[..., tuple[tuple[Tensor, ...], dict[str, Any]]],
+    arguments: Arguments,
     masked: Callable[..., Tensor],
     facts: Callable[[int], Mapping[str, object]],
     instructions: Callable[[], list[str]],
