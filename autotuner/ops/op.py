@@ -120,12 +120,20 @@ class Baseline(NamedTuple):
     """Somebody else's implementation of the op, in torch."""
 
     forward: Callable[[Problem], Callable[..., Tensors]]
-    """For a problem a function of the inputs. Calling it raises RuntimeError where it does not take the problem."""
+    """For a problem a function of the inputs, and of what is made `beside` them. Calling it raises RuntimeError where
+    it does not take the problem."""
     devices: frozenset[str]
     """The kinds of torch device that it runs on."""
     settled: Callable[[Problem, Tensors, Tensors], Tensors] = lambda problem, inputs, answer: answer
     """From inputs and its answer: the answer, with what its authors leave open put as the op defines it. It is judged
     so, and timed without."""
+    beside: Callable[[Problem, Tensors], Tensors] = lambda problem, inputs: ()
+    """From the inputs: what a program makes of them once for many calls, such as a mask for all layers of a model. It
+    is not timed. Sets of inputs that a symmetry of the op made together have it in common."""
+
+    def answer(self, problem: Problem, inputs: Tensors) -> Tensors:
+        """What it gives on these inputs. Raises RuntimeError where it does not take the problem."""
+        return self.forward(problem)(*inputs, *self.beside(problem, inputs))
 
 
 class OpTensors(Protocol):

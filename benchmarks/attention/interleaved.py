@@ -57,9 +57,10 @@ def variant_forward(built: Artifact, problem: Problem, sets: Sequence[Tensors]) 
 
 
 def baseline_forward(name: str, problem: Problem, sets: Sequence[Tensors]) -> Forward:
-    """Forwards of one of the op's baselines."""
-    forward = op_of(problem).tensors().BASELINES[name].forward(problem)
-    return lambda number: forward(*sets[number])
+    """Forwards of one of the op's baselines. All sets hold the same numbers."""
+    baseline = op_of(problem).tensors().BASELINES[name]
+    forward, beside = baseline.forward(problem), baseline.beside(problem, sets[0])
+    return lambda number: forward(*sets[number], *beside)
 
 
 def timer(forward: Forward, sets: int) -> Callable[[], float]:

@@ -31,17 +31,26 @@ NOTHING_TO_DO = ("no length varies", "one length was tuned", "no variant to try"
 
 
 def called(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """A module with its arguments, run there."""
+    """A module with its arguments, run there. What it prints is printed as it comes: a run that is stopped has shown
+    what it was at."""
     print("$", *arguments, flush=True)
-    command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
+    command, lines = [sys.executable, "-m", *arguments], list[str]()
+    pipes = {"stdout": subprocess.PIPE, "cwd": folder, "env": environment(folder), "text": True}
+    with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(command, stderr=errors, **pipes) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            print(line, end="", flush=True)
+        process.wait()
+        errors.seek(0)
+        return subprocess.CompletedProcess(command, process.returncode, "".join(lines), errors.read())
 
 
 def run(arguments: Sequence[str], folder: Path) -> str:
     """What it prints. Exits where it fails."""
     done = called(arguments, folder)
     if done.returncode:
-        sys.exit(f"{done.stdout}{done.stderr}")
+        sys.exit(done.stderr)
     return done.stdout
 
 
@@ -56,8 +65,8 @@ def validated(folder: Path, study: str, budget: Sequence[str]) -> list[str]:
     command = ["autotuner", "validate", study, *budget]
     done = called(command, folder)
     if done.returncode and not any(each in done.stderr for each in NOTHING_TO_DO):
-        sys.exit(f"{done.stdout}{done.stderr}")
-    print(done.stdout or done.stderr, end="", flush=True)
+        sys.exit(done.stderr)
+    print(done.stderr, end="", flush=True)
     return [] if done.returncode else command
 
 
@@ -67,7 +76,7 @@ def commands(said: argparse.Namespace, folder: Path) -> Iterator[list[str]]:
     sizes = [*said.sizes.split(), "--device", said.device, "--dtype", said.dtype]
 
     def ran(*arguments: str) -> list[str]:
-        print(run(arguments, folder), end="", flush=True)
+        run(arguments, folder)
         return list(arguments)
 
     yield ran(MODELS[model], "record", *sizes)

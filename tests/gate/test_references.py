@@ -81,7 +81,7 @@ def test_a_row_that_sees_no_key_is_not_what_a_baseline_is_judged_by(monkeypatch:
             each[:, :, :4] = math.nan  # 9 rows, 5 keys: the last row sees all, the first four none
         return tuple(found)
 
-    mine = SdpaTensors.BASELINES["flash"]._replace(forward=lambda _: nan_where_blind)
+    mine = SdpaTensors.BASELINES["flash"]._replace(forward=lambda _: nan_where_blind, beside=lambda *_: ())
     monkeypatch.setitem(cast(dict[str, Baseline], SdpaTensors.BASELINES), "flash", mine)
     given = inputs(problem, "randn", 0)
     ((_, answer),) = answers(problem, given, ["flash"])

@@ -17,6 +17,7 @@ from autotuner.devices.cpu.witness import Witness
 from autotuner.gate.recheck import Timed
 from autotuner.measure.arms import Clocks
 from autotuner.ops import op_of
+from autotuner.ops.op import Baseline
 from autotuner.ops.tensors import Symmetry, Tensors, on_one_thread, same_bits
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault
@@ -84,7 +85,8 @@ class InputSets:
         count = min(most, math.ceil(5 * cache_bytes / problem.bytes) + 1) if cache == "cold" else 1
         self._slabs: list[Slab] = []
         self.inputs = [tuple(_guarded(x, self._slabs) for x in inputs) for _ in range(count)]
-        self._symmetries: list[Symmetry | None] = [None] * count
+        self.symmetries: list[Symmetry | None] = [None] * count
+        """What made the inputs of each set out of the plain ones; None: they are plain."""
         self.baseline: Arm | None = None
         """The baseline's arm that was made last."""
         self._draw, self._next = random.Random(), 0
@@ -107,17 +109,17 @@ class InputSets:
         for index in used:
             found = tensors.symmetry(self.problem, self._draw.getrandbits(60), 1, device)
             found.inputs(self.plain, tuple(tensor[None] for tensor in self.inputs[index]))
-            self._symmetries[index] = found
+            self.symmetries[index] = found
 
     def restore(self, index: int) -> None:
         """The plain inputs for this set."""
         for tensor, plain in zip(self.inputs[index], self.plain, strict=True):
             tensor.copy_(plain)
-        self._symmetries[index] = None
+        self.symmetries[index] = None
 
     def outputs(self, index: int, plain: Tensors) -> Tensors:
         """What the inputs of this set give, where the plain ones give `plain`."""
-        symmetry = self._symmetries[index]
+        symmetry = self.symmetries[index]
         if symmetry is None:
             return plain
         found = tuple(torch.empty_like(tensor)[None] for tensor in plain)
@@ -140,7 +142,7 @@ class InputSets:
     def changed(self, indices: Iterable[int]) -> str | None:
         """Which input of these sets is not what it must be, in words."""
         for index in indices:
-            symmetry, right = self._symmetries[index], self.plain
+            symmetry, right = self.symmetries[index], self.plain
             if symmetry is not None:
                 made = tuple(torch.empty_like(tensor)[None] for tensor in self.plain)
                 symmetry.inputs(self.plain, made)
@@ -204,19 +206,44 @@ def _equal(some: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
     return all(bool((one == two).all()) for one, two in zip(some, other, strict=True))
 
 
+class Beside:
+    """What a baseline is given beside the inputs of each set. It is made outside the clock, for sets with other inputs
+    than it was made for."""
+
+    def __init__(self, baseline: Baseline, sets: InputSets) -> None:
+        self._baseline, self._sets = baseline, sets
+        self.of: list[Tensors] = [()] * len(sets.inputs)
+        self._made_for: dict[int, Symmetry | None] = {}
+
+    def make(self) -> None:
+        """For every set."""
+        for index, symmetry in enumerate(self._sets.symmetries):
+            if index not in self._made_for or self._made_for[index] is not symmetry:
+                self.of[index] = self._baseline.beside(self._sets.problem, self._sets.inputs[index])
+                self._made_for[index] = symmetry
+
+
 class Arm:
     """One side of the race: forwards of one implementation over the input sets. Calling it takes a sample."""
 
     is_variant = False
 
-    def __init__(self, forward: Callable[[int], object], sets: InputSets, threads: int) -> None:
-        self.forward, self.sets, self.threads = forward, sets, threads
+    def __init__(
+        self,
+        forward: Callable[[int], object],
+        sets: InputSets,
+        threads: int,
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`prepare`: is called before a sample."""
+        self.forward, self.sets, self.threads, self._prepare = forward, sets, threads, prepare
         self.last = 0
         self._used: set[int] = set()
         """Sets that the sample under way has used."""
         self.witness = Witness(threads, leaves_work=self.is_variant)
         if not self.is_variant:
             sets.baseline = self
+        self._prepare()
         self._run()
         self.calls = max(1, math.ceil(SAMPLE_S / min(self._seconds())))
 
@@ -234,6 +261,8 @@ class Arm:
 
     def __call__(self) -> float:
         """Seconds of one forward: a busy pause, untimed forwards to wake the arm's threads, then `calls` timed ones."""
+        with on_one_thread():
+            self._prepare()
         stay_awake(self.sets, self.threads)
         woken = perf_counter() + WAKE_S
         self._run()

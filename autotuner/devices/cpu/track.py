@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cpu.audit import of_baseline, of_variant
-from autotuner.devices.cpu.timing import Arm, InputSets, VariantArm
+from autotuner.devices.cpu.timing import Arm, Beside, InputSets, VariantArm
 from autotuner.gate.recheck import Judges
 from autotuner.measure.arms import Audited
 from autotuner.values.outcome import Artifact
@@ -21,9 +21,10 @@ class CpuTrack:
         self._sets, self._threads, self._judges = sets, threads, judges
 
     def baseline(self, name: str) -> Arm:
-        sets = self._sets
-        forward = sets.op.tensors().BASELINES[name].forward(self.problem)
-        return Arm(lambda index: forward(*sets.inputs[index]), sets, self._threads)
+        sets, baseline = self._sets, self._sets.op.tensors().BASELINES[name]
+        forward, beside = baseline.forward(self.problem), Beside(baseline, sets)
+        of = beside.of
+        return Arm(lambda index: forward(*sets.inputs[index], *of[index]), sets, self._threads, beside.make)
 
     def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
         loaded = LoadedVariant.second(artifact) if again else LoadedVariant(artifact)

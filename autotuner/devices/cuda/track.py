@@ -29,13 +29,7 @@ class CudaTrack:
 
     def baseline(self, name: str) -> BaselineArm:
         if name not in self._baselines:
-            sets = self._sets
-            pinned = sets.op.tensors().BASELINES[name].forward(self.problem)
-
-            def forward(index: int) -> None:
-                pinned(*sets.inputs[index])
-
-            self._baselines[name] = BaselineArm(forward, sets)
+            self._baselines[name] = BaselineArm(self._sets.op.tensors().BASELINES[name], self._sets)
         return self._baselines[name]
 
     def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:

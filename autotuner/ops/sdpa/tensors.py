@@ -12,8 +12,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from autotuner.ops.op import Baseline
+from autotuner.ops.sdpa import masks
 from autotuner.ops.sdpa.layouts import laid_out, output_like
-from autotuner.ops.sdpa.masks import Masks, visible
+from autotuner.ops.sdpa.masks import visible
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.symmetry import SdpaSymmetry
 from autotuner.ops.tensors import DTYPES, Symmetry, Tensors, plain_product, shifted
@@ -33,29 +34,37 @@ ROWS = 32
 
 
 def sdpa(problem: SdpaProblem, backend: str) -> Callable[..., Tensors]:
-    """torch's SDPA for this problem, pinned to one backend, with the mask that says the same. Calling it raises
+    """torch's SDPA for this problem, pinned to one backend, of the inputs and of `mask_beside` them. Calling it raises
     RuntimeError where the backend cannot. With log-sum-exps it is torch's own function that returns them."""
-    pinned, masks = BACKENDS[backend], Masks(problem)
+    pinned, causal = BACKENDS[backend], masks.is_causal(problem)
+    masked, given = masks.needed(problem), 3 + problem.key_lengths
 
-    def forward(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> Tensors:
+    def forward(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Tensors:
+        mask = rest[given - 3] if masked else None
         if problem.lse:
-            return with_lse(problem, backend, masks, q, k, v, lengths)
+            return with_lse(problem, backend, q, k, v, mask)
         with sdpa_kernel([pinned]):
             return (
-                scaled_dot_product_attention(
-                    q, k, v, attn_mask=masks.of(lengths, q), is_causal=masks.is_causal, enable_gqa=problem.grouped
-                ),
+                scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=problem.grouped),
             )
 
     return forward
 
 
-def with_lse(
-    problem: SdpaProblem, backend: str, masks: Masks, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None
-) -> Tensors:
-    """O and the log-sum-exps by the functions of torch below SDPA, which hand them out. Raises RuntimeError where one
-    of that name does not take the problem."""
-    mask, aten = masks.of(lengths, q), torch.ops.aten
+def mask_beside(problem: SdpaProblem, backend: str, inputs: Tensors) -> Tensors:
+    """The mask that says what lengths and a corner say, where there must be one; as numbers to add for the functions
+    that take no other."""
+    if not masks.needed(problem):
+        return ()
+    lengths = inputs[3] if problem.key_lengths else None
+    mask = masks.mask(problem, lengths, inputs[0].device)
+    return (masks.bias(~mask, inputs[0].dtype) if problem.lse and backend != "math" else mask,)
+
+
+def with_lse(problem: SdpaProblem, backend: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensors:
+    """O and the log-sum-exps by the functions of torch below SDPA, which hand them out; `mask` as `mask_beside` gives
+    it. Raises RuntimeError where one of that name does not take the problem."""
+    aten, causal = torch.ops.aten, masks.is_causal(problem)
     if backend != "flash" or mask is not None or q.device.type == "cpu":
         k, v = _of_heads(problem, k), _of_heads(problem, v)
     if backend == "math":
@@ -66,23 +75,29 @@ def with_lse(
         weights = torch.softmax(scores, -1).nan_to_num(0)
         return (weights.to(v.dtype) @ v, torch.logsumexp(scores, -1))
     if q.device.type == "cpu":
-        bias = None if mask is None else torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -math.inf)
-        found = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, masks.is_causal, attn_mask=bias)
+        found = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal, attn_mask=mask)
     elif backend == "flash" and mask is None:
-        found = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, masks.is_causal, False)
+        found = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)
     elif backend == "efficient":
-        bias = None if mask is None else masks.bias(q)
-        found = aten._scaled_dot_product_efficient_attention(q, k, v, bias, True, 0.0, masks.is_causal)
+        found = aten._scaled_dot_product_efficient_attention(q, k, v, _of_all_heads(mask, q), True, 0.0, causal)
     elif backend == "cudnn":
-        bias = None if mask is None else masks.bias(q)
-        found = aten._scaled_dot_product_cudnn_attention(q, k, v, bias, True, 0.0, masks.is_causal, False)
+        found = aten._scaled_dot_product_cudnn_attention(q, k, v, _of_all_heads(mask, q), True, 0.0, causal, False)
     else:
         raise RuntimeError(f"{backend} takes no mask")
     return found[0], found[1].reshape(q.shape[0], q.shape[1], -1)[..., : q.shape[2]]
 
 
+def _of_all_heads(mask: Tensor | None, q: Tensor) -> Tensor | None:
+    return None if mask is None else mask.expand(-1, q.shape[1], -1, -1)
+
+
 def _baseline(backend: str, *devices: str) -> Baseline:
-    return Baseline(lambda problem: sdpa(cast(SdpaProblem, problem), backend), frozenset(devices), _settled)
+    return Baseline(
+        lambda problem: sdpa(cast(SdpaProblem, problem), backend),
+        frozenset(devices),
+        _settled,
+        lambda problem, inputs: mask_beside(cast(SdpaProblem, problem), backend, inputs),
+    )
 
 
 def _settled(problem: Problem, inputs: Tensors, answer: Tensors) -> Tensors:

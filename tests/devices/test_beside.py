@@ -1,0 +1,99 @@
+"""What a baseline is given beside its inputs, such as a mask: made outside the clock, and always that of the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from autotuner.devices.cpu import timing as cpu
+from autotuner.devices.cuda import timing as cuda
+from autotuner.ops.op import Baseline
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.sdpa.tensors import SdpaTensors, inputs
+from autotuner.ops.tensors import Tensors
+from autotuner.values.problem import Problem
+
+PROBLEM = SdpaProblem.parse("(6,2,5x40,16) float32 lengths")
+assert isinstance(PROBLEM, SdpaProblem)
+PLAIN = inputs(PROBLEM, "ragged", 1)
+
+
+class Watched:
+    """A baseline that looks at what it is given."""
+
+    def __init__(self) -> None:
+        self.calls, self.made, self.orders = 0, 0, set[tuple[int, ...]]()
+        self.addresses: set[int] = set()
+        self.baseline = Baseline(lambda problem: self._forward, frozenset({"cpu"}), beside=self._beside)
+
+    def _forward(self, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, beside: Tensor) -> Tensors:
+        assert torch.equal(beside, 2 * lengths)
+        self.calls += 1
+        self.orders.add(tuple(lengths.tolist()))
+        self.addresses.add(beside.data_ptr())
+        return (q,)
+
+    def _beside(self, problem: Problem, given: Tensors) -> Tensors:
+        self.made += 1
+        return (2 * given[3],)
+
+
+def test_a_sample_on_the_cpu_finds_what_belongs_to_each_sets_inputs() -> None:
+    watched, sets = Watched(), cpu.InputSets(PROBLEM, PLAIN, "cold", 8192, 1000)
+    forward, beside = watched.baseline.forward(PROBLEM), cpu.Beside(watched.baseline, sets)
+    arm = cpu.Arm(lambda index: forward(*sets.inputs[index], *beside.of[index]), sets, 1, beside.make)
+    for _ in range(3):
+        arm()
+    assert len(sets.inputs) > 1
+    assert len(watched.orders) > 2
+    assert watched.made <= 4 * len(sets.inputs) < watched.calls
+
+
+def test_a_graph_finds_it_where_it_was_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "elapsed", lambda work: (work(), 1e-3)[1])
+    monkeypatch.setattr(cuda, "make_arm", cuda.EventArm)
+    watched, sets = Watched(), cuda.InputSets(PROBLEM, PLAIN, "cold", 8192)
+    arm = cuda.BaselineArm(watched.baseline, sets)
+    for _ in range(6):
+        arm()
+        sets.renew()  # as a variant's arm does
+    assert len(watched.addresses) == 1
+    assert len(watched.orders) > 2
+
+
+class Named(TorchDispatchMode):
+    """The names of the operations in its block."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names = set[str]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def named(call: Callable[[], object]) -> set[str]:
+    mode = Named()
+    with mode:
+        call()
+    return mode.names
+
+
+@pytest.mark.parametrize("name", ["flash", "math"])
+@pytest.mark.parametrize(
+    "text", ["(2,2,9x40,16) float32 lengths", "(2,2,9x40,16) float32 causal bottom_right lengths lse"]
+)
+def test_attention_makes_its_mask_there_and_not_in_its_forward(name: str, text: str) -> None:
+    problem = SdpaProblem.parse(text)
+    assert isinstance(problem, SdpaProblem)
+    baseline, given = SdpaTensors.BASELINES[name], inputs(problem, "randn", 1)
+    beside = baseline.beside(problem, given)
+    forward = baseline.forward(problem)
+    assert "aten.arange.default" in named(lambda: baseline.beside(problem, given))
+    assert not {"aten.arange.default", "aten.lt.Tensor"} & named(lambda: forward(*given, *beside))
