@@ -35,8 +35,12 @@ def called(arguments: Sequence[str], folder: Path) -> subprocess.CompletedProces
     what it was at."""
     print("$", *arguments, flush=True)
     command, lines = [sys.executable, "-m", *arguments], list[str]()
-    pipes = {"stdout": subprocess.PIPE, "cwd": folder, "env": environment(folder), "text": True}
-    with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(command, stderr=errors, **pipes) as process:
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, cwd=folder, env=environment(folder), text=True
+        ) as process,
+    ):
         assert process.stdout is not None
         for line in process.stdout:
             lines.append(line)
