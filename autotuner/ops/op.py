@@ -209,6 +209,8 @@ class TorchFunction(NamedTuple):
     """Names of the options that such an op takes."""
     beside: frozenset[str]
     """Names of what such an op takes for torch alone."""
+    made_once: Callable[[Problem, Tensors], dict[str, Tensor]]
+    """Of the tensors: what of `beside` a model makes once for many calls."""
     empty: Callable[..., Tensor]
     """From the tensors and the options: an empty result, where such an op puts it."""
     options: Callable[[Problem], dict[str, Any]]

@@ -1,7 +1,7 @@
 """A baseline that is slower than it was, though nobody disturbs: another speed of its own.
 
-A graph of cuDNN's and other kernels had two on one GPU (docs/busy-machine.md). The fastest time that is known may then be one that
-hardly any look finds again, and a machine on which nobody else works would be waited for without end.
+A graph of cuDNN's and other kernels had two on one GPU (docs/busy-machine.md). The fastest time that is known may then
+be one that hardly any look finds again, and a machine on which nobody else works would be waited for without end.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from torch.nn import functional
 
 import autotuner
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.sdpa.torch_call import FUNCTION
 from autotuner.tuning.workbench import load_spaces
 from autotuner.values.errors import InputError, SpaceError
 
@@ -52,9 +53,12 @@ def test_lengths_of_keys_and_a_corner_are_recorded() -> None:
     with autotuner.record() as calls:
         found = attention(q, k, v, other, key_lengths=lengths, is_causal=True, corner="bottom_right", enable_gqa=True)
     assert [str(each) for each in calls.problems] == ["(3,4:2,3x20,64) float32 causal bottom_right lengths"]
-    torch.testing.assert_close(
-        found, functional.scaled_dot_product_attention(q, k[:, :, :7], v[:, :, :7], enable_gqa=True)
-    )
+    rows = functional.scaled_dot_product_attention(q, k[:, :, :7], v[:, :, :7], enable_gqa=True)
+    torch.testing.assert_close(found, rows)
+    (problem,) = calls.problems
+    given = FUNCTION.called((q, k, v, lengths), FUNCTION.options(problem))
+    made = FUNCTION.made_once(problem, (q, k, v, lengths))  # what is timed has the mask already
+    torch.testing.assert_close(attention(**given, **made), attention(**given))
     with pytest.raises(InputError, match="no function of 'conv' that is served; there are sdpa"):
         autotuner.function("conv")
 

@@ -268,8 +268,8 @@ class BaselineArm:
     """The arm of a baseline.
 
     A graph that is the only one of its process is replayed faster: on an H200 a forward of cuDNN and the kernels of a
-    mask took 23.0 us instead of 25.5. Beside a variant a baseline is not alone, so it must not be where it is timed by itself:
-    its graph is captured twice.
+    mask took 23.0 us instead of 25.5. Beside a variant a baseline is not alone, so it must not be where it is timed by
+    itself: its graph is captured twice.
     """
 
     def __init__(self, baseline: Baseline, sets: InputSets) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from autotuner.ops.op import TorchFunction
 from autotuner.ops.sdpa.arguments import arguments
+from autotuner.ops.sdpa.problem import SdpaProblem
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,6 +49,15 @@ def _ours() -> Any:
     return attention
 
 
+def _mask(problem: Problem, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    from autotuner.ops.sdpa import masks
+
+    assert isinstance(problem, SdpaProblem)
+    if not masks.needed(problem):
+        return {}
+    return {"attn_mask": masks.mask(problem, tensors[3] if problem.key_lengths else None, tensors[0].device)}
+
+
 FUNCTION = TorchFunction(
     function=_function,
     ours=_ours,
@@ -57,6 +67,7 @@ FUNCTION = TorchFunction(
     ' bool enable_gqa=False, str corner="top_left", Tensor? attn_mask=None) -> Tensor',
     scalars=frozenset({"is_causal", "enable_gqa", "corner"}),
     beside=frozenset({"attn_mask"}),
+    made_once=_mask,
     empty=_like_inputs,
     options=_options,
 )
