@@ -22,19 +22,21 @@ from transformers.masking_utils import sdpa_mask
 import autotuner
 
 NAME = "autotuner"
-Masks = tuple[Tensor, Tensor | None]
+Masks = tuple[Tensor, Tensor]
 """Lengths of the keys, and the mask that says the same."""
+ALWAYS = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+"""The mask is made even where torch could do without: lengths say nothing of that."""
 
 
 def use(model: Any, function: Callable[..., Tensor], lengths_of: Callable[..., Tensor | None]) -> None:
     """Lets the model call the function wherever it would call torch's, with the lengths of the keys, (batch,) of int32.
-    Both interfaces are needed: transformers makes no mask for an attention that it does not know. The mask that torch
-    would be given is made too, once for all layers: torch takes it for the calls that it serves.
+    Both interfaces are needed: transformers makes no mask for an attention that it does not know. The mask that says
+    the same is made too, once for all layers: torch takes it for the calls that it serves.
     """
 
     def masks(**said: Any) -> Masks | None:
         lengths = lengths_of(**said)
-        return None if lengths is None else (lengths, sdpa_mask(**said))
+        return None if lengths is None else (lengths, sdpa_mask(**{**said, **ALWAYS}))
 
     def attention(
         module: torch.nn.Module,

@@ -1,0 +1,60 @@
+"""A model of the examples where torch serves every call: a mask is made once for all layers, as without us."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import autotuner
+from autotuner.inference.load import Loaded
+from tests.helpers.tables import built, problem, served, table, write
+
+pytest.importorskip("transformers")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+COMPARES = ("aten.lt.Tensor", "aten.le.Tensor", "aten.arange.default", "aten.arange.start")
+"""What masks are made with."""
+
+
+class Counted(TorchDispatchMode):
+    """How often such operations ran in its block."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += str(func) in COMPARES
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def serves_nothing(tmp_path: Path) -> Loaded:
+    artifact = built(problem(32))
+    return autotuner.load(write(table([served(artifact)], [(problem(32), artifact.digest)]), tmp_path / "best.json"))
+
+
+def of_a_forward(layers: int, attention: str, ours: Loaded) -> int:
+    from examples.gpt import gpt as example
+    from examples.in_a_model import switch
+
+    model, (tokens,) = example.gpt(layers=layers, heads=3), example.texts((20,), 1)
+    switch(model, attention, ours, example.key_lengths)
+    cache = example.cache_of(model, 64)
+    counted = Counted()
+    with counted, torch.no_grad():
+        model(tokens, past_key_values=cache, use_cache=True)
+    return counted.count
+
+
+def test_more_layers_make_no_more_masks(serves_nothing: Loaded) -> None:
+    """A cache counts where it writes, in each layer, whoever computes attention."""
+    ours, torchs = ([of_a_forward(layers, name, serves_nothing) for layers in (1, 3)] for name in ("autotuner", "sdpa"))
+    assert serves_nothing.served == 0.0
+    assert sum(serves_nothing.counters.values()) == 4
+    assert ours[1] - ours[0] == torchs[1] - torchs[0]
+    assert ours[0] > 0
