@@ -14,7 +14,7 @@ from autotuner.inference.load import Loaded
 from tests.helpers.tables import built, problem, served, table, write
 
 pytest.importorskip("transformers")
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
 COMPARES = ("aten.lt.Tensor", "aten.le.Tensor", "aten.arange.default", "aten.arange.start")
 """What masks are made with."""
