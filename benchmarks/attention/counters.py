@@ -66,7 +66,9 @@ class Side:
         file = load_space(row["space"])
         self.workbench = Workbench(file.model_copy(update={"problems": (self.problem,)}))
         index = self.workbench.space.index_of(row["parameters"])
-        (built,) = self.workbench.build_all([index] if index is not None else [])
+        if index is None:
+            sys.exit(f"{row['problem']}: its parameters are no point of {row['space']} on this device; tune it anew")
+        (built,) = self.workbench.build_all([index])
         if not isinstance(built, Artifact):
             sys.exit(f"{row['problem']}: {built.detail}")
         self.built = built

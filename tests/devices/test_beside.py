@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from autotuner.devices.cpu import timing as cpu
 from autotuner.devices.cuda import timing as cuda
@@ -17,6 +13,7 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import SdpaTensors, inputs
 from autotuner.ops.tensors import Tensors
 from autotuner.values.problem import Problem
+from tests.helpers.operations import operations
 
 PROBLEM = SdpaProblem.parse("(6,2,5x40,16) float32 lengths")
 assert isinstance(PROBLEM, SdpaProblem)
@@ -66,25 +63,6 @@ def test_a_graph_finds_it_where_it_was_captured(monkeypatch: pytest.MonkeyPatch)
     assert len(watched.orders) > 2
 
 
-class Named(TorchDispatchMode):
-    """The names of the operations in its block."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.names = set[str]()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.add(str(func))
-        return func(*args, **(kwargs or {}))
-
-
-def named(call: Callable[[], object]) -> set[str]:
-    mode = Named()
-    with mode:
-        call()
-    return mode.names
-
-
 @pytest.mark.parametrize("name", ["flash", "math"])
 @pytest.mark.parametrize(
     "text", ["(2,2,9x40,16) float32 lengths", "(2,2,9x40,16) float32 causal bottom_right lengths lse"]
@@ -95,5 +73,5 @@ def test_attention_makes_its_mask_there_and_not_in_its_forward(name: str, text: 
     baseline, given = SdpaTensors.BASELINES[name], inputs(problem, "randn", 1)
     beside = baseline.beside(problem, given)
     forward = baseline.forward(problem)
-    assert "aten.arange.default" in named(lambda: baseline.beside(problem, given))
-    assert not {"aten.arange.default", "aten.lt.Tensor"} & named(lambda: forward(*given, *beside))
+    assert "aten.arange.default" in operations(lambda: baseline.beside(problem, given))
+    assert not {"aten.arange.default", "aten.lt.Tensor"} & set(operations(lambda: forward(*given, *beside)))

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import autotuner
 from autotuner.inference.load import Loaded
+from tests.helpers.operations import operations
 from tests.helpers.tables import built, problem, served, table, write
 
 pytest.importorskip("transformers")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
-COMPARES = ("aten.lt.Tensor", "aten.le.Tensor", "aten.arange.default", "aten.arange.start")
+MADE_WITH = ("aten.lt.Tensor", "aten.le.Tensor", "aten.arange.default", "aten.arange.start")
 """What masks are made with."""
-
-
-class Counted(TorchDispatchMode):
-    """How often such operations ran in its block."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += str(func) in COMPARES
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.fixture
@@ -45,10 +31,8 @@ def of_a_forward(layers: int, attention: str, ours: Loaded) -> int:
     model, (tokens,) = example.gpt(layers=layers, heads=3), example.texts((20,), 1)
     switch(model, attention, ours, example.key_lengths)
     cache = example.cache_of(model, 64)
-    counted = Counted()
-    with counted, torch.no_grad():
-        model(tokens, past_key_values=cache, use_cache=True)
-    return counted.count
+    ran = operations(lambda: example.step(model, tokens, cache))
+    return sum(ran[name] for name in MADE_WITH)
 
 
 def test_more_layers_make_no_more_masks(serves_nothing: Loaded) -> None:

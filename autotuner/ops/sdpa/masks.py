@@ -7,6 +7,7 @@ from torch import Tensor
 
 from autotuner.ops.sdpa.attention import seen
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.tensors import Tensors
 
 
 def visible(problem: SdpaProblem, lengths: Tensor | None, device: torch.device) -> Tensor | None:
@@ -34,9 +35,11 @@ def _corners_meet(problem: SdpaProblem) -> bool:
     return problem.corner == "top_left" or problem.seq_q == problem.seq_k
 
 
-def mask(problem: SdpaProblem, lengths: Tensor | None, device: torch.device) -> Tensor:
-    """True where a row sees a key; (batch, 1, seq_q, seq_k), dense."""
-    found = visible(problem, lengths, device)
+def mask(problem: SdpaProblem, inputs: Tensors) -> Tensor | None:
+    """True where a row sees a key, (batch, 1, seq_q, seq_k), dense; None where torch needs no mask."""
+    if not needed(problem):
+        return None
+    found = visible(problem, inputs[3] if problem.key_lengths else None, inputs[0].device)
     assert found is not None
     return found.expand(problem.batch, 1, problem.seq_q, problem.seq_k).contiguous()
 

@@ -37,10 +37,10 @@ def sdpa(problem: SdpaProblem, backend: str) -> Callable[..., Tensors]:
     """torch's SDPA for this problem, pinned to one backend, of the inputs and of `mask_beside` them. Calling it raises
     RuntimeError where the backend cannot. With log-sum-exps it is torch's own function that returns them."""
     pinned, causal = BACKENDS[backend], masks.is_causal(problem)
-    masked, given = masks.needed(problem), 3 + problem.key_lengths
+    masked = masks.needed(problem)
 
     def forward(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Tensors:
-        mask = rest[given - 3] if masked else None
+        mask = rest[-1] if masked else None  # behind the lengths, where there are any
         if problem.lse:
             return with_lse(problem, backend, q, k, v, mask)
         with sdpa_kernel([pinned]):
@@ -54,10 +54,9 @@ def sdpa(problem: SdpaProblem, backend: str) -> Callable[..., Tensors]:
 def mask_beside(problem: SdpaProblem, backend: str, inputs: Tensors) -> Tensors:
     """The mask that says what lengths and a corner say, where there must be one; as numbers to add for the functions
     that take no other."""
-    if not masks.needed(problem):
+    mask = masks.mask(problem, inputs)
+    if mask is None:
         return ()
-    lengths = inputs[3] if problem.key_lengths else None
-    mask = masks.mask(problem, lengths, inputs[0].device)
     return (masks.bias(~mask, inputs[0].dtype) if problem.lse and backend != "math" else mask,)
 
 

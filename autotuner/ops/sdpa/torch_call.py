@@ -53,9 +53,8 @@ def _mask(problem: Problem, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
     from autotuner.ops.sdpa import masks
 
     assert isinstance(problem, SdpaProblem)
-    if not masks.needed(problem):
-        return {}
-    return {"attn_mask": masks.mask(problem, tensors[3] if problem.key_lengths else None, tensors[0].device)}
+    mask = masks.mask(problem, tensors)
+    return {} if mask is None else {"attn_mask": mask}
 
 
 FUNCTION = TorchFunction(
