@@ -207,6 +207,8 @@ def trust_drawn() -> dict[Path, str]:
     text = insert(method.read_text(), "simulated_truth", trust_pages.simulated(truth))
     itself = insert(timing.read_text(), "aa_sweeps", trust_pages.aa_sweeps(loaded("aa_sweeps_cuda", "aa_sweeps_cpu")))
     itself = insert(itself, "audit_cost", trust_pages.audit_cost(*loaded("audit_cost")))
+    audits = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("audits_*.json"))]
+    itself = insert(itself, "audits", trust_pages.audits(audits))
     kept = [found for name in ("disturbed", "disturbed_cuda") if (found := if_kept(name)) is not None]
     busy = ROOT / "docs" / "busy-machine.md"
     there = insert(busy.read_text(), "disturbed", trust_pages.disturbed(kept))

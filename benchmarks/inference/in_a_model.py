@@ -64,37 +64,44 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "AUTOTUNER_STORE": str(folder / "studies.db"), "PYTHONPATH": paths}
 
 
-def validated(folder: Path, study: str, budget: Sequence[str]) -> list[str]:
-    """The command that tried its variants on other lengths; nothing where there is none to try."""
-    command = ["autotuner", "validate", study, *budget]
-    done = called(command, folder)
-    if done.returncode and not any(each in done.stderr for each in NOTHING_TO_DO):
-        sys.exit(done.stderr)
-    print(done.stderr, end="", flush=True)
-    return [] if done.returncode else command
+class Steps:
+    """The commands that a folder has seen to their end, noted there: what was cut off goes on behind them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self._file = folder, folder / "commands.json"
+        self.counted: dict[str, bool] = json.loads(self._file.read_text()) if self._file.exists() else {}
+        """Whether it did something, by command."""
+
+    def run(self, *command: str, may_be_refused_for: Sequence[str] = ()) -> str | None:
+        """Runs a command unless it has been run, and returns it; None where it had nothing to do, for one of these
+        reasons. Exits where it fails."""
+        line = " ".join(command)
+        if line not in self.counted:
+            done = called(command, self.folder)
+            if done.returncode and not any(each in done.stderr for each in may_be_refused_for):
+                sys.exit(done.stderr)
+            print(done.stderr, end="", flush=True)
+            self.counted[line] = not done.returncode
+            self._file.write_text(json.dumps(self.counted, indent=1) + "\n")
+        return line if self.counted[line] else None
 
 
-def commands(said: argparse.Namespace, folder: Path) -> Iterator[list[str]]:
-    """Each command, once it has been run."""
-    model, rounds, between = said.model, said.rounds, said.validate.split()
+def commands(said: argparse.Namespace, folder: Path) -> Iterator[str | None]:
+    """Each command, once it has been run; None for one that had nothing to do."""
+    model, steps = said.model, Steps(folder)
     sizes = [*said.sizes.split(), "--device", said.device, "--dtype", said.dtype]
-
-    def ran(*arguments: str) -> list[str]:
-        run(arguments, folder)
-        return list(arguments)
-
-    yield ran(MODELS[model], "record", *sizes)
-    yield ran("autotuner", "tune", SPACES[said.device], *said.tune.split(), "--problems", "problems.toml")
+    yield steps.run(MODELS[model], "record", *sizes)
+    yield steps.run("autotuner", "tune", SPACES[said.device], *said.tune.split(), "--problems", "problems.toml")
     found = json.loads(run(["autotuner", "status", "--json"], folder))
     studies = [each["name"] for each in found if each["finals"] is not None]
     if not studies:
         sys.exit("no study came to its finals: give it more --trials or --minutes, on a quiet machine")
     for study in studies:
-        if command := validated(folder, study, between):
-            yield command
+        yield steps.run("autotuner", "validate", study, *said.validate.split(), may_be_refused_for=NOTHING_TO_DO)
     beside = [word for study in studies[1:] for word in ("--with", study)]
-    yield ran("autotuner", "export", studies[0], *beside, "--out", "best.json")
-    yield ran(MODELS[model], "compare", "best.json", *sizes, "--rounds", str(rounds), "--out", "compared.json")
+    yield steps.run("autotuner", "export", studies[0], *beside, "--out", "best.json")
+    rounds = ["--rounds", str(said.rounds)]
+    yield steps.run(MODELS[model], "compare", "best.json", *sizes, *rounds, "--out", "compared.json")
 
 
 def table(found: dict[str, Any] | None) -> str:
@@ -152,18 +159,18 @@ def main() -> None:
     parser.add_argument("--tune", default=BUDGET, help=f"options of `autotuner tune`: {BUDGET}")
     parser.add_argument("--validate", default="--minutes 0.5", help="options of `autotuner validate`")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--keep", type=Path, help="a new folder for the store and the exports; else they are removed")
+    parser.add_argument("--keep", type=Path, help="a folder for store and exports; what it has is not made again")
     parser.add_argument("--out", type=Path)
     said = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="autotuner-model-") as name:
         folder = said.keep or Path(name)
-        folder.mkdir(exist_ok=said.keep is None)
-        done = list(commands(said, folder))
+        folder.mkdir(exist_ok=True)
+        done = [each for each in commands(said, folder) if each is not None]
         table = json.loads((folder / "best.json").read_text())["table"]
         compared = json.loads((folder / "compared.json").read_text())
     document = {
         **provenance([]),
-        "commands": [" ".join(each) for each in done],
+        "commands": done,
         "problems": (problems := len(table["entries"])),
         "problems_served": problems - [each["use"] for each in table["entries"]].count(None),
         "ranges": len(table["ranges"]),

@@ -1,11 +1,12 @@
 """Audits of right kernels, none of which may be accused: the default and random points of a space, cold and warm.
 
-    python -m benchmarks.timing.audits SPACE ... [--points 300] [--cache warm,cold] [--seconds S] [--json PATH] [--hold]
+    python -m benchmarks.timing.audits SPACE ... [--points 300] [--cache warm,cold] [--seconds S] [--seed N]
+        [--json PATH] [--hold]
 
 For every point: how much longer a forward takes on fresh inputs than on those of the call before (`kept`, relative to
 a plain forward), what the copies in between add to it more than to the baseline (`hidden`, microseconds), and what the
 audit took. The inputs of races change by exact symmetries between the samples; a point whose outputs do not follow
-them is listed too. With --seconds it stops at the first point after that time.
+them is listed too. With --seconds a space is left at the first point after that time.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,7 +28,7 @@ from autotuner.measure.arms import ArmError
 from autotuner.measure.audit import Times, looked_at
 from autotuner.measure.calibrate import fastest, time_baselines
 from autotuner.measure.statistics import trimmed_interval
-from autotuner.run.line import LineFactory
+from autotuner.run.line import Line, LineFactory
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
 from autotuner.values.verdict import Fault
@@ -52,30 +54,39 @@ class Row:
     accused: str | None
 
 
-def points_of(bench: Workbench, wanted: int) -> list[int]:
-    """The default point and random ones, other ones in every run."""
+def points_of(bench: Workbench, wanted: int, seed: int) -> list[int]:
+    """The default point and random ones."""
     count = len(bench.space)
-    drawn = random.sample(range(count), min(wanted, count))
+    drawn = random.Random(seed).sample(range(count), min(wanted, count))
     return [bench.space.default_index, *(each for each in drawn if each != bench.space.default_index)][:wanted]
 
 
-def audits(bench: Workbench, cache: str, wanted: int, until: float) -> Iterator[Row]:
-    """Of one space with one cache policy."""
-    line = LineFactory(bench.device, bench.toolchain, bench.family)()
-    conditions = bench.conditions.model_copy(update={"cache": cache})
-    tracks = line.tracks(conditions)
-    pinned = {}
-    for track in tracks:
+class Session:
+    """The problems of a space under one cache policy, ready for audits."""
+
+    def __init__(self, bench: Workbench, line: Line, cache: str) -> None:
+        conditions = bench.conditions.model_copy(update={"cache": cache})
         devices = "cuda" if bench.device.backend == "cuda" else "cpu"
-        pinned[track.problem] = fastest(time_baselines(track, names(conditions.compiled_for, devices), 5))
-    chosen = points_of(bench, wanted)
-    for first in range(0, len(chosen), BATCH):
-        some = chosen[first : first + BATCH]
+        callable_here = names(conditions.compiled_for, devices)
+        self._tracks = line.tracks(conditions)
+        self._pinned = [fastest(time_baselines(track, callable_here, 5)) for track in self._tracks]
+
+    def audits(self, point: str, built: Artifact) -> Iterator[Row]:
+        for track, baseline in zip(self._tracks, self._pinned, strict=True):
+            yield audited(point, track, built, baseline)
+
+
+def audits(bench: Workbench, caches: Sequence[str], points: Sequence[int], until: float) -> Iterator[tuple[str, Row]]:
+    """The audits of a space, each with its cache policy. A point is built once for all policies."""
+    line = LineFactory(bench.device, bench.toolchain, bench.family)()
+    sessions = {cache: Session(bench, line, cache) for cache in caches}
+    for first in range(0, len(points), BATCH):
+        some = points[first : first + BATCH]
         for index, built in zip(some, bench.build_all(some), strict=True):
             if isinstance(built, Fault) or time.monotonic() > until:
                 continue
-            for track in tracks:
-                yield audited(str(bench.space.point(index)), track, built, pinned[track.problem])
+            for cache, session in sessions.items():
+                yield from ((cache, row) for row in session.audits(str(bench.space.point(index)), built))
 
 
 def audited(point: str, track: Any, built: Artifact, baseline: str) -> Row:
@@ -98,18 +109,59 @@ def audited(point: str, track: Any, built: Artifact, baseline: str) -> Row:
     return Row(point, str(track.problem), us, kept.mean, kept.low, kept.high, times.hidden_us, seconds, why)
 
 
-def summary(rows: list[Row]) -> dict[str, Any]:
-    """What all audits of a space come to."""
-    kept, hidden = [row.kept for row in rows], [row.hidden_us for row in rows]
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """What all audits of a space with one cache policy come to."""
+    timed = [row for row in rows if row.us] or rows  # an audit that failed has no times
     return {
         "audits": len(rows),
+        "points": len({row.point for row in rows}),
         "accused": [asdict(row) for row in rows if row.accused],
-        "kept": [min(kept), median(kept), max(kept)],
-        "hidden_us": [min(hidden), median(hidden), max(hidden)],
-        "hidden_share": max(row.hidden_us / row.us for row in rows if row.us),
+        "kept": spread([row.kept for row in timed]),
+        "hidden_us": spread([row.hidden_us for row in timed]),
+        "hidden_share": max(row.hidden_us / row.us if row.us else 0 for row in timed),
         "seconds": median(row.seconds for row in rows),
-        "rows": [asdict(row) for row in rows],
     }
+
+
+def spread(values: Sequence[float]) -> list[float]:
+    """The least, the median and the greatest."""
+    return [min(values), median(values), max(values)]
+
+
+def told(name: str, cache: str, one: dict[str, Any]) -> Iterator[str]:
+    """A summary, and the first accusations."""
+    kept = [f"{100 * each:+.2f}" for each in one["kept"]]
+    hidden = [f"{each:+.2f}" for each in one["hidden_us"]]
+    yield (
+        f"{name:24} {cache}: {one['audits']} audits, {len(one['accused'])} accused; kept {kept} %; hidden {hidden} us,"
+        f" at most {100 * one['hidden_share']:.0f} %; {one['seconds']:.2f} s each"
+    )
+    yield from (f"    {row['point']}: {row['accused']}" for row in one["accused"][:5])
+
+
+class Kept:
+    """What was found, written anew after every batch: what a run was cut off from is not lost with the rest."""
+
+    def __init__(self, path: Path | None, seed: int) -> None:
+        self._path, self._seed = path, seed
+        self.rows: dict[str, dict[str, list[Row]]] = {}
+        self.device = ""
+
+    def add(self, name: str, cache: str, row: Row) -> None:
+        self.rows.setdefault(name, {}).setdefault(cache, []).append(row)
+
+    @property
+    def spaces(self) -> dict[str, dict[str, Any]]:
+        return {name: {cache: summary(rows) for cache, rows in found.items()} for name, found in self.rows.items()}
+
+    def write(self) -> None:
+        if self._path is None:
+            return
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        document = {"command": command_line(), "when": when, "versions": versions(), "device": self.device}
+        beside = self._path.with_suffix(".part")
+        beside.write_text(json.dumps({**document, "seed": self._seed, "spaces": self.spaces}, indent=1) + "\n")
+        beside.replace(self._path)
 
 
 def arguments() -> argparse.Namespace:
@@ -118,6 +170,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--points", type=int, default=300)
     parser.add_argument("--cache", default="warm,cold")
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument(
+        "--seed", type=int, default=random.randrange(1 << 32), help="of the points; another in every run"
+    )
     parser.add_argument("--json", type=Path)
     holds.add_option(parser)
     return parser.parse_args()
@@ -125,29 +180,21 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     given = arguments()
-    found: dict[str, Any] = {}
+    kept = Kept(given.json, given.seed)
     for name in given.spaces:
         bench = Workbench(load_space(name))
+        kept.device = bench.device.name
+        points = points_of(bench, given.points, given.seed)
         until = time.monotonic() + given.seconds
-        for cache in given.cache.split(","):
-            rows = list(audits(bench, cache, given.points, until))
-            if not rows:
-                continue
-            found[f"{name} {cache}"] = one = summary(rows)
-            figures = [f"{100 * each:+.2f}" for each in one["kept"]]
-            hidden = [f"{each:+.2f}" for each in one["hidden_us"]]
-            accused = len(one["accused"])
-            print(
-                f"{name:24} {cache}: {len(rows)} audits, {accused} accused; kept {figures} %; hidden {hidden} us,"
-                f" at most {100 * one['hidden_share']:.0f} %; {one['seconds']:.2f} s each",
-                flush=True,
-            )
-            for row in one["accused"][:5]:
-                print(f"    {row['point']}: {row['accused']}")
-    if given.json is not None:
-        document = {"command": command_line(), "versions": versions(), "device": bench.device.name, "spaces": found}
-        given.json.write_text(json.dumps(document, indent=1) + "\n")
+        for number, (cache, row) in enumerate(audits(bench, given.cache.split(","), points, until)):
+            kept.add(name, cache, row)
+            if number % BATCH == 0:
+                kept.write()
+        for cache, one in kept.spaces.get(name, {}).items():
+            print(*told(name, cache, one), sep="\n", flush=True)
+    kept.write()
     if given.hold:
+        found = {f"{name} {cache}": one for name, each in kept.spaces.items() for cache, one in each.items()}
         holds.require([f"{name}: {len(one['accused'])} accused" for name, one in found.items() if one["accused"]])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from benchmarks.attention.cuda_pages import table
@@ -141,6 +142,38 @@ def audit_cost(document: Document) -> str:
         for each in document["rows"]
     )
     return f"{'; '.join(said)}. Made by `{document['command']}` on {document['when'][:10]}."
+
+
+def audits(documents: list[Document]) -> str:
+    """docs/timing.md: what audits said of right kernels, a space and a cache policy a row."""
+    if not documents:
+        return "No result is kept yet."
+    head = ["space", "device", "cache", "points", "audits", "accused", "fresh inputs cost", "copies cost"]
+    head += ["an audit takes"]
+    rows = [
+        [
+            Path(name).with_suffix("").name,
+            document["device"],
+            cache,
+            str(one["points"]),
+            str(one["audits"]),
+            str(len(one["accused"])),
+            f"{100 * one['kept'][1]:+.2f} % ({100 * one['kept'][0]:+.2f} to {100 * one['kept'][2]:+.2f})",
+            f"at most {100 * one['hidden_share']:.0f} %",
+            f"{one['seconds']:.1f} s",
+        ]
+        for document in documents
+        for name, found in document["spaces"].items()
+        for cache, one in found.items()
+    ]
+    torch = ", ".join(sorted({document["versions"]["torch"] for document in documents}))
+    days = ", ".join(sorted({document["when"][:10] for document in documents}))
+    said = (
+        "Costs are relative to a plain forward: what it takes longer on fresh inputs, the median and the range of all"
+        " points; what the copies in between add to it more than to the baseline. Made by `make proof PART=audits` and"
+        f" `PART=gpu_audits`, torch {torch}, {days}; each JSON has its command and the seed of its points."
+    )
+    return f"{table(head, rows)}\n\n{said}"
 
 
 def disturbed(documents: list[Document]) -> str:

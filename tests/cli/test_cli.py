@@ -73,11 +73,13 @@ def test_status_and_leaderboard(tuned: subprocess.CompletedProcess[str], folder:
 def test_every_trial_is_listed_with_its_reason(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert tuned.returncode == 0
     listed = json.loads(autotuner(folder, "trials", "--json").stdout)
-    assert [line["parameters"]["MUTANT"] == "none" for line in listed].count(True) == 1
-    assert [line["fault"] is None for line in listed].count(True) == 1
+    # On a busy machine a trial may be tried again: then it has a line more.
+    last = {line["parameters"]["MUTANT"]: line["fault"] for line in listed}
+    assert [name for name, fault in last.items() if fault is None] == ["none"]
+    assert len(last) == 4
     assert autotuner(folder, "trials").stdout.count("x G") == 3
     done = autotuner(folder, "trials", "--parquet", "--out", "trials.parquet")
-    assert "4 trials of" in done.stdout
+    assert f"{len(listed)} trials of" in done.stdout
     assert (folder / "trials.parquet").read_bytes()[:4] == b"PAR1"
     one_line(autotuner(folder, "trials", "--parquet"), "--out FILE")
 

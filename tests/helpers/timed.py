@@ -60,8 +60,14 @@ def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
         if not failed or any(TIMEOUT in message for message in failed):  # its clock is one for all attempts
             break
         if left:
-            item._initrequest()  # type: ignore[attr-defined]  # its fixtures are made anew
+            make_anew(item)
     return reports if calm else spared(reports, BUSY)
+
+
+def make_anew(item: pytest.Item) -> None:
+    """Its fixtures, and those of its module: the machine may have been disturbed while they were made."""
+    item.session._setupstate.teardown_exact(item.session)
+    item._initrequest()  # type: ignore[attr-defined]
 
 
 def spared(reports: list[pytest.TestReport], why: str) -> list[pytest.TestReport]:

@@ -75,7 +75,7 @@ def test_tests_for_a_gpu_are_left_out_where_there_is_none(monkeypatch: pytest.Mo
 TRIES = """
 import pytest
 
-@pytest.fixture
+@pytest.fixture(scope="{scope}")
 def number(request):
     tries = request.config.rootpath / "tries"
     before = tries.read_text()
@@ -92,12 +92,14 @@ def test_it(number):
     ("passes_at", "busy", "outcome"),
     [(0, True, "passed"), (2, False, "passed"), (2, True, "passed"), (9, False, "failed"), (9, True, "skipped")],
 )
+@pytest.mark.parametrize("scope", ["function", "module"])
 def test_a_timed_test_is_tried_again_and_skipped_only_on_a_busy_machine(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, passes_at: int, busy: bool, outcome: str
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, scope: str, passes_at: int, busy: bool, outcome: str
 ) -> None:
+    """With fixtures made anew, those of its module too."""
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     monkeypatch.setattr(timed, "watch", lambda: lambda: busy)
-    found = inner(pytester, passes_at)
+    found = inner(pytester, passes_at, scope)
     found.assert_outcomes(**{outcome: 1})
     assert len((pytester.path / "tries").read_text()) == min(passes_at + 1, timed.ATTEMPTS)
 
@@ -117,11 +119,11 @@ def test_a_mistake_is_never_put_down_to_a_busy_machine() -> None:
     assert not timed.is_mistake("AssertionError: TypeError: of a process")
 
 
-def inner(pytester: pytest.Pytester, passes_at: int) -> pytest.RunResult:
+def inner(pytester: pytest.Pytester, passes_at: int, scope: str = "function") -> pytest.RunResult:
     """A run of one timed test that passes at the `passes_at`-th try."""
     (pytester.path / "tries").write_text("")
     pytester.makeconftest("from tests.helpers import timed\npytest_runtest_protocol = timed.protocol\n")
-    pytester.makepyfile(TRIES.format(passes_at=passes_at))
+    pytester.makepyfile(TRIES.format(passes_at=passes_at, scope=scope))
     return pytester.runpytest_inprocess("-p", "no:xdist", "-W", "ignore")
 
 
