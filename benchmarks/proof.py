@@ -20,9 +20,12 @@ from typing import NamedTuple
 
 from autotuner.devices.cuda.probe import probe
 from autotuner.values import config
+from benchmarks import tuned
+from benchmarks.attention import counters
 from benchmarks.cli import hostile
 from benchmarks.driver import chaos, kills, ray_nodes, store_locked, workers
 from benchmarks.gate import emulated, mutants, op_mutants, view_mutants
+from benchmarks.inference import in_a_model
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import landscapes, replay, replay_choice, sweep_sets, transfer
 from benchmarks.service import first_paint
@@ -207,6 +210,28 @@ PARTS = {
         "the audit accuses no right kernel on a GPU, cold and warm",
         60,
         (step(audits, "sdpa_sm90", "sdpa_wgmma", "--json", kept("audits_cuda"), "--hold"),),
+        needs_gpu=True,
+    ),
+    "gpu_tuned": Part(
+        "what `autotuner tune` reaches from an empty store, of every problem that has no row of this GPU yet",
+        60,
+        (
+            step(tuned, "large", "--missing", "--trials", "40", "--json", kept("tuned_wgmma")),
+            step(tuned, "odd", "--missing", "--trials", "40", "--json", kept("tuned_wgmma")),
+            step(tuned, "mission", "--missing", "--json", kept("tuned_wgmma")),
+            step(tuned, "rmsnorm", "--missing", "--trials", "30", "--json", kept("tuned_rmsnorm")),
+            step(counters, kept("tuned_wgmma"), "--json", kept("counters")),
+        ),
+        needs_gpu=True,
+    ),
+    "gpu_models": Part(
+        "the examples on a GPU, recorded, tuned, exported and loaded: before and after",
+        40,
+        tuple(
+            step(in_a_model, model, "--device", "cuda", "--dtype", dtype, "--out", kept(f"{model}_cuda_{dtype}"))
+            for model in ("encoder", "gpt")
+            for dtype in ("float16", "bfloat16")
+        ),
         needs_gpu=True,
     ),
 }

@@ -1,12 +1,13 @@
 """Tunes problems as a user does, by `autotuner tune` from an empty store, and keeps what the finals confirmed.
 
-    python -m benchmarks.tuned SET [--problems TEXT] [--trials N] [--finals-minutes M] [--json FILE] [--warm]
+    python -m benchmarks.tuned SET [--problems TEXT] [--trials N] [--finals-minutes M] [--json FILE] [--missing]
+        [--warm]
 
 SET is a name of SETS. Each of its problems (with --problems, those that contain the text) is swept and goes through the
 finals. A row has the confirmed ratio with its interval, the search's own estimate, microseconds of both sides, the
 share of the device's ceilings, and how far apart the slowest and the fastest right variant are. Rows that the file
-holds of other problems and of other devices stay. Without --warm no study knows of another one. Needs a device that
-nothing else uses.
+holds of other problems and of other devices stay; with --missing a problem that has a row of this device is left out.
+Without --warm no study knows of another one. Needs a device that nothing else uses.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from autotuner.devices import DEVICES, Wishes
 from autotuner.ops import OPS
 from autotuner.store import Store
 from autotuner.tuning import standings
@@ -142,6 +144,12 @@ def _of(row: Row) -> tuple[str, str | None]:
     return row["problem"], row.get("device")
 
 
+def rows_of(path: Path | None, device: str) -> set[str]:
+    """The problems that the file has a row of this device for."""
+    held = json.loads(path.read_text())["rows"] if path is not None and path.exists() else []
+    return {row["problem"] for row in held if row.get("device") == device}
+
+
 def told(row: Row) -> str:
     """A line a problem."""
     if "error" in row:
@@ -162,12 +170,16 @@ def main() -> int:
     parser.add_argument("--problems", default="", metavar="TEXT")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--finals-minutes", type=float, default=2)
+    parser.add_argument("--missing", action="store_true", help="leave out what the file has of this device")
     parser.add_argument("--warm", action="store_true", help="later studies know what earlier ones found")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     wanted, rows = SETS[options.set], list[Row]()
+    there = rows_of(options.json, DEVICES["cuda"].choose(Wishes()).device.name) if options.missing else set()
     with tempfile.TemporaryDirectory() as folder:
-        for number, problem in enumerate(each for each in wanted.problems if options.problems in each):
+        for number, problem in enumerate(wanted.problems):
+            if options.problems not in problem or str(OPS[wanted.op].problem.parse(problem)) in there:
+                continue
             store = Path(folder) / ("s.db" if options.warm else f"{number}.db")
             rows.append(tuned(wanted, problem, store, options))
             print(told(rows[-1]), flush=True)

@@ -59,7 +59,7 @@ class Progress:
         """Its name, once it is known."""
         self.judged = 0
         """Variants of the study, those of earlier runs included."""
-        self._best, self._best_number = math.inf, -1
+        self._best = math.inf
         self._doing, self._since = "calibrating", time.monotonic()
         """What goes on now, and since when, on the monotonic clock."""
         self._waits = ""
@@ -150,9 +150,8 @@ class Progress:
             self._time_left.judged(self._now(), *costs(outcome))
         if not outcome.verdict.has_latency:
             (self._rejected if outcome.verdict.judges else self._failed)[outcome.verdict] += 1
-        leads = event.best is not None and event.best < self._best
-        if event.best is not None and leads:
-            self._best, self._best_number = event.best, event.number
+        best = math.inf if event.best is None else event.best  # a new calibration may have refused what led
+        leads, self._best = best < self._best, best
         if leads or self._is_news(outcome) or not self._foot.is_live:
             style = "green" if leads else "red" if not outcome.verdict.has_latency else ""
             line = f"[{event.judged}/{self._trials}] trial {event.number}: {_line(outcome, self._baseline)}"

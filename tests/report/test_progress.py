@@ -86,6 +86,16 @@ def test_the_foot_says_how_far_it_is_the_best_the_causes_and_the_time_left(seen:
     assert "━" in second
 
 
+def test_what_a_new_calibration_refused_is_no_longer_the_best(seen: Seen, sweep: Progress) -> None:
+    sweep.hear(judged(0, measured(16, 50.0), best=-0.6931))
+    assert "best 2.000x SDPA" in seen.foot(sweep)[1]
+    sweep.hear(judged(1, rejected(32)))
+    assert "best" not in seen.foot(sweep)[1]
+    sweep.hear(judged(2, measured(8, 80.0), best=-0.2231))
+    assert "best 1.250x SDPA" in seen.foot(sweep)[1]
+    assert "trial 2:" in seen.above
+
+
 def test_causes_are_cut_where_there_is_no_room(seen: Seen, sweep: Progress) -> None:
     for number, verdict in enumerate(each for each in Verdict if each.judges and not each.has_latency):
         sweep.hear(judged(number, rejected(64, verdict)))
