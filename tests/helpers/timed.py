@@ -66,7 +66,7 @@ def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
 
 def make_anew(item: pytest.Item) -> None:
     """Its fixtures, and those of its module: the machine may have been disturbed while they were made."""
-    item.session._setupstate.teardown_exact(item.session)
+    item.session._setupstate.teardown_exact(item.session)  # type: ignore[arg-type]  # down to it
     item._initrequest()  # type: ignore[attr-defined]
 
 
