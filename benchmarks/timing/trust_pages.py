@@ -152,14 +152,14 @@ def audits(documents: list[Document]) -> str:
     head += ["an audit takes"]
     rows = [
         [
-            Path(name).with_suffix("").name,
+            str(Path(name).with_suffix("")),
             document["device"],
             cache,
             str(one["points"]),
             str(one["audits"]),
             str(len(one["accused"])),
             f"{100 * one['kept'][1]:+.2f} % ({100 * one['kept'][0]:+.2f} to {100 * one['kept'][2]:+.2f})",
-            f"at most {100 * one['hidden_share']:.0f} %",
+            f"at most {100 * max(0.0, one['hidden_share']):.0f} %",
             f"{one['seconds']:.1f} s",
         ]
         for document in documents
