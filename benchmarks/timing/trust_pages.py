@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from benchmarks.attention.cuda_pages import table
@@ -152,7 +151,7 @@ def audits(documents: list[Document]) -> str:
     head += ["an audit takes"]
     rows = [
         [
-            str(Path(name).with_suffix("")),
+            name,
             document["device"],
             cache,
             str(one["points"]),
