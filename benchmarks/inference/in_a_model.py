@@ -65,25 +65,31 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 class Steps:
-    """The commands that a folder has seen to their end, noted there: what was cut off goes on behind them."""
+    """The commands that a folder has seen to their end, noted there: what was cut off goes on behind them. Behind a
+    command that was not noted all are run, as what they read may be another."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._file = folder, folder / "commands.json"
-        self.counted: dict[str, bool] = json.loads(self._file.read_text()) if self._file.exists() else {}
+        self._noted: dict[str, bool] = json.loads(self._file.read_text()) if self._file.exists() else {}
         """Whether it did something, by command."""
+        self._passed: dict[str, bool] = {}
+        """Of this run."""
 
     def run(self, *command: str, may_be_refused_for: Sequence[str] = ()) -> str | None:
         """Runs a command unless it has been run, and returns it; None where it had nothing to do, for one of these
         reasons. Exits where it fails."""
         line = " ".join(command)
-        if line not in self.counted:
+        if line in self._noted:
+            self._passed[line] = self._noted[line]
+        else:
+            self._noted = {}
             done = called(command, self.folder)
             if done.returncode and not any(each in done.stderr for each in may_be_refused_for):
                 sys.exit(done.stderr)
             print(done.stderr, end="", flush=True)
-            self.counted[line] = not done.returncode
-            self._file.write_text(json.dumps(self.counted, indent=1) + "\n")
-        return line if self.counted[line] else None
+            self._passed[line] = not done.returncode
+            self._file.write_text(json.dumps(self._passed, indent=1) + "\n")
+        return line if self._passed[line] else None
 
 
 def commands(said: argparse.Namespace, folder: Path) -> Iterator[str | None]:

@@ -169,8 +169,9 @@ def audits(documents: list[Document]) -> str:
     days = ", ".join(sorted({document["when"][:10] for document in documents}))
     said = (
         "Costs are relative to a plain forward: what it takes longer on fresh inputs, the median and the range of all"
-        " points; what the copies in between add to it more than to the baseline. Made by `make proof PART=audits` and"
-        f" `PART=gpu_audits`, torch {torch}, {days}; each JSON has its command and the seed of its points."
+        " points; what the copies in between add to it more than to the baseline. Made by"
+        f" `python -m benchmarks.timing.audits`, torch {torch}, {days}; each JSON has its options and the seed of its"
+        " points."
     )
     return f"{table(head, rows)}\n\n{said}"
 

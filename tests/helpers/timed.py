@@ -65,8 +65,9 @@ def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
 
 
 def make_anew(item: pytest.Item) -> None:
-    """Its fixtures, and those of its module: the machine may have been disturbed while they were made."""
-    item.session._setupstate.teardown_exact(item.session)  # type: ignore[arg-type]  # down to it
+    """Its fixtures, and those of its module: the machine may have been disturbed while they were made. The session's
+    stay."""
+    item.session._setupstate.teardown_exact(item.session)  # type: ignore[arg-type]  # any node will do
     item._initrequest()  # type: ignore[attr-defined]
 
 
