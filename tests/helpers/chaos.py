@@ -173,10 +173,13 @@ class Chaos:
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """The worker, without what it has started, stands still while the block runs."""
+        """The worker, without what it has started, stands still while the block runs, and has no lock on the store."""
         assert self._worker is not None
-        self._worker.send_signal(signal.SIGSTOP)
-        os.waitpid(self._worker.pid, os.WUNTRACED)
+        with contextlib.closing(sqlite3.connect(self._store, timeout=60, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # the worker does not write now
+            self._worker.send_signal(signal.SIGSTOP)
+            os.waitpid(self._worker.pid, os.WUNTRACED)
+            other.execute("ROLLBACK")
         try:
             yield
         finally:
