@@ -67,7 +67,8 @@ def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
 def make_anew(item: pytest.Item) -> None:
     """Its fixtures, and those of its module: the machine may have been disturbed while they were made. The session's
     stay."""
-    item.session._setupstate.teardown_exact(item.session)  # type: ignore[arg-type]  # any node will do
+    # Ends all but the session: what lies above the node that is given stays. Its type says Item, which a session is not.
+    item.session._setupstate.teardown_exact(item.session)  # type: ignore[arg-type]
     item._initrequest()  # type: ignore[attr-defined]
 
 
