@@ -67,7 +67,7 @@ def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
 def make_anew(item: pytest.Item) -> None:
     """Its fixtures, and those of its module: the machine may have been disturbed while they were made. The session's
     stay."""
-    # Ends all but the session: what lies above the node that is given stays. Its type says Item, which a session is not.
+    # Ends all but the session: the node that is given stays. Its type says Item, which a session is not.
     item.session._setupstate.teardown_exact(item.session)  # type: ignore[arg-type]
     item._initrequest()  # type: ignore[attr-defined]
 
