@@ -23,6 +23,11 @@ class Case(Model):
     distribution: str
 
 
+def measured(problem: Problem) -> Case:
+    """The one on whose inputs a problem is timed."""
+    return Case(name="measured", problem=problem, distribution=op_of(problem).ordinary)
+
+
 class Matrix:
     """The cases for artifacts compiled for one problem's compile-time part, at lengths that the artifact serves.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 
-from autotuner.gate.cases import Matrix
+from autotuner.gate.cases import Matrix, measured
 from autotuner.gate.tolerance import Truths, judge
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors
@@ -20,8 +20,11 @@ def names(problem: Problem, torch_device: str) -> tuple[str, ...]:
     return tuple(name for name, baseline in baselines.items() if torch_device in baseline.devices)
 
 
-def answers(problem: Problem, inputs: Tensors, baselines: Sequence[str]) -> Iterator[tuple[str, Tensors | None]]:
-    """What each baseline answers; None where it does not take the problem.
+def answers(
+    problem: Problem, inputs: Tensors, baselines: Sequence[str], timed: bool = False
+) -> Iterator[tuple[str, Tensors | None]]:
+    """What each baseline answers; None where it does not take the problem. Those that are made for each problem take
+    one that is `timed`.
 
     What nobody may look at is NaN in some cases. A baseline may multiply it by zero, so it gets zeros there. What a
     baseline leaves open is as the op defines it.
@@ -29,6 +32,9 @@ def answers(problem: Problem, inputs: Tensors, baselines: Sequence[str]) -> Iter
     known = op_of(problem).tensors().BASELINES
     inputs = tuple(each.masked_fill(each.isnan(), 0) if bool(each.isnan().any()) else each for each in inputs)
     for name in baselines:
+        if known[name].made_for_each and not timed:
+            yield name, None
+            continue
         try:
             with warnings.catch_warnings(action="ignore"):  # torch says at length why a kernel does not take it
                 answer = known[name].answer(problem, inputs)
@@ -46,16 +52,19 @@ def sound(checks: Sequence[ReferenceCheck]) -> tuple[str, ...]:
 
 
 def reference_checks(
-    like: Problem, baselines: Sequence[str], truths: Truths, seed: int, say: Say
+    problems: Sequence[Problem], baselines: Sequence[str], truths: Truths, seed: int, say: Say
 ) -> tuple[ReferenceCheck, ...]:
-    """Every baseline on every case of the matrix for problems like this. No variant is being judged: lengths around a
-    usual tile stand for those around its own."""
-    matrix, op = Matrix(like), op_of(like)
+    """Every baseline on every case of the matrix for problems like the first, and on the problems themselves where one
+    is made for each problem. No variant is being judged: lengths around a usual tile stand for those around its own."""
+    matrix, op = Matrix(problems[0]), op_of(problems[0])
+    cases = [(case, False) for case in (*matrix.quick(), *matrix.full(op.cases.tile({}, {})))]
+    if any(op.tensors().BASELINES[name].made_for_each for name in baselines):
+        cases += [(measured(problem), True) for problem in problems]
     checks: list[ReferenceCheck] = []
-    for case in (*matrix.quick(), *matrix.full(op.cases.tile({}, {}))):
+    for case, timed in cases:
         say(f"reference case {case.name}")
         expected = truths(case, seed)
-        for name, answer in answers(case.problem, expected.inputs, baselines):
+        for name, answer in answers(case.problem, expected.inputs, baselines, timed):
             judged = [] if answer is None else [judge(*pair) for pair in zip(answer, expected.outputs, strict=True)]
             errors = max(judged, key=lambda each: each.worst_ratio, default=None)
             checks.append(ReferenceCheck(backend=name, case=case.name, errors=errors))

@@ -31,8 +31,8 @@ ALIGNMENT = 16
 UNALIGNED = f"a tensor is not aligned to {ALIGNMENT} bytes"
 
 
-SORT = attrgetter("shape", "dtype", "device")
-STRIDES, IS_DENSE, ADDRESS, OFFSET = Tensor.stride, Tensor.is_contiguous, Tensor.data_ptr, Tensor.storage_offset
+SIZES, DTYPE, DEVICE = attrgetter("shape"), attrgetter("dtype"), attrgetter("device")
+STRIDES, ADDRESS, OFFSET = Tensor.stride, Tensor.data_ptr, Tensor.storage_offset
 """Of a tensor. Called by `map`, which takes half of the time of a loop: each call of a model asks them."""
 
 
@@ -97,6 +97,8 @@ class Loaded:
         self._variants, self._serving = variants, serving(table)
         self._empty, self._stream, self._on = self.function.empty, self._serving.stream, self._serving.on
         self._plans: dict[object, _Plan] = {}
+        self._last: tuple[object, _Plan] = (), _Plan("")
+        """The last kind of call that was looked up, and its plan."""
         self._counts: Counter[str] = Counter()
         self.op: Any = None
         """The same as an op of torch.library; torch.compile sees it as one node."""
@@ -214,10 +216,15 @@ class Loaded:
         """Remembered by all that it depends on. A tensor among the options is never served."""
         key = _kind(tensors, options)
         try:
+            last, same = self._last
+            if key == last:  # in a model mostly so, and no sizes are hashed
+                return same
             plan = self._plans.get(key)
-        except TypeError:  # an option that cannot be a key
+        except (TypeError, RuntimeError):  # an option that cannot be a key, or not be compared
             return self._planned(tensors, options)
-        if plan is None:
+        if plan is not None:
+            self._last = key, plan
+        else:
             plan = self._planned(tensors, options)
             if len(self._plans) >= REMEMBERED:
                 self._plans.clear()
@@ -264,10 +271,10 @@ class Loaded:
 
 def _kind(tensors: Tensors, options: Mapping[str, Any]) -> tuple[object, ...]:
     """All that decides how a call is answered, as a key."""
-    if all(map(IS_DENSE, tensors)):  # the sizes say how they lie
-        return (torch.get_num_threads(), *map(SORT, tensors), *options.items())
-    lie = (*map(STRIDES, tensors), *_sharing(tensors))
-    return (torch.get_num_threads(), *map(SORT, tensors), *lie, *options.items())
+    lie = (*map(SIZES, tensors), *map(STRIDES, tensors), *map(DTYPE, tensors), *map(DEVICE, tensors))
+    if any(map(OFFSET, tensors)):
+        lie = (*lie, *_sharing(tensors))
+    return (torch.get_num_threads(), *lie, *options.items()) if options else (torch.get_num_threads(), *lie)
 
 
 def _sharing(tensors: Tensors) -> list[bool]:

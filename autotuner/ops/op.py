@@ -130,6 +130,8 @@ class Baseline(NamedTuple):
     beside: Callable[[Problem, Tensors], Tensors] = lambda problem, inputs: ()
     """From the inputs: what a program makes of them once for many calls, such as a mask for all layers of a model. It
     is not timed. Sets of inputs that a symmetry of the op made together have it in common."""
+    made_for_each: bool = False
+    """It is made for one problem, which takes long: only those that are timed are asked for, not the gate's cases."""
 
     def answer(self, problem: Problem, inputs: Tensors) -> Tensors:
         """What it gives on these inputs. Raises RuntimeError where it does not take the problem."""

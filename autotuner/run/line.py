@@ -18,13 +18,12 @@ from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.build.toolchain import Toolchain
 from autotuner.devices import DEVICES
 from autotuner.gate import checks, gate, sanitizer
-from autotuner.gate.cases import Case, Matrix, served
+from autotuner.gate.cases import Case, Matrix, measured, served
 from autotuner.gate.check import Check, Subject
 from autotuner.gate.recheck import Judges, Timed, judge_fresh, recheck
 from autotuner.gate.sanitizer import sanitized, small_cases
 from autotuner.measure.arms import Tracks
 from autotuner.measure.calibrate import fastest, time_baselines
-from autotuner.ops import op_of
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, Say
@@ -113,7 +112,7 @@ class GatedLine:
         device = self._device
         device.prepare(conditions)
         known = names(conditions.compiled_for, device.torch_device)
-        checks = reference_checks(conditions.compiled_for, known, device.truth, conditions.seeds[0], say)
+        checks = reference_checks(conditions.problems, known, device.truth, conditions.seeds[0], say)
         baselines = sound(checks)
         timings: list[BackendTiming] = []
         pinned: list[str] = []
@@ -154,7 +153,7 @@ class GatedLine:
         return recheck(problem, timed, expected, fresh, self._family.document.gate.tolerance)
 
     def _measured(self, problem: Problem, seed: int) -> Truth:
-        return self._device.truth(Case(name="measured", problem=problem, distribution=op_of(problem).ordinary), seed)
+        return self._device.truth(measured(problem), seed)
 
     # The gate ---------------------------------------------------------------------------------------------------
 

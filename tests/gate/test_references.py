@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import cast
 
 import pytest
@@ -18,6 +19,7 @@ from autotuner.ops.sdpa.tensors import SdpaTensors, inputs, reference
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Calibration
+from autotuner.values.problem import Problem
 from tests.helpers.lines import cpu_line
 from tests.helpers.recorded import case_errors
 
@@ -113,3 +115,29 @@ def test_between_launches_another_baseline_runs_where_the_named_one_does_not_tak
     monkeypatch.setitem(known, "flash", baseline("flash", takes=False))
     with pytest.raises(RuntimeError, match="named does not take it"):
         run_foreign(problem, "cpu", inputs(problem, "randn", 0))
+
+
+def test_a_baseline_that_is_made_for_each_problem_is_asked_for_the_timed_ones_alone(
+    toolchain: CpuToolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Problem] = []
+
+    def forward(problem: Problem) -> Callable[..., tuple[torch.Tensor, ...]]:
+        def right(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            if problem not in made:
+                made.append(problem)
+            return SdpaTensors.BASELINES["flash"].forward(problem)(*given)
+
+        return right
+
+    known = cast(dict[str, Baseline], SdpaTensors.BASELINES)
+    monkeypatch.setitem(known, "slow to make", Baseline(forward, frozenset({"cpu"}), made_for_each=True))
+    small = SdpaProblem(batch=1, heads=2, seq_q=32, seq_k=32, head_dim=16, dtype="float32")
+    problems = (small, small.model_copy(update={"seq_q": 48, "seq_k": 48}))
+    found = cpu_line(toolchain, Family.find("sdpa"))().calibrate(
+        Conditions(problems=problems, seeds=(1, 2, 3, 4)), print
+    )
+    assert tuple(made) == problems
+    judged = [each for each in found.references if each.backend == "slow to make" and each.errors is not None]
+    assert [each.case for each in judged] == ["measured", "measured"]
+    assert {each.problem for each in found.timings if each.backend == "slow to make"} == set(problems)

@@ -15,11 +15,10 @@ from autotuner.devices.cpu.sanitizer import CpuSanitizer
 from autotuner.devices.cpu.timing import MOST_SLABS, InputSets
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cpu.track import CpuTrack
-from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, truth
 from autotuner.measure.arms import Tracks
-from autotuner.ops import op_of
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings, Say
 from autotuner.values.problem import Problem
@@ -58,8 +57,7 @@ class CpuProcess:
         return self._prepared[1]
 
     def _track(self, conditions: Conditions, problem: Problem, judges: Callable[[Problem], Judges]) -> CpuTrack:
-        case = Case(name="measured", problem=problem, distribution=op_of(problem).ordinary)
-        inputs = self.truth(case, conditions.seeds[0]).inputs
+        inputs = self.truth(measured(problem), conditions.seeds[0]).inputs
         sets = InputSets(problem, inputs, conditions.cache, self._cache_bytes, MOST_SLABS // len(conditions.problems))
         return CpuTrack(sets, conditions.threads, judges(problem))
 

@@ -22,11 +22,10 @@ from autotuner.devices.cuda.sanitizer import CudaSanitizer
 from autotuner.devices.cuda.timing import InputSets, require_working_device
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.cuda.track import CudaTrack
-from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, compute_truth
 from autotuner.measure.arms import Tracks
-from autotuner.ops import op_of
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings, Say
@@ -96,8 +95,8 @@ class CudaProcess:
 
     def _track(self, conditions: Conditions, problem: Problem, judges: Callable[[Problem], Judges]) -> CudaTrack:
         cache_bytes = torch.cuda.get_device_properties(0).L2_cache_size
-        case = Case(name="measured", problem=problem, distribution=op_of(problem).ordinary)
-        sets = InputSets(problem, self.truth(case, conditions.seeds[0]).inputs, conditions.cache, cache_bytes)
+        inputs = self.truth(measured(problem), conditions.seeds[0]).inputs
+        sets = InputSets(problem, inputs, conditions.cache, cache_bytes)
         return CudaTrack(sets, judges(problem), self._monitor)
 
     def ceilings(self, conditions: Conditions) -> Ceilings:

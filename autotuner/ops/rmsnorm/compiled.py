@@ -24,14 +24,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from autotuner.ops.rmsnorm.cases import COPIED
 from autotuner.ops.rmsnorm.problem import RmsNormProblem
 from autotuner.ops.tensors import DTYPES, Tensors
 from autotuner.values import config
 from autotuner.values.problem import Problem
 
-SMALLEST = 1 << 18
-"""Elements of X from which a problem is compiled for: tens of seconds are too long for each small case of the gate."""
 DEADLINE_S = 200
 LIBRARY = "rmsnorm.so"
 FORMAT = "4"
@@ -44,8 +41,6 @@ def forward(problem: Problem) -> Callable[..., Tensors]:
     of = cast(RmsNormProblem, problem)
 
     def compiled(x: Tensor, w: Tensor) -> Tensors:
-        if of.tokens * of.hidden_size < SMALLEST or of.shape == COPIED:
-            raise RuntimeError(f"not compiled for fewer than {SMALLEST} elements, nor for the gate alone")
         return tuple(_library(of, x.device.type)([x, w]))
 
     return compiled

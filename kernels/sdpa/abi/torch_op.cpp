@@ -4,7 +4,9 @@
 //   sdpa(query, key, value, key_lengths, attn_mask, *, is_causal, enable_gqa, corner, strict, copies)
 //       serves the call; `attn_mask`: what lengths and corner say, for torch; `strict`: an error where no variant does;
 //       `copies`: of strided tensors
-//   served(...)   the same for who knows that nothing needs a gradient: Python has it pass the dispatcher's autograd by
+//   served(query, key, value, how, key_lengths, attn_mask)
+//       the same for who knows that nothing needs a gradient: Python has it pass the dispatcher's autograd by. `how` is a
+//       sum of what is so, as each argument by name and each string take their time
 //   choice(query, key, value, key_lengths, attn_mask, *, is_causal, enable_gqa, corner, copies)
 //       the place in the table that would serve it
 //   masked(query, key, value, key_lengths, *, is_causal, enable_gqa, corner)
@@ -15,6 +17,7 @@
 #include <torch/csrc/stable/c/shim.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -35,12 +38,21 @@ const at_package &package = autotuner_package;
 std::mutex turns[AT_MAX_VARIANTS];                  // a variant takes one call at a time (variant.h)
 std::atomic<int64_t> *counts;                       // by place + AT_REASONS
 std::atomic<const char *> another_model{nullptr};   // why this CPU is not the proven one
-constexpr int MOST_DEVICES = 64;
+constexpr int MOST_DEVICES = 64, MOST_RANK = 64;
 std::atomic<int> devices[MOST_DEVICES];             // 1: a GPU like the proven one, 2: another one
 
 void check(AOTITorchError error, const char *what) {
   if (error) throw std::runtime_error(std::string("torch failed in ") + what);
 }
+
+// The sizes or strides of a tensor, for as long as that lives.
+struct Dims {
+  const int64_t *at;
+  int64_t rank;
+
+  int64_t operator[](int64_t i) const { return at[i]; }
+  bool operator==(const Dims &other) const { return rank == other.rank && std::equal(at, at + rank, other.at); }
+};
 
 // A tensor of torch's, which it gives back.
 class Tensor {
@@ -52,10 +64,9 @@ class Tensor {
     if (handle_) aoti_torch_delete_tensor_object(handle_);
   }
 
-  static Tensor empty(const std::vector<int64_t> &size, const std::vector<int64_t> &stride, int32_t dtype, int32_t kind,
-                      int32_t index) {
+  static Tensor empty(const Dims &size, const int64_t *stride, int32_t dtype, int32_t kind, int32_t index) {
     AtenTensorHandle made;
-    check(aoti_torch_empty_strided((int64_t)size.size(), size.data(), stride.data(), dtype, kind, index, &made), "empty");
+    check(aoti_torch_empty_strided(size.rank, size.at, stride, dtype, kind, index, &made), "empty");
     return Tensor(made);
   }
 
@@ -71,8 +82,8 @@ class Tensor {
   int32_t kind() const { return number(aoti_torch_get_device_type); }
   int32_t index() const { return number(aoti_torch_get_device_index); }
   int32_t dtype() const { return number(aoti_torch_get_dtype); }
-  std::vector<int64_t> sizes() const { return list(aoti_torch_get_sizes); }
-  std::vector<int64_t> strides() const { return list(aoti_torch_get_strides); }
+  Dims sizes() const { return list(aoti_torch_get_sizes); }
+  Dims strides() const { return list(aoti_torch_get_strides); }
   bool contiguous() const {
     bool found;
     check(aoti_torch_is_contiguous(handle_, &found), "is_contiguous");
@@ -95,11 +106,11 @@ class Tensor {
     check(get(handle_, &found), "a tensor's fields");
     return found;
   }
-  std::vector<int64_t> list(AOTITorchError (*get)(AtenTensorHandle, int64_t **)) const {
+  Dims list(AOTITorchError (*get)(AtenTensorHandle, int64_t **)) const {
     int64_t *found, rank;
     check(aoti_torch_get_dim(handle_, &rank), "dim");
     check(get(handle_, &found), "a tensor's sizes");
-    return {found, found + rank};
+    return {found, rank};
   }
 
   AtenTensorHandle handle_;
@@ -111,15 +122,13 @@ Tensor called(const char *op, StableIValue *stack) {
 }
 
 // Whether the elements fill their memory, in whichever order of the dimensions.
-bool fills_its_memory(const std::vector<int64_t> &size, const std::vector<int64_t> &stride) {
-  std::vector<std::pair<int64_t, int64_t>> order;
-  for (size_t i = 0; i < size.size(); i++)
-    if (size[i] != 1) order.emplace_back(stride[i], size[i]);
-  std::sort(order.begin(), order.end());
-  int64_t due = 1;
-  for (const auto &[step, count] : order) {
-    if (step != due) return false;
-    due *= count;
+bool fills_its_memory(const Dims &size, const Dims &stride) {
+  int64_t due = 1, left = size.rank - std::count(size.at, size.at + size.rank, 1);
+  for (; left; left--) {
+    int64_t next = 0;
+    while (next < size.rank && (size[next] == 1 || stride[next] != due)) next++;
+    if (next == size.rank) return false;
+    due *= size[next];
   }
   return true;
 }
@@ -127,8 +136,8 @@ bool fills_its_memory(const std::vector<int64_t> &size, const std::vector<int64_
 // As aten::empty_like, which is looked up by its name at each call: where it keeps the strides that takes several times as
 // long as this.
 Tensor empty_like(const Tensor &like) {
-  const std::vector<int64_t> size = like.sizes(), stride = like.strides();
-  if (fills_its_memory(size, stride)) return Tensor::empty(size, stride, like.dtype(), like.kind(), like.index());
+  const Dims size = like.sizes(), stride = like.strides();
+  if (fills_its_memory(size, stride)) return Tensor::empty(size, stride.at, like.dtype(), like.kind(), like.index());
   StableIValue stack[6] = {like.given()};
   return called("aten::empty_like", stack);
 }
@@ -139,10 +148,10 @@ void copy(const Tensor &to, const Tensor &from) {
 }
 
 Tensor dense(const Tensor &like) {
-  const std::vector<int64_t> size = like.sizes();
-  std::vector<int64_t> stride(size.size());
-  int64_t due = 1;
-  for (size_t i = size.size(); i-- > 0; due *= size[i]) stride[i] = due;
+  const Dims size = like.sizes();
+  int64_t stride[MOST_RANK], due = 1;
+  if (size.rank > MOST_RANK) throw std::runtime_error("a tensor has too many dimensions");
+  for (int64_t i = size.rank; i-- > 0; due *= size[i]) stride[i] = due;
   return Tensor::empty(size, stride, like.dtype(), like.kind(), like.index());
 }
 
@@ -163,25 +172,26 @@ bool is_bottom_right(StableIValue text) {
   return bottom;
 }
 
+// What is so of a call; serving.py has the same numbers.
+enum { CAUSAL = 1, GROUPS = 2, BOTTOM_RIGHT_CORNER = 4, STRICT = 8, COPIES = 16 };
+
 // A call as it was made.
 struct Call {
   Tensor q, k, v, lengths, mask;
-  bool causal, groups, bottom_right;
-  enum { ARGUMENTS = 8 };
+  bool causal = false, groups = false, bottom_right = false, strict = false, copies = false;
 
-  explicit Call(const StableIValue *stack)
+  // `stack` begins with Q, K and V.
+  Call(const StableIValue *stack, StableIValue lengths_given, StableIValue mask_given)
       : q((AtenTensorHandle)stack[0]), k((AtenTensorHandle)stack[1]), v((AtenTensorHandle)stack[2]),
-        lengths(taken(stack[3])), mask(taken(stack[4])), causal(stack[5] & 1), groups(stack[6] & 1),
-        bottom_right(is_bottom_right(stack[7])) {
-    if (mask && !is_masked()) throw std::runtime_error("attn_mask says what key_lengths or a corner says: give these too");
-  }
-  const Tensor *tensors[3] = {&q, &k, &v};
+        lengths(taken(lengths_given)), mask(taken(mask_given)) {}
+  Call(Call &&) = default;
 
+  std::array<const Tensor *, 3> tensors() const { return {&q, &k, &v}; }
   bool is_dense() const { return q.contiguous() && k.contiguous() && v.contiguous(); }
   // Whether torch's own function needs a mask tensor to say the same.
   bool is_masked() const { return lengths || (causal && bottom_right); }
   bool lengths_are_served() const {
-    return lengths.dtype() == aoti_torch_dtype_int32() && lengths.sizes() == std::vector<int64_t>{q.sizes()[0]} &&
+    return lengths.dtype() == aoti_torch_dtype_int32() && lengths.sizes() == Dims{q.sizes().at, 1} &&
            lengths.contiguous();
   }
 };
@@ -222,13 +232,13 @@ int device_reason(const Tensor &tensor) {
 int read(const Call &call, bool as_dense, sdpa_tensor *qkv) {
   const int item = call.q.dtype() == aoti_torch_dtype_float32() ? 4 : 2;
   for (int i = 0; i < 3; i++) {
-    const Tensor &tensor = *call.tensors[i];
-    const std::vector<int64_t> size = tensor.sizes(), stride = tensor.strides();
-    if (size.size() != 4) return AT_SHAPES;
+    const Tensor &tensor = *call.tensors()[i];
+    const Dims size = tensor.sizes(), stride = tensor.strides();
+    if (size.rank != 4) return AT_SHAPES;
     qkv[i].data = tensor.data();
     qkv[i].storage = tensor.data() - tensor.offset() * item;
-    memcpy(qkv[i].size, size.data(), sizeof qkv[i].size);
-    memcpy(qkv[i].stride, stride.data(), sizeof qkv[i].stride);
+    memcpy(qkv[i].size, size.at, sizeof qkv[i].size);
+    memcpy(qkv[i].stride, stride.at, sizeof qkv[i].stride);
     int64_t due = 1;
     for (int j = 3; as_dense && j >= 0; due *= size[j--]) qkv[i].stride[j] = due;
   }
@@ -244,9 +254,11 @@ int looked_up(const Call &call, bool as_dense, Plan *plan) {
   return sdpa_look_up(&package.table, &plan->problem);
 }
 
-Plan planned(const Call &call, bool copies) {
+Plan planned(const Call &call) {
+  if (call.mask && !call.is_masked())
+    throw std::runtime_error("attn_mask says what key_lengths or a corner says: give these too");
   Plan plan = {};
-  for (const Tensor *each : call.tensors)
+  for (const Tensor *each : call.tensors())
     if (each->kind() != call.q.kind() || each->index() != call.q.index() || each->dtype() != call.q.dtype())
       return plan.place = AT_MIXED, plan;
   if (call.lengths && (call.lengths.kind() != call.q.kind() || call.lengths.index() != call.q.index()))
@@ -254,7 +266,7 @@ Plan planned(const Call &call, bool copies) {
   if ((plan.place = device_reason(call.q))) return plan;
   if (element(call.q.dtype()) < 0) return plan.place = AT_DTYPE, plan;
   plan.place = looked_up(call, false, &plan);
-  if (plan.use() < 0 && copies && !call.is_dense()) {
+  if (plan.use() < 0 && call.copies && !call.is_dense()) {
     plan.place = looked_up(call, true, &plan);
     plan.copies = plan.use() >= 0;
   }
@@ -292,15 +304,16 @@ int launch(const Plan &plan, const Call &made, const Tensor &out) {
   const void *lengths = made.lengths ? made.lengths.data() : nullptr;
   sdpa_inputs(plan.qkv, lengths, &plan.problem, 1 / std::sqrt((double)plan.problem.field[SDPA_HEAD_DIM]), &call);
   sdpa_tensor lies = plan.qkv[0];
-  const std::vector<int64_t> stride = out.strides();
-  memcpy(lies.stride, stride.data(), sizeof lies.stride);
+  memcpy(lies.stride, out.strides().at, sizeof lies.stride);
   sdpa_strides_of(&lies, plan.problem.field[SDPA_LAYOUT], call.out_stride[SDPA_O]);
   call.out[SDPA_O] = out.data();
   call.workspace_bytes = variant.workspace(&call);
   const OnDevice device(q.index());
   const bool wanted = call.workspace_bytes > 0;
-  const Tensor workspace = wanted ? Tensor::empty({call.workspace_bytes}, {1}, aoti_torch_dtype_uint8(), q.kind(), q.index())
-                                  : Tensor(nullptr);
+  const int64_t one = 1;
+  const Tensor workspace =
+      wanted ? Tensor::empty({&call.workspace_bytes, 1}, &one, aoti_torch_dtype_uint8(), q.kind(), q.index())
+             : Tensor(nullptr);
   call.workspace = wanted ? workspace.data() : nullptr;
   call.stream = device.stream();
   const std::lock_guard<std::mutex> turn(turns[plan.use()]);
@@ -332,34 +345,34 @@ Tensor by_torch(const Call &call) {
 }
 
 // What torch gives, laid as the op's fake says: like Q.
-Tensor aside(const Call &call, int reason, bool strict) {
-  if (strict) throw std::runtime_error(std::string("no variant serves this call: ") + at_why(&package.table, reason));
+Tensor aside(const Call &call, int reason) {
+  if (call.strict) throw std::runtime_error(std::string("no variant serves this call: ") + at_why(&package.table, reason));
   count(reason);
   Tensor found = by_torch(call);
   if (found.contiguous() && call.is_dense()) return found;
-  const std::vector<int64_t> q = call.q.sizes(), v = call.v.sizes();
-  const bool as_q = !q.empty() && !v.empty() && q.back() == v.back();
+  const Dims q = call.q.sizes(), v = call.v.sizes();
+  const bool as_q = q.rank && v.rank && q[q.rank - 1] == v[v.rank - 1];
   Tensor lies = as_q ? empty_like(call.q) : dense(found);
-  if (found.strides() == lies.strides() || found.sizes() != lies.sizes()) return found;
+  if (found.strides() == lies.strides() || !(found.sizes() == lies.sizes())) return found;
   copy(lies, found);
   return lies;
 }
 
-Tensor served(const Call &call, bool strict, bool copies) {
-  Plan plan = planned(call, copies);
-  if (plan.use() < 0) return aside(call, plan.place, strict);
+Tensor result(const Call &call) {
+  Plan plan = planned(call);
+  if (plan.use() < 0) return aside(call, plan.place);
   std::vector<Tensor> copied;
   for (int i = 0; plan.copies && i < 3; i++) {
-    copied.push_back(dense(*call.tensors[i]));
-    copy(copied[i], *call.tensors[i]);
+    copied.push_back(dense(*call.tensors()[i]));
+    copy(copied[i], *call.tensors()[i]);
     plan.qkv[i].data = copied[i].data();
   }
   Tensor out = plan.problem.field[SDPA_LAYOUT] == AT_BHSD ? dense(call.q) : empty_like(call.q);
-  if (!is_aligned(plan, call, out)) return aside(call, AT_UNALIGNED, strict);
+  if (!is_aligned(plan, call, out)) return aside(call, AT_UNALIGNED);
   const int status = launch(plan, call, out);
   if (status >= AT_DEVICE_ERROR)
     throw std::runtime_error("a variant ended with the device's error " + std::to_string(status - AT_DEVICE_ERROR));
-  if (status) return aside(call, AT_REFUSED, strict);
+  if (status) return aside(call, AT_REFUSED);
   count(plan.place);
   if (!plan.copies || call.q.contiguous()) return out;
   Tensor lies = empty_like(call.q);
@@ -367,14 +380,37 @@ Tensor served(const Call &call, bool strict, bool copies) {
   return lies;
 }
 
+// What a stack says by names, but for what stands behind the corner.
+Call named(const StableIValue *stack) {
+  Call call(stack, stack[3], stack[4]);
+  call.causal = stack[5] & 1;
+  call.groups = stack[6] & 1;
+  call.bottom_right = is_bottom_right(stack[7]);
+  return call;
+}
+
 void sdpa(StableIValue *stack, uint64_t, uint64_t) {
-  const Call call(stack);
-  stack[0] = served(call, stack[Call::ARGUMENTS] & 1, stack[Call::ARGUMENTS + 1] & 1).give();
+  Call call = named(stack);
+  call.strict = stack[8] & 1;
+  call.copies = stack[9] & 1;
+  stack[0] = result(call).give();
+}
+
+void served(StableIValue *stack, uint64_t, uint64_t) {
+  Call call(stack, stack[4], stack[5]);
+  const int64_t how = (int64_t)stack[3];
+  call.causal = how & CAUSAL;
+  call.groups = how & GROUPS;
+  call.bottom_right = how & BOTTOM_RIGHT_CORNER;
+  call.strict = how & STRICT;
+  call.copies = how & COPIES;
+  stack[0] = result(call).give();
 }
 
 void choice(StableIValue *stack, uint64_t, uint64_t) {
-  const Call call(stack);
-  const int64_t place = planned(call, stack[Call::ARGUMENTS] & 1).place;
+  Call call = named(stack);
+  call.copies = stack[8] & 1;
+  const int64_t place = planned(call).place;
   memcpy(stack, &place, sizeof place);
 }
 
@@ -382,19 +418,21 @@ constexpr char CALL[] =
     "Tensor query, Tensor key, Tensor value, Tensor? key_lengths=None, Tensor? attn_mask=None, *, bool is_causal=False, "
     "bool enable_gqa=False, str corner=\"top_left\"";
 
+constexpr char SERVED[] =
+    "served(Tensor query, Tensor key, Tensor value, int how=0, Tensor? key_lengths=None, Tensor? attn_mask=None) -> Tensor";
+
 // Ops live as long as the process: their library objects are never given back.
 void define() {
   TorchLibraryHandle library;
   check(aoti_torch_library_init_def(package.name, __FILE__, __LINE__, &library), "library_init_def");
-  const std::string sdpa_schema = std::string("(") + CALL + ", bool strict=False, bool copies=False) -> Tensor";
+  const std::string sdpa_schema = std::string("sdpa(") + CALL + ", bool strict=False, bool copies=False) -> Tensor";
   const std::string choice_schema = std::string("choice(") + CALL + ", bool copies=False) -> int";
-  for (const char *name : {"sdpa", "served"})
-    check(aoti_torch_library_def(library, (name + sdpa_schema).c_str()), "library_def");
-  check(aoti_torch_library_def(library, choice_schema.c_str()), "library_def");
+  for (const std::string &schema : {sdpa_schema, std::string(SERVED), choice_schema})
+    check(aoti_torch_library_def(library, schema.c_str()), "library_def");
   for (const char *key : {"CPU", "CUDA"}) {
     check(aoti_torch_library_init_impl(package.name, key, __FILE__, __LINE__, &library), "library_init_impl");
-    for (const char *name : {"sdpa", "served"})
-      check(torch_library_impl(library, name, sdpa, TORCH_ABI_VERSION), "library_impl");
+    check(torch_library_impl(library, "sdpa", sdpa, TORCH_ABI_VERSION), "library_impl");
+    check(torch_library_impl(library, "served", served, TORCH_ABI_VERSION), "library_impl");
     check(torch_library_impl(library, "choice", choice, TORCH_ABI_VERSION), "library_impl");
   }
 }

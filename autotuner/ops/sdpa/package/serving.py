@@ -21,6 +21,8 @@ REFUSED = "no variant serves this call: "
 TENSORS = ("query", "key", "value", "key_lengths")
 SCALARS = frozenset({"is_causal", "enable_gqa", "corner"})
 """Options that variants are tuned with."""
+CAUSAL, GROUPS, BOTTOM_RIGHT_CORNER, STRICT, COPIES = 1, 2, 4, 8, 16
+"""What is so of a call, for the op `served`; torch_op.cpp has the same numbers."""
 OLDEST = (2, 10)
 """The oldest torch whose stable ABI has all that is called."""
 
@@ -107,6 +109,7 @@ class Attention:
         """`load` makes one."""
         self.strict, self.gradients, self.copies = strict, gradients, copies
         self._library, self._arguments = library, arguments
+        self._always = STRICT * strict | COPIES * copies
         self._torch = masked
         self._aside_counts: Counter[str] = Counter()
         self.op: Any = library.ops.sdpa.default
@@ -124,11 +127,13 @@ class Attention:
             if why is GRADIENT and self.gradients == "refuse":
                 raise RuntimeError(f'{GRADIENT}, or load with gradients="torch"')
             return self._aside(tensors, {**options, **beside}, why, compiling)
+        query, key, value, *lengths = tensors
+        how = self._always | _how(options) if options else self._always
         if compiling:
-            found: Tensor = self._served(*tensors, strict=self.strict, copies=self.copies, **options, **beside)
+            found: Tensor = self._served(query, key, value, how, *lengths, **beside)
             return found
         try:
-            found = self._served(*tensors, strict=self.strict, copies=self.copies, **options, **beside)
+            found = self._served(query, key, value, how, *lengths, **beside)
         except RuntimeError as error:
             said = str(error).splitlines()[0]
             if said.startswith(REFUSED):
@@ -168,12 +173,11 @@ class Attention:
         """Why the op cannot be given such a call; None where it can."""
         if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
             return GRADIENT
-        others = set(options) - SCALARS  # torch 2.11 cannot compile a difference of a dict's keys
+        others = set(options) - SCALARS if options else None  # torch 2.11 cannot compile a difference of a dict's keys
         if others:
             return f"{', '.join(sorted(others))} is not supported"
-        if tensors[0].device.type not in ("cpu", "cuda"):
-            return f"the tensors are on {tensors[0].device.type}"
-        return None
+        query = tensors[0]
+        return None if query.is_cuda or query.is_cpu else f"the tensors are on {query.device.type}"
 
     def _aside(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any], why: str, compiling: bool) -> Tensor:
         if self.strict:
@@ -182,6 +186,15 @@ class Attention:
             self._aside_counts[why] += 1
         found: Tensor = self._torch(**dict(zip(TENSORS, tensors, strict=False)), **options)
         return found
+
+
+def _how(options: Mapping[str, Any]) -> int:
+    """Options that variants are tuned with, as a number. Raises ValueError for a corner that there is not."""
+    corner = options.get("corner", "top_left")
+    if corner not in ("top_left", "bottom_right"):
+        raise ValueError(f"corner is {corner!r}, expected top_left or bottom_right")
+    bottom_right = BOTTOM_RIGHT_CORNER if corner == "bottom_right" else 0
+    return CAUSAL * ("is_causal" in options) | GROUPS * ("enable_gqa" in options) | bottom_right
 
 
 def opened(
