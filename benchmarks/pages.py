@@ -19,7 +19,7 @@ from typing import Any
 from autotuner.export.best import json_schema
 from autotuner.tuning import trial_report
 from benchmarks import people_pages, tuned_pages
-from benchmarks.attention import cuda_pages, decode_pages, wgmma_pages
+from benchmarks.attention import counters_pages, cuda_pages, decode_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
@@ -330,6 +330,7 @@ def kernels_drawn() -> dict[Path, str]:
     text = insert(page.read_text(), "decode", decode_pages.few_queries(if_kept("decode_attention")))
     text = insert(text, "old_and_new", decode_pages.old_and_new(if_kept("old_and_new")))
     text = insert(text, "tuned_wgmma", tuned_pages.tuned(if_kept("tuned_wgmma")))
+    text = insert(text, "counters", counters_pages.counted(if_kept("counters")))
     tuned = tuned_pages.tuned(if_kept("tuned_rmsnorm"))
     more = {}
     if norm.exists():

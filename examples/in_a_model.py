@@ -84,13 +84,29 @@ def seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def interleaved(arms: Mapping[str, Sequence[Callable[[], object]]], rounds: int) -> dict[str, list[float]]:
-    """Median seconds of each run of each arm. In each round every arm has its turn, in random order."""
-    taken: dict[str, list[list[float]]] = {name: [] for name in arms}
+Rounds = list[list[float]]
+"""Of each run its seconds, a number a round."""
+
+
+def interleaved(arms: Mapping[str, Sequence[Callable[[], object]]], rounds: int) -> dict[str, Rounds]:
+    """By arm. In each round every arm has its turn, in random order."""
+    taken: dict[str, Rounds] = {name: [] for name in arms}
     for _ in range(rounds):
         for name in random.sample(list(arms), len(arms)):
             taken[name].append([seconds(run) for run in arms[name]])
-    return {name: [statistics.median(each) for each in zip(*rows, strict=True)] for name, rows in taken.items()}
+    return {name: [list(each) for each in zip(*rows, strict=True)] for name, rows in taken.items()}
+
+
+def medians(taken: Rounds) -> list[float]:
+    """Seconds of each run."""
+    return [statistics.median(each) for each in taken]
+
+
+def gains(before: Rounds, after: Rounds) -> dict[str, list[Any]]:
+    """Of each run the median over the rounds of how many times as fast it is after, and the quartiles."""
+    ratios = [[one / other for one, other in zip(*both, strict=True)] for both in zip(before, after, strict=True)]
+    cuts = [statistics.quantiles(each if len(each) > 1 else each * 2, n=4, method="inclusive") for each in ratios]
+    return {"speedups": [middle for _, middle, _ in cuts], "quartiles": [[low, high] for low, _, high in cuts]}
 
 
 def graphs() -> int:

@@ -52,6 +52,29 @@ SECTIONS = (
     "Occupancy",
 )
 DURATION = "gpu__time_duration.sum"
+STALLED = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
+COUNTERS = (
+    DURATION,
+    "gpc__cycles_elapsed.avg.per_second",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed",
+    "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "sm__pipe_alu_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "smsp__issue_active.avg.pct_of_peak_sustained_active",
+    "smsp__inst_executed.sum",
+    "sm__warps_active.avg.per_cycle_active",
+    STALLED.format("wait"),
+    STALLED.format("long_scoreboard"),
+    STALLED.format("barrier"),
+    "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+    "lts__t_sector_hit_rate.pct",
+    "dram__bytes.sum.per_second",
+    "launch__registers_per_thread",
+    "launch__shared_mem_per_block_dynamic",
+    "launch__block_size",
+    "launch__grid_size",
+)
+"""What is kept of what the sections count."""
 WARM_UPS = 3
 ROUNDS = 200
 LIMIT_S = 300.0
@@ -120,14 +143,8 @@ def longest(log: str) -> Figures:
 
 
 def numbers(kernel: dict[str, str]) -> dict[str, float]:
-    """The counters among its columns."""
-    found = {}
-    for name, text in kernel.items():
-        try:
-            found[name] = float(text.replace(",", ""))
-        except ValueError:
-            continue
-    return {name: number for name, number in found.items() if "__" in name or "." in name}
+    """The counters among its columns; one that this device does not have is left out."""
+    return {name: float(kernel[name].replace(",", "")) for name in COUNTERS if kernel.get(name)}
 
 
 def timed(side: Side) -> Figures:

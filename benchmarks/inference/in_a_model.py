@@ -118,15 +118,20 @@ def table(found: dict[str, Any] | None) -> str:
     lines.append("| --- | ---: | ---: | ---: | ---: | ---: |")
     for how in ("eager", "compiled"):
         one = found[how]
-        rows = zip(
-            found["tokens"], found["padded"], one["seconds_sdpa"], one["seconds_ours"], one["speedups"], strict=True
-        )
+        rows = zip(found["tokens"], found["padded"], one["seconds_sdpa"], one["seconds_ours"], gained(one), strict=True)
         for tokens, padded, sdpa, ours, speedup in rows:
             batch = f"{tokens}, padded" if padded else f"{tokens}"
             served = f"{100 * one['served']:.0f} %"
-            lines.append(f"| {how} | {batch} | {served} | {1e3 * sdpa:.1f} | {1e3 * ours:.1f} | {speedup:.3f}x |")
+            lines.append(f"| {how} | {batch} | {served} | {1e3 * sdpa:.1f} | {1e3 * ours:.1f} | {speedup} |")
     largest = max(found[how]["largest_difference"] for how in ("eager", "compiled"))
     return "\n".join([*lines, "", f"Outputs differ by {largest:.1e} at most. {made(found)}"])
+
+
+def gained(one: Mapping[str, Any]) -> list[str]:
+    """How many times as fast each run is, with the quartiles over the rounds where they are kept."""
+    spreads = one.get("quartiles") or [None] * len(one["speedups"])
+    pairs = zip(one["speedups"], spreads, strict=True)
+    return [f"{middle:.3f}x" + (f" ({of[0]:.3f} to {of[1]:.3f})" if of else "") for middle, of in pairs]
 
 
 def made(found: Mapping[str, Any]) -> str:
@@ -143,14 +148,15 @@ def generation(found: dict[str, Any] | None) -> str:
         return "Not kept yet."
     lines = [
         "| run | prompt | served | prefill, torch's attention, ms | with the variants, ms | tokens/s before | after |"
+        " all of it |"
     ]
-    lines.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    lines.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for how in ("eager", "compiled"):
         one, served = found[how], f"{100 * found[how]['served']:.0f} %"
         names = ("prefill_seconds_sdpa", "prefill_seconds_ours", "tokens_per_second_sdpa", "tokens_per_second_ours")
-        for prompt, *of in zip(found["prompts"], *(one[name] for name in names), strict=True):
-            sdpa, ours, before, after = of
-            times = f"{1e3 * sdpa:.1f} | {1e3 * ours:.1f} | {before:.1f} | {after:.1f}"
+        for prompt, *of in zip(found["prompts"], *(one[name] for name in names), gained(one), strict=True):
+            sdpa, ours, before, after, speedup = of
+            times = f"{1e3 * sdpa:.1f} | {1e3 * ours:.1f} | {before:.1f} | {after:.1f} | {speedup}"
             lines.append(f"| {how} | {prompt} | {served} | {times} |")
     largest = max(found[how]["largest_difference"] for how in ("eager", "compiled"))
     return "\n".join([*lines, "", f"Logits differ by {largest:.1e} at most. {made(found)}"])

@@ -6,7 +6,7 @@
 For every point: how much longer a forward takes on fresh inputs than on those of the call before (`kept`, relative to
 a plain forward), what the copies in between add to it more than to the baseline (`hidden`, microseconds), and what the
 audit took. The inputs of races change by exact symmetries between the samples; a point whose outputs do not follow
-them is listed too. With --seconds a space is left at the first point after that time.
+them is listed too. With --seconds a space is left at the first point after that time, its calibration apart.
 """
 
 from __future__ import annotations
@@ -76,10 +76,11 @@ class Session:
             yield audited(point, track, built, baseline)
 
 
-def audits(bench: Workbench, caches: Sequence[str], points: Sequence[int], until: float) -> Iterator[tuple[str, Row]]:
+def audits(bench: Workbench, caches: Sequence[str], points: Sequence[int], seconds: float) -> Iterator[tuple[str, Row]]:
     """The audits of a space, each with its cache policy. A point is built once for all policies."""
     line = LineFactory(bench.device, bench.toolchain, bench.family)()
     sessions = {cache: Session(bench, line, cache) for cache in caches}
+    until = time.monotonic() + seconds
     for first in range(0, len(points), BATCH):
         some = points[first : first + BATCH]
         for index, built in zip(some, bench.build_all(some), strict=True):
@@ -185,8 +186,7 @@ def main() -> None:
         bench = Workbench(load_space(name))
         kept.device = bench.device.name
         points = points_of(bench, given.points, given.seed)
-        until = time.monotonic() + given.seconds
-        for number, (cache, row) in enumerate(audits(bench, given.cache.split(","), points, until)):
+        for number, (cache, row) in enumerate(audits(bench, given.cache.split(","), points, given.seconds)):
             kept.add(name, cache, row)
             if number % BATCH == 0:
                 kept.write()
@@ -195,7 +195,9 @@ def main() -> None:
     kept.write()
     if given.hold:
         found = {f"{name} {cache}": one for name, each in kept.spaces.items() for cache, one in each.items()}
-        holds.require([f"{name}: {len(one['accused'])} accused" for name, one in found.items() if one["accused"]])
+        silent = [f"{name}: no point was audited" for name in given.spaces if name not in kept.spaces]
+        accused = [f"{name}: {len(one['accused'])} accused" for name, one in found.items() if one["accused"]]
+        holds.require([*silent, *accused])
 
 
 if __name__ == "__main__":

@@ -24,8 +24,10 @@ import autotuner
 from examples.in_a_model import (
     NAME,
     commands,
+    gains,
     graphs,
     interleaved,
+    medians,
     mode,
     not_captured,
     placed,
@@ -119,9 +121,9 @@ def _compared(
         "graphs_after_each_batch": counts[len(inputs) :],
         "not_captured": not_captured(),
         "largest_difference": worst(outputs[NAME], outputs["sdpa"]),
-        "seconds_sdpa": taken["sdpa"],
-        "seconds_ours": taken[NAME],
-        "speedups": [before / after for before, after in zip(taken["sdpa"], taken[NAME], strict=True)],
+        "seconds_sdpa": medians(taken["sdpa"]),
+        "seconds_ours": medians(taken[NAME]),
+        **gains(taken["sdpa"], taken[NAME]),
     }
 
 

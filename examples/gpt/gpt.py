@@ -26,8 +26,10 @@ import autotuner
 from examples.in_a_model import (
     NAME,
     commands,
+    gains,
     graphs,
     interleaved,
+    medians,
     mode,
     not_captured,
     placed,
@@ -150,18 +152,18 @@ def _compared(
     prefill = [tokens[:, : tokens.shape[1] - new + 1] for tokens in inputs]
     whole = interleaved({name: [partial(one, name, each, new) for each in inputs] for name in steps}, rounds)
     first = interleaved({name: [partial(one, name, each, 1) for each in prefill] for name in steps}, rounds)
-    rates = {name: _tokens_per_second(whole[name], first[name], new) for name in steps}
+    rates = {name: _tokens_per_second(medians(whole[name]), medians(first[name]), new) for name in steps}
     return {
         "served": served,
         "counters": counters,
         "graphs_after_each_prompt": counts[len(inputs) :],
         "not_captured": not_captured(),
         "largest_difference": worst(outputs[NAME], outputs["sdpa"]),
-        "prefill_seconds_sdpa": first["sdpa"],
-        "prefill_seconds_ours": first[NAME],
+        "prefill_seconds_sdpa": medians(first["sdpa"]),
+        "prefill_seconds_ours": medians(first[NAME]),
         "tokens_per_second_sdpa": rates["sdpa"],
         "tokens_per_second_ours": rates[NAME],
-        "speedups": [before / after for before, after in zip(whole["sdpa"], whole[NAME], strict=True)],
+        **gains(whole["sdpa"], whole[NAME]),
     }
 
 

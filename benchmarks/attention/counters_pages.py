@@ -1,0 +1,58 @@
+"""Of docs/kernels-cuda.md the part that counters.py beside it gives; benchmarks/pages.py writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.attention.counters import DURATION, SIDES, STALLED
+
+SHOWN = {
+    "time, us": (DURATION, 1e-3, 1),
+    "clock of the multiprocessors, GHz": ("gpc__cycles_elapsed.avg.per_second", 1e-9, 2),
+    "tensor pipe busy, %": ("sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed", 1, 1),
+    "XU pipe (exponentials) busy, %": ("sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed", 1, 1),
+    "FMA pipe busy, %": ("sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_elapsed", 1, 1),
+    "ALU pipe busy, %": ("sm__pipe_alu_cycles_active.avg.pct_of_peak_sustained_elapsed", 1, 1),
+    "cycles in which an instruction is issued, %": ("smsp__issue_active.avg.pct_of_peak_sustained_active", 1, 1),
+    "instructions of warps, millions": ("smsp__inst_executed.sum", 1e-6, 1),
+    "warps on a multiprocessor": ("sm__warps_active.avg.per_cycle_active", 1, 1),
+    "warps stalled for each issue: fixed latency": (STALLED.format("wait"), 1, 2),
+    "the same: memory": (STALLED.format("long_scoreboard"), 1, 2),
+    "the same: barrier": (STALLED.format("barrier"), 1, 2),
+    "second-level cache: throughput, %": ("lts__throughput.avg.pct_of_peak_sustained_elapsed", 1, 1),
+    "second-level cache: hits, %": ("lts__t_sector_hit_rate.pct", 1, 1),
+    "memory, GB/s": ("dram__bytes.sum.per_second", 1e-9, 0),
+    "registers a thread": ("launch__registers_per_thread", 1, 0),
+    "dynamic shared memory of a block, KiB": ("launch__shared_mem_per_block_dynamic", 1 / 1024, 0),
+    "threads of a block": ("launch__block_size", 1, 0),
+    "blocks": ("launch__grid_size", 1, 0),
+}
+"""By what a row says: the counter, what it is multiplied by, and digits behind the point."""
+
+
+def counted(found: dict[str, Any] | None) -> str:
+    """A column for each side of each problem."""
+    if found is None:
+        return "Not kept yet."
+    columns = [(each, side) for each in found["problems"] for side in SIDES]
+    head = "| | " + " | ".join(f"{each['problem']}: {side}" for each, side in columns) + " |"
+    lines = [head, "| --- |" + " ---: |" * len(columns)]
+    for words, (counter, factor, digits) in SHOWN.items():
+        numbers = [each[side]["counters"].get(counter) for each, side in columns]
+        shown = ["-" if number is None else f"{factor * number:.{digits}f}" for number in numbers]
+        lines.append(f"| {words} | {' | '.join(shown)} |")
+    return "\n".join([*lines, "", *map(timed, found["problems"]), "", made(found)])
+
+
+def timed(each: dict[str, Any]) -> str:
+    """What both take without the profiler."""
+    took = "; ".join(f"{side} {each['us'][side]['median']:.1f} us" for side in SIDES)
+    low, middle, high = (each["speedup"][name] for name in ("low", "median", "high"))
+    return f"- {each['problem']} timed without the profiler: {took}; {middle:.3f}x ({low:.3f} to {high:.3f})."
+
+
+def made(found: dict[str, Any]) -> str:
+    """Where it comes from."""
+    environment = found["environment"]
+    versions = f"torch {environment['torch']}, driver {environment['driver_module']}"
+    return f"Made by `{found['command']}` on {found['when'][:10]}: {found['device']}, {versions}."
