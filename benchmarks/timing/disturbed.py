@@ -3,12 +3,14 @@
     python -m benchmarks.timing.disturbed cpu|cuda [--space NAME] [--points 24] [--on 20] [--off 20]
         [--json docs/results/disturbed.json] [--hold]
 
-The same points of a shipped space are judged three times, finals included: quiet; disturbed, in the same store, which
-remembers what the baseline takes; and disturbed from the first moment in an empty store, which remembers nothing. On a
-CPU the disturbance is a busy loop on every CPU, on a GPU another process's matrix products. Nothing else may run here.
+The same points of a shipped space are judged four times, finals included: quiet; quiet once more, in another store;
+disturbed, in the first store, which remembers what the baseline takes; and disturbed from the first moment in an empty
+store, which remembers nothing. On a CPU the disturbance is a busy loop on every CPU, on a GPU another process's matrix
+products. Nothing else may run here.
 
-What must hold of both disturbed sweeps: their winner is the quiet one's within the tie band, no figure in the store is
-off by more than 10 %, and they take at most three times the quiet one's time.
+What must hold of both disturbed sweeps: their winner is the quiet ones' within the tie band, no figure in the store is
+off by more than 10 %, and they take at most three times the first quiet one's time. A figure on which the quiet sweeps
+do not agree by themselves within 10 % has no truth, and is counted instead.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from collections.abc import Mapping
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from autotuner.store import MeasuredTrial, Store, queries
@@ -124,21 +127,45 @@ def chosen(workbench: Workbench, count: int) -> list[Point]:
     return [dict(space.point(index)) for index in (space.default_index, *others)]
 
 
-def compared(quiet: Sweep, other: Sweep) -> dict[str, Any]:
-    """The disturbed sweep in figures, beside the quiet one."""
-    both = [(trial, other.estimates[each]) for each, trial in quiet.estimates.items() if each in other.estimates]
-    errors = [abs(math.expm1(there.objective - here.objective)) for here, there in both]
-    best = min(quiet.confirmed.values(), default=math.nan)
-    behind = math.expm1(quiet.confirmed.get(other.winner or "", math.inf) - best)  # not finite: it was no finalist
+class Truth(NamedTuple):
+    """What two quiet sweeps agree on."""
+
+    quiet: Sweep
+    estimates: Mapping[str, float]
+    """ln(t_variant / t_baseline) by the variant's digest, the mean of both."""
+    confirmed: Mapping[str, float]
+    """The same of those that were finalists in either."""
+    tie: float
+
+    @classmethod
+    def of(cls, quiet: Sweep, again: Sweep) -> Truth:
+        found = {}
+        for each in quiet.estimates.keys() & again.estimates.keys():
+            one, other = quiet.estimates[each].objective, again.estimates[each].objective
+            if abs(math.expm1(one - other)) <= OFF_BY:
+                found[each] = (one + other) / 2
+        both = [sweep.confirmed for sweep in (quiet, again)]
+        confirmed = {each: fmean(one[each] for one in both if each in one) for each in {**both[0], **both[1]}}
+        return cls(quiet, found, confirmed, max(quiet.tie, again.tie))
+
+
+def compared(truth: Truth, other: Sweep) -> dict[str, Any]:
+    """The disturbed sweep in figures, beside the quiet ones."""
+    both = [(trial, other.estimates[each]) for each, trial in truth.quiet.estimates.items() if each in other.estimates]
+    known = [(here, there) for here, there in both if here.variant.digest in truth.estimates]
+    errors = [abs(math.expm1(there.objective - truth.estimates[here.variant.digest])) for here, there in known]
+    best = min(truth.confirmed.values(), default=math.nan)
+    behind = math.expm1(truth.confirmed.get(other.winner or "", math.inf) - best)  # not finite: it was no finalist
     return {
-        "times_longer": other.seconds / quiet.seconds,
+        "times_longer": other.seconds / truth.quiet.seconds,
         "largest_error": max(errors, default=None),
         "off": [
-            {"parameters": here.variant.parameters, quiet.name: figures(here), other.name: figures(there)}
-            for error, (here, there) in zip(errors, both, strict=True)
+            {"parameters": here.variant.parameters, truth.quiet.name: figures(here), other.name: figures(there)}
+            for error, (here, there) in zip(errors, known, strict=True)
             if error > OFF_BY
         ],
-        "compared": len(both),
+        "compared": len(known),
+        "without_truth": len(both) - len(known),
         "winner_behind": behind if math.isfinite(behind) else None,
     }
 
@@ -151,12 +178,12 @@ def figures(trial: MeasuredTrial) -> dict[str, Any]:
     return {"slower": math.exp(trial.objective), **interval, **took}
 
 
-def unmet(quiet: Sweep, others: list[Sweep]) -> list[str]:
+def unmet(truth: Truth, others: list[Sweep]) -> list[str]:
     """What does not hold."""
-    said = [] if quiet.confirmed else ["the quiet sweep has no finals"]
+    said = [] if truth.confirmed else ["the quiet sweeps have no finals"]
     for other in others:
-        found = compared(quiet, other)
-        tie = max(quiet.tie, other.tie)
+        found = compared(truth, other)
+        tie = max(truth.tie, other.tie)
         if found["winner_behind"] is None or found["winner_behind"] > tie:
             said.append(
                 f"{other.name}: its winner is behind the quiet one's by {found['winner_behind']}, a tie is {tie}"
@@ -169,10 +196,13 @@ def unmet(quiet: Sweep, others: list[Sweep]) -> list[str]:
     return said
 
 
-def row(found: Sweep, quiet: Sweep) -> dict[str, Any]:
+def row(found: Sweep) -> dict[str, Any]:
     """A sweep as it is kept, without its many figures."""
-    kept = {key: value for key, value in found._asdict().items() if key not in ("confirmed", "estimates")}
-    return kept | ({} if found is quiet else compared(quiet, found))
+    return {key: value for key, value in found._asdict().items() if key not in ("confirmed", "estimates")}
+
+
+SWEEPS = (("quiet", "one"), ("quiet, again", "other"), ("disturbed", "one"), ("disturbed, first run", "two"))
+"""Their names, and the stores that they are in."""
 
 
 def main() -> None:
@@ -191,12 +221,13 @@ def main() -> None:
     caution = Caution(patience_s=60 * options.patience)
     found: list[Sweep] = []
     with tempfile.TemporaryDirectory(prefix="autotuner-disturbed-") as folder:
-        for name, file in (("quiet", "one"), ("disturbed", "one"), ("disturbed, first run", "two")):
-            noise = nullcontext() if name == "quiet" else disturbed(options.device, options.on, options.off)
+        for name, file in SWEEPS:
+            noise = nullcontext() if "quiet" in name else disturbed(options.device, options.on, options.off)
             with noise, Store.open(f"{folder}/{file}.db") as store:
                 found.append(sweep(workbench, store, name, points, caution))
-            print(json.dumps(row(found[-1], found[0])), flush=True)
-    quiet, *others = found
+            print(json.dumps(row(found[-1])), flush=True)
+    quiet, again, *others = found
+    truth = Truth.of(quiet, again)
     document = {
         "command": command_line(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -206,12 +237,12 @@ def main() -> None:
         "points": options.points,
         "on_s": options.on,
         "off_s": options.off,
-        "rows": [row(each, quiet) for each in found],
+        "rows": [*map(row, (quiet, again)), *(row(each) | compared(truth, each) for each in others)],
     }
     if options.json is not None:
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     if options.hold:
-        holds.require(unmet(quiet, others))
+        holds.require(unmet(truth, others))
 
 
 if __name__ == "__main__":

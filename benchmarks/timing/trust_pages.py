@@ -179,7 +179,7 @@ def audits(documents: list[Document]) -> str:
 def disturbed(documents: list[Document]) -> str:
     """Sweeps beside a disturbance, and the quiet one; without a result it says so."""
     head = ["device", "sweep", "took", "of that waited", "not believed", "winner behind", "largest error"]
-    head += ["off by more than 10 %", "of these raced out"]
+    head += ["off by more than 10 %", "of these raced out", "no truth"]
     rows = []
     for document in documents:
         quiet = document["rows"][0]["seconds"]
@@ -197,6 +197,7 @@ def disturbed(documents: list[Document]) -> str:
                     f"{100 * row['largest_error']:.1f} %" if row.get("largest_error") is not None else "",
                     f"{len(row['off'])} of {row['compared']}" if compared else "",
                     str(sum(_raced_out(each) for each in row["off"])) if compared else "",
+                    str(row["without_truth"]) if "without_truth" in row else "",
                 ]
             )
     if not rows:
