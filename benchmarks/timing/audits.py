@@ -84,7 +84,9 @@ def audits(bench: Workbench, caches: Sequence[str], points: Sequence[int], secon
     for first in range(0, len(points), BATCH):
         some = points[first : first + BATCH]
         for index, built in zip(some, bench.build_all(some), strict=True):
-            if isinstance(built, Fault) or time.monotonic() > until:
+            if time.monotonic() > until:
+                return
+            if isinstance(built, Fault):
                 continue
             for cache, session in sessions.items():
                 yield from ((cache, row) for row in session.audits(str(bench.space.point(index)), built))
