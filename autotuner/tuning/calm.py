@@ -21,9 +21,10 @@ from autotuner.values.model import Model
 from autotuner.values.outcome import Calibration
 from autotuner.values.problem import Problem
 
-SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
 """Seconds between two looks. Between these a pause is a quarter of the time waited so far: a calm that begins right
-after a look costs a quarter more waiting at most."""
+after a look costs a quarter more waiting at most. What disturbs may come again and again: no calm of some seconds is
+slept through."""
 
 Us = Sequence[float]
 """Microseconds of the pinned baseline, one a problem."""

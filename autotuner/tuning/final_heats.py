@@ -29,6 +29,8 @@ Baselines of some ten microseconds differ from process to process, so two or thr
 OFF = 0.1
 """A baseline alone that takes less than on a calm machine by more than this share shows that the machine was none; one
 that takes more is slower."""
+HEAT_PATIENCE_S = 30.0
+"""How long a heat waits for a calm machine in its own process, once somebody was seen who disturbs."""
 TRIES = 5
 """Tries of a process that is lost for reasons that are nobody's, or beside which the device throttles."""
 
@@ -56,6 +58,8 @@ class FinalHeats:
         all. `who` says who disturbs now, in words; "" where nobody can be seen."""
         self._executor, self._conditions, self._say, self._beat = executor, conditions, say, beat
         self._patience_s, self._who, self._steady = patience_s, who, Steady(OFF)
+        self._heat_patience_s = 0.0
+        """None at first: beside a variant that slows the baseline itself, every heat would wait."""
         self.waited_s = 0.0
         """For a calm machine, in all."""
 
@@ -93,7 +97,7 @@ class FinalHeats:
 
     def _calm(self) -> tuple[Heat, bool]:
         """The baseline alone on a calm machine, and whether it was calm at the first look, and no faster than known."""
-        before_s, at_once = self.waited_s, True
+        before_s, at_once, started = self.waited_s, True, time.monotonic()
         while not isinstance(found := self._race(), Heat):
             if found.code != DRIFT:
                 raise InfrastructureError(f"the baseline cannot be timed: {found.detail}")
@@ -101,7 +105,8 @@ class FinalHeats:
             said = "; ".join(filter(None, [found.detail, who]))
             if at_once:
                 self._say(f"{said}; waiting for a calm machine, which comes on top of the time")
-            at_once = False
+            at_once, self._heat_patience_s = False, HEAT_PATIENCE_S if who else 0.0
+            self.waited_s += time.monotonic() - started
             if self.waited_s >= self._patience_s:
                 raise InfrastructureError(
                     f"{said}, after a wait of {self.waited_s:.0f} s: nobody is crowned; stop what else runs"
@@ -110,9 +115,10 @@ class FinalHeats:
             pause(seconds, self._beat)
             self.waited_s += seconds
             self._look(who, seconds)
+            started = time.monotonic()
         if not at_once:
             self._say(f"the machine is calm again; waited {self.waited_s:.0f} s so far")
-        return found, not self._lowered(found) and at_once
+        return found, not self._lowered(found) and at_once and not found.waited_s
 
     def _look(self, who: str, waited_s: float) -> None:
         """Believes a baseline that is slower than known again and again, in the same way, while nobody disturbs."""
@@ -143,9 +149,16 @@ class FinalHeats:
         why: object = None
         conditions = self._conditions if thermometer else self._conditions.model_copy(update={"baseline_us": ()})
         for _ in range(TRIES):
-            job = RaceJob(artifacts=artifacts, conditions=conditions, blocks=FINAL_BLOCKS, fresh=True)
+            job = RaceJob(
+                artifacts=artifacts,
+                conditions=conditions,
+                blocks=FINAL_BLOCKS,
+                fresh=True,
+                patience_s=self._heat_patience_s if thermometer else 0.0,
+            )
             result = ask(self._executor, job, self._beat)
             if isinstance(result, Heat):
+                self.waited_s += result.waited_s
                 return result
             if isinstance(result, Fault) and (result.code == DRIFT or result.verdict.judges):
                 return result

@@ -274,7 +274,7 @@ def test_what_the_time_of_a_baseline_depends_on(store: Store, machine: Machine) 
 
 
 def test_pauses_grow_with_the_wait() -> None:
-    assert [pause_s(waited) for waited in (0, 8, 40, 1000)] == [1, 2, 10, LONGEST_PAUSE_S]
+    assert [pause_s(waited) for waited in (0, 8, 16, 1000)] == [1, 2, 4, LONGEST_PAUSE_S]
 
 
 def test_a_variant_that_disturbs_by_itself_is_given_up(store: Store, machine: Machine) -> None:
