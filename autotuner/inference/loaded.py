@@ -274,7 +274,7 @@ def _kind(tensors: Tensors, options: Mapping[str, Any]) -> tuple[object, ...]:
     lie = (*map(SIZES, tensors), *map(STRIDES, tensors), *map(DTYPE, tensors), *map(DEVICE, tensors))
     if any(map(OFFSET, tensors)):
         lie = (*lie, *_sharing(tensors))
-    return (torch.get_num_threads(), *lie, *options.items()) if options else (torch.get_num_threads(), *lie)
+    return (torch.get_num_threads(), *lie, *options.items())
 
 
 def _sharing(tensors: Tensors) -> list[bool]:

@@ -48,7 +48,8 @@ def timed(each: dict[str, Any]) -> str:
     """What both take without the profiler."""
     took = "; ".join(f"{side} {each['us'][side]['median']:.1f} us" for side in SIDES)
     low, middle, high = (each["speedup"][name] for name in ("low", "median", "high"))
-    return f"- {each['problem']} timed without the profiler: {took}; {middle:.3f}x ({low:.3f} to {high:.3f})."
+    variant = " ".join(f"{name}={value}" for name, value in each["parameters"].items())
+    return f"- {each['problem']} timed without the profiler: {took}; {middle:.3f}x ({low:.3f} to {high:.3f}). {variant}"
 
 
 def made(found: dict[str, Any]) -> str:

@@ -201,8 +201,13 @@ def row(found: Sweep) -> dict[str, Any]:
     return {key: value for key, value in found._asdict().items() if key not in ("confirmed", "estimates")}
 
 
-SWEEPS = (("quiet", "one"), ("quiet, again", "other"), ("disturbed", "one"), ("disturbed, first run", "two"))
-"""Their names, and the stores that they are in."""
+SWEEPS = (
+    ("quiet", "one", False),
+    ("quiet, again", "other", False),
+    ("disturbed", "one", True),
+    ("disturbed, first run", "two", True),
+)
+"""Their names, the stores that they are in, and whether something disturbs."""
 
 
 def main() -> None:
@@ -221,8 +226,8 @@ def main() -> None:
     caution = Caution(patience_s=60 * options.patience)
     found: list[Sweep] = []
     with tempfile.TemporaryDirectory(prefix="autotuner-disturbed-") as folder:
-        for name, file in SWEEPS:
-            noise = nullcontext() if "quiet" in name else disturbed(options.device, options.on, options.off)
+        for name, file, noisy in SWEEPS:
+            noise = disturbed(options.device, options.on, options.off) if noisy else nullcontext()
             with noise, Store.open(f"{folder}/{file}.db") as store:
                 found.append(sweep(workbench, store, name, points, caution))
             print(json.dumps(row(found[-1])), flush=True)
