@@ -40,7 +40,7 @@ SLICE_FLOOR = {"float32": 2.0**-22, "float16": 2.0**-12, "bfloat16": 2.0**-9}
 LARGEST_FLOOR = {"float32": 2.0**-21, "float16": 0.0, "bfloat16": 0.0}
 ULP = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 FACTOR = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
-FORMAT = "10"
+FORMAT = "11"
 
 
 class Expected(NamedTuple):

@@ -14,11 +14,9 @@ from autotuner.values.outcome import Artifact, Heat, Say
 from autotuner.values.verdict import Fault
 
 
-def heat(
-    tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: Conditions, say: Say, patience_s: float = 0.0
-) -> Heat:
+def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: Conditions, say: Say) -> Heat:
     """`count` interleaved blocks of the baseline and all artifacts; one that is there twice is loaded twice. Without
-    artifacts no variant is loaded in this process. For a calm machine is waited `patience_s`.
+    artifacts no variant is loaded in this process.
 
     A variant that fails is left out, with its fault. There are fewer blocks where something disturbed the rest. Raises
     Throttled and Drifted.
@@ -27,8 +25,7 @@ def heat(
     arms, baselines, faults = _entered(tracks, artifacts, conditions, draw, say)
     say("racing")
     blocks = Blocks(tracks, [baselines, *arms.values()], draw.randrange(2**31), max(count, MOST_DISCARDED))
-    calm = thermometer(conditions, tracks[0].drift, may_be_faster=not artifacts)
-    waited_s = take_calm(blocks, count, calm, patience_s)
+    take_calm(blocks, count, thermometer(conditions, tracks[0].drift, may_be_faster=not artifacts))
     for place, entrant in arms.items():
         say(f"{codes.RECHECK} {artifacts[place].name}")
         fault = next((found for arm in entrant if (found := arm.recheck()) is not None), None)
@@ -43,7 +40,6 @@ def heat(
         baseline_us=micros[0],
         faults=faults,
         discarded=blocks.discarded,
-        waited_s=waited_s,
     )
 
 

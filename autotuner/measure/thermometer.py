@@ -17,8 +17,6 @@ from autotuner.values.verdict import Fault, Verdict
 
 ATTEMPTS = 3
 PAUSE_S = 0.3
-LOOK_S = 1.0
-"""Between two looks of a heat that waits."""
 
 
 class Thermometer(NamedTuple):
@@ -73,15 +71,13 @@ def undisturbed(run: Callable[[], Blocks], calm: Thermometer) -> Blocks:
     raise Drifted(why or "")
 
 
-def take_calm(blocks: Blocks, count: int, calm: Thermometer, patience_s: float = 0.0) -> float:
+def take_calm(blocks: Blocks, count: int, calm: Thermometer) -> None:
     """`count` blocks in which each baseline took what it takes when the machine is calm; others are void and taken
-    again. Fewer are enough where more than half of `count` were void: then as many that count as were void. Where they
-    are not, a block is tried each second, for `patience_s` in all: a new process may take as long to start as a calm
-    lasts. Returns the seconds waited.
+    again. Fewer are enough where more than half of `count` were void: then as many that count as were void.
 
     Only the baseline's own time decides, before any ratio is looked at. Raises Drifted, and what `Blocks.take` does.
     """
-    void, waited_s = 0, 0.0
+    void = 0
     while len(blocks) < count:
         blocks.take()
         why = calm.off([problem[-1:] for problem in blocks.seconds[0]])
@@ -89,12 +85,7 @@ def take_calm(blocks: Blocks, count: int, calm: Thermometer, patience_s: float =
             continue
         blocks.discard()
         void += 1
-        if void <= count // 2:
-            continue
-        if len(blocks) >= void:
-            break
-        if waited_s >= patience_s:
+        if void > count // 2:
+            if len(blocks) >= void:
+                return
             raise Drifted(why)
-        time.sleep(LOOK_S)
-        waited_s += LOOK_S
-    return waited_s

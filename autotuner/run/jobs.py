@@ -90,7 +90,6 @@ class RaceJob(Model):
     conditions: Conditions
     blocks: PositiveInt
     fresh: bool = Field(default=False, description="in a process that has judged nothing before")
-    patience_s: float = Field(default=0.0, description="how long the process waits for a calm machine")
 
 
 AnyJob = BuildJob | JudgeJob | CalibrationJob | RaceJob
@@ -136,8 +135,7 @@ def race(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
     """Interleaved blocks of all; a fault when the machine was disturbed, or one of them failed while it was timed."""
     say("measure")
     try:
-        tracks = line.tracks(job.conditions)
-        return heat(tracks, job.artifacts, job.blocks, job.conditions, say, job.patience_s)
+        return heat(line.tracks(job.conditions), job.artifacts, job.blocks, job.conditions, say)
     except (ArmError, Drifted, Throttled) as error:
         return error.fault
 

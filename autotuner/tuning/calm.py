@@ -234,7 +234,6 @@ class CalmWatch:
         """Whether baselines that are slower than known have that speed too; they are believed then."""
         assert self._steady is not None
         if who or isinstance(taken, str):
-            self._steady.forget()
             return False
         slow = self._steady.look([max(each) for each in zip(*taken, strict=True)], self.calm_us, waited_s)
         if slow:

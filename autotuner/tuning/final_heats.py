@@ -29,8 +29,6 @@ Baselines of some ten microseconds differ from process to process, so two or thr
 OFF = 0.1
 """A baseline alone that takes less than on a calm machine by more than this share shows that the machine was none; one
 that takes more is slower."""
-HEAT_PATIENCE_S = 30.0
-"""How long a heat waits for a calm machine in its own process, once somebody was seen who disturbs."""
 TRIES = 5
 """Tries of a process that is lost for reasons that are nobody's, or beside which the device throttles."""
 
@@ -58,8 +56,6 @@ class FinalHeats:
         all. `who` says who disturbs now, in words; "" where nobody can be seen."""
         self._executor, self._conditions, self._say, self._beat = executor, conditions, say, beat
         self._patience_s, self._who, self._steady = patience_s, who, Steady(OFF)
-        self._heat_patience_s = 0.0
-        """None at first: beside a variant that slows the baseline itself, every heat would wait."""
         self.waited_s = 0.0
         """For a calm machine, in all."""
 
@@ -105,7 +101,7 @@ class FinalHeats:
             said = "; ".join(filter(None, [found.detail, who]))
             if at_once:
                 self._say(f"{said}; waiting for a calm machine, which comes on top of the time")
-            at_once, self._heat_patience_s = False, HEAT_PATIENCE_S if who else 0.0
+            at_once = False
             self.waited_s += time.monotonic() - started
             if self.waited_s >= self._patience_s:
                 raise InfrastructureError(
@@ -118,17 +114,17 @@ class FinalHeats:
             started = time.monotonic()
         if not at_once:
             self._say(f"the machine is calm again; waited {self.waited_s:.0f} s so far")
-        return found, not self._lowered(found) and at_once and not found.waited_s
+        return found, not self._lowered(found) and at_once
 
     def _look(self, who: str, waited_s: float) -> None:
-        """Believes a baseline that is slower than known again and again, in the same way, while nobody disturbs."""
+        """Believes a baseline that is slower than known again and again, in the same way, while nobody disturbs.
+        `who`: who did before the last pause."""
         if who:
-            self._steady.forget()
             return
         started = time.monotonic()
         seen = self._race(thermometer=False)
         self.waited_s += time.monotonic() - started
-        if not isinstance(seen, Heat):
+        if not isinstance(seen, Heat) or self._who():
             return
         slow = self._steady.look([median(now) for now in seen.baseline_us], self._conditions.baseline_us, waited_s)
         if slow and slow != self._conditions.slow_baseline_us:
@@ -149,16 +145,9 @@ class FinalHeats:
         why: object = None
         conditions = self._conditions if thermometer else self._conditions.model_copy(update={"baseline_us": ()})
         for _ in range(TRIES):
-            job = RaceJob(
-                artifacts=artifacts,
-                conditions=conditions,
-                blocks=FINAL_BLOCKS,
-                fresh=True,
-                patience_s=self._heat_patience_s if thermometer else 0.0,
-            )
+            job = RaceJob(artifacts=artifacts, conditions=conditions, blocks=FINAL_BLOCKS, fresh=True)
             result = ask(self._executor, job, self._beat)
             if isinstance(result, Heat):
-                self.waited_s += result.waited_s
                 return result
             if isinstance(result, Fault) and (result.code == DRIFT or result.verdict.judges):
                 return result

@@ -164,7 +164,6 @@ class Heat(Model):
     baseline_us: tuple[tuple[float, ...], ...] = Field(description="[problem][block]")
     faults: dict[int, Fault] = Field(default_factory=dict, description="entrants that failed while they were timed")
     discarded: int = 0
-    waited_s: float = Field(default=0.0, description="for a calm machine, between blocks")
 
 
 class Ceilings(Model):

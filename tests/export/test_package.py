@@ -280,8 +280,8 @@ def test_something_else_in_the_way_is_kept(project: Path, tmp_path: Path) -> Non
 def test_what_was_tuned_is_exported_installed_and_called(tmp_path: Path) -> None:
     """By the commands of a user, to a process that has torch and no autotuner; only where a busy machine lets the
     finals crown nobody does it serve an estimate. SDPA gets a mask for what the variants skip here, so that both of
-    them are faster by far on any machine: a table leaves to torch what is not. kernels validates the digests of metadata.json against the folder
-    with code of its own."""
+    them are faster by far on any machine: a table leaves to torch what is not. kernels validates the digests of
+    metadata.json against the folder with code of its own."""
     environment = {"AUTOTUNER_STORE": str(tmp_path / "studies.db")}
     briefly = ["--threads", "1", "--trials", "2", "--minutes", "0.5", "--patience", "0.1"]
     tune = ["tune", "sdpa_cpu", "--problem", "(2,2,17x64,64) float32 causal lengths", *briefly, "--no-finals"]

@@ -132,3 +132,28 @@ def test_no_lucky_order_of_summation_rejects_a_right_softmax(seed: int) -> None:
     assert found.failed_rule is None
     downgraded = v.bfloat16().float()
     assert judge(base_two(case.problem, q, k, downgraded), expected.outputs[0]).failed_rule is not None
+
+
+def loop_over_keys(problem: Problem, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention and its log-sum-exps in float32 with every sum term after term; one query of each head."""
+    of_heads = q.shape[1] // k.shape[1]
+    k, v = (x.repeat_interleave(of_heads, 1) for x in (k, v))
+    scores = (q * problem.scalars[0]) @ k.transpose(-1, -2)
+    past = torch.arange(k.shape[-2]) >= lengths.view(-1, 1, 1, 1)
+    scores = scores.masked_fill(past, -math.inf)
+    largest = scores.amax(-1)
+    o, total = torch.zeros(q.shape), torch.zeros(largest.shape)
+    for key, weight in enumerate(torch.exp(scores - largest[..., None]).unbind(-1)):
+        total = total + weight
+        o = o + weight[..., None] * v[:, :, key, None]
+    return o / total[..., None], largest + torch.log(total)
+
+
+@pytest.mark.parametrize("seed", [28, 30])
+def test_a_loop_over_the_keys_is_right_where_many_scores_are_equal(seed: int) -> None:
+    """Rounding errs to one side where a sum gets the same term again and again. A tolerance whose sums are nearer to
+    the truth than a loop's rejects it with these seeds."""
+    problem = PROBLEM.model_copy(update={"dtype": "float32", "key_lengths": True, "lse": True, "heads_kv": 1})
+    expected = compute_truth(Matrix(problem).case((2, 4, 1, 1000, 2), "one_hot"), seed)
+    found = loop_over_keys(problem, *expected.inputs)
+    assert [judge(*each).failed_rule for each in zip(found, expected.outputs, strict=True)] == [None, None]

@@ -40,8 +40,8 @@ class Machine:
         self.job_s = 1.0
         """What a job takes, by this clock."""
         self.heard: list[Event] = []
-        self.who = "make (pid 7)"
-        """Who is seen to disturb."""
+        self.who: str | Callable[[float], str] = "make (pid 7)"
+        """Who is seen to disturb; or by the seconds, as `slow`."""
         self.burns: dict[str, Value] | None = None
         """The point of a variant beside which the baseline takes as long as under a disturbance."""
         clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep)
@@ -50,6 +50,9 @@ class Machine:
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
+
+    def _who_disturbs(self) -> str:
+        return self.who if isinstance(self.who, str) else self.who(self.now)
 
     @property
     def factor(self) -> float:
@@ -72,7 +75,7 @@ class Machine:
             simulated.conditions(),
             sampler=sampler,
             built_from=built_from,
-            who_disturbs=lambda: self.who,
+            who_disturbs=self._who_disturbs,
         )
         driver = Driver(store, _Executor(self, width), plan, self.heard.append)
         driver.run(Budget(trials=trials), caution)

@@ -185,21 +185,6 @@ def test_a_heat_with_fewer_calm_blocks_than_void_ones_is_given_up() -> None:
         calm([100, 100, *[150] * 20], 8)
 
 
-def test_a_heat_with_patience_waits_for_calm_blocks(pauses: list[float]) -> None:
-    left = [150.0] * 20
-    blocks = raced([lambda: 1e-6 * (left.pop() if left else 100.0), lambda: 80e-6], 0)
-    assert take_calm(blocks, 8, CALM, patience_s=30) == sum(pauses) == 16  # 5 void blocks, and one after each second
-    assert (len(blocks), blocks.discarded) == (8, 20)
-
-
-@pytest.mark.usefixtures("pauses")
-def test_a_heat_whose_patience_ends_is_given_up() -> None:
-    blocks = raced([lambda: 150e-6, lambda: 80e-6], 0)
-    with pytest.raises(Drifted):
-        take_calm(blocks, 8, CALM, patience_s=30)
-    assert blocks.discarded == 5 + 30
-
-
 def test_void_blocks_do_not_make_a_variant_look_faster() -> None:
     """A disturbance hits either side of a block, for a third of the samples. The median of what is left is off by
     little, and not in the variant's favour."""

@@ -97,6 +97,25 @@ def test_a_baseline_that_is_steadily_slower_is_believed_where_nobody_disturbs(st
     require_truth(store, name)
 
 
+def test_it_is_believed_too_where_somebody_disturbs_in_between(store: Store, machine: Machine) -> None:
+    """What was seen of it between two disturbances counts together: none of these times alone is long enough."""
+    machine.run(store, trials=2)
+    machine.heard.clear()
+    began = machine.now
+
+    def busy(now: float) -> bool:
+        return (now - began) % 30 < 20
+
+    machine.who = lambda now: "make (pid 7)" if busy(now) else ""
+    machine.slow = lambda now: SLOW if busy(now) else 1.2
+    name = machine.run(store, trials=6, caution=PATIENT)
+    assert not any(isinstance(event, Protest) for event in machine.heard)
+    calms = [event for event in machine.heard if isinstance(event, Calm)]
+    assert "the baseline takes 120.0 us again and again" in calms[0].detail
+    assert calms[0].waited_s > 2 * 30
+    assert standings.summary(store, name).judged == 6
+
+
 @pytest.mark.parametrize("speeds", [(1.18, 1.0), (1.0, 1.18, 1.18), (1.18, 1.0, 1.0)])
 def test_a_baseline_whose_speed_changes_from_job_to_job_ends_no_sweep(
     store: Store, machine: Machine, speeds: tuple[float, ...]

@@ -6,11 +6,9 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from autotuner.measure import thermometer
 from autotuner.run.fake import FakeLine
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, RaceJob, Result
@@ -57,7 +55,6 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The waits for a calm machine, which take no time."""
     made: list[float] = []
     monkeypatch.setattr(final_heats, "pause", lambda seconds, beat: made.append(seconds))
-    monkeypatch.setattr(thermometer, "time", SimpleNamespace(sleep=lambda seconds: None))
     return made
 
 
@@ -73,20 +70,6 @@ def test_a_disturbed_machine_is_waited_for_and_the_heat_run_again(store: Store, 
     assert pauses == sorted(pauses)
     assert any("waiting for a calm machine" in line for line in said)
     assert any("the machine is calm again; waited" in line for line in said)
-
-
-@pytest.mark.usefixtures("pauses")
-def test_once_somebody_was_seen_who_disturbs_heats_wait_in_their_own_processes(store: Store) -> None:
-    study, asked = swept(store, simulated.truth, 12), list[float]()
-    busy = [False] * 5 + [True] * 2  # a heat, and the look behind it
-
-    def spoils(job: RaceJob) -> bool:
-        asked.append(job.patience_s)
-        return bool(busy) and busy.pop(0)
-
-    finals_of(store, study, Spoilt(FakeLine(simulated.truth, deviations=DEVIATIONS), spoils), [], who="in use by make")
-    assert asked[:7] == [0] * 7
-    assert set(asked[7:]) == {final_heats.HEAT_PATIENCE_S}
 
 
 def test_a_calm_time_that_was_none_is_lowered_and_nobody_waits(store: Store, pauses: list[float]) -> None:

@@ -36,10 +36,14 @@ def arguments(
         options["is_causal"] = True
         if corner != "top_left":
             options["corner"] = corner
-    # In plain arithmetic, which torch.compile follows.
-    if scale is not None and not (query.dim() and abs(scale * scale * query.shape[-1] - 1) < 2e-6):
+    if scale is not None and not is_usual(scale, query):
         options["scale"] = scale
     if enable_gqa and query.dim() == key.dim() == 4 and query.shape[1] != key.shape[1]:
         options["enable_gqa"] = True
     tensors = (query, key, value)
     return tensors if key_lengths is None else (*tensors, key_lengths), options, beside
+
+
+def is_usual(scale: float, query: Tensor) -> bool:
+    """Whether a scale is the one that is taken where none is given. In arithmetic that torch.compile follows."""
+    return query.dim() > 0 and abs(scale * scale * query.shape[-1] - 1) < 2e-6

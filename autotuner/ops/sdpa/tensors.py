@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, cast
 
 import torch
@@ -260,6 +260,23 @@ def _softmax(scores: Tensor) -> Tensor:
     return found.nan_to_num_(0) if bool(found[..., 0].isnan().any()) else found
 
 
+def _plain_softmax(scores: Tensor, order: Sequence[int] | None = None) -> Tensor:
+    """The same in float32 with sums term after term. torch's own adds by a tree, which is nearer to the truth than a
+    loop over the keys by far where many scores are equal: rounding then errs to the same side again and again."""
+    weights = torch.exp(scores - _largest(scores))
+    return weights / _plain_sums(weights, order).clamp_min(torch.finfo(scores.dtype).tiny)
+
+
+def _largest(scores: Tensor) -> Tensor:
+    """Of each row; a number in a row that sees nothing."""
+    return scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min)
+
+
+def _plain_sums(weights: Tensor, order: Sequence[int] | None = None) -> Tensor:
+    ones = weights.new_ones(*weights.shape[:-2], weights.shape[-1], 1)
+    return plain_product(weights, ones, order)
+
+
 def _scores(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None) -> Tensor:
     """Of every row and key, in float64, hidden ones -inf."""
     scores = q.double() @ _of_heads(problem, k).double().transpose(-1, -2) * problem.scale
@@ -287,8 +304,8 @@ def emulation(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, lengths: Te
     v = _of_heads(problem, v)
     scaled_k = _of_heads(problem, (k.float() * problem.scale).to(dtype))
     if dtype == torch.float32:
-        probabilities = _softmax(_hide(problem, plain_product(q, scaled_k.transpose(-1, -2)), lengths))
-        o = plain_product(probabilities, v).double()
+        scores = _hide(problem, plain_product(q, scaled_k.transpose(-1, -2)), lengths)
+        o = plain_product(_plain_softmax(scores), v).double()
     else:
         scores = _hide(problem, (q.double() @ scaled_k.double().transpose(-1, -2)).to(dtype), lengths)
         probabilities = _softmax(scores.double()).to(dtype)
@@ -301,9 +318,9 @@ def emulated_lse(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | N
     and weights that are rounded to the dtype before they are summed."""
     scaled = _of_heads(problem, k).float().transpose(-1, -2)
     scores = _hide(problem, plain_product(q.float(), scaled) * float(problem.scale * math.log2(math.e)), lengths)
-    largest = scores.amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float32).min)
+    largest = _largest(scores)
     weights = torch.exp2(scores - largest).to(DTYPES[problem.dtype]).float()
-    return ((largest[..., 0] + torch.log2(weights.sum(-1))) * math.log(2)).double()
+    return ((largest + torch.log2(_plain_sums(weights)))[..., 0] * math.log(2)).double()
 
 
 def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
@@ -342,4 +359,4 @@ def reordered(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Iterator[T
         scores = plain_product(q, scaled_k, dims)
         if seen is not None:
             scores = scores.masked_fill(~seen, -math.inf)
-        yield plain_product(_softmax(scores), v, keys)[:, 0].double()
+        yield plain_product(_plain_softmax(scores, keys), v, keys)[:, 0].double()

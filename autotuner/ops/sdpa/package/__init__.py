@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 INIT = """
 from . import arguments, machine, masked, serving
 
-load = serving.opened(FOLDER, arguments.arguments, masked.attention, machine.cpu_facts, machine.instructions)
+load = serving.opened(FOLDER, arguments, masked.attention, machine.cpu_facts, machine.instructions)
 attention = load()
 NotServed = serving.NotServed
 __all__ = ["NotServed", "attention", "load"]

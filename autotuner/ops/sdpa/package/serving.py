@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -27,8 +27,17 @@ OLDEST = (2, 10)
 """The oldest torch whose stable ABI has all that is called."""
 
 
-Arguments = Callable[..., tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]]
-"""From the arguments of a call: the tensors, the options, and what says no more than these and is for torch alone."""
+class Arguments(Protocol):
+    """The package's module of that name."""
+
+    @property
+    def arguments(self) -> Callable[..., tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]]:
+        """From the arguments of a call: the tensors, the options, and what says no more than these and is for torch
+        alone."""
+
+    @property
+    def is_usual(self) -> Callable[[float, Tensor], bool]:
+        """Whether a scale is the one that is taken where none is given."""
 
 
 class NotServed(RuntimeError):
@@ -108,7 +117,7 @@ class Attention:
     ) -> None:
         """`load` makes one."""
         self.strict, self.gradients, self.copies = strict, gradients, copies
-        self._library, self._arguments = library, arguments
+        self._library, self._arguments, self._is_usual = library, arguments.arguments, arguments.is_usual
         self._always = STRICT * strict | COPIES * copies
         self._torch = masked
         self._aside_counts: Counter[str] = Counter()
@@ -117,23 +126,52 @@ class Attention:
         self._served: Any = library.ops.served.default
         """The same without that. torch.compile sees a call as this one node, whatever the lengths."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+        *,
+        key_lengths: Tensor | None = None,
+        corner: str = "top_left",
+    ) -> Tensor:
         """As torch's function. Raises NotServed where a strict one does not serve it, and RuntimeError where a gradient
         is wanted and gradients are refused."""
-        tensors, options, beside = self._arguments(*args, **kwargs)
-        compiling = torch.compiler.is_compiling()
+        # What most models say is asked for here, one by one: the general way takes as long as the launch.
+        if (
+            attn_mask is None
+            and not dropout_p
+            and (scale is None or self._is_usual(scale, query))
+            and corner == "top_left"
+            and not (torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad))
+            and (query.is_cuda or query.is_cpu)
+        ):
+            how = self._always | (CAUSAL if is_causal else 0) | (GROUPS if enable_gqa else 0)
+            return self._answer(query, key, value, how, key_lengths)
+        said = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
+        more = {"enable_gqa": enable_gqa, "key_lengths": key_lengths, "corner": corner}
+        return self._any(*self._arguments(query, key, value, **said, **more))
+
+    def _any(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
         why = self._why_not(tensors, options)
         if why is not None:
             if why is GRADIENT and self.gradients == "refuse":
                 raise RuntimeError(f'{GRADIENT}, or load with gradients="torch"')
-            return self._aside(tensors, {**options, **beside}, why, compiling)
+            return self._aside(tensors, {**options, **beside}, why)
         query, key, value, *lengths = tensors
-        how = self._always | _how(options) if options else self._always
-        if compiling:
-            found: Tensor = self._served(query, key, value, how, *lengths, **beside)
-            return found
+        how = self._always | _how(options)
+        return self._answer(query, key, value, how, lengths[0] if lengths else None, **beside)
+
+    def _answer(
+        self, query: Tensor, key: Tensor, value: Tensor, how: int, lengths: Tensor | None, **beside: Tensor
+    ) -> Tensor:
         try:
-            found = self._served(query, key, value, how, *lengths, **beside)
+            found: Tensor = self._served(query, key, value, how, lengths, **beside)
         except RuntimeError as error:
             said = str(error).splitlines()[0]
             if said.startswith(REFUSED):
@@ -179,10 +217,10 @@ class Attention:
         query = tensors[0]
         return None if query.is_cuda or query.is_cpu else f"the tensors are on {query.device.type}"
 
-    def _aside(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any], why: str, compiling: bool) -> Tensor:
+    def _aside(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any], why: str) -> Tensor:
         if self.strict:
             raise NotServed(f"{REFUSED}{why}")
-        if not compiling:
+        if not torch.compiler.is_compiling():
             self._aside_counts[why] += 1
         found: Tensor = self._torch(**dict(zip(TENSORS, tensors, strict=False)), **options)
         return found
