@@ -31,7 +31,12 @@ def test_of_two_slower_speeds_the_slowest_is_believed() -> None:
 
 @pytest.mark.parametrize(
     "looks",
-    [(120, 121, 122), (120, 125, 130, 134, 112, 116), (140, 141, 140, 142), (120, 120, 120, 130, 125, 134, 112, 116, 129)],
+    [
+        (120, 121, 122),
+        (120, 125, 130, 134, 112, 116),
+        (140, 141, 140, 142),
+        (120, 120, 120, 130, 125, 134, 112, 116, 129),
+    ],
 )
 def test_too_few_that_agree_too_slow_ones_and_old_ones_are_not(looks: tuple[float, ...]) -> None:
     assert seen(*looks) == ()
