@@ -24,7 +24,7 @@ from benchmarks import tuned
 from benchmarks.attention import counters
 from benchmarks.cli import hostile
 from benchmarks.driver import chaos, kills, ray_nodes, store_locked, workers
-from benchmarks.gate import emulated, mutants, op_mutants, view_mutants
+from benchmarks.gate import emulated, luck, mutants, op_mutants, view_mutants
 from benchmarks.inference import in_a_model
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import landscapes, replay, replay_choice, sweep_sets, transfer
@@ -81,6 +81,7 @@ PARTS = {
             step(mutants, kept("mutants_cpu"), "--only", "right", "--dtype", "float32", "--seeds", "13", "--hold"),
             step(op_mutants, kept("mutants_ops"), "--seeds", "5", "--hold"),
             step(view_mutants, "--json", kept("mutants_views")),
+            step(luck, "--json", kept("luck"), "--hold"),
         ),
     ),
     "emulator": Part(

@@ -40,7 +40,7 @@ SLICE_FLOOR = {"float32": 2.0**-22, "float16": 2.0**-12, "bfloat16": 2.0**-9}
 LARGEST_FLOOR = {"float32": 2.0**-21, "float16": 0.0, "bfloat16": 0.0}
 ULP = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 FACTOR = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0}
-FORMAT = "11"
+FORMAT = "13"
 
 
 class Expected(NamedTuple):
@@ -94,11 +94,12 @@ def _finite(exact: Tensor) -> Tensor:
     return torch.where(exact.isinf(), 0.0, exact)
 
 
-def _scales(exact: Tensor) -> tuple[Tensor, Tensor]:
-    """max |exact| a row and ||exact|| a slice, none of them 0; `exact` is by rows."""
-    tiny = torch.finfo(torch.float64).tiny
-    rows: Tensor = exact.abs().amax(-1).clamp_min(tiny)
-    slices: Tensor = torch.linalg.vector_norm(exact, dim=(-1, -2)).clamp_min(tiny)
+def _scales(exact: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+    """max |exact| a row and ||exact|| a slice, as if no row were smaller than `unit`, none of them 0; `exact` is by
+    rows."""
+    least = max(unit, torch.finfo(torch.float64).tiny)
+    rows: Tensor = exact.abs().amax(-1).clamp_min(least)
+    slices: Tensor = torch.linalg.vector_norm(exact.abs().clamp_min(unit), dim=(-1, -2)).clamp_min(least)
     return rows, slices
 
 
@@ -162,7 +163,7 @@ def truth_of(case: Case, inputs: Tensors) -> Truth:
 
 def _expected(output: Output, exact: Tensor, emulated: _Emulated, peer: float) -> Expected:
     dtype, sizes = output.dtype, _finite(exact)
-    rows, slices = _scales(by_rows(sizes, output.row, output.slice))
+    rows, slices = _scales(by_rows(sizes, output.row, output.slice), output.unit)
     rounded = sizes.to(DTYPES[dtype])
     slack = 2 * (((rounded + 0.3) - 0.3).double() - rounded.double()).abs().max()
     largest = sizes.abs().max()

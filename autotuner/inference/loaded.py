@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -31,9 +30,8 @@ ALIGNMENT = 16
 UNALIGNED = f"a tensor is not aligned to {ALIGNMENT} bytes"
 
 
-SIZES, DTYPE, DEVICE = attrgetter("shape"), attrgetter("dtype"), attrgetter("device")
-STRIDES, ADDRESS, OFFSET = Tensor.stride, Tensor.data_ptr, Tensor.storage_offset
-"""Of a tensor. Called by `map`, which takes half of the time of a loop: each call of a model asks them."""
+ADDRESS, OFFSET = Tensor.data_ptr, Tensor.storage_offset
+"""Of a tensor."""
 
 
 class NotServed(InputError):
@@ -271,10 +269,12 @@ class Loaded:
 
 def _kind(tensors: Tensors, options: Mapping[str, Any]) -> tuple[object, ...]:
     """All that decides how a call is answered, as a key."""
-    lie = (*map(SIZES, tensors), *map(STRIDES, tensors), *map(DTYPE, tensors), *map(DEVICE, tensors))
-    if any(map(OFFSET, tensors)):
-        lie = (*lie, *_sharing(tensors))
-    return (torch.get_num_threads(), *lie, *options.items())
+    key: tuple[object, ...] = (torch.get_num_threads(), *options.items())
+    within = False
+    for each in tensors:  # each call of a model comes here: a loop without calls of our own takes least
+        key += (each.shape, each.stride(), each.dtype, each.device)
+        within = within or each.storage_offset() != 0
+    return (*key, *_sharing(tensors)) if within else key
 
 
 def _sharing(tensors: Tensors) -> list[bool]:

@@ -109,6 +109,9 @@ class Output(NamedTuple):
     """Trailing dimensions of a row: T2 is relative to the largest number of a row."""
     slice: int = 2
     """Trailing dimensions of a slice: T3 is relative to a slice's norm. Slices do not know of each other."""
+    unit: float = 0.0
+    """Errors are relative to numbers of this size at least. Of a logarithm 1: its error is a factor of what it is of,
+    however near to 0 it is itself."""
 
 
 def shape_of(tensor: Input | Output, problem: Problem) -> Shape:

@@ -247,3 +247,26 @@ def results_page(
         )
         + "\n"
     )
+
+
+def luck(document: dict[str, Any]) -> str:
+    """The nearest that right variants came to a tolerance, by problem and implementation."""
+    impls = list(dict.fromkeys(impl for row in document["rows"] for impl in row["nearest"]))
+    head = ["problem", "cases by seeds", "outputs", "rejected", *(f"nearest, {impl}" for impl in impls)]
+    rows = [
+        [
+            row["problem"],
+            str(row["cases_by_seed"]),
+            str(row["outputs"]),
+            str(len(row["broken"])),
+            *(
+                f"{100 * row['nearest'][impl]['share']:.0f} % ({row['nearest'][impl]['case']})"
+                if impl in row["nearest"]
+                else ""
+                for impl in impls
+            ),
+        ]
+        for row in document["rows"]
+    ]
+    made = f"Made by `{document['command']}` on {document['when'][:10]}, torch {document['torch']}."
+    return f"{table(head, rows)}\n\n{made}"

@@ -21,7 +21,7 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -133,20 +133,27 @@ class Truth(NamedTuple):
     quiet: Sweep
     estimates: Mapping[str, float]
     """ln(t_variant / t_baseline) by the variant's digest, the mean of both."""
+    apart: Sequence[str]
+    """Digests of those on which they do not agree."""
     confirmed: Mapping[str, float]
-    """The same of those that were finalists in either."""
+    """As `estimates`, of those that were finalists in either."""
+    winners: Mapping[str, float]
+    """The same of who won in either."""
     tie: float
 
     @classmethod
     def of(cls, quiet: Sweep, again: Sweep) -> Truth:
-        found = {}
-        for each in quiet.estimates.keys() & again.estimates.keys():
-            one, other = quiet.estimates[each].objective, again.estimates[each].objective
-            if abs(math.expm1(one - other)) <= OFF_BY:
-                found[each] = (one + other) / 2
+        pairs = {
+            each: (trial.objective, again.estimates[each].objective)
+            for each, trial in quiet.estimates.items()
+            if each in again.estimates
+        }
+        found = {each: fmean(pair) for each, pair in pairs.items() if abs(math.expm1(pair[0] - pair[1])) <= OFF_BY}
         both = [sweep.confirmed for sweep in (quiet, again)]
         confirmed = {each: fmean(one[each] for one in both if each in one) for each in {**both[0], **both[1]}}
-        return cls(quiet, found, confirmed, max(quiet.tie, again.tie))
+        winners = {each: confirmed[each] for each in (quiet.winner, again.winner) if each and each in confirmed}
+        apart = [each for each in pairs if each not in found]
+        return cls(quiet, found, apart, confirmed, winners, max(quiet.tie, again.tie))
 
 
 def compared(truth: Truth, other: Sweep) -> dict[str, Any]:
@@ -154,8 +161,10 @@ def compared(truth: Truth, other: Sweep) -> dict[str, Any]:
     both = [(trial, other.estimates[each]) for each, trial in truth.quiet.estimates.items() if each in other.estimates]
     known = [(here, there) for here, there in both if here.variant.digest in truth.estimates]
     errors = [abs(math.expm1(there.objective - truth.estimates[here.variant.digest])) for here, there in known]
-    best = min(truth.confirmed.values(), default=math.nan)
-    behind = math.expm1(truth.confirmed.get(other.winner or "", math.inf) - best)  # not finite: it was no finalist
+    best = min(truth.winners.values(), default=math.nan)
+    own = truth.confirmed.get(other.winner or "", math.inf)
+    # Not finite: it was no finalist.
+    behind = 0.0 if other.winner in truth.winners else math.expm1(own - best)
     return {
         "times_longer": other.seconds / truth.quiet.seconds,
         "largest_error": max(errors, default=None),
@@ -233,6 +242,11 @@ def main() -> None:
             print(json.dumps(row(found[-1])), flush=True)
     quiet, again, *others = found
     truth = Truth.of(quiet, again)
+    apart = [
+        {"parameters": quiet.estimates[each].variant.parameters}
+        | {sweep.name: figures(sweep.estimates[each]) for sweep in found if each in sweep.estimates}
+        for each in truth.apart
+    ]
     document = {
         "command": command_line(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -243,6 +257,7 @@ def main() -> None:
         "on_s": options.on,
         "off_s": options.off,
         "rows": [*map(row, (quiet, again)), *(row(each) | compared(truth, each) for each in others)],
+        "quiet_ones_apart": apart,
     }
     if options.json is not None:
         options.json.write_text(json.dumps(document, indent=1) + "\n")

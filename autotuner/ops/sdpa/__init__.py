@@ -39,7 +39,7 @@ def _outputs(problem: Problem) -> tuple[Output, ...]:
     """O, and the log-sum-exps where they are wanted: of these a slice is a row."""
     of = cast(SdpaProblem, problem)
     o = Output("O", of.dtype, ("batch", "heads", "seq_q", of.head_dim), strided=of.layout != "bhsd", row=1, slice=2)
-    lse = Output("LSE", "float32", ("batch", "heads", "seq_q"), row=1, slice=1)
+    lse = Output("LSE", "float32", ("batch", "heads", "seq_q"), row=1, slice=1, unit=1.0)
     return (o, lse) if of.lse else (o,)
 
 

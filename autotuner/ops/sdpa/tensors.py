@@ -146,13 +146,17 @@ class SdpaTensors:
     def reordered(
         self, problem: Problem, inputs: Tensors, exact: Tensors
     ) -> Iterator[tuple[int, tuple[Tensor, ...], Tensor]]:
-        """Only in float32 the sums are what rounds, in the rows where that shows most."""
-        if problem.dtype != "float32":
-            return
+        """Of O only in float32 the sums are what rounds, in the rows where that shows most. Log-sum-exps are float32
+        whatever the dtype."""
         of = cast(SdpaProblem, problem)
-        rows = sensitive_rows(of, inputs, exact[0])
-        for again in reordered(of, inputs, rows):
-            yield 0, rows.unbind(1), again
+        if of.dtype == "float32":
+            rows = sensitive_rows(of, inputs, exact[0])
+            for again in reordered(of, inputs, rows):
+                yield 0, rows.unbind(1), again
+        if of.lse:
+            heads = sensitive_heads(of, inputs, exact[1])
+            for again in reordered_lse(of, inputs, heads):
+                yield 1, heads.unbind(1), again
 
 
 def _one_hot(q: Tensor, k: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -316,11 +320,19 @@ def emulation(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, lengths: Te
 def emulated_lse(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None) -> Tensor:
     """The log-sum-exps, float32 whatever the dtype: scores in float32, in powers of two, as FlashAttention has them,
     and weights that are rounded to the dtype before they are summed."""
-    scaled = _of_heads(problem, k).float().transpose(-1, -2)
-    scores = _hide(problem, plain_product(q.float(), scaled) * float(problem.scale * math.log2(math.e)), lengths)
+    scores = plain_product(q.float(), _of_heads(problem, k).float().transpose(-1, -2)) * _base_2(problem)
+    return _plain_lse(problem, _hide(problem, scores, lengths))
+
+
+def _base_2(problem: SdpaProblem) -> float:
+    """What makes powers of two of scores."""
+    return float(problem.scale * math.log2(math.e))
+
+
+def _plain_lse(problem: SdpaProblem, scores: Tensor, order: Sequence[int] | None = None) -> Tensor:
     largest = _largest(scores)
     weights = torch.exp2(scores - largest).to(DTYPES[problem.dtype]).float()
-    return ((largest + torch.log2(_plain_sums(weights)))[..., 0] * math.log(2)).double()
+    return ((largest + torch.log2(_plain_sums(weights, order)))[..., 0] * math.log(2)).double()
 
 
 def sensitive_rows(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
@@ -360,3 +372,33 @@ def reordered(problem: SdpaProblem, inputs: Tensors, rows: Tensor) -> Iterator[T
         if seen is not None:
             scores = scores.masked_fill(~seen, -math.inf)
         yield plain_product(_plain_softmax(scores, keys), v, keys)[:, 0].double()
+
+
+def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Tensor:
+    """The heads, of ROWS queries together or one, whose log-sum-exps move most when scores are off in their last digit:
+    those are sums of large terms. (heads, 2): batch and head of each."""
+    q, k, _, *lengths = inputs
+    length = lengths[0] if lengths else None
+    k = _of_heads(problem, _without_past(problem, k, length))
+    terms = q.double().abs() @ k.double().abs().transpose(-1, -2)
+    moves = (_softmax(_scores(problem, q, _without_past(problem, inputs[1], length), length)) * terms).sum(-1)
+    moves = (moves / exact.abs().clamp_min(1)).amax(-1)  # of a row that sees nothing 0
+    found = moves.flatten().topk(min(max(1, ROWS // problem.seq_q), moves.numel())).indices
+    return torch.stack((found // problem.heads, found % problem.heads), dim=1)
+
+
+def reordered_lse(problem: SdpaProblem, inputs: Tensors, heads: Tensor) -> Iterator[Tensor]:
+    """The log-sum-exps of some heads, (n, 2) as above, with the terms of all sums in other orders, and of a Q that was
+    scaled before: each of its numbers is rounded once more then. ORDERS - 1 times (n, seq_q), in float64."""
+    q, k, _, *lengths = inputs
+    length = lengths[0] if lengths else None
+    k = _without_past(problem, k, length)
+    batch, head = heads.unbind(1)
+    q, k = q[batch, head].float() * _base_2(problem), k[batch, head // problem.group].float().transpose(-1, -2)
+    seen = visible(problem, length, q.device)
+    hidden = None if seen is None else ~seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)[batch, 0]
+    for order in range(1, ORDERS):
+        generator = torch.Generator().manual_seed(order)
+        dims, keys = (torch.randperm(size, generator=generator).tolist() for size in k.shape[-2:])
+        scores = plain_product(q, k, dims)
+        yield _plain_lse(problem, scores if hidden is None else scores.masked_fill(hidden, -math.inf), keys)

@@ -1,0 +1,139 @@
+"""How near right variants come to the gate's tolerances over many seeds: whether bad luck rejects one.
+
+    python -m benchmarks.gate.luck [--seeds 16] [--each 2] [--problem TEXT ...] [--json docs/results/luck.json] [--hold]
+
+Each study draws the inputs of its cases from secret seeds. Here every case of the matrix is drawn from many, and random
+variants of each implementation of the CPU family compute it. What must hold: no output breaks a rule. The mutants say
+whether the tolerances are too wide, this whether they are too narrow.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.build.status import OUTSIDE_DOMAIN
+from autotuner.gate.cases import Case, Matrix
+from autotuner.gate.tolerance import Truth, compute_truth, judge
+from autotuner.ops import op_of
+from autotuner.ops.tensors import Tensors
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values.gate_report import CaseErrors
+from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
+from autotuner.values.versions import version_of
+from benchmarks import holds
+from benchmarks.provenance import command_line
+
+SPACE = "sdpa_cpu"
+PROBLEMS = (
+    "(1,8,128,64) float32 full",
+    "(1,8,128,64) float32 causal",
+    "(2,8:2,128,64) float32 causal bottom_right lengths bshd lse",
+    "(2,8:2,1x512,64) float32 full lengths lse",
+    "(2,8:2,128,64) float16 causal lengths lse",
+    "(2,8:2,128,64) bfloat16 causal lengths lse",
+    "(2,8:2,1x512,64) bfloat16 full lengths lse",
+)
+ALIGNMENT = 64
+"""Bytes to which a workspace is aligned."""
+
+
+class Sound(NamedTuple):
+    """A variant that is taken for right: it passed the gate when its study judged it, and is launched here."""
+
+    impl: str
+    variant: LoadedVariant
+
+    def answer(self, problem: Problem, inputs: Tensors) -> Tensors | None:
+        """Its outputs; None where it does not serve the problem."""
+        outputs = op_of(problem).tensors().outputs(problem, inputs)
+        wanted = self.variant.workspace_bytes(problem)
+        room = torch.empty(wanted + ALIGNMENT, dtype=torch.uint8)
+        workspace = -(-room.data_ptr() // ALIGNMENT) * ALIGNMENT
+        status = self.variant.run(problem, inputs, outputs, workspace, wanted)
+        if status == OUTSIDE_DOMAIN:
+            return None
+        if status:
+            raise RuntimeError(f"{self.impl} ended with status {status} on {problem}")
+        return outputs
+
+
+def drawn(workbench: Workbench, each: int) -> list[Sound]:
+    """Random variants of every implementation, always the same."""
+    space, draw, found = workbench.space, random.Random(0), list[Sound]()
+    column = space.rows[:, space.parameters.index("IMPL")]
+    for place, impl in enumerate(space.values["IMPL"]):
+        points = [int(index) for index in (column == place).nonzero()[0]]
+        built = workbench.build_all(draw.sample(points, min(each, len(points))))
+        found += [Sound(str(impl), LoadedVariant(one)) for one in built if isinstance(one, Artifact)]
+    return found
+
+
+def judged(sound: Sound, case: Case, truth: Truth) -> list[CaseErrors]:
+    """Of each output."""
+    outputs = sound.answer(case.problem, truth.inputs)
+    return [] if outputs is None else [judge(*pair) for pair in zip(outputs, truth.outputs, strict=True)]
+
+
+def cases(problem: Problem) -> Iterator[Case]:
+    """Every case of the matrix of a variant with the usual tile."""
+    matrix = Matrix(problem)
+    yield from dict.fromkeys((*matrix.quick(), *matrix.full(matrix.op.cases.tile({}, {}))))
+
+
+def row(text: str, seeds: int, each: int) -> dict[str, Any]:
+    """One problem: what was judged, and the nearest that each implementation came to a tolerance."""
+    workbench = Workbench(load_space(SPACE, problems=[text]))
+    variants = drawn(workbench, each)
+    worst: dict[str, tuple[float, str]] = {sound.impl: (0.0, "") for sound in variants}
+    broken, outputs, asked = list[str](), 0, 0
+    for case in cases(workbench.conditions.compiled_for):
+        for seed in range(seeds):
+            truth, asked = compute_truth(case, seed), asked + 1
+            for sound in variants:
+                for errors in judged(sound, case, truth):
+                    outputs += 1
+                    worst[sound.impl] = max(worst[sound.impl], (errors.worst_ratio, case.name))
+                    if errors.failed_rule is not None:
+                        broken.append(f"{sound.impl}: {errors.failed_rule} in {case.name} with seed {seed}")
+    nearest = {impl: {"share": share, "case": case} for impl, (share, case) in worst.items()}
+    counted = {"variants": len(variants), "cases_by_seed": asked, "outputs": outputs}
+    return {"problem": text, **counted, "broken": broken, "nearest": nearest}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--problem", action="append", help="instead of the usual ones; may be given again and again")
+    parser.add_argument("--seeds", type=int, default=16)
+    parser.add_argument("--each", type=int, default=2, help="variants of each implementation")
+    parser.add_argument("--json", type=Path)
+    holds.add_option(parser)
+    options = parser.parse_args()
+    rows = []
+    for text in options.problem or PROBLEMS:
+        rows.append(row(text, options.seeds, options.each))
+        print(json.dumps(rows[-1]), flush=True)
+    document = {
+        "command": command_line(),
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "torch": version_of("torch"),
+        "seeds": options.seeds,
+        "rows": rows,
+    }
+    if options.json is not None:
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    if options.hold:
+        holds.require([f"{found['problem']}: {each}" for found in rows for each in found["broken"]])
+
+
+if __name__ == "__main__":
+    main()
