@@ -142,7 +142,7 @@ class Attention:
     ) -> Tensor:
         """As torch's function. Raises NotServed where a strict one does not serve it, and RuntimeError where a gradient
         is wanted and gradients are refused."""
-        # What most models say is asked for here, one by one: the general way takes as long as the launch.
+        # What most models say is asked for here, one by one, without the calls and the dictionaries of the general way.
         if (
             attn_mask is None
             and not dropout_p
