@@ -74,7 +74,7 @@ def step(program: ModuleType, *arguments: str) -> Step:
 PARTS = {
     "gate": Part(
         "every mutant in every setting is rejected, every right implementation passes under many seeds (CPU)",
-        45,
+        50,
         (
             step(mutants, kept("mutants_cpu"), "--only", "numeric", "systemic", "clock", "--hold"),
             step(mutants, kept("mutants_cpu"), "--only", "right", "--dtype", "bfloat16", "--seeds", "25", "--hold"),

@@ -268,5 +268,4 @@ def luck(document: dict[str, Any]) -> str:
         ]
         for row in document["rows"]
     ]
-    made = f"Made by `{document['command']}` on {document['when'][:10]}, torch {document['torch']}."
-    return f"{table(head, rows)}\n\n{made}"
+    return f"{table(head, rows)}\n\n{made_by(document)} {document['compiler']}."

@@ -21,15 +21,15 @@ import torch
 
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.build.status import OUTSIDE_DOMAIN
+from autotuner.devices import DEVICES, Wishes
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import Truth, compute_truth, judge
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors
-from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.tuning.workbench import Workbench, load_space, toolchain_for
 from autotuner.values.gate_report import CaseErrors
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
-from autotuner.values.versions import version_of
 from benchmarks import holds
 from benchmarks.provenance import command_line
 
@@ -48,7 +48,7 @@ ALIGNMENT = 64
 
 
 class Sound(NamedTuple):
-    """A variant that is taken for right: it passed the gate when its study judged it, and is launched here."""
+    """A variant of the shipped family, which is taken for right: what it breaks here is a rule to look at."""
 
     impl: str
     variant: LoadedVariant
@@ -68,13 +68,16 @@ class Sound(NamedTuple):
 
 
 def drawn(workbench: Workbench, each: int) -> list[Sound]:
-    """Random variants of every implementation, always the same."""
+    """Random variants of every implementation, always the same. Raises RuntimeError for one that cannot be built."""
     space, draw, found = workbench.space, random.Random(0), list[Sound]()
     column = space.rows[:, space.parameters.index("IMPL")]
     for place, impl in enumerate(space.values["IMPL"]):
         points = [int(index) for index in (column == place).nonzero()[0]]
         built = workbench.build_all(draw.sample(points, min(each, len(points))))
-        found += [Sound(str(impl), LoadedVariant(one)) for one in built if isinstance(one, Artifact)]
+        for one in built:
+            if not isinstance(one, Artifact):
+                raise RuntimeError(f"{impl} cannot be built: {one.detail}")
+            found.append(Sound(str(impl), LoadedVariant(one)))
     return found
 
 
@@ -122,17 +125,27 @@ def main() -> None:
     for text in options.problem or PROBLEMS:
         rows.append(row(text, options.seeds, options.each))
         print(json.dumps(rows[-1]), flush=True)
+    device = DEVICES["cpu"].choose(Wishes()).device
     document = {
         "command": command_line(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "torch": version_of("torch"),
+        "device": device.name,
+        "environment": device.environment,
+        "compiler": toolchain_for(device).version,
         "seeds": options.seeds,
         "rows": rows,
     }
     if options.json is not None:
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     if options.hold:
-        holds.require([f"{found['problem']}: {each}" for found in rows for each in found["broken"]])
+        holds.require([said for found in rows for said in unmet(found)])
+
+
+def unmet(found: dict[str, Any]) -> list[str]:
+    """What does not hold of a problem's row."""
+    idle = [impl for impl, nearest in found["nearest"].items() if not nearest["case"]]
+    said = [*(f"{impl} was judged in no case" for impl in idle), *found["broken"]]
+    return [f"{found['problem']}: {each}" for each in said]
 
 
 if __name__ == "__main__":

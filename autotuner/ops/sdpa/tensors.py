@@ -379,9 +379,9 @@ def sensitive_heads(problem: SdpaProblem, inputs: Tensors, exact: Tensor) -> Ten
     those are sums of large terms. (heads, 2): batch and head of each."""
     q, k, _, *lengths = inputs
     length = lengths[0] if lengths else None
-    k = _of_heads(problem, _without_past(problem, k, length))
-    terms = q.double().abs() @ k.double().abs().transpose(-1, -2)
-    moves = (_softmax(_scores(problem, q, _without_past(problem, inputs[1], length), length)) * terms).sum(-1)
+    k = _without_past(problem, k, length)
+    terms = q.double().abs() @ _of_heads(problem, k).double().abs().transpose(-1, -2)
+    moves = (_softmax(_scores(problem, q, k, length)) * terms).sum(-1)
     moves = (moves / exact.abs().clamp_min(1)).amax(-1)  # of a row that sees nothing 0
     found = moves.flatten().topk(min(max(1, ROWS // problem.seq_q), moves.numel())).indices
     return torch.stack((found // problem.heads, found % problem.heads), dim=1)
