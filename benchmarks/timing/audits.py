@@ -1,12 +1,13 @@
 """Audits of right kernels, none of which may be accused: the default and random points of a space, cold and warm.
 
     python -m benchmarks.timing.audits SPACE ... [--points 300] [--cache warm,cold] [--seconds S] [--seed N]
-        [--json PATH] [--hold]
+        [--json PATH [--more]] [--hold]
 
 For every point: how much longer a forward takes on fresh inputs than on those of the call before (`kept`, relative to
 a plain forward), what the copies in between add to it more than to the baseline (`hidden`, microseconds), and what the
 audit took. The inputs of races change by exact symmetries between the samples; a point whose outputs do not follow
-them is listed too. With --seconds a space is left at the first point after that time, its calibration apart.
+them is listed too. With --seconds a space is left at the first point after that time, its calibration apart. With
+--more the runs that PATH has stay there, and a space gets the points that it lacks in all of them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import random
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +38,7 @@ from benchmarks import holds
 from benchmarks.provenance import command_line
 
 BATCH = 16
-"""Points that are built at a time."""
+"""Points that are built at a time. Those of a GPU are built while the ones before them are audited."""
 
 
 @dataclass
@@ -81,15 +83,27 @@ def audits(bench: Workbench, caches: Sequence[str], points: Sequence[int], secon
     line = LineFactory(bench.device, bench.toolchain, bench.family)()
     sessions = {cache: Session(bench, line, cache) for cache in caches}
     until = time.monotonic() + seconds
-    for first in range(0, len(points), BATCH):
-        some = points[first : first + BATCH]
-        for index, built in zip(some, bench.build_all(some), strict=True):
-            if time.monotonic() > until:
-                return
-            if isinstance(built, Fault):
-                continue
-            for cache, session in sessions.items():
-                yield from ((cache, row) for row in session.audits(str(bench.space.point(index)), built))
+    for index, built in built_in_turn(bench, points):
+        if time.monotonic() > until:
+            return
+        if isinstance(built, Fault):
+            continue
+        for cache, session in sessions.items():
+            yield from ((cache, row) for row in session.audits(str(bench.space.point(index)), built))
+
+
+def built_in_turn(bench: Workbench, points: Sequence[int]) -> Iterator[tuple[int, Artifact | Fault]]:
+    """Each point with what was built of it."""
+    batches = [points[first : first + BATCH] for first in range(0, len(points), BATCH)]
+    with ThreadPoolExecutor(1) as beside:
+        ahead = (
+            beside.map(bench.build_all, batches) if bench.device.backend == "cuda" else map(bench.build_all, batches)
+        )
+        try:
+            for some, built in zip(batches, ahead, strict=True):
+                yield from zip(some, built, strict=True)
+        finally:
+            beside.shutdown(cancel_futures=True)
 
 
 def audited(point: str, track: Any, built: Artifact, baseline: str) -> Row:
@@ -145,10 +159,16 @@ def told(name: str, cache: str, one: dict[str, Any]) -> Iterator[str]:
 class Kept:
     """What was found, written anew after every batch: what a run was cut off from is not lost with the rest."""
 
-    def __init__(self, path: Path | None, seed: int) -> None:
-        self._path, self._seed = path, seed
+    def __init__(self, path: Path | None, seed: int, earlier: Sequence[dict[str, Any]] = ()) -> None:
+        self._path, self._seed, self._earlier = path, seed, earlier
         self.rows: dict[str, dict[str, list[Row]]] = {}
         self.device = ""
+
+    def lacking(self, name: str, points: int) -> int:
+        """How many of so many points no earlier run has audited, by the cache policy that has the fewest."""
+        return points - sum(
+            min(one["points"] for one in run["spaces"][name].values()) for run in self._earlier if name in run["spaces"]
+        )
 
     def add(self, name: str, cache: str, row: Row) -> None:
         self.rows.setdefault(name, {}).setdefault(cache, []).append(row)
@@ -161,9 +181,10 @@ class Kept:
         if self._path is None:
             return
         when = datetime.now(UTC).isoformat(timespec="seconds")
-        document = {"command": command_line(), "when": when, "versions": versions(), "device": self.device}
+        run = {"command": command_line(), "when": when, "versions": versions(), "device": self.device}
+        runs = [*self._earlier, {**run, "seed": self._seed, "spaces": self.spaces}]
         beside = self._path.with_suffix(".part")
-        beside.write_text(json.dumps({**document, "seed": self._seed, "spaces": self.spaces}, indent=1) + "\n")
+        beside.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
         beside.replace(self._path)
 
 
@@ -177,17 +198,28 @@ def arguments() -> argparse.Namespace:
         "--seed", type=int, default=random.randrange(1 << 32), help="of the points; another in every run"
     )
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--more", action="store_true", help="go on with what PATH has")
     holds.add_option(parser)
     return parser.parse_args()
 
 
+def earlier(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """The runs that are gone on with."""
+    found: list[dict[str, Any]] = json.loads(given.json.read_text())["runs"] if given.more else []
+    return found
+
+
 def main() -> None:
     given = arguments()
-    kept = Kept(given.json, given.seed)
+    kept = Kept(given.json, given.seed, earlier(given))
     for name in given.spaces:
         bench = Workbench(load_space(name))
         kept.device = bench.device.name
-        points = points_of(bench, given.points, given.seed)
+        wanted = kept.lacking(name, given.points)
+        if wanted <= 0:
+            print(f"{name}: has its {given.points} points", flush=True)
+            continue
+        points = points_of(bench, wanted, given.seed)
         for number, (cache, row) in enumerate(audits(bench, given.cache.split(","), points, given.seconds)):
             kept.add(name, cache, row)
             if number % BATCH == 0:
@@ -197,7 +229,11 @@ def main() -> None:
     kept.write()
     if given.hold:
         found = {f"{name} {cache}": one for name, each in kept.spaces.items() for cache, one in each.items()}
-        silent = [f"{name}: no point was audited" for name in given.spaces if name not in kept.spaces]
+        silent = [
+            f"{name}: no point was audited"
+            for name in given.spaces
+            if name not in kept.spaces and kept.lacking(name, given.points) > 0
+        ]
         accused = [f"{name}: {len(one['accused'])} accused" for name, one in found.items() if one["accused"]]
         holds.require([*silent, *accused])
 

@@ -149,31 +149,37 @@ def audits(documents: list[Document]) -> str:
         return "No result is kept yet."
     head = ["space", "device", "cache", "points", "audits", "accused", "fresh inputs cost", "copies cost"]
     head += ["an audit takes"]
-    rows = [
-        [
-            name,
-            document["device"],
-            cache,
-            str(one["points"]),
-            str(one["audits"]),
-            str(len(one["accused"])),
-            f"{100 * one['kept'][1]:+.2f} % ({100 * one['kept'][0]:+.2f} to {100 * one['kept'][2]:+.2f})",
-            f"at most {100 * max(0.0, one['hidden_share']):.0f} %",
-            f"{one['seconds']:.1f} s",
-        ]
-        for document in documents
-        for name, found in document["spaces"].items()
-        for cache, one in found.items()
-    ]
-    torch = ", ".join(sorted({document["versions"]["torch"] for document in documents}))
-    days = ", ".join(sorted({document["when"][:10] for document in documents}))
+    runs = [run for document in documents for run in document["runs"]]
+    found: dict[tuple[str, str, str], list[Document]] = {}
+    for run in runs:
+        for name, caches in run["spaces"].items():
+            for cache, one in caches.items():
+                found.setdefault((name, run["device"], cache), []).append(one)
+    rows = [[*key, *_audited(several)] for key, several in found.items()]
+    torch = ", ".join(sorted({run["versions"]["torch"] for run in runs}))
+    days = ", ".join(sorted({run["when"][:10] for run in runs}))
     said = (
-        "Costs are relative to a plain forward: what it takes longer on fresh inputs, the median and the range of all"
-        " points; what the copies in between add to it more than to the baseline. Made by"
-        f" `python -m benchmarks.timing.audits`, torch {torch}, {days}; each JSON has its options and the seed of its"
-        " points."
+        "Costs are relative to a plain forward: what it takes longer on fresh inputs, the median of each run and the"
+        " range of all points; what the copies in between add to it more than to the baseline. Made by"
+        f" `python -m benchmarks.timing.audits`, torch {torch}, {days}; each JSON has the options of its runs and the"
+        " seeds of their points."
     )
     return f"{table(head, rows)}\n\n{said}"
+
+
+def _audited(runs: list[Document]) -> list[str]:
+    """What the runs of a space with one cache policy say together."""
+    least, greatest = min(each["kept"][0] for each in runs), max(each["kept"][2] for each in runs)
+    medians = ", ".join(f"{100 * each['kept'][1]:+.2f}" for each in runs)
+    seconds = ", ".join(f"{each['seconds']:.1f}" for each in runs)
+    return [
+        str(sum(each["points"] for each in runs)),
+        str(sum(each["audits"] for each in runs)),
+        str(sum(len(each["accused"]) for each in runs)),
+        f"{medians} % ({100 * least:+.2f} to {100 * greatest:+.2f})",
+        f"at most {100 * max(0.0, *(each['hidden_share'] for each in runs)):.0f} %",
+        f"{seconds} s",
+    ]
 
 
 def disturbed(documents: list[Document]) -> str:
