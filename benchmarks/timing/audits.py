@@ -166,9 +166,8 @@ class Kept:
 
     def lacking(self, name: str, points: int) -> int:
         """How many of so many points no earlier run has audited, by the cache policy that has the fewest."""
-        return points - sum(
-            min(one["points"] for one in run["spaces"][name].values()) for run in self._earlier if name in run["spaces"]
-        )
+        found = [run["spaces"][name].values() for run in self._earlier if name in run["spaces"]]
+        return points - sum(min(int(one["points"]) for one in caches) for caches in found)
 
     def add(self, name: str, cache: str, row: Row) -> None:
         self.rows.setdefault(name, {}).setdefault(cache, []).append(row)
