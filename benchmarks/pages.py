@@ -28,6 +28,7 @@ from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
 from benchmarks.throughput import throughput_pages
 from benchmarks.timing import trust_pages
+from benchmarks.tuned import LARGE
 
 GOALS = {
     "sdpa_cpu": 1.15,
@@ -330,7 +331,7 @@ def kernels_drawn() -> dict[Path, str]:
     page, norm = ROOT / "docs" / "kernels-cuda.md", ROOT / "docs" / "kernels-rmsnorm.md"
     text = insert(page.read_text(), "decode", decode_pages.few_queries(if_kept("decode_attention")))
     text = insert(text, "old_and_new", decode_pages.old_and_new(if_kept("old_and_new")))
-    text = insert(text, "tuned_wgmma", tuned_pages.tuned(if_kept("tuned_wgmma")))
+    text = insert(text, "tuned_wgmma", tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE))
     text = insert(text, "counters", counters_pages.counted(if_kept("counters")))
     tuned = tuned_pages.tuned(if_kept("tuned_rmsnorm"))
     more = {}

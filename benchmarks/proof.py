@@ -42,6 +42,10 @@ AUDITED = {path.stem: path.stem for path in sorted(config.spaces_dir().glob("*_c
 }
 """Spaces on the CPU, and those of the right kernels beside the mutants, by the name of what is kept of their audits.
 Each is a step of its own: a machine can do them one by one."""
+AUDITED_ON_CUDA = tuple(
+    sorted({path.stem for path in config.spaces_dir().glob("*.toml") if "_cpu" not in path.stem} - {"sdpa_cuda_smoke"})
+)
+"""Spaces on CUDA. The points of the smoke test are of another one."""
 WITHOUT_A_SAY = tuple(map(str, sorted(landscapes.LANDSCAPES.rglob("*.json.gz"), key=lambda path: path.name)[1::2]))
 """Every second one of all. The rule of sweep sets was chosen on the rest."""
 
@@ -136,7 +140,9 @@ PARTS = {
     "audits": Part(
         "the audit accuses no right kernel, cold and warm (CPU; needs a quiet machine)",
         300,
-        tuple(step(audits, space, "--json", kept(f"audits_{name}"), "--hold") for name, space in AUDITED.items()),
+        tuple(
+            step(audits, space, "--json", kept(f"audits_{name}"), "--more", "--hold") for name, space in AUDITED.items()
+        ),
     ),
     "kills": Part(
         "a sweep killed twenty times loses nothing and judges nothing twice",
@@ -210,7 +216,7 @@ PARTS = {
     "gpu_audits": Part(
         "the audit accuses no right kernel on a GPU, cold and warm",
         60,
-        (step(audits, "sdpa_sm90", "sdpa_wgmma", "--json", kept("audits_cuda"), "--hold"),),
+        (step(audits, *AUDITED_ON_CUDA, "--json", kept("audits_cuda"), "--more", "--hold"),),
         needs_gpu=True,
     ),
     "gpu_tuned": Part(
@@ -219,7 +225,7 @@ PARTS = {
         (
             step(tuned, "large", "--missing", "--trials", "40", "--json", kept("tuned_wgmma")),
             step(tuned, "odd", "--missing", "--trials", "40", "--json", kept("tuned_wgmma")),
-            step(tuned, "mission", "--missing", "--json", kept("tuned_wgmma")),
+            step(tuned, "small", "--missing", "--trials", "40", "--json", kept("tuned_wgmma")),
             step(tuned, "rmsnorm", "--missing", "--trials", "30", "--json", kept("tuned_rmsnorm")),
             step(counters, kept("tuned_wgmma"), "--json", kept("counters")),
         ),

@@ -43,15 +43,18 @@ class Set(NamedTuple):
     problems: tuple[str, ...]
 
 
+LARGE = tuple(
+    f"({sizes}) float16 {mask}"
+    for sizes in ("1,32,2048,128", "2,8,2048,64", "4,16,1024,64")
+    for mask in ("full", "causal")
+)
+"""The large rows of docs/results/cuda_attention.md."""
+
 SETS = {
     "large": Set(
         "sdpa",
         "sdpa_wgmma",
-        tuple(
-            f"({sizes}) float16 {mask}"
-            for sizes in ("1,32,2048,128", "2,8,2048,64", "4,16,1024,64", "4,32,4096,128")
-            for mask in ("full", "causal")
-        ),
+        (*LARGE, "(4,32,4096,128) float16 full", "(4,32,4096,128) float16 causal"),
     ),
     "odd": Set(
         "sdpa",
@@ -59,7 +62,15 @@ SETS = {
         ("(1,16,768,128) float16 full", "(1,16,777,128) float16 full", "(8,8,256,128) bfloat16 causal"),
     ),
     "decode": Set("sdpa", "sdpa_decode", SHAPES),
-    "mission": Set("sdpa", "sdpa_sm90", ("(1,8,512,64) float16 full",)),
+    "small": Set(
+        "sdpa",
+        "sdpa_sm90",
+        tuple(
+            f"({sizes}) float16 {mask}"
+            for sizes in ("1,8,512,64", "1,8,512,128", "1,4,128,64", "1,2,64,64", "2,2,64,64")
+            for mask in ("full", "causal")
+        ),
+    ),
     "rmsnorm": Set(
         "rmsnorm",
         "rmsnorm_cuda",

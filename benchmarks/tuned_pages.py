@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from benchmarks.attention.cuda_pages import table
@@ -9,23 +12,38 @@ from benchmarks.attention.cuda_pages import table
 NONE = "Not measured yet."
 
 
-def tuned(document: dict[str, Any] | None) -> str:
-    """A row a problem. Without a confirmed ratio stands what the search says, and that nothing was confirmed."""
+def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
+    """A row a problem. Without a confirmed ratio stands what the search says, and that nothing was confirmed. Problems
+    of `apart` have a geometric mean of their own, on a device on which all of them are confirmed."""
     if document is None:
         return NONE
     rows = [row for row in document["rows"] if "error" not in row]
-    tables = [_of_a_device(device, rows) for device in dict.fromkeys(row["device"] for row in rows)]
+    tables = [_of_a_device(device, rows, apart) for device in dict.fromkeys(row["device"] for row in rows)]
     made = f"Made by `{document['command']}`, this command and its like; the last row on {document['when'][:10]}."
     return "\n\n".join([*tables, made])
 
 
-def _of_a_device(device: str, rows: list[dict[str, Any]]) -> str:
+def _of_a_device(device: str, rows: list[dict[str, Any]], apart: Sequence[str]) -> str:
     """The rows of one kind of device, below its name and its versions."""
     here = [row for row in rows if row["device"] == device]
     environment = here[0]["environment"]
     head = ["problem", "confirmed", "us", "baseline, us", "share of the ceiling", "trials", "all, s"]
     where = f"{device}, torch {environment['torch']}, driver {environment['driver_module']}:"
-    return f"{where}\n\n{table(head, [_row(each) for each in here])}"
+    return "\n\n".join([where, table(head, [_row(each) for each in here]), *_means(here, apart)])
+
+
+def _means(rows: list[dict[str, Any]], apart: Sequence[str]) -> list[str]:
+    """Geometric means in a sentence, where there is one."""
+    ratios = {row["problem"]: row["confirmed"]["mean"] for row in rows if row["confirmed"]["mean"] is not None}
+    if not apart or not set(apart) <= set(ratios):
+        return []
+    of, others = ([ratio for name, ratio in ratios.items() if (name in apart) is inside] for inside in (True, False))
+    rest = f", of the {len(others)} others {_mean(others):.3f}x" if others else ""
+    return [f"The geometric mean of the {len(of)} rows of {', '.join(apart)} is {_mean(of):.3f}x{rest}."]
+
+
+def _mean(ratios: Sequence[float]) -> float:
+    return math.exp(fmean(map(math.log, ratios)))
 
 
 def _row(row: dict[str, Any]) -> list[str]:

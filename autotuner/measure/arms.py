@@ -97,6 +97,10 @@ class Track(Protocol):
     def throttled(self) -> str | None:
         """Why what was just timed does not count: the device's clocks are held down. None when they are not."""
 
+    def shared(self) -> str | None:
+        """Why what was just timed does not count although the baseline was as fast as ever: another program has the
+        device in turns. None when none has, or where every sample would show it."""
+
 
 Tracks = Sequence[Track]
 """One for each problem of a study, in its order."""

@@ -25,7 +25,7 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: 
     arms, baselines, faults = _entered(tracks, artifacts, conditions, draw, say)
     say("racing")
     blocks = Blocks(tracks, [baselines, *arms.values()], draw.randrange(2**31), max(count, MOST_DISCARDED))
-    take_calm(blocks, count, thermometer(conditions, tracks[0].drift, may_be_faster=not artifacts))
+    take_calm(blocks, count, thermometer(conditions, tracks[0], alone=not artifacts))
     for place, entrant in arms.items():
         say(f"{codes.RECHECK} {artifacts[place].name}")
         fault = next((found for arm in entrant if (found := arm.recheck()) is not None), None)

@@ -65,7 +65,7 @@ class _Race:
 
     def run(self) -> Measurement | Fault:
         self._say(f"measuring {', '.join(str(track.problem) for track in self._tracks)}")
-        blocks = undisturbed(self._blocks, thermometer(self._conditions, self._tracks[0].drift))
+        blocks = undisturbed(self._blocks, thermometer(self._conditions, self._tracks[0]))
         fault = self._rechecked() or self._implausible(blocks)
         return fault if fault is not None else self._measurement(blocks)
 

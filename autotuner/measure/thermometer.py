@@ -11,12 +11,17 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from autotuner.measure.arms import Track
 from autotuner.measure.blocks import Blocks
 from autotuner.values.conditions import Conditions
 from autotuner.values.verdict import Fault, Verdict
 
 ATTEMPTS = 3
 PAUSE_S = 0.3
+
+
+def _nobody_asks() -> None:
+    """The device may be shared."""
 
 
 class Thermometer(NamedTuple):
@@ -31,21 +36,25 @@ class Thermometer(NamedTuple):
     may_be_faster: bool = False
     """Where no variant is there to touch a clock. Else a baseline that is faster than it was says that its clock is
     wrong, or the old time."""
+    shared: Callable[[], str | None] = _nobody_asks
+    """Whether the device is shared, as the track says."""
 
     def off(self, baseline: Sequence[Sequence[float]]) -> str | None:
-        """Why the seconds of the baselines, one a problem, are none of a calm machine; None when they are."""
+        """Why the seconds that the baselines just took, one a problem, are none of a calm machine; else None."""
         for taken, calm, slow in zip(baseline, self.calm_us, self.slow_us, strict=False):
             took = 1e6 * median(taken)
             if took / slow - 1 > self.drift or (took / calm - 1 < -self.drift and not self.may_be_faster):
                 then = f"{calm:.1f} us at calibration: the machine is disturbed"
                 return f"the baseline took {took:.1f} us beside the variant, {then}"
-        return None
+        return self.shared()
 
 
-def thermometer(conditions: Conditions, drift: float, may_be_faster: bool = False) -> Thermometer:
-    """As the conditions say."""
+def thermometer(conditions: Conditions, track: Track, alone: bool = False) -> Thermometer:
+    """As the conditions say. `alone`: no variant is raced; nothing has to be known then to say that the device is
+    shared. A race without anything to compare with takes what it gets."""
     calm = conditions.baseline_us
-    return Thermometer(calm, conditions.slow_baseline_us or calm, drift, may_be_faster)
+    shared = track.shared if calm or alone else _nobody_asks
+    return Thermometer(calm, conditions.slow_baseline_us or calm, track.drift, may_be_faster=alone, shared=shared)
 
 
 class Drifted(Exception):
@@ -64,10 +73,12 @@ def undisturbed(run: Callable[[], Blocks], calm: Thermometer) -> Blocks:
     for attempt in range(ATTEMPTS):
         if attempt:  # even a sleep of no time gives the CPU away, and a busy machine is slow to give it back
             time.sleep(PAUSE_S * attempt)
-        blocks = run()
-        why = calm.off(blocks.seconds[0])
+        why = calm.shared()
         if why is None:
-            return blocks
+            blocks = run()
+            why = calm.off(blocks.seconds[0])
+            if why is None:
+                return blocks
     raise Drifted(why or "")
 
 

@@ -237,3 +237,7 @@ class FakeTrack:
 
     def throttled(self) -> str | None:
         return self._device.throttled()
+
+    def shared(self) -> str | None:
+        """Nobody else has the fake device."""
+        return None

@@ -109,6 +109,9 @@ class OneTrack:
     def throttled(self) -> str | None:
         return self._inner.throttled()
 
+    def shared(self) -> str | None:
+        return self._inner.shared()
+
 
 def calm(arm: Arm) -> float:
     return statistics.median(arm() for _ in range(CALM_SAMPLES))

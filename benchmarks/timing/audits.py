@@ -6,7 +6,8 @@
 For every point: how much longer a forward takes on fresh inputs than on those of the call before (`kept`, relative to
 a plain forward), what the copies in between add to it more than to the baseline (`hidden`, microseconds), and what the
 audit took. The inputs of races change by exact symmetries between the samples; a point whose outputs do not follow
-them is listed too. With --seconds a space is left at the first point after that time, its calibration apart. With
+them is listed too. A point that is accused goes through the gate: one that the gate rejects is not right, and is
+counted apart. With --seconds a space is left at the first point after that time, its calibration apart. With
 --more the runs that PATH has stay there, and a space gets the points that it lacks in all of them.
 """
 
@@ -18,7 +19,7 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -54,6 +55,8 @@ class Row:
     hidden_us: float
     seconds: float
     accused: str | None
+    rejected: str | None = None
+    """By the gate, of one that is accused: with which code."""
 
 
 def points_of(bench: Workbench, wanted: int, seed: int) -> list[int]:
@@ -89,7 +92,9 @@ def audits(bench: Workbench, caches: Sequence[str], points: Sequence[int], secon
         if isinstance(built, Fault):
             continue
         for cache, session in sessions.items():
-            yield from ((cache, row) for row in session.audits(str(bench.space.point(index)), built))
+            for row in session.audits(str(bench.space.point(index)), built):
+                fault = line.check(built, bench.conditions, lambda _: None).fault if row.accused else None
+                yield cache, row if fault is None else replace(row, rejected=f"{fault.code}: {fault.detail}")
 
 
 def built_in_turn(bench: Workbench, points: Sequence[int]) -> Iterator[tuple[int, Artifact | Fault]]:
@@ -132,7 +137,8 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     return {
         "audits": len(rows),
         "points": len({row.point for row in rows}),
-        "accused": [asdict(row) for row in rows if row.accused],
+        "accused": [asdict(row) for row in rows if row.accused and not row.rejected],
+        "rejected": [asdict(row) for row in rows if row.rejected],
         "kept": spread([row.kept for row in timed]),
         "hidden_us": spread([row.hidden_us for row in timed]),
         "hidden_share": max(row.hidden_us / row.us if row.us else 0 for row in timed),
@@ -150,7 +156,8 @@ def told(name: str, cache: str, one: dict[str, Any]) -> Iterator[str]:
     kept = [f"{100 * each:+.2f}" for each in one["kept"]]
     hidden = [f"{each:+.2f}" for each in one["hidden_us"]]
     yield (
-        f"{name:24} {cache}: {one['audits']} audits, {len(one['accused'])} accused; kept {kept} %; hidden {hidden} us,"
+        f"{name:24} {cache}: {one['audits']} audits, {len(one['accused'])} accused,"
+        f" {len(one['rejected'])} more by the gate too; kept {kept} %; hidden {hidden} us,"
         f" at most {100 * one['hidden_share']:.0f} %; {one['seconds']:.2f} s each"
     )
     yield from (f"    {row['point']}: {row['accused']}" for row in one["accused"][:5])
@@ -204,7 +211,9 @@ def arguments() -> argparse.Namespace:
 
 def earlier(given: argparse.Namespace) -> list[dict[str, Any]]:
     """The runs that are gone on with."""
-    found: list[dict[str, Any]] = json.loads(given.json.read_text())["runs"] if given.more else []
+    if not given.more or not given.json.exists():
+        return []
+    found: list[dict[str, Any]] = json.loads(given.json.read_text())["runs"]
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from statistics import fmean
 
@@ -24,6 +25,7 @@ from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Measurement
 from autotuner.values.variant import Value, Variant
+from benchmarks.timing.disturbance import disturbed
 from tests.helpers.lines import cuda_line
 from tests.helpers.points import first_of
 
@@ -170,3 +172,17 @@ def test_what_is_written_between_tensors_is_found() -> None:
     arena.restore()
     arena.take(1000)
     assert damage(arena.bands()) is None
+
+
+def test_a_program_that_has_the_gpu_in_turns_is_noticed(backend: GatedLine, conditions: Conditions) -> None:
+    (track,) = backend.tracks(conditions)
+    sample = track.baseline(conditions.baselines[0])
+    for _ in range(5):
+        sample()
+    assert track.shared() is None
+    with disturbed("cuda", 60, 0):
+        until = time.monotonic() + 60  # the other program has to start first
+        while (found := track.shared()) is None and time.monotonic() < until:
+            time.sleep(0.1)
+    assert found is not None
+    assert "another program has the GPU in turns" in found

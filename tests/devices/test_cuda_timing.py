@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,10 +12,12 @@ import torch
 from torch import Tensor
 
 from autotuner.build.loaded_variant import LoadedVariant
-from autotuner.devices.cuda import audit, timing
-from autotuner.devices.cuda.timing import EventArm, InputSets, VariantArm
+from autotuner.devices.cuda import audit, timing, track
+from autotuner.devices.cuda.timing import BaselineArm, EventArm, InputSets, VariantArm
+from autotuner.devices.cuda.track import CudaTrack
 from autotuner.gate.recheck import Timed
 from autotuner.measure.arms import Clocks
+from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, reference
 from autotuner.values.verdict import Fault
@@ -153,3 +156,69 @@ def test_an_audit_sees_who_computes_less_often_on_what_is_there() -> None:
     made(fresh=True)
     assert all(computed)
     assert made.recheck() is None
+
+
+# A device that is shared ----------------------------------------------------------------------------------------------
+
+
+def baseline_arm(sample_s: float, row: Callable[[int], float], monkeypatch: pytest.MonkeyPatch) -> BaselineArm:
+    """A baseline whose samples, a forward each, take `sample_s`; a number of forwards in a row takes `row` of it."""
+    calls = [0]
+
+    def elapsed(replay: Callable[[], None]) -> float:
+        calls[0] = 0
+        replay()
+        return row(calls[0])
+
+    class Graph:
+        calls = 1
+
+        def __call__(self) -> float:
+            return sample_s
+
+        def replay(self) -> None:
+            calls[0] += 1
+
+    monkeypatch.setattr(timing, "make_arm", lambda forward, sets: Graph())
+    monkeypatch.setattr(timing, "elapsed", elapsed)
+    baseline = next(iter(op_of(PROBLEM).tensors().BASELINES.values()))
+    return BaselineArm(baseline, InputSets(PROBLEM, PLAIN, "warm", 0))
+
+
+def test_a_row_of_forwards_outlasts_a_turn_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns of 2 ms, and as long for the other program: a sample of 0.5 ms shows nothing of it."""
+    arm = baseline_arm(5e-4, lambda count: 5e-4 * count + 2e-3 * (5e-4 * count // 2e-3), monkeypatch)
+    assert arm.stretched() == 1  # nothing to compare with before the first sample
+    arm()
+    assert arm.stretched() > 1.5
+
+
+def test_where_a_sample_is_longer_than_a_turn_nothing_more_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    arm = baseline_arm(1e-2, lambda count: pytest.fail("a row was timed"), monkeypatch)
+    arm()
+    assert arm.stretched() == 1
+
+
+def test_a_track_says_that_its_device_is_shared_and_looks_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    longer, rows = [2.0], [0]
+
+    def row(count: int) -> float:
+        rows[0] += 1
+        return longer[0] * 5e-4 * count
+
+    arm = baseline_arm(5e-4, row, monkeypatch)
+    arm()
+    clock = [100.0]
+    monkeypatch.setattr(track, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(track, "BaselineArm", lambda *of: arm)
+    found = CudaTrack(arm._sets, cast("Any", None), cast("Any", None))
+    assert found.shared() is None  # no baseline was asked for
+    found.baseline(next(iter(op_of(PROBLEM).tensors().BASELINES)))
+    assert "took 2.0 times as long" in str(found.shared())
+    longer[0] = 1.05
+    assert found.shared() is None
+    longer[0] = 2.0
+    assert found.shared() is None  # so soon after it was seen alone nobody looks
+    assert rows[0] == 2
+    clock[0] += 1
+    assert found.shared() is not None

@@ -18,9 +18,10 @@ from autotuner.measure.blocks import Blocks
 from autotuner.measure.plausible import MARGIN, clocks_disagree, floor_us, too_fast
 from autotuner.measure.thermometer import ATTEMPTS, Drifted, Thermometer, take_calm, undisturbed
 from autotuner.run.fake import FakeArm
+from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings
 from autotuner.values.verdict import Fault, Verdict
-from tests.helpers.racing import PROBLEM, race, raced
+from tests.helpers.racing import PROBLEM, race, raced, track
 
 # Plausibility -------------------------------------------------------------------------------------------------------
 
@@ -150,6 +151,58 @@ def test_between_the_speeds_of_a_baseline_that_has_two_a_machine_is_calm(us: flo
 def test_without_a_calibration_nothing_is_compared() -> None:
     takes = Takes(1e6)
     assert undisturbed(takes, Thermometer((), (), 0.1)) is takes.taken[0]
+
+
+# A device that another program has in turns: the baseline's samples may be as short as ever -------------------------
+
+
+class Turns:
+    """What a track says of its device, one look after the other; the last one goes on."""
+
+    def __init__(self, *shared: bool) -> None:
+        self._left = list(shared)
+
+    def __call__(self) -> str | None:
+        shared = self._left.pop(0) if len(self._left) > 1 else self._left[0]
+        return "another program has the GPU in turns" if shared else None
+
+
+@pytest.mark.usefixtures("pauses")
+def test_a_race_waits_for_a_device_that_is_shared_and_is_not_run_meanwhile() -> None:
+    takes = Takes(100)
+    assert undisturbed(takes, CALM._replace(shared=Turns(True, False))) is takes.taken[0]
+    assert len(takes.taken) == 1
+
+
+@pytest.mark.usefixtures("pauses")
+def test_a_race_whose_device_is_shared_at_its_end_is_run_again() -> None:
+    takes = Takes(100)
+    assert undisturbed(takes, CALM._replace(shared=Turns(False, True, False))) is takes.taken[1]
+
+
+@pytest.mark.usefixtures("pauses")
+def test_a_race_on_a_device_that_stays_shared_gives_no_measurement() -> None:
+    with pytest.raises(Drifted, match="another program has the GPU in turns"):
+        undisturbed(Takes(100), CALM._replace(shared=Turns(True)))
+
+
+def test_blocks_of_a_heat_on_a_shared_device_are_void() -> None:
+    blocks = raced([lambda: 100e-6, lambda: 80e-6], 0)
+    take_calm(blocks, 8, CALM._replace(shared=Turns(True, True, False)))
+    assert (len(blocks), blocks.discarded) == (8, 2)
+
+
+@pytest.mark.parametrize(
+    ("known_us", "alone", "asked"), [((100.0,), False, True), ((), False, False), ((), True, True)]
+)
+def test_a_race_with_nothing_to_compare_with_takes_a_shared_device_too(
+    known_us: tuple[float, ...], alone: bool, asked: bool
+) -> None:
+    """Under protest something is measured; a look at the baseline alone is there to say that the device is shared."""
+    on, conditions = track(), Conditions(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baseline_us=known_us)
+    on.shared = lambda: "shared"  # type: ignore[method-assign]
+    found = thermometer.thermometer(conditions, on, alone)
+    assert found.off([[100e-6]]) == ("shared" if asked else None)
 
 
 # Blocks of a heat ---------------------------------------------------------------------------------------------------

@@ -36,3 +36,6 @@ class CpuTrack:
 
     def throttled(self) -> None:
         """Nobody is asked: the thermometer would show it."""
+
+    def shared(self) -> None:
+        """A turn on a CPU is so long that the samples in it show it: the thermometer does."""

@@ -35,6 +35,9 @@ WARM_S = 0.02
 """Seconds for which an arm runs untimed before its first sample: clocks rise, code and graph are loaded. A single
 replay that is longer is warm soon after its beginning, and needs no other before it."""
 
+STRETCH_S = 0.005
+"""Longer than the turns of about a millisecond in which a GPU serves programs that share it."""
+
 BUSY_S = 0.01
 """The device is at rest when waiting for all of it takes less than this, its stream being done."""
 
@@ -284,14 +287,31 @@ class BaselineArm:
         self.forward = forward
         self._arm, self._company = make_arm(forward, sets), make_arm(forward, sets)
         self.calls = self._arm.calls
+        self._shortest = math.inf
 
     def __call__(self) -> float:
         with device_faults():
             for held, now in zip(self._beside, self._made(), strict=True):
                 held.copy_(now)  # where the graph looks for it
             seconds = self._arm()
+            self._shortest = min(self._shortest, seconds)
             self._sets.renew()
             return seconds
+
+    def stretched(self) -> float:
+        """How many times as long as in the shortest sample a forward takes in a row of forwards that outlasts a turn on
+        a shared device; 1 where a sample outlasts one."""
+        sample = self._shortest * self.calls
+        if not sample < STRETCH_S:  # infinite before the first
+            return 1.0
+        count = math.ceil(STRETCH_S / sample)
+
+        def replays() -> None:
+            for _ in range(count):
+                self._arm.replay()
+
+        with device_faults():
+            return elapsed(replays) / (count * sample)
 
     def _made(self) -> Tensors:
         """What the baseline is given beside the inputs of any set."""

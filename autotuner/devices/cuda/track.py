@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.audit import of_baseline, of_variant
 from autotuner.devices.cuda.clocks import ClockMonitor
@@ -9,6 +11,12 @@ from autotuner.devices.cuda.timing import BaselineArm, InputSets, VariantArm
 from autotuner.gate.recheck import Judges
 from autotuner.measure.arms import Audited
 from autotuner.values.outcome import Artifact
+
+SHARED = 1.5
+"""How many times as long as in its shortest sample a forward takes in a row, from which on the device is shared.
+Two programs that are busy share it in halves; what heat and clocks do is less."""
+LOOK_S = 0.05
+"""Between two looks at that, while it is not shared: a look takes 5 ms."""
 
 
 class CudaTrack:
@@ -25,12 +33,17 @@ class CudaTrack:
         self.problem = sets.problem
         self._sets, self._judges, self._monitor = sets, judges, monitor
         self._baselines: dict[str, BaselineArm] = {}
+        self._raced: BaselineArm | None = None
+        """The baseline that was asked for last."""
+        self._alone = -LOOK_S
+        """When the device was last seen not to be shared."""
         self._again: tuple[str, VariantArm] | None = None
 
     def baseline(self, name: str) -> BaselineArm:
         if name not in self._baselines:
             self._baselines[name] = BaselineArm(self._sets.op.tensors().BASELINES[name], self._sets)
-        return self._baselines[name]
+        self._raced = self._baselines[name]
+        return self._raced
 
     def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
         if not again:
@@ -47,3 +60,14 @@ class CudaTrack:
 
     def throttled(self) -> str | None:
         return self._monitor.throttled()
+
+    def shared(self) -> str | None:
+        """A sample that begins with a turn on the device and ends within it shows nothing of the other program, and a
+        slightly longer one takes a whole turn more: so a baseline looks calm, and a variant does not."""
+        if self._raced is None or time.monotonic() - self._alone < LOOK_S:
+            return None
+        longer = self._raced.stretched()
+        if longer > SHARED:
+            return f"another program has the GPU in turns: forwards in a row took {longer:.1f} times as long as one"
+        self._alone = time.monotonic()
+        return None
