@@ -36,7 +36,7 @@ WARM_S = 0.02
 replay that is longer is warm soon after its beginning, and needs no other before it."""
 
 STRETCH_S = 0.005
-"""Longer than the turns of about a millisecond in which a GPU serves programs that share it."""
+"""Longer than the turns of a millisecond or two in which a GPU serves programs that share it."""
 
 BUSY_S = 0.01
 """The device is at rest when waiting for all of it takes less than this, its stream being done."""

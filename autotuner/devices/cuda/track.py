@@ -62,8 +62,8 @@ class CudaTrack:
         return self._monitor.throttled()
 
     def shared(self) -> str | None:
-        """A sample that begins with a turn on the device and ends within it shows nothing of the other program, and a
-        slightly longer one takes a whole turn more: so a baseline looks calm, and a variant does not."""
+        """A sample that is shorter than a turn on the device shows nothing of the other program, and a longer one takes
+        whole turns more: so a baseline may look calm, and a slower variant does not."""
         if self._raced is None or time.monotonic() - self._alone < LOOK_S:
             return None
         longer = self._raced.stretched()
