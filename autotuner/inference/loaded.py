@@ -16,22 +16,16 @@ from torch import Tensor
 
 from autotuner.build.status import OUTSIDE_DOMAIN
 from autotuner.inference.calls import GRADIENT, as_dense, needs_gradient, why_not
-from autotuner.inference.variants import Launcher, Ready, broken, serving
+from autotuner.inference.plans import ADDRESS, Plan, Plans, kind_of
+from autotuner.inference.variants import Ready, broken, serving
 from autotuner.ops import OPS
 from autotuner.ops.tensors import Tensors
 from autotuner.values.errors import InputError
-from autotuner.values.problem import Problem
 from autotuner.values.table import Matcher, Table
 
-REMEMBERED = 4096
-"""Kinds of calls whose answer is remembered, at most; then all are forgotten."""
 ALIGNMENT = 16
 """Bytes to which the address of each tensor must be aligned."""
 UNALIGNED = f"a tensor is not aligned to {ALIGNMENT} bytes"
-
-
-ADDRESS, OFFSET = Tensor.data_ptr, Tensor.storage_offset
-"""Of a tensor."""
 
 
 class NotServed(InputError):
@@ -49,23 +43,6 @@ class Explanation(NamedTuple):
     def served(self) -> bool:
         """Whether a variant serves it."""
         return self.variant is not None
-
-
-class _Plan:
-    """How a kind of call is answered."""
-
-    __slots__ = ("copies", "index", "launcher", "like_first", "name", "problem", "variant", "why")
-
-    def __init__(self, why: str, variant: Ready | None = None, problem: Problem | None = None) -> None:
-        self.why, self.variant, self.problem = why, variant, problem
-        self.name = "" if variant is None else str(variant.of.variant)
-        self.copies = False
-        self.index = 0
-        """Of the device."""
-        self.like_first = False
-        """The result is an empty one like the first tensor, which is made faster than by the op's own function."""
-        self.launcher: Launcher | None = None
-        """From the first call on."""
 
 
 class Loaded:
@@ -94,9 +71,11 @@ class Loaded:
         self._torch: Callable[..., Tensor] = self.function.ours()
         self._variants, self._serving = variants, serving(table)
         self._empty, self._stream, self._on = self.function.empty, self._serving.stream, self._serving.on
-        self._plans: dict[object, _Plan] = {}
-        self._last: tuple[object, _Plan] = (), _Plan("")
-        """The last kind of call that was looked up, and its plan."""
+        self._plans = Plans()
+        """By tensors and options."""
+        self._torchs, self._torchs_turn = Plans(), False
+        """Plans of calls that torch serves, by their arguments as they are, and whether the last one was such a call:
+        then the next may be, and is given to torch as it is. A model must not wait for us where torch serves it."""
         self._counts: Counter[str] = Counter()
         self.op: Any = None
         """The same as an op of torch.library; torch.compile sees it as one node."""
@@ -106,14 +85,24 @@ class Loaded:
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """As torch's function. Raises NotServed where a strict one does not serve it, and InputError where a gradient
         is wanted and gradients are refused."""
-        tensors, options, beside = self.function.arguments(*args, **kwargs)
         if torch.compiler.is_compiling():
-            return self._compiled(tensors, options, beside)
+            return self._compiled(*self.function.arguments(*args, **kwargs))
+        if self._torchs_turn and not torch.is_grad_enabled():
+            plan = self._torchs.of(kind_of(args, kwargs))
+            if plan is not None:
+                self._counts[plan.why] += 1
+                return self._torch(*args, **kwargs)
+        tensors, options, beside = self.function.arguments(*args, **kwargs)
         if needs_gradient(tensors):
             if self.gradients == "refuse":
                 raise InputError(f'{GRADIENT}, or load with gradients="torch"')
             return self._by_torch(tensors, options, beside, GRADIENT)
-        return self.answer(tensors, options, beside)[0]
+        plan = self._plan(tensors, options)
+        found, by_variant = self._answered(plan, tensors, options, beside)
+        self._torchs_turn = not by_variant
+        if plan.variant is None and not torch.is_grad_enabled():
+            self._torchs.keep(kind_of(args, kwargs), plan)
+        return found
 
     def _compiled(self, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
         """What torch.compile traces: one node. Who serves it is decided when it runs, so that no length is compiled in;
@@ -131,7 +120,11 @@ class Loaded:
         """The result of a call that needs no gradient, and whether a variant computed it. What is `beside` says no more
         than tensors and options, and torch alone takes it. Raises NotServed where torch would have to serve and must
         not, and RuntimeError where a variant broke the device."""
-        plan = self._plan(tensors, options)
+        return self._answered(self._plan(tensors, options), tensors, options, beside)
+
+    def _answered(
+        self, plan: Plan, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any]
+    ) -> tuple[Tensor, bool]:
         if plan.variant is None:
             return self._by_torch(tensors, options, beside, plan.why), False
         found = self._by_variant(plan, tensors, options)
@@ -140,7 +133,7 @@ class Loaded:
         self._counts[plan.name] += 1
         return found, True
 
-    def _by_variant(self, plan: _Plan, tensors: Tensors, options: Mapping[str, Any]) -> Tensor | None:
+    def _by_variant(self, plan: Plan, tensors: Tensors, options: Mapping[str, Any]) -> Tensor | None:
         """None where the variant does not take the call."""
         if plan.copies:
             tensors = tuple([each.contiguous() for each in tensors])
@@ -158,7 +151,7 @@ class Loaded:
             raise RuntimeError(f"the variant {plan.name} ended with the device's error {status}")
         return None
 
-    def _launched(self, plan: _Plan, tensors: Tensors, out: Tensor, index: int) -> int:
+    def _launched(self, plan: Plan, tensors: Tensors, out: Tensor, index: int) -> int:
         """The variant's status."""
         addresses = (*map(ADDRESS, tensors), out.data_ptr())
         launcher = plan.launcher
@@ -210,30 +203,19 @@ class Loaded:
         """Counts from 0 again."""
         self._counts.clear()
 
-    def _plan(self, tensors: Tensors, options: Mapping[str, Any]) -> _Plan:
-        """Remembered by all that it depends on. A tensor among the options is never served."""
-        key = _kind(tensors, options)
-        try:
-            last, same = self._last
-            if key == last:  # in a model mostly so, and no sizes are hashed
-                return same
-            plan = self._plans.get(key)
-        except (TypeError, RuntimeError):  # an option that cannot be a key, or not be compared
-            return self._planned(tensors, options)
-        if plan is not None:
-            self._last = key, plan
-        else:
+    def _plan(self, tensors: Tensors, options: Mapping[str, Any]) -> Plan:
+        """Remembered by all that it depends on."""
+        kind = kind_of(tensors, options)
+        plan = self._plans.of(kind)
+        if plan is None:
             plan = self._planned(tensors, options)
-            if len(self._plans) >= REMEMBERED:
-                self._plans.clear()
-            if not any(isinstance(each, Tensor) for each in options.values()) and tensors[0].device.type != "meta":
-                self._plans[key] = plan
+            self._plans.keep(kind, plan)
         return plan
 
-    def _planned(self, tensors: Tensors, options: Mapping[str, Any]) -> _Plan:
+    def _planned(self, tensors: Tensors, options: Mapping[str, Any]) -> Plan:
         why = self._elsewhere(tensors)
         if why is not None:
-            return _Plan(why)
+            return Plan(why)
         found = self._looked_up(tensors, options)
         if found.variant is None and self.copies and not all(each.is_contiguous() for each in tensors):
             found = self._looked_up(as_dense(tensors), options)
@@ -258,27 +240,10 @@ class Loaded:
             return f"the tensors are on {device.type}, the variants are for {self.table.device}"
         return self._matcher.elsewhere(self._serving.facts(device.index or 0))
 
-    def _looked_up(self, tensors: Tensors, options: Mapping[str, Any]) -> _Plan:
+    def _looked_up(self, tensors: Tensors, options: Mapping[str, Any]) -> Plan:
         try:
             problem = self._call.problem(tensors, options)
         except ValueError as error:
-            return _Plan(why_not(error, self._op.problem))
+            return Plan(why_not(error, self._op.problem))
         use, why = self._matcher.answer(problem)
-        return _Plan(why) if use is None else _Plan(why, self._variants[use], problem)
-
-
-def _kind(tensors: Tensors, options: Mapping[str, Any]) -> tuple[object, ...]:
-    """All that decides how a call is answered, as a key."""
-    key: tuple[object, ...] = (torch.get_num_threads(), *options.items())
-    within = False
-    for each in tensors:  # each call of a model comes here: a loop without calls of our own takes least
-        key += (each.shape, each.stride(), each.dtype, each.device)
-        within = within or each.storage_offset() != 0
-    return (*key, *_sharing(tensors)) if within else key
-
-
-def _sharing(tensors: Tensors) -> list[bool]:
-    """Which tensors are views of the same memory as the one before, from another place on: to an op that may
-    be another problem."""
-    places, offsets, size = [*map(ADDRESS, tensors)], [*map(OFFSET, tensors)], tensors[0].element_size()
-    return [places[i + 1] - places[i] == (offsets[i + 1] - offsets[i]) * size != 0 for i in range(len(tensors) - 1)]
+        return Plan(why) if use is None else Plan(why, self._variants[use], problem)

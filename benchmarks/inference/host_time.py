@@ -59,9 +59,9 @@ def smallest(ours: Loaded) -> Problem:
     return min(found, key=lambda problem: problem.flops)
 
 
-def arms(ours: Loaded, dry: Loaded, package: Any, problem: Problem) -> dict[str, Callable[[], object]]:
-    """Of each arm a call. `dry`: the same export once more, which here launches nothing. `package`: the same exported
-    as one, if there is."""
+def arms(ours: Loaded, dry: Loaded, handed: Loaded, package: Any, problem: Problem) -> dict[str, Callable[[], object]]:
+    """Of each arm a call. `dry`: the same export once more, which here launches nothing. `handed`: once more, and here
+    torch serves the problem. `package`: the same exported as one, if there is."""
     op = OPS[problem.op]
     assert op.call is not None
     function = op.call.torch
@@ -70,8 +70,11 @@ def arms(ours: Loaded, dry: Loaded, package: Any, problem: Problem) -> dict[str,
     options = {name: value for name, value in function.options(problem).items() if value}
     given = function.called(inputs, options)
     torchs, (made, defined) = function.ours(), nothing()
+    said = function.arguments(**given)[:2]
     dry(**given)
-    dry._plan(*function.arguments(**given)[:2]).launcher = lambda addresses, stream: 0
+    dry._plan(*said).launcher = lambda addresses, stream: 0
+    handed(**given)
+    handed._plan(*said).variant = None
     packages = (
         {}
         if package is None
@@ -87,6 +90,7 @@ def arms(ours: Loaded, dry: Loaded, package: Any, problem: Problem) -> dict[str,
         "defined op that does nothing": lambda: defined(*inputs[:3]),
         "ours": lambda: ours(**given),
         "ours without the launch": lambda: dry(**given),
+        "ours, served by torch": lambda: handed(**given),
         "ours as an op": lambda: ours.op(*inputs, **options),
         "torch in a compiled graph": chained(torchs, given),
         "ours in a compiled graph": chained(ours, given),
@@ -128,12 +132,13 @@ def measured(export: Path, package: Path | None) -> dict[str, Any]:
     """Medians over the samples of this process, of each arm."""
     ours = autotuner.load(export, build=True, strict=True)
     dry = autotuner.load(export, build=True, strict=True, gradients="torch")
+    handed = autotuner.load(export, build=True, copies=True)
     packaged = None if package is None else autotuner.load(package, strict=True)
     problem = smallest(ours)
     wait = torch.cuda.synchronize if ours.table.device == "cuda" else lambda: None
     taken: dict[str, list[tuple[float, float]]] = {}
     with torch.no_grad():
-        timed = arms(ours, dry, packaged, problem)
+        timed = arms(ours, dry, handed, packaged, problem)
         calls = {name: CHAIN if "graph" in name else 1 for name in timed}
         for call in timed.values():
             host_us(call, wait, CHAIN)

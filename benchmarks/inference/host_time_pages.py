@@ -9,6 +9,7 @@ WORDS = {
     "custom_op that does nothing": "an op of torch.library.custom_op that does nothing",
     "ours": "the function of `load`",
     "ours without the launch": "the same without the launch",
+    "ours, served by torch": "the same where torch serves the call",
     "ours as an op": "its op of torch.library",
     "package": "the function of a package",
     "torch in a compiled graph": "torch's function in a compiled graph",

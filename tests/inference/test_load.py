@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -75,6 +76,36 @@ def test_torch_serves_the_rest_and_it_says_why(
     assert ours.served == 0.0
     with pytest.raises(NotServed, match="no variant serves this call"):
         call(autotuner.load(export, strict=True))
+
+
+def test_calls_take_turns_between_torch_and_variants(export: Path, artifact: Artifact) -> None:
+    """What torch serves is given to it as it was called once the kind is known; no other kind is."""
+    ours, mask = autotuner.load(export), torch.randn(16, 16)
+    masked: list[tuple[int, dict[str, Any]]] = [
+        (16, {"attn_mask": mask}),
+        (16, {"attn_mask": 2 * mask}),
+        (16, {"is_causal": True}),
+    ]
+    scaled: list[tuple[int, dict[str, Any]]] = [(32, {}), (32, {"scale": 0.3})]
+    usual: tuple[int, dict[str, Any]] = (64, {"dropout_p": 0.0, "scale": 0.125, "corner": "bottom_right"})
+    with torch.no_grad():
+        for length, options in [*[(16, {})] * 3, (32, {}), *masked * 2, *scaled * 2, usual]:
+            q, k, v = qkv(length)
+            torchs = {name: value for name, value in options.items() if name != "corner"}
+            close(ours(q, k, value=v, **options), scaled_dot_product_attention(q, k, v, **torchs))
+    found = dict(ours.counters)
+    assert found.pop(str(artifact.variant)) == 4
+    assert found.pop("its own best") == 3
+    assert sorted(found.values()) == [2, 2, 4]  # another scale, a causal mask, a mask
+
+
+def test_a_gradient_that_is_wanted_after_calls_that_torch_served_is_seen(export: Path) -> None:
+    ours, inputs = autotuner.load(export), qkv(16)
+    with torch.no_grad():
+        for _ in range(3):
+            ours(*inputs)
+    with pytest.raises(InputError, match="gradient"):
+        ours(inputs[0].requires_grad_(), *inputs[1:])
 
 
 def test_another_device_than_the_proven_one_is_torchs(export: Path) -> None:

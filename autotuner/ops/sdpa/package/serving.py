@@ -147,7 +147,7 @@ class Attention:
             attn_mask is None
             and not dropout_p
             and (scale is None or self._is_usual(scale, query))
-            and corner == "top_left"
+            and (corner == "top_left" or not is_causal)
             and not (torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad))
             and (query.is_cuda or query.is_cpu)
         ):

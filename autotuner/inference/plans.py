@@ -1,0 +1,88 @@
+"""How calls are answered, found out once for each kind of call and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from autotuner.inference.variants import Launcher, Ready
+from autotuner.values.problem import Problem
+
+REMEMBERED = 4096
+"""Kinds of calls whose answer is remembered, at most; then all are forgotten."""
+ADDRESS, OFFSET = Tensor.data_ptr, Tensor.storage_offset
+"""Of a tensor."""
+
+Kind = tuple[object, ...]
+
+
+class Plan:
+    """How a kind of call is answered."""
+
+    __slots__ = ("copies", "index", "launcher", "like_first", "name", "problem", "variant", "why")
+
+    def __init__(self, why: str, variant: Ready | None = None, problem: Problem | None = None) -> None:
+        self.why, self.variant, self.problem = why, variant, problem
+        self.name = "" if variant is None else str(variant.of.variant)
+        self.copies = False
+        self.index = 0
+        """Of the device."""
+        self.like_first = False
+        """The result is an empty one like the first tensor, which is made faster than by the op's own function."""
+        self.launcher: Launcher | None = None
+        """From the first call on."""
+
+
+class Plans:
+    """The plans of the kinds that were seen."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Kind, Plan] = {}
+        self._last: tuple[Kind, Plan | None] = (), None
+
+    def of(self, kind: Kind) -> Plan | None:
+        """None of a kind that was not seen, and of one that cannot be remembered."""
+        try:
+            last, same = self._last
+            if kind == last:  # in a model mostly so, and no sizes are hashed
+                return same
+            plan = self._kept.get(kind)
+        except (TypeError, RuntimeError, ValueError):  # an option that cannot be a key, or not be compared
+            return None
+        if plan is not None:
+            self._last = kind, plan
+        return plan
+
+    def keep(self, kind: Kind, plan: Plan) -> None:
+        """Nothing of a kind that cannot be a key."""
+        if len(self._kept) >= REMEMBERED:
+            self._kept.clear()
+        try:
+            self._kept[kind] = plan
+        except TypeError:
+            return
+
+
+def kind_of(given: Sequence[object], named: Mapping[str, object]) -> Kind:
+    """All that decides how a call with these arguments is answered, as a key. Of a tensor that is how it lies, never
+    what it holds: what is decided by content, such as a mask, no variant serves."""
+    key: list[object] = [torch.get_num_threads(), *named]
+    within = False
+    for each in (*given, *named.values()):  # every call comes here: a loop without calls of our own takes least
+        if isinstance(each, Tensor):
+            key += (each.shape, each.stride(), each.dtype, each.device)
+            within = within or each.storage_offset() != 0
+        else:
+            key.append(each)
+    if within:
+        key += _sharing([each for each in (*given, *named.values()) if isinstance(each, Tensor)])
+    return tuple(key)
+
+
+def _sharing(tensors: Sequence[Tensor]) -> list[bool]:
+    """Which tensors are views of the same memory as the one before, from another place on: to an op that may
+    be another problem."""
+    places, offsets, size = [*map(ADDRESS, tensors)], [*map(OFFSET, tensors)], tensors[0].element_size()
+    return [places[i + 1] - places[i] == (offsets[i + 1] - offsets[i]) * size != 0 for i in range(len(tensors) - 1)]
