@@ -87,7 +87,7 @@ class Loaded:
         is wanted and gradients are refused."""
         if torch.compiler.is_compiling():
             return self._compiled(*self.function.arguments(*args, **kwargs))
-        if self._torchs_turn and not torch.is_grad_enabled():
+        if self._torchs_turn and not self.strict and not torch.is_grad_enabled():
             plan = self._torchs.of(kind_of(args, kwargs))
             if plan is not None:
                 self._counts[plan.why] += 1

@@ -108,6 +108,16 @@ def test_a_gradient_that_is_wanted_after_calls_that_torch_served_is_seen(export:
         ours(inputs[0].requires_grad_(), *inputs[1:])
 
 
+def test_an_export_that_becomes_strict_gives_torch_nothing_more(export: Path) -> None:
+    ours, inputs = autotuner.load(export), qkv(16)
+    with torch.no_grad():
+        ours(*inputs)
+        ours(*inputs)
+        ours.strict = True
+        with pytest.raises(NotServed, match="its own best"):
+            ours(*inputs)
+
+
 def test_another_device_than_the_proven_one_is_torchs(export: Path) -> None:
     ours, threads = autotuner.load(export), torch.get_num_threads()
     try:
