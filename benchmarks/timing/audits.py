@@ -176,6 +176,12 @@ class Kept:
         found = [run["spaces"][name].values() for run in self._earlier if name in run["spaces"]]
         return points - sum(min(int(one["points"]) for one in caches) for caches in found)
 
+    def accused(self, names: Sequence[str]) -> dict[str, int]:
+        """Of these spaces in all runs: what an earlier one has found is not forgotten."""
+        every = [*(run["spaces"] for run in self._earlier), self.spaces]
+        found = {name: [one for spaces in every for one in spaces.get(name, {}).values()] for name in names}
+        return {name: sum(len(one["accused"]) for one in several) for name, several in found.items()}
+
     def add(self, name: str, cache: str, row: Row) -> None:
         self.rows.setdefault(name, {}).setdefault(cache, []).append(row)
 
@@ -236,13 +242,12 @@ def main() -> None:
             print(*told(name, cache, one), sep="\n", flush=True)
     kept.write()
     if given.hold:
-        found = {f"{name} {cache}": one for name, each in kept.spaces.items() for cache, one in each.items()}
         silent = [
             f"{name}: no point was audited"
             for name in given.spaces
             if name not in kept.spaces and kept.lacking(name, given.points) > 0
         ]
-        accused = [f"{name}: {len(one['accused'])} accused" for name, one in found.items() if one["accused"]]
+        accused = [f"{name}: {count} accused" for name, count in kept.accused(given.spaces).items() if count]
         holds.require([*silent, *accused])
 
 

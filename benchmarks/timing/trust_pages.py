@@ -172,10 +172,11 @@ def _audited(runs: list[Document]) -> list[str]:
     least, greatest = min(each["kept"][0] for each in runs), max(each["kept"][2] for each in runs)
     medians = ", ".join(f"{100 * each['kept'][1]:+.2f}" for each in runs)
     seconds = ", ".join(f"{each['seconds']:.1f}" for each in runs)
+    wrong = sum(len(each.get("rejected", ())) for each in runs)
     return [
         str(sum(each["points"] for each in runs)),
         str(sum(each["audits"] for each in runs)),
-        str(sum(len(each["accused"]) for each in runs)),
+        str(sum(len(each["accused"]) for each in runs)) + (f", and {wrong} that the gate rejects" if wrong else ""),
         f"{medians} % ({100 * least:+.2f} to {100 * greatest:+.2f})",
         f"at most {100 * max(0.0, *(each['hidden_share'] for each in runs)):.0f} %",
         f"{seconds} s",

@@ -17,7 +17,7 @@ from autotuner.measure.arms import Clocks
 from autotuner.measure.blocks import Blocks
 from autotuner.measure.plausible import MARGIN, clocks_disagree, floor_us, too_fast
 from autotuner.measure.thermometer import ATTEMPTS, Drifted, Thermometer, take_calm, undisturbed
-from autotuner.run.fake import FakeArm
+from autotuner.run.fake import FakeArm, FakeTrack
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings
 from autotuner.values.verdict import Fault, Verdict
@@ -196,12 +196,12 @@ def test_blocks_of_a_heat_on_a_shared_device_are_void() -> None:
     ("known_us", "alone", "asked"), [((100.0,), False, True), ((), False, False), ((), True, True)]
 )
 def test_a_race_with_nothing_to_compare_with_takes_a_shared_device_too(
-    known_us: tuple[float, ...], alone: bool, asked: bool
+    monkeypatch: pytest.MonkeyPatch, known_us: tuple[float, ...], alone: bool, asked: bool
 ) -> None:
     """Under protest something is measured; a look at the baseline alone is there to say that the device is shared."""
-    on, conditions = track(), Conditions(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baseline_us=known_us)
-    on.shared = lambda: "shared"  # type: ignore[method-assign]
-    found = thermometer.thermometer(conditions, on, alone)
+    monkeypatch.setattr(FakeTrack, "shared", lambda self: "shared")
+    conditions = Conditions(problems=(PROBLEM,), seeds=(1, 2, 3, 4), baseline_us=known_us)
+    found = thermometer.thermometer(conditions, track(), alone)
     assert found.off([[100e-6]]) == ("shared" if asked else None)
 
 
