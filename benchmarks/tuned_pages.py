@@ -23,6 +23,36 @@ def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
     return "\n\n".join([*tables, made])
 
 
+WHERE = ("itself", "other dtype", "other mask")
+
+
+def elsewhere(document: dict[str, Any] | None) -> str:
+    """What tuned variants reach where they were not tuned: a row a variant."""
+    if document is None:
+        return NONE
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in document["rows"]:
+        found.setdefault(row["tuned"], {})[row["where"]] = row
+    head = ["tuned for", *(f"{where}: cold, warm" for where in WHERE)]
+    rows = [[name, *(_speedups(cells.get(where)) for where in WHERE)] for name, cells in found.items()]
+    timed = [row[state]["speedup"]["median"] for row in document["rows"] if "cold" in row for state in ("cold", "warm")]
+    refused = sum("refused" in row for row in document["rows"])
+    return (
+        f"{table(head, rows)}\n\nThe least of the {len(timed)} speedups is {min(timed):.3f}x; {refused} of"
+        f" {len(document['rows'])} variants are not timed. Made by `{document['command']}`: {document['device']}, torch"
+        f" {document['torch']}."
+    )
+
+
+def _speedups(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "not measured"
+    if "refused" in row:
+        code = row["refused"].split(":")[0]
+        return f"rejected: {code}" if code.startswith("G") else "not a point there"
+    return ", ".join(f"{row[state]['speedup']['median']:.3f}x" for state in ("cold", "warm"))
+
+
 def _of_a_device(device: str, rows: list[dict[str, Any]], apart: Sequence[str]) -> str:
     """The rows of one kind of device, below its name and its versions."""
     here = [row for row in rows if row["device"] == device]

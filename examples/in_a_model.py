@@ -88,11 +88,14 @@ Rounds = list[list[float]]
 """Of each run its seconds, a number a round."""
 
 
-def interleaved(arms: Mapping[str, Sequence[Callable[[], object]]], rounds: int) -> dict[str, Rounds]:
-    """By arm. In each round every arm has its turn, in random order."""
+def interleaved(
+    arms: Mapping[str, Sequence[Callable[[], object]]], rounds: int, turn: Callable[[str], None]
+) -> dict[str, Rounds]:
+    """By arm. In each round every arm has its turn, in random order; `turn` is told, outside the clock."""
     taken: dict[str, Rounds] = {name: [] for name in arms}
     for _ in range(rounds):
         for name in random.sample(list(arms), len(arms)):
+            turn(name)
             taken[name].append([seconds(run) for run in arms[name]])
     return {name: [list(each) for each in zip(*rows, strict=True)] for name, rows in taken.items()}
 

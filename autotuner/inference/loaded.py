@@ -16,7 +16,7 @@ from torch import Tensor
 
 from autotuner.build.status import OUTSIDE_DOMAIN
 from autotuner.inference.calls import GRADIENT, as_dense, needs_gradient, why_not
-from autotuner.inference.plans import ADDRESS, Plan, Plans, kind_of
+from autotuner.inference.plans import ADDRESS, Plan, Plans, kind_of, scalars
 from autotuner.inference.variants import Ready, broken, serving
 from autotuner.ops import OPS
 from autotuner.ops.tensors import Tensors
@@ -69,6 +69,7 @@ class Loaded:
         self.function = op.call.torch
         self._op, self._call, self._matcher = op, op.call, Matcher(table)
         self._torch: Callable[..., Tensor] = self.function.ours()
+        self._own: Callable[..., Tensor] = self.function.function()
         self._variants, self._serving = variants, serving(table)
         self._empty, self._stream, self._on = self.function.empty, self._serving.stream, self._serving.on
         self._plans = Plans()
@@ -91,6 +92,8 @@ class Loaded:
             plan = self._torchs.of(kind_of(args, kwargs))
             if plan is not None:
                 self._counts[plan.why] += 1
+                if plan.named is not None:
+                    return self._own(*args, **plan.named)
                 return self._torch(*args, **kwargs)
         tensors, options, beside = self.function.arguments(*args, **kwargs)
         if needs_gradient(tensors):
@@ -101,7 +104,10 @@ class Loaded:
         found, by_variant = self._answered(plan, tensors, options, beside)
         self._torchs_turn = not by_variant
         if plan.variant is None and not torch.is_grad_enabled():
-            self._torchs.keep(kind_of(args, kwargs), plan)
+            handed = Plan(plan.why)
+            if not self.function.uses_added(tensors, options):
+                handed.named = scalars(args, kwargs, self.function.added)
+            self._torchs.keep(kind_of(args, kwargs), handed)
         return found
 
     def _compiled(self, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:

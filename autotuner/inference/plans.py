@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +22,7 @@ Kind = tuple[object, ...]
 class Plan:
     """How a kind of call is answered."""
 
-    __slots__ = ("copies", "index", "launcher", "like_first", "name", "problem", "variant", "why")
+    __slots__ = ("copies", "index", "launcher", "like_first", "name", "named", "problem", "variant", "why")
 
     def __init__(self, why: str, variant: Ready | None = None, problem: Problem | None = None) -> None:
         self.why, self.variant, self.problem = why, variant, problem
@@ -33,6 +34,9 @@ class Plan:
         """The result is an empty one like the first tensor, which is made faster than by the op's own function."""
         self.launcher: Launcher | None = None
         """From the first call on."""
+        self.named: dict[str, Any] | None = None
+        """Of a call that torch serves: its keyword arguments to torch's own function; None where that cannot be called
+        in this way, but our function that torch computes."""
 
 
 class Plans:
@@ -69,16 +73,30 @@ def kind_of(given: Sequence[object], named: Mapping[str, object]) -> Kind:
     """All that decides how a call with these arguments is answered, as a key. Of a tensor that is how it lies, never
     what it holds: what is decided by content, such as a mask, no variant serves."""
     key: list[object] = [torch.get_num_threads(), *named]
-    within = False
-    for each in (*given, *named.values()):  # every call comes here: a loop without calls of our own takes least
+    within: int | torch.SymInt = 0
+    for each in given:  # every call comes here: two loops without calls of our own take least
         if isinstance(each, Tensor):
             key += (each.shape, each.stride(), each.dtype, each.device)
-            within = within or each.storage_offset() != 0
+            within += each.storage_offset()
+        else:
+            key.append(each)
+    for each in named.values():
+        if isinstance(each, Tensor):
+            key += (each.shape, each.stride(), each.dtype, each.device)
+            within += each.storage_offset()
         else:
             key.append(each)
     if within:
         key += _sharing([each for each in (*given, *named.values()) if isinstance(each, Tensor)])
     return tuple(key)
+
+
+def scalars(given: Sequence[object], named: Mapping[str, object], but: Set[str]) -> dict[str, Any] | None:
+    """The keyword arguments of a call, without those of names `but`. A call of the same kind has the same ones: None
+    where a tensor is among them, or where something else than tensors is given without its name."""
+    if any(isinstance(each, Tensor) for each in named.values()) or not all(isinstance(each, Tensor) for each in given):
+        return None
+    return {name: value for name, value in named.items() if name not in but}
 
 
 def _sharing(tensors: Sequence[Tensor]) -> list[bool]:

@@ -203,6 +203,8 @@ class TorchFunction(NamedTuple):
     ours: Callable[[], Any]
     """The same with the arguments that variants serve beside it, as a function of ours that torch computes. It asks
     torch.overrides who wants to hear of a call. Imports torch."""
+    added: frozenset[str]
+    """Names of the arguments that `ours` has beside those of torch's own function."""
     tensors: tuple[str, ...]
     """Names of the tensors among its arguments, those at the end that may be left out included."""
     arguments: Callable[..., tuple[Tensors, dict[str, Any], dict[str, Any]]]
@@ -224,6 +226,10 @@ class TorchFunction(NamedTuple):
     def called(self, tensors: Tensors, options: Mapping[str, Any]) -> dict[str, Any]:
         """Tensors and options as keywords of `ours`."""
         return {**dict(zip(self.tensors, tensors, strict=False)), **options}
+
+    def uses_added(self, tensors: Tensors, options: Mapping[str, Any]) -> bool:
+        """Whether torch's own function cannot be called with them."""
+        return not self.added.isdisjoint({*self.tensors[: len(tensors)], *options})
 
 
 class OpCall(NamedTuple):

@@ -46,20 +46,28 @@ def few_queries(document: dict[str, Any] | None) -> str:
     )
 
 
-def old_and_new(document: dict[str, Any] | None) -> str:
-    """How long dense problems take as kernels of version 2 of the ABI, relative to those of version 1."""
-    if document is None:
-        return NONE
+def old_and_new(*documents: dict[str, Any] | None) -> str:
+    """How long dense problems take as kernels of version 2 of the ABI, relative to those of version 1: a table a
+    device."""
+    return "\n\n".join(_of_a_device(each) for each in documents if each is not None) or NONE
+
+
+def _of_a_device(document: dict[str, Any]) -> str:
     shapes = document["shapes"]
-    rows = [[row["problem"], *(_ratio(row[state]["new_over_old"]) for state in STATES)] for row in shapes]
+    tuned = any("tuned_over_old" in row["warm"] for row in shapes)
+    sides = ("new_over_old", "tuned_over_old") if tuned else ("new_over_old",)
+    head = ["problem", *STATES, *(f"tuned, {state}" for state in STATES if tuned)]
+    rows = [[row["problem"], *(_ratio(row[state].get(side)) for side in sides for state in STATES)] for row in shapes]
     means = [f"{mean([row[state]['new_over_old']['median'] for row in shapes]):.4f} {state}" for state in STATES]
     same = sum(row["same_bits"] for row in shapes)
-    made = f"Made by `{document['command']}`: {document['device']}, torch {document['torch']}."
     return (
-        f"{table(['problem', 'warm', 'cold'], rows)}\n\nThe geometric mean is {' and '.join(means)}; {same} of"
-        f" {len(shapes)} give the same bits as before. {made}"
+        f"{document['device']}, torch {document['torch']}:\n\n{table(head, rows)}\n\nThe geometric mean is"
+        f" {' and '.join(means)}; {same} of {len(shapes)} give the same bits as before. Made by"
+        f" `{document['command']}`."
     )
 
 
-def _ratio(found: dict[str, float]) -> str:
+def _ratio(found: dict[str, float] | None) -> str:
+    if found is None:
+        return ""
     return f"{found['median']:.3f} ({found['low']:.3f} to {found['high']:.3f})"

@@ -1,10 +1,12 @@
 """Times two checkouts' builds of the same points side by side at the dense shapes, on this GPU.
 
-    python -m benchmarks.attention.old_and_new OLD [--json FILE] [--impl mma] [--rounds 31] [--problems TEXT]
+    python -m benchmarks.attention.old_and_new OLD [--tuned FILE] [--json FILE] [--impl mma] [--rounds 31]
+        [--problems TEXT]
 
 OLD is a checkout of version 1 of the kernel ABI (`git archive COMMIT | tar x -C OLD`). The points are the fastest of
 the implementation at each shape of docs/results/cuda_attention.json whose name begins with TEXT. Graphs of forwards are
-replayed in random order, warm and cold; the ratio is new / old.
+replayed in random order, warm and cold; the ratio is new / old. With --tuned, the points that benchmarks/tuned.py found
+of the new kernels on this kind of device race beside the two.
 """
 
 from __future__ import annotations
@@ -70,6 +72,13 @@ def asked_for(impl: str, problems: list[str]) -> list[dict[str, Any]]:
     return found
 
 
+def tuned_for(path: Path | None) -> dict[str, dict[str, Any]]:
+    """The points that were tuned on this kind of device, by their problems."""
+    rows = [] if path is None else json.loads(path.read_text())["rows"]
+    here = [row for row in rows if row.get("device") == torch.cuda.get_device_name()]
+    return {row["problem"]: row["parameters"] for row in here if row["parameters"]["IMPL"] != "wgmma"}
+
+
 def old_builds(checkout: Path, asked: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Name and path of the library of each point as the old checkout builds it."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), *sys.path[1:]])}
@@ -106,8 +115,8 @@ def old_forward(name: str, path: str, problem: SdpaProblem, sets: list[Tensors])
     return forward, outputs
 
 
-def compared(each: dict[str, Any], old: tuple[str, str], new: Artifact, rounds: int) -> Figures:
-    """The figures of one shape; both must give the same bits."""
+def compared(each: dict[str, Any], old: tuple[str, str], new: Artifact, tuned: Artifact | None, rounds: int) -> Figures:
+    """The figures of one shape; old and new must give the same bits."""
     problem = SdpaProblem.parse(each["problem"])
     inputs = moved(op_of(problem).tensors().inputs(problem, "randn", 1), "cuda")
     found: Figures = dict(each)
@@ -117,9 +126,13 @@ def compared(each: dict[str, Any], old: tuple[str, str], new: Artifact, rounds: 
         before(0), after(0)
         torch.cuda.synchronize()
         found["same_bits"] = bool(torch.equal(then[0], now[0]))
-        taken = race({"old": timer(before, len(sets)), "new": timer(after, len(sets))}, rounds)
+        forwards = {"old": before, "new": after}
+        if tuned is not None:
+            forwards["tuned"] = variant_forward(tuned, problem, sets)[0]
+        taken = race({name: timer(forward, len(sets)) for name, forward in forwards.items()}, rounds)
         state = {name: spread(us) for name, us in taken.items()}
-        found["cold" if cold else "warm"] = {"us": state, "new_over_old": ratios(taken["new"], taken["old"])}
+        over = {f"{name}_over_old": ratios(us, taken["old"]) for name, us in taken.items() if name != "old"}
+        found["cold" if cold else "warm"] = {"us": state, **over}
     return found
 
 
@@ -127,29 +140,39 @@ def main() -> int:
     """Prints a line a shape and writes the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.attention.old_and_new", description=__doc__)
     parser.add_argument("old", type=Path)
+    parser.add_argument("--tuned", type=Path)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--impl", default="mma")
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--problems", action="append", default=[])
     given = parser.parse_args()
-    asked = asked_for(given.impl, given.problems)
+    asked, found = asked_for(given.impl, given.problems), tuned_for(given.tuned)
     old = old_builds(given.old.resolve(), asked)
     family, toolchain = Family.load(config.kernels_dir() / "sdpa"), Workbench(load_space("sdpa_cuda")).toolchain
     rows: list[Figures] = []
 
-    def built(each: dict[str, Any]) -> Artifact | Fault:
-        variant = Variant(family="sdpa", backend="cuda", impl=each["impl"], parameters=each["parameters"])
-        return build(family, variant, SdpaProblem.parse(each["problem"]), toolchain)
+    def built(problem: str, impl: str, parameters: dict[str, Any]) -> Artifact | Fault:
+        variant = Variant(family="sdpa", backend="cuda", impl=impl, parameters=parameters)
+        return build(family, variant, SdpaProblem.parse(problem), toolchain)
+
+    def built_tuned(problem: str) -> Artifact | None:
+        if problem not in found:
+            return None
+        parameters = {name: value for name, value in found[problem].items() if name != "IMPL"}
+        each = built(problem, found[problem]["IMPL"], parameters)
+        return each if isinstance(each, Artifact) else None
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        mine = list(pool.map(built, asked))
-    for each, library, new in zip(asked, old, mine, strict=True):
+        mine = list(pool.map(lambda each: built(**each), asked))
+        tuned = list(pool.map(lambda each: built_tuned(each["problem"]), asked))
+    for each, library, new, best in zip(asked, old, mine, tuned, strict=True):
         if not isinstance(new, Artifact):
             print(each["problem"], "is not built:", new, flush=True)
             continue
-        rows.append(compared(each, library, new, given.rounds))
+        rows.append(compared(each, library, new, best, given.rounds))
         said = {
-            state: {k: round(v, 4) for k, v in rows[-1][state]["new_over_old"].items()} for state in ("warm", "cold")
+            state: {name: round(of["median"], 4) for name, of in rows[-1][state].items() if name != "us"}
+            for state in ("warm", "cold")
         }
         print(each["problem"], said, "same bits" if rows[-1]["same_bits"] else "OTHER BITS", flush=True)
         if given.json is not None:

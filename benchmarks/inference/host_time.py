@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ CALLS, ROUNDS = 200, 31
 """Calls of a sample, those in graphs counted, and samples of each arm; arms take turns in random order."""
 CHAIN = 16
 """Calls in a compiled graph."""
+GIVEN = 3
+"""Tensors that a call is given without their names, as models do."""
 Call = Callable[..., Any]
 
 
@@ -68,33 +70,34 @@ def arms(ours: Loaded, dry: Loaded, handed: Loaded, package: Any, problem: Probl
     assert function is not None
     inputs = tuple(each.to(ours.table.device) for each in op.tensors().inputs(problem, op.ordinary, 0))
     options = {name: value for name, value in function.options(problem).items() if value}
-    given = function.called(inputs, options)
+    named = function.called(inputs, options)
+    given = [named.pop(name) for name in function.tensors[:GIVEN]]
     torchs, (made, defined) = function.ours(), nothing()
-    said = function.arguments(**given)[:2]
-    dry(**given)
+    said = function.arguments(*given, **named)[:2]
+    dry(*given, **named)
     dry._plan(*said).launcher = lambda addresses, stream: 0
-    handed(**given)
+    handed(*given, **named)
     handed._plan(*said).variant = None
     packages = (
         {}
         if package is None
         else {
-            "package": lambda: package(**given),
-            "package in a compiled graph": chained(package, given),
+            "package": lambda: package(*given, **named),
+            "package in a compiled graph": chained(package, given, named),
         }
     )
     return {
         **packages,
-        "torch": lambda: torchs(**given),
-        "custom_op that does nothing": lambda: made(*inputs[:3]),
-        "defined op that does nothing": lambda: defined(*inputs[:3]),
-        "ours": lambda: ours(**given),
-        "ours without the launch": lambda: dry(**given),
-        "ours, served by torch": lambda: handed(**given),
+        "torch": lambda: torchs(*given, **named),
+        "custom_op that does nothing": lambda: made(*given),
+        "defined op that does nothing": lambda: defined(*given),
+        "ours": lambda: ours(*given, **named),
+        "ours without the launch": lambda: dry(*given, **named),
+        "ours, served by torch": lambda: handed(*given, **named),
         "ours as an op": lambda: ours.op(*inputs, **options),
-        "torch in a compiled graph": chained(torchs, given),
-        "ours in a compiled graph": chained(ours, given),
-        "ours in a compiled graph without the launch": chained(dry, given),
+        "torch in a compiled graph": chained(torchs, given, named),
+        "ours in a compiled graph": chained(ours, given, named),
+        "ours in a compiled graph without the launch": chained(dry, given, named),
     }
 
 
@@ -115,17 +118,17 @@ def nothing() -> tuple[Call, Call]:
 LIBRARY = torch.library.Library("autotuner_benchmark", "FRAGMENT")
 
 
-def chained(call: Call, given: dict[str, Any]) -> Callable[[], object]:
+def chained(call: Call, given: Sequence[Tensor], named: dict[str, Any]) -> Callable[[], object]:
     """CHAIN calls in a compiled graph, each on the result of the one before."""
-    first, *_ = given
+    first, *others = given
 
     def several(start: Tensor) -> Tensor:
         for _ in range(CHAIN):
-            start = call(**{**given, first: start})
+            start = call(start, *others, **named)
         return start
 
     graph = torch.compile(several, fullgraph=True)
-    return lambda: graph(given[first])
+    return lambda: graph(first)
 
 
 def measured(export: Path, package: Path | None) -> dict[str, Any]:

@@ -100,8 +100,12 @@ def _compared(
     runs: dict[str, Callable[[Any, Batch], Tensor]] = {"sdpa": made(), NAME: made()}
     outputs: dict[str, list[Tensor]] = {}
     counts: list[int] = []
-    for name, run in runs.items():
+
+    def turn(name: str) -> None:
         switch(model, name, ours, key_lengths)
+
+    for name, run in runs.items():
+        turn(name)
         ours.reset_counters()
         outputs[name] = []
         for batch in inputs:
@@ -109,12 +113,8 @@ def _compared(
             counts.append(graphs())
     served, counters = ours.served, dict(ours.counters)
 
-    def one(name: str, batch: Batch) -> None:
-        switch(model, name, ours, key_lengths)
-        runs[name](model, batch)
-
-    arms = {name: [partial(one, name, batch) for batch in inputs] for name in runs}
-    taken = interleaved(arms, rounds)
+    arms = {name: [partial(run, model, batch) for batch in inputs] for name, run in runs.items()}
+    taken = interleaved(arms, rounds, turn)
     return {
         "served": served,
         "counters": counters,

@@ -136,8 +136,12 @@ def _compared(
     steps, cache = {"sdpa": made(), NAME: made()}, cache_of(model, room)
     outputs: dict[str, list[Tensor]] = {}
     counts: list[int] = []
-    for name, pair in steps.items():
+
+    def turn(name: str) -> None:
         switch(model, name, ours, key_lengths)
+
+    for name, pair in steps.items():
+        turn(name)
         ours.reset_counters()
         outputs[name] = []
         for tokens in inputs:
@@ -146,12 +150,11 @@ def _compared(
     served, counters = ours.served, dict(ours.counters)
 
     def one(name: str, tokens: Tensor, following: int) -> None:
-        switch(model, name, ours, key_lengths)
         generate(model, tokens, following, cache, *steps[name])
 
     prefill = [tokens[:, : tokens.shape[1] - new + 1] for tokens in inputs]
-    whole = interleaved({name: [partial(one, name, each, new) for each in inputs] for name in steps}, rounds)
-    first = interleaved({name: [partial(one, name, each, 1) for each in prefill] for name in steps}, rounds)
+    whole = interleaved({name: [partial(one, name, each, new) for each in inputs] for name in steps}, rounds, turn)
+    first = interleaved({name: [partial(one, name, each, 1) for each in prefill] for name in steps}, rounds, turn)
     rates = {name: _tokens_per_second(medians(whole[name]), medians(first[name]), new) for name in steps}
     return {
         "served": served,

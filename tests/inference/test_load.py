@@ -78,7 +78,8 @@ def test_torch_serves_the_rest_and_it_says_why(
         call(autotuner.load(export, strict=True))
 
 
-def test_calls_take_turns_between_torch_and_variants(export: Path, artifact: Artifact) -> None:
+@pytest.mark.parametrize("named", [True, False])
+def test_calls_take_turns_between_torch_and_variants(export: Path, artifact: Artifact, named: bool) -> None:
     """What torch serves is given to it as it was called once the kind is known; no other kind is."""
     ours, mask = autotuner.load(export), torch.randn(16, 16)
     masked: list[tuple[int, dict[str, Any]]] = [
@@ -92,11 +93,12 @@ def test_calls_take_turns_between_torch_and_variants(export: Path, artifact: Art
         for length, options in [*[(16, {})] * 3, (32, {}), *masked * 2, *scaled * 2, usual]:
             q, k, v = qkv(length)
             torchs = {name: value for name, value in options.items() if name != "corner"}
-            close(ours(q, k, value=v, **options), scaled_dot_product_attention(q, k, v, **torchs))
-    found = dict(ours.counters)
-    assert found.pop(str(artifact.variant)) == 4
-    assert found.pop("its own best") == 3
-    assert sorted(found.values()) == [2, 2, 4]  # another scale, a causal mask, a mask
+            found = ours(q, k, value=v, **options) if named else ours(q, k, v, key_lengths=None, **options)
+            close(found, scaled_dot_product_attention(q, k, v, **torchs))
+    counted = dict(ours.counters)
+    assert counted.pop(str(artifact.variant)) == 4
+    assert counted.pop("its own best") == 3
+    assert sorted(counted.values()) == [2, 2, 4]  # another scale, a causal mask, a mask
 
 
 def test_a_gradient_that_is_wanted_after_calls_that_torch_served_is_seen(export: Path) -> None:

@@ -60,6 +60,7 @@ def _mask(problem: Problem, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
 FUNCTION = TorchFunction(
     function=_function,
     ours=_ours,
+    added=frozenset({"key_lengths", "corner"}),
     tensors=("query", "key", "value", "key_lengths"),
     arguments=arguments,
     schema="(Tensor query, Tensor key, Tensor value, Tensor? key_lengths=None, *, bool is_causal=False,"
