@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from autotuner.build.family import ABI_VERSION
 from autotuner.spaces.space import Space
 from autotuner.store import StudyRecord
 from autotuner.values.conditions import StudyProtocol
-from autotuner.values.outcome import Device, study_name
+from autotuner.values.errors import InputError
+from autotuner.values.outcome import Device, Outcome, study_name
 
 
 def study_record(
@@ -34,3 +36,15 @@ def study_record(
         sampler=sampler,
         seed=seed,
     )
+
+
+def require_this_abi(study: StudyRecord, outcome: Outcome) -> None:
+    """Raises InputError when a variant of the study was built for another version of the kernel ABI: today's sources do
+    not build what was measured."""
+    reported = None if outcome.gate is None else outcome.gate.identity
+    if reported is not None and reported.abi_version != ABI_VERSION:
+        raise InputError(
+            f"{study.name} is of version {reported.abi_version} of the kernel ABI, which is read and not gone on with:"
+            f" `autotuner tune {study.space_name} --from {study.name}` begins a study of version {ABI_VERSION} with its"
+            " best points"
+        )
