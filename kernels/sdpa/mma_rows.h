@@ -59,12 +59,15 @@ struct Slice {
   __device__ __forceinline__ int query(int row) const { return PACKED ? row / group : row; }
   __device__ __forceinline__ int head_of(int row) const { return PACKED ? head + row % group : head; }
 
-  // How many keys the row sees.
-  __device__ __forceinline__ int end_of(int row) const {
+  // How many keys any row before this one sees.
+  __device__ __forceinline__ int end_before(int row) const {
     if (!CAUSAL) return length;
-    const int end = query(row) + 1 + offset;
+    const int end = (PACKED ? query(row - 1) + 1 : row) + offset;
     return least(length, CORNER == AT_BOTTOM_RIGHT && end < 0 ? 0 : end);
   }
+
+  // How many the row sees.
+  __device__ __forceinline__ int end_of(int row) const { return end_before(row + 1); }
 
   // The first element of a row of Q or O.
   __device__ __forceinline__ int64_t place(int row, [[maybe_unused]] const sdpa_strides &stride) const {

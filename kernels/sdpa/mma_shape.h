@@ -119,8 +119,8 @@ AT_DEVICE Place locate(const sdpa_args &args) {
   name_slice(at, args, CAUSAL ? cluster % slices : cluster / row_blocks);
   const int cluster_row = (CAUSAL ? row_blocks - 1 - cluster / slices : cluster % row_blocks) * CLUSTER_ROWS;
   at.row = cluster_row + at.member * BLOCK_ROWS + at.warp_m * WARP_ROWS;
-  at.keys = at.end_of(least(at.rows, cluster_row + CLUSTER_ROWS) - 1);
-  at.warp_end = CAUSAL ? least(at.keys, at.end_of(at.row + WARP_ROWS - 1)) : at.keys;
+  at.keys = at.end_before(least(at.rows, cluster_row + CLUSTER_ROWS));
+  at.warp_end = CAUSAL ? least(at.keys, at.end_before(at.row + WARP_ROWS)) : at.keys;
   at.trips = (at.keys + PARTS * BLOCK_N - 1) / (PARTS * BLOCK_N);
   return at;
 }
