@@ -6,6 +6,7 @@ from typing import Any
 
 WORDS = {
     "torch": "torch's function",
+    "torch by the recorded function": "the same through `autotuner.function`",
     "custom_op that does nothing": "an op of torch.library.custom_op that does nothing",
     "ours": "the function of `load`",
     "ours without the launch": "the same without the launch",
