@@ -198,6 +198,7 @@ def gate_drawn() -> dict[Path, str]:
     oracle, across = loaded("references_cpu", "references_cuda"), loaded("cross_version")[0]
     gate = ROOT / "docs" / "gate.md"
     tested = insert(gate.read_text(), "clock_cuda", gate_pages.clock_on_cuda(*loaded("mutants_clock_cuda")))
+    tested = insert(tested, "views", gate_pages.views(*loaded("mutants_views")))
     tested = insert(tested, "luck", gate_pages.luck(*loaded("luck")))
     return {why: text, gate: tested, RESULTS / "gate.md": gate_pages.results_page(judged, across, oracle, cost)}
 

@@ -140,6 +140,18 @@ def clock_on_cuda(document: dict[str, Any]) -> str:
     return f"{said} ([kept](results/mutants_clock_cuda.json))."
 
 
+def views(document: dict[str, Any]) -> str:
+    """How many of the mutants of views the gate rejected, and for what."""
+    wrong = [each for each in document["mutants"] if each["expected"] != ["pass"]]
+    right = [each for each in document["mutants"] if each["expected"] == ["pass"]]
+    met, passed = (sum(each["as_expected"] for each in some) for some in (wrong, right))
+    return (
+        f"On {document['device']} it rejected {met} of {len(wrong)} with a code that is expected, and passed {passed} of"
+        f" {len(right)} right ([kept](results/mutants_views.json)). Made by `{document['command']}` on"
+        f" {document['when'][:10]}."
+    )
+
+
 def unseen(documents: list[dict[str, Any]]) -> str:
     """The mutants that no case shows, by element type, with the largest error found in units of its tolerance."""
     found: dict[tuple[str, str], dict[str, float]] = {}

@@ -11,6 +11,7 @@ import argparse
 import json
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +20,39 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.tuning.workbench import toolchain_for
+from autotuner.values.outcome import Device
 from benchmarks.provenance import command_line
 from tests.helpers import preload
 from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_line, cuda_line
 from tests.mutants.expectations import Backend
-from tests.mutants.views import VIEWS, conditions, family
+from tests.mutants.views import PROBLEMS, VIEWS, View, conditions, family
 
 
-def executor_for(backend: Backend) -> LocalExecutor:
+def executor_for(device: Device) -> LocalExecutor:
     """Processes that judge them."""
-    device = DEVICES[backend].choose(Wishes(threads=1 if backend == "cpu" else None)).device
     toolchain = toolchain_for(device)
     if isinstance(toolchain, CudaToolchain):
         return LocalExecutor(cuda_line(toolchain, family()), preload.CUDA, overlap=True, jobs_per_process=50)
     assert isinstance(toolchain, CpuToolchain)
     return LocalExecutor(cpu_line(toolchain, family()), preload.CPU, Deadlines(check=120))
+
+
+def row(executor: LocalExecutor, each: View, backend: Backend) -> dict[str, Any]:
+    """What the gate says of one."""
+    started = time.monotonic()
+    outcome = judged(executor, each.variant(backend), conditions(backend), soak="never")
+    fault = outcome.fault
+    return {
+        "name": each.name,
+        "what": each.what,
+        "expected": each.codes,
+        "found": fault.code if fault else "pass",
+        "verdict": str(outcome.verdict),
+        "detail": fault.detail if fault else "",
+        "as_expected": each.met_by(outcome),
+        "seconds": round(time.monotonic() - started, 2),
+    }
 
 
 def main() -> int:
@@ -44,32 +62,26 @@ def main() -> int:
     parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    device = DEVICES[given.backend].choose(Wishes(threads=1 if given.backend == "cpu" else None)).device
     rows: list[dict[str, Any]] = []
-    with closing(executor_for(given.backend)) as executor:
+    with closing(executor_for(device)) as executor:
         for each in VIEWS:
             if given.names and each.name not in given.names:
                 continue
-            started = time.monotonic()
-            outcome = judged(executor, each.variant(given.backend), conditions(given.backend), soak="never")
-            fault = outcome.fault
-            rows.append(
-                {
-                    "name": each.name,
-                    "what": each.what,
-                    "expected": each.codes,
-                    "found": fault.code if fault else "pass",
-                    "verdict": str(outcome.verdict),
-                    "detail": fault.detail if fault else "",
-                    "as_expected": each.met_by(outcome),
-                    "seconds": round(time.monotonic() - started, 2),
-                }
-            )
-            row = rows[-1]
-            told = "as expected" if row["as_expected"] else f"expected {', '.join(each.codes)}"
-            print(f"{each.name}: {row['verdict']} {row['found']}, {told}; {row['detail'][:100]}", flush=True)
+            rows.append(found := row(executor, each, given.backend))
+            told = "as expected" if found["as_expected"] else f"expected {', '.join(each.codes)}"
+            print(f"{each.name}: {found['verdict']} {found['found']}, {told}; {found['detail'][:100]}", flush=True)
     if given.json is not None:
-        given.json.write_text(json.dumps({"command": command_line(), "mutants": rows}, indent=1) + "\n")
-    return int(not all(row["as_expected"] for row in rows))
+        document = {
+            "command": command_line(),
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
+            "device": device.name,
+            "environment": device.environment,
+            "problem": PROBLEMS[given.backend],
+            "mutants": rows,
+        }
+        given.json.write_text(json.dumps(document, indent=1) + "\n")
+    return int(not all(each["as_expected"] for each in rows))
 
 
 if __name__ == "__main__":
