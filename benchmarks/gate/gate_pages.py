@@ -146,8 +146,8 @@ def views(document: dict[str, Any]) -> str:
     right = [each for each in document["mutants"] if each["expected"] == ["pass"]]
     met, passed = (sum(each["as_expected"] for each in some) for some in (wrong, right))
     return (
-        f"On {document['device']} it rejected {met} of {len(wrong)} with a code that is expected, and passed {passed} of"
-        f" {len(right)} right ([kept](results/mutants_views.json)). Made by `{document['command']}` on"
+        f"On {document['device']} it rejected {met} of {len(wrong)} with a code that is expected, and passed {passed}"
+        f" of {len(right)} right ([kept](results/mutants_views.json)). Made by `{document['command']}` on"
         f" {document['when'][:10]}."
     )
 
