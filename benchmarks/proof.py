@@ -21,7 +21,7 @@ from typing import NamedTuple
 from autotuner.devices.cuda.probe import probe
 from autotuner.values import config
 from benchmarks import tuned
-from benchmarks.attention import counters
+from benchmarks.attention import counters, elsewhere
 from benchmarks.cli import hostile
 from benchmarks.driver import chaos, kills, ray_nodes, store_locked, workers
 from benchmarks.gate import emulated, luck, mutants, op_mutants, view_mutants
@@ -227,6 +227,7 @@ PARTS = {
             step(tuned, "odd", "--missing", "--trials", "40", "--json", kept("tuned_wgmma")),
             step(tuned, "small", "--missing", "--trials", "40", "--json", kept("tuned_wgmma")),
             step(tuned, "rmsnorm", "--missing", "--trials", "30", "--json", kept("tuned_rmsnorm")),
+            step(elsewhere, kept("tuned_wgmma"), "--json", kept("elsewhere")),
             step(counters, kept("tuned_wgmma"), "--json", kept("counters")),
         ),
         needs_gpu=True,
