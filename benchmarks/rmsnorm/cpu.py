@@ -4,7 +4,8 @@
 
 For each space and number of threads: a sweep, then the best variant against the pinned baseline as
 benchmarks/attention/cpu.py does it. Beside that stand the times of every baseline at the sweep's start: torch's
-rms_norm, and what torch's compiler makes of it. Needs a quiet machine, for half an hour on two cores.
+rms_norm, and what torch's compiler makes of it; and what a copy reaches on these CPUs. Needs a quiet machine, for half an
+hour on two cores.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from benchmarks.attention.cpu import row, sweep
 SPACES = ("rmsnorm_cpu", "rmsnorm_cpu_short")
 
 
-def baselines(store: Store, study: str) -> dict[str, float]:
-    """Microseconds of every baseline when the best variant's run began."""
+def calibrated(store: Store, study: str) -> dict[str, Any]:
+    """When the best variant's run began: microseconds of every baseline, and what a copy reaches, in GB/s."""
     best = standings.best(store, study)
     assert best is not None
-    return {timing.backend: timing.median_us for timing in best.record.session.calibration.timings}
+    found = best.record.session.calibration
+    copied = {} if found.ceilings is None else {"copy_gigabytes_a_second": found.ceilings.bytes / 1e9}
+    return {"baselines_us": {timing.backend: timing.median_us for timing in found.timings}, **copied}
 
 
 def main() -> None:
@@ -49,7 +52,7 @@ def main() -> None:
             workbench, study = sweep(store, space, threads or None, options.trials)
             found = row(store, workbench, study, time.monotonic() - started)
             moved = workbench.conditions.problems[0].bytes / found["microseconds"] / 1e3
-            rows.append({**found, "baselines_us": baselines(store, study), "gigabytes_a_second": moved})
+            rows.append({**found, **calibrated(store, study), "gigabytes_a_second": moved})
             print(json.dumps(rows[-1]), flush=True)
             if options.json:
                 keep(rows, workbench, options.json)
