@@ -108,7 +108,16 @@ def on_the_cpu(document: dict[str, Any] | None) -> str:
     if document is None:
         return NONE
     baselines = list(document["rows"][0]["baselines_us"])
-    head = ["problem", "threads", "speedup", "us", *(f"{name}, us" for name in baselines), "GB/s", "worst to best"]
+    head = [
+        "problem",
+        "threads",
+        "speedup",
+        "us",
+        *(f"{name}, us" for name in baselines),
+        "GB/s",
+        "a copy, GB/s",
+        "worst to best",
+    ]
     rows = [
         [
             row["problem"],
@@ -118,6 +127,7 @@ def on_the_cpu(document: dict[str, Any] | None) -> str:
             f"{row['microseconds']:.0f}",
             *(f"{row['baselines_us'][name]:.0f}" for name in baselines),
             f"{row['gigabytes_a_second']:.1f}",
+            f"{row['copy_gigabytes_a_second']:.1f}" if "copy_gigabytes_a_second" in row else "",
             f"{row['spread_worst_to_best']:.1f}",
         ]
         for row in document["rows"]

@@ -4,8 +4,8 @@
 
 For each space and number of threads: a sweep, then the best variant against the pinned baseline as
 benchmarks/attention/cpu.py does it. Beside that stand the times of every baseline at the sweep's start: torch's
-rms_norm, and what torch's compiler makes of it; and what a copy reaches on these CPUs. Needs a quiet machine, for half an
-hour on two cores.
+rms_norm, and what torch's compiler makes of it; and what a copy reaches. Needs a quiet machine, for half an hour on two
+cores.
 """
 
 from __future__ import annotations
