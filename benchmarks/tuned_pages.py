@@ -103,10 +103,13 @@ def _share(row: dict[str, Any]) -> str:
     return f"{flops:.0%} of products" if flops > moved else f"{moved:.0%} of a copy"
 
 
-def on_the_cpu(document: dict[str, Any] | None) -> str:
-    """What benchmarks/rmsnorm/cpu.py found: a row a problem and number of threads."""
-    if document is None:
-        return NONE
+def on_the_cpu(*documents: dict[str, Any] | None) -> str:
+    """What benchmarks/rmsnorm/cpu.py found: a table a run."""
+    return "\n\n".join(_of_a_run(each) for each in documents if each is not None) or NONE
+
+
+def _of_a_run(document: dict[str, Any]) -> str:
+    """A row a problem and number of threads."""
     baselines = list(document["rows"][0]["baselines_us"])
     head = [
         "problem",
