@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from autotuner.devices.environment import usable_cpus
 from autotuner.ops import OPS, op_of
 from autotuner.ops.tensors import moved
 from autotuner.run.line import LineFactory
@@ -34,7 +35,6 @@ Figures = dict[str, Any]
 
 BACKENDS = ("cudnn", "flash", "efficient")
 STATES = {"cold": True, "warm": False}
-BUILDERS = 16
 
 
 def problems(text: str) -> Iterator[tuple[str, Problem]]:
@@ -65,9 +65,9 @@ class Case:
             return {"refused": self._built.detail}
         line = LineFactory(self._bench.device, self._bench.toolchain, self._bench.family)()
         fault = line.check(self._built, self._bench.conditions, lambda _: None).fault
-        return (
-            timed(self._built, self.problem, rounds) if fault is None else {"refused": f"{fault.code}: {fault.detail}"}
-        )
+        if fault is not None:
+            return {"refused": f"{fault.code}: {fault.detail}"}
+        return timed(self._built, self.problem, rounds)
 
 
 def timed(artifact: Artifact, problem: Problem, rounds: int) -> Figures:
@@ -105,7 +105,7 @@ def main() -> None:
     given = parser.parse_args()
     asked = [(row, where, problem) for row in rows_of(given) for where, problem in problems(row["problem"])]
     document: Figures = {"command": command_line(), "rows": []}
-    with ThreadPoolExecutor(BUILDERS) as pool:
+    with ThreadPoolExecutor(usable_cpus()) as pool:
         for case in pool.map(lambda each: Case(*each), asked):
             figures = case.figures(given.rounds)
             names = {"tuned": case.row["problem"], "where": case.where, "problem": str(case.problem)}

@@ -47,11 +47,11 @@ def never_by_a_variant(export: Path) -> Loaded:
     return ours
 
 
-def arms(given: argparse.Namespace) -> dict[str, Callable[..., Any] | None]:
-    """The attention of each; None: transformers' own."""
+def arms(given: argparse.Namespace) -> dict[str, Callable[..., Any]]:
+    """The attention of each; transformers has its own."""
     packages = {} if given.package is None else {"package": autotuner.load(given.package)}
     return {
-        OWN: None,
+        OWN: torch.nn.functional.scaled_dot_product_attention,
         "autotuner.function": autotuner.function("sdpa"),
         "load": autotuner.load(given.export, build=True),
         "load, served by torch": never_by_a_variant(given.export),
@@ -59,13 +59,13 @@ def arms(given: argparse.Namespace) -> dict[str, Callable[..., Any] | None]:
     }
 
 
-def measured(model: Any, batch: torch.Tensor, timed: dict[str, Callable[..., Any] | None], rounds: int) -> Any:
+def measured(model: Any, batch: torch.Tensor, timed: dict[str, Callable[..., Any]], rounds: int) -> Any:
     """Microseconds of the host for a forward, of each arm in every round."""
     wait: Callable[[], object] = torch.cuda.synchronize if batch.is_cuda else lambda: None
     taken: dict[str, list[float]] = {name: [] for name in timed}
     for _ in range(rounds):
         for name in random.sample(list(timed), len(timed)):
-            switch(model, "sdpa" if name == OWN else NAME, timed[name], key_lengths)  # type: ignore[arg-type]
+            switch(model, "sdpa" if name == OWN else NAME, timed[name], key_lengths)
             for _ in range(WARM_UPS):
                 model(input_ids=batch)
             wait()
