@@ -71,11 +71,16 @@ class Watched:
         self.complaints: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("console", self._hear)
-        self.page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+        self.page.on("requestfailed", self._miss)
 
     def _hear(self, message: Any) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
+
+    def _miss(self, request: Any) -> None:
+        # A page that is left while it asks what is new ends that request itself: no fault of the page.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"failed: {request.url}: {request.failure}")
 
     def findings(self, address: str) -> list[tuple[str, str]]:
         """What axe-core (https://github.com/dequelabs/axe-core) calls serious or critical about a page."""
