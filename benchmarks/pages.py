@@ -351,8 +351,21 @@ def landscapes_drawn() -> dict[Path, str]:
     return {RESULTS / "landscapes.md": f"{head}\n\n{part}\n"}
 
 
+OLDER = (
+    "`python benchmarks/NAME.py` is a command of an earlier layout: the programs are in the folders of `benchmarks/` now."
+)
+
+
 def drawn() -> dict[Path, str]:
     """Every page that this program owns or has a part in, as it should be."""
+    return {
+        path: f"{text}\n{OLDER}\n" if path.parent == RESULTS and "`python benchmarks/" in text else text
+        for path, text in pages().items()
+    }
+
+
+def pages() -> dict[Path, str]:
+    """Their texts, but for what all have in common."""
     document = json.loads((RESULTS / "cpu_attention.json").read_text())
     transcript = abridged((RESULTS / "make_tune.txt").read_text())
     readme = (ROOT / "README.md").read_text()

@@ -99,7 +99,7 @@ def trials(
 
 
 def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """The fastest variant that was measured to the end."""
+    """The variant to use: the finals' choice, else the fastest of the search."""
     from autotuner.report.trial_words import best_words
     from autotuner.store import queries
     from autotuner.tuning import standings
