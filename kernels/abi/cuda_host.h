@@ -43,6 +43,14 @@ inline const at_geometry &geometry() {
   return found ? *found : none;
 }
 
+/* Another number for each launch, never 0, for kernels that count in a workspace: its garbage hardly holds it by chance, and
+ * least of all what the launch before left there. A variant takes one call at a time. */
+inline uint32_t launch_number() {
+  static uint32_t number = 0x9e3779b9u;
+  number = number * 1664525u + 1013904223u;
+  return number ? number : launch_number();
+}
+
 /* The functions of libcuda that are called, by their names there. */
 struct Driver {
   decltype(&::cuLibraryLoadData) cuLibraryLoadData;

@@ -147,6 +147,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
 #endif
   if (!own_loads_only) await_announcements();
   if (!fill_first) ring.fill();
+  prepare_arrivals(args);
 #ifdef Q_FROM_SHARED
   cp_async_wait<Ring::FILL_COMMITS>();
   __syncthreads();

@@ -136,11 +136,23 @@ AT_DEVICE void store(const Place &at, const sdpa_args &args, int first_row, int 
 
 #if DEVICE_MERGE
 
-// How many blocks have come that share rows; each word is 0 between launches.
-static __device__ unsigned blocks_come[SDPA_COUNTERS];
-
 AT_DEVICE unsigned char *block_workspace(const sdpa_args &args, unsigned block) {
   return (unsigned char *)args.workspace + (int64_t)block * BLOCK_WORKSPACE;
+}
+
+// It lies in the workspace, since launches may overlap on two streams: each has a workspace of its own.
+AT_DEVICE unsigned long long *arrivals(const sdpa_args &args) {
+  return &((sdpa_arrivals *)block_workspace(args, gridDim.x) + blockIdx.x / SPLIT)->word;
+}
+
+AT_DEVICE unsigned long long nobody_has_come(const sdpa_args &args) { return (unsigned long long)args.launch << 32; }
+
+// A launch finds garbage there. The first block to look replaces it; whoever else has seen it then exchanges nothing. This
+// is long before a block comes, so that coming is one addition.
+AT_DEVICE void prepare_arrivals(const sdpa_args &args) {
+  if (threadIdx.x != 0) return;
+  const unsigned long long found = *(volatile unsigned long long *)arrivals(args);
+  if (found >> 32 != args.launch) atomicCAS(arrivals(args), found, nobody_has_come(args));
 }
 
 // As store(), but what the block has found goes to its workspace as it is.
@@ -222,15 +234,14 @@ AT_DEVICE void store_merged(const Place &at, const sdpa_args &args, int first_ro
 }
 
 // The last of the SPLIT blocks to come merges what all have found, in their order: the result does not depend on who is
-// last. It leaves the counter as it was.
+// last. It leaves the counter as a graph that launches with the same number again wants it.
 AT_DEVICE void merge_on_device(const Place &at, const sdpa_args &args, unsigned char *shared) {
   int *last = (int *)shared;
-  const unsigned place = blockIdx.x / SPLIT;
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    *last = atomicAdd(blocks_come + place, 1u) == SPLIT - 1;
-    if (*last) blocks_come[place] = 0;
+    *last = atomicAdd(arrivals(args), 1ull) == nobody_has_come(args) + SPLIT - 1;
+    if (*last) *arrivals(args) = nobody_has_come(args);
     __threadfence();
   }
   __syncthreads();
@@ -242,7 +253,7 @@ AT_DEVICE void merge_on_device(const Place &at, const sdpa_args &args, unsigned 
     Merged found[PLACES_AT_ONCE];
 #pragma unroll
     for (int i = 0; i < PLACES_AT_ONCE; i++) places[i] = least(first + i * THREADS, count - 1);
-    merge_blocks(args, place * SPLIT, places, found);
+    merge_blocks(args, blockIdx.x / SPLIT * SPLIT, places, found);
 #pragma unroll
     for (int i = 0; i < PLACES_AT_ONCE; i++)
       if (first + i * THREADS < count) store_merged(at, args, first_row, places[i], found[i]);
@@ -257,6 +268,7 @@ AT_DEVICE void hand_in(const Place &at, const sdpa_args &args, int first_row, in
   store(at, args, first_row, first, output, sum, max);
 }
 
+AT_DEVICE void prepare_arrivals(const sdpa_args &) {}
 AT_DEVICE void merge_on_device(const Place &, const sdpa_args &, unsigned char *) {}
 
 #endif

@@ -41,13 +41,6 @@ int encode_all(wgmma_args &args, const at_call *call) {
 
 bool draws_tickets() { return at::geometry().host[WGMMA_SCHEDULE] == WGMMA_DYNAMIC; }
 
-// A number that the workspace's garbage hardly holds by chance: what launch before the last left there, least of all.
-uint32_t launch_number() {
-  static uint32_t number = 0x9e3779b9u;
-  number = number * 1664525u + 1013904223u;
-  return number ? number : launch_number();
-}
-
 // As many slices as share the second-level cache well, the same number each time: a few that are left over would begin
 // with long items when all others are at their short ones.
 int32_t slices_at_once(const wgmma_args &args, int cache_bytes) {
@@ -78,7 +71,7 @@ extern "C" int variant_run(const at_call *call) {
   if (!at::Driver::get().found) return at::status(CUDA_ERROR_NO_DEVICE);
   wgmma_args args = {};
   args.tickets = (unsigned long long *)call->workspace;
-  args.launch = launch_number();
+  args.launch = at::launch_number();
   args.slices = (int32_t)slices;
   args.row_blocks = (int32_t)row_blocks;
   args.items = (int32_t)(slices * row_blocks);

@@ -87,6 +87,40 @@ other.reset_counters()
 given = inputs((1, 8, 500, 64))
 assert (other(*given) == sdpa(*given)).all() and not other.served
 """
+DECODE = """
+import sys
+sys.path.insert(0, PLACE)
+import torch
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+from inside import load
+
+ours = load(strict=True)
+
+def inputs(seed):
+    draw = torch.Generator("cuda").manual_seed(seed)
+    sizes = [(1, 32, 1, 128), (1, 8, 4096, 128), (1, 8, 4096, 128)]
+    return [torch.randn(size, generator=draw, dtype=torch.float16, device="cuda") for size in sizes]
+
+def captured(given):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = [ours(*given, enable_gqa=True) for _ in range(50)]
+    return graph, found
+
+given = [inputs(seed) for seed in range(2)]
+streams = [torch.cuda.Stream() for _ in given]
+graphs = [captured(each) for each in given]
+torch.cuda.synchronize()
+for _ in range(20):
+    for stream, (graph, _) in zip(streams, graphs):
+        with torch.cuda.stream(stream):
+            graph.replay()
+torch.cuda.synchronize()
+for each, (_, found) in zip(given, graphs):
+    expected = sdpa(*each, enable_gqa=True)
+    for one in found:
+        torch.testing.assert_close(one, expected, atol=2e-3, rtol=2e-2)
+"""
 PROGRAM = r"""
 #include <cmath>
 #include <cstdio>
@@ -141,8 +175,12 @@ int main() { return tried(8, 512, 64) || tried(32, 2048, 128) || puts("well") < 
 
 @pytest.fixture(scope="module")
 def exported() -> tuple[Table, Source]:
+    return exported_of(*SPACES)
+
+
+def exported_of(*spaces: str) -> tuple[Table, Source]:
     """Each space's default variant serves its first problem, on this device."""
-    made = [Workbench(load_space(name)) for name in SPACES]
+    made = [Workbench(load_space(name)) for name in spaces]
     variants: list[TableVariant] = []
     entries: list[tuple[SdpaProblem, str | None]] = []
     for place, each in enumerate(made):
@@ -159,11 +197,20 @@ def exported() -> tuple[Table, Source]:
 def test_a_package_serves_graphs_streams_threads_and_compiled_models(
     exported: tuple[Table, Source], tmp_path: Path
 ) -> None:
-    write_folder(*exported, tmp_path / "demo")
-    (folder,) = (tmp_path / "demo" / "build").iterdir()
-    folder.rename(tmp_path / "inside")
-    script = TORCH.replace("PLACE", repr(str(tmp_path)))
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    tried_with_torch(exported, TORCH, tmp_path)
+
+
+@pytest.mark.gpu
+def test_blocks_that_merge_through_the_workspace_may_overlap_with_those_of_another_stream(tmp_path: Path) -> None:
+    tried_with_torch(exported_of("sdpa_decode"), DECODE, tmp_path)
+
+
+def tried_with_torch(exported: tuple[Table, Source], script: str, folder: Path) -> None:
+    write_folder(*exported, folder / "demo")
+    (inside,) = (folder / "demo" / "build").iterdir()
+    inside.rename(folder / "inside")
+    command = [sys.executable, "-c", script.replace("PLACE", repr(str(folder)))]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

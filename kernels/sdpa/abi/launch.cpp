@@ -14,7 +14,8 @@ CUtensorMapL2promotion promotion(int32_t bytes) {
   return bytes == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
 }
 
-/* Bytes of a stride of a tensor map, which has none of 0: who has one reads at the coordinate 0. */
+/* Bytes of a stride of a tensor map, which has none of 0: who has one reads at the coordinate 0. Of rows there are several in
+ * a box: one key for all is not served. */
 cuuint64_t step(int64_t stride) { return stride ? (cuuint64_t)stride * 2 : 16; }
 
 int tensor_map(sdpa_tensor_map *map, const void *base, const sdpa_args &args, const sdpa_strides &stride) {
@@ -46,7 +47,9 @@ int64_t blocks(const at_call *call) {
 }  // namespace
 
 extern "C" int64_t variant_workspace(const at_call *call) {
-  return at::geometry().block_workspace ? blocks(call) * at::geometry().block_workspace : 0;
+  const at_geometry &shape = at::geometry();
+  if (!shape.block_workspace) return 0;
+  return blocks(call) * shape.block_workspace + blocks(call) / shape.split * (int64_t)sizeof(sdpa_arrivals);
 }
 
 extern "C" int variant_run(const at_call *call) {
@@ -56,7 +59,6 @@ extern "C" int variant_run(const at_call *call) {
   if (dim[SDPA_SEQ_Q] > INT32_MAX / 2 || dim[SDPA_SEQ_K] > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;
   if (dim[SDPA_HEADS] % dim[SDPA_HEADS_KV]) return AT_OUTSIDE_DOMAIN;
   if (shape.packs_groups && dim[SDPA_SEQ_Q] * dim[SDPA_HEADS] > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;
-  if (shape.block_workspace && blocks(call) / shape.split > SDPA_COUNTERS) return AT_OUTSIDE_DOMAIN;
   if (shape.fixed_seq_q && shape.fixed_seq_q != dim[SDPA_SEQ_Q]) return AT_OUTSIDE_DOMAIN;
   if (shape.fixed_seq_k && shape.fixed_seq_k != dim[SDPA_SEQ_K]) return AT_OUTSIDE_DOMAIN;
   if (shape.block_workspace && (!call->workspace || call->workspace_bytes < variant_workspace(call)))
@@ -69,6 +71,7 @@ extern "C" int variant_run(const at_call *call) {
   args.lse = (float *)call->out[SDPA_LSE];
   args.key_lengths = (const int32_t *)call->in[SDPA_KEY_LENGTHS];
   args.workspace = call->workspace;
+  args.launch = at::launch_number();
   args.batch = (int32_t)dim[SDPA_BATCH];
   args.heads = (int32_t)dim[SDPA_HEADS];
   args.heads_kv = (int32_t)dim[SDPA_HEADS_KV];
@@ -81,6 +84,7 @@ extern "C" int variant_run(const at_call *call) {
   args.v_stride = strides(call->in_stride[SDPA_V]);
   args.o_stride = strides(call->out_stride[SDPA_O]);
   if (shape.tma_rows) {
+    if (shape.strided_maps && args.seq_k > 1 && !(args.k_stride.row && args.v_stride.row)) return AT_OUTSIDE_DOMAIN;
     if (const int error = tensor_map(&args.k_map, args.k, args, args.k_stride)) return at::status(error);
     if (const int error = tensor_map(&args.v_map, args.v, args, args.v_stride)) return at::status(error);
   }

@@ -26,13 +26,15 @@
 #include "geometry.h"
 #include "sdpa.h"
 
-/* The most places of a launch with rows that blocks share and merge through the workspace. */
-#define SDPA_COUNTERS 65536
-
 /* A CUtensorMap, opaque here. */
 typedef struct alignas(64) sdpa_tensor_map {
   uint64_t words[16];
 } sdpa_tensor_map;
+
+/* By this the `split` blocks that share rows know who is the last to come. It lies behind the workspaces of all blocks. */
+typedef struct alignas(16) sdpa_arrivals {
+  unsigned long long word; /* (launch, how many have come) */
+} sdpa_arrivals;
 
 /* Where rows lie: strides, in elements. */
 typedef struct sdpa_strides {
@@ -52,6 +54,7 @@ typedef struct sdpa_args {
   int32_t batch, heads, heads_kv, seq_q, seq_k;
   float scale, scale_log2; /* scale_log2 = scale * log2(e) */
   sdpa_strides q_stride, k_stride, v_stride, o_stride;
+  uint32_t launch; /* with a workspace: not 0, and another one for each launch */
 } sdpa_args;
 
 #define AT_GEOMETRY extern "C" __device__ const at_geometry variant_geometry
