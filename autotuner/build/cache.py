@@ -7,6 +7,7 @@ used. Whatever is removed is made again when it is needed.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from pydantic import Field
 from autotuner.build.build import private_directory
 from autotuner.values import config
 from autotuner.values.model import Model
+from autotuner.values.outcome import Artifact
 
 IN_USE_S = 3600.0
 """Seconds since its last use for which an entry is never removed: a sweep may be about to load it."""
@@ -78,6 +80,18 @@ def prune(most_bytes: int | None = None, unused_s: float | None = None) -> Prune
         else:
             kept.append(entry)
     return Pruned(removed=removed, bytes=freed, left=_usage(kept))
+
+
+def keep(artifact: Artifact) -> bool:
+    """Says that a build is used now, so that it stays; False where it is gone. A fake device's has no path."""
+    try:
+        if artifact.path:
+            os.utime(Path(artifact.path).parent)
+    except FileNotFoundError:
+        return False
+    except OSError:  # another user's: whoever made it may remove it
+        return Path(artifact.path).exists()
+    return True
 
 
 def _usage(entries: Sequence[Entry]) -> Usage:

@@ -11,7 +11,7 @@ from autotuner.values.verdict import Fault
 
 
 class ArmError(Exception):
-    """An arm cannot be run, and why: a variant's fault, raised through the race."""
+    """An arm cannot be run, and why: a fault, raised through the race."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.detail)

@@ -32,6 +32,10 @@ MEANINGS = {
         "a forward begins when the one before it has ended",
         "a first kernel that is launched with programmatic stream serialization",
     ),
+    "measure.incumbent": Meaning(
+        "the variant that it races against can be loaded and launched",
+        "a build that was removed from the cache while the sweep ran",
+    ),
     "measure.throttled": Meaning(
         "the device's clocks are not held down, but for a few blocks, which are taken again",
         "heat, a power limit, or clocks that somebody set: the device's own tool says which",

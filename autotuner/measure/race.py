@@ -16,10 +16,9 @@ from autotuner.measure.statistics import median_interval, trimmed_interval
 from autotuner.measure.thermometer import Drifted, thermometer, undisturbed
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
-from autotuner.values.errors import InfrastructureError
 from autotuner.values.objective import combine
 from autotuner.values.outcome import Artifact, Interval, Measurement, Say, Stop, Timing
-from autotuner.values.verdict import Fault
+from autotuner.values.verdict import Fault, Verdict
 
 LONGEST_S = 30.0
 """From here on a race ends after the block it is in, if there are three."""
@@ -156,8 +155,9 @@ class _Race:
 
 
 def _incumbents(tracks: Tracks, incumbent: Artifact) -> list[VariantArm]:
-    """Raises InfrastructureError when it cannot be launched: it could when it was promoted."""
+    """Raises ArmError, not the variant's fault, when it cannot be loaded or launched: it could when it was promoted."""
     try:
         return [track.variant(incumbent, again=True) for track in tracks]
-    except ArmError as error:
-        raise InfrastructureError(f"the incumbent cannot be launched any more: {error}") from None
+    except (ArmError, OSError, ImportError) as error:
+        detail = f"the incumbent cannot be launched any more: {error}"
+        raise ArmError(Fault(verdict=Verdict.INFRA_ERROR, code="measure.incumbent", detail=detail)) from None

@@ -19,6 +19,7 @@ SPOILING = (
     Verdict.CORRUPTING,
     Verdict.NONDETERMINISTIC,
     Verdict.LAUNCH_FAILED,
+    Verdict.IMPOSSIBLE,
 )
 """After these verdicts nothing is certain about the process that gave them."""
 

@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from autotuner.values.errors import InputError
+
 PREFIX = "autotuner-scratch-"
 LOCK = "lock"
 NEW_S = 60.0
@@ -25,8 +27,10 @@ class Scratch:
     """A driver's folder of folders."""
 
     def __init__(self) -> None:
-        """Makes it in the system's folder for such things, and removes those of drivers that are no more."""
+        """Makes it in the system's folder for such things, and removes those of drivers that are no more. Raises
+        InputError where nothing can be executed there."""
         remove_abandoned(Path(tempfile.gettempdir()))
+        require_executable(Path(tempfile.gettempdir()))
         self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._lock = os.open(self._folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -44,6 +48,14 @@ class Scratch:
         shutil.rmtree(self._folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             os.close(self._lock)
+
+
+def require_executable(folder: Path) -> None:
+    """Raises InputError where no library can be loaded from there: copies of variants are."""
+    if os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        raise InputError(
+            f"{folder} is mounted noexec, and copies of variants are loaded from there; set TMPDIR to another folder"
+        )
 
 
 def remove_abandoned(parent: Path) -> None:

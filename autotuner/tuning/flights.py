@@ -86,7 +86,7 @@ class Flights:
             if original is not None:
                 yield Landed(flight.trial, _duplicate(built, original), self._lanes.first)
             elif lane is not None and not self._lanes.is_judging(program):
-                incumbent = self._outcomes.incumbent
+                incumbent = self._outcomes.opponent()
                 best = incumbent.artifact if incumbent is not None else None
                 measured = incumbent.measurement if incumbent is not None else None
                 ratios = tuple(each.log_ratio.median for each in measured.timings) if measured is not None else ()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from statistics import median
 from typing import NamedTuple
 
+from autotuner.build.cache import keep
 from autotuner.tuning.promotion import takes_over
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
@@ -77,6 +78,13 @@ class Outcomes:
             self.best = min(outcome.objective, self.best if self.best is not None else outcome.objective)
             if takes_over(outcome, self.incumbent):
                 self.incumbent = outcome
+
+    def opponent(self) -> Outcome | None:
+        """The incumbent, kept from being pruned while variants race against it. Where its library is gone there is none
+        any more, until another one is promoted."""
+        if self.incumbent is not None and self.incumbent.artifact is not None and not keep(self.incumbent.artifact):
+            self.incumbent = None
+        return self.incumbent
 
     def tell_again(self, number: int, variant: Variant) -> Outcome | None:
         """The judgement of a variant under whichever number, which is that of another trial from now on; None where

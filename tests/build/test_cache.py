@@ -14,6 +14,7 @@ from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
+from tests.conformance.executors import judge_job
 from tests.helpers.command_line import MUTANTS, autotuner
 from tests.mutants.expectations import expectations
 
@@ -83,3 +84,14 @@ def test_the_command(filled: Path) -> None:
         refused = autotuner(filled, "cache", *wrong)
         assert refused.returncode == 2
         assert len(refused.stderr.strip().splitlines()) == 1
+
+
+def test_what_a_sweep_races_against_is_not_pruned(filled: Path) -> None:
+    used, gone = (
+        judge_job().built.artifact.model_copy(update={"path": str(filled / "builds" / name / "x.so")})
+        for name in ("a4/a4bcd", "a9/a9bcd")
+    )
+    assert cache.keep(used)
+    assert not cache.keep(gone)
+    cache.prune(most_bytes=0)
+    assert [path.name for path in (filled / "builds").glob("*/*")] == ["a4bcd"]

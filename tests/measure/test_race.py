@@ -278,6 +278,24 @@ def test_a_race_has_the_times_of_all_three_arms() -> None:
     assert found.gain is not None
 
 
+@pytest.mark.parametrize("error", [ImportError("no room"), FileNotFoundError("gone")])
+def test_an_incumbent_that_cannot_be_loaded_says_nothing_of_the_variant(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    made = FakeTrack.variant
+
+    def lost(self: FakeTrack, artifact: Artifact, again: bool = False) -> FakeArm:
+        if again:
+            raise error
+        return made(self, artifact)
+
+    monkeypatch.setattr(FakeTrack, "variant", lost)
+    found = race(77)
+    assert isinstance(found, Fault)
+    assert (found.verdict, found.code) == (Verdict.INFRA_ERROR, "measure.incumbent")
+    assert not found.verdict.judges
+
+
 def test_the_first_variant_is_the_incumbent_however_slow() -> None:
     found = measured(race(500, None))
     assert (found.promoted, found.censored, found.incumbent, found.gain) == (True, False, None, None)

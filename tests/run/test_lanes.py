@@ -123,6 +123,7 @@ def test_by_default_each_job_has_a_process_of_its_own() -> None:
         (judge_job("tells", AS="corrupting", WHAT="pid"), Verdict.CORRUPTING, "told"),
         (judge_job("tells", AS="nondeterministic", WHAT="pid"), Verdict.NONDETERMINISTIC, "told"),
         (judge_job("tells", AS="launch_failed", WHAT="pid"), Verdict.LAUNCH_FAILED, "told"),
+        (judge_job("tells", AS="impossible", WHAT="pid"), Verdict.IMPOSSIBLE, "told"),
     ],
     ids=lambda value: value.variant.impl if isinstance(value, JudgeJob) else str(value),
 )

@@ -22,7 +22,7 @@ from autotuner.run.jobs import CalibrationJob
 from autotuner.run.local import LocalExecutor
 from autotuner.run.scratch import Scratch
 from autotuner.values.conditions import Conditions
-from autotuner.values.errors import DiskFullError, InfrastructureError
+from autotuner.values.errors import DiskFullError, InfrastructureError, InputError
 from autotuner.values.outcome import Calibration, Say
 from autotuner.values.verdict import Verdict
 from tests.conformance.executors import (
@@ -252,6 +252,14 @@ def test_the_folder_of_a_killed_driver_is_removed_by_the_next(tmp_path: Path, mo
         with closing(Scratch()):
             assert first.folder().is_dir(), "its driver lives"
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_from_which_nothing_can_be_loaded_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = os.statvfs("/")
+    mounted = os.statvfs_result((*flags[:8], flags.f_flag | os.ST_NOEXEC, flags.f_namemax))
+    monkeypatch.setattr(os, "statvfs", lambda path: mounted)
+    with pytest.raises(InputError, match=r" is mounted noexec.*; set TMPDIR to another folder$"):
+        Scratch()
 
 
 def test_nothing_but_our_own_folders_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

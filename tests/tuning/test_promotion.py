@@ -18,6 +18,7 @@ from autotuner.store import Store, queries
 from autotuner.tuning import standings
 from autotuner.tuning.device_lane import AA_EVERY
 from autotuner.tuning.driver import Budget, Driver, Event, TieFound
+from autotuner.tuning.outcomes import Outcomes
 from autotuner.tuning.plan import Plan
 from autotuner.values.conditions import TIE, Conditions
 from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say, Stop
@@ -257,3 +258,22 @@ def test_a_heat_over_several_problems_has_the_times_of_each() -> None:
     assert done is not None
     assert isinstance(done[1], Heat)
     assert [[len(blocks) for blocks in entrant] for entrant in done[1].us] == [[7, 7], [7, 7]]
+
+
+def test_an_incumbent_whose_library_is_gone_is_raced_against_no_more(tmp_path: Path, store: Store) -> None:
+    Driver(store, InlineExecutor(simulated.backend()), Plan(SPACE, simulated.DEVICE, simulated.conditions())).run(
+        Budget(trials=3)
+    )
+    found = [outcome for _, outcome in store.outcomes(queries.resolve_study(store, None))]
+    promoted = next(each for each in found if each.measurement is not None and each.measurement.promoted)
+    assert promoted.artifact is not None
+    (tmp_path / "build").mkdir()
+    library = tmp_path / "build" / "it.so"
+    library.touch()
+    there = promoted.model_copy(update={"artifact": promoted.artifact.model_copy(update={"path": str(library)})})
+    outcomes = Outcomes(lambda number: there)
+    outcomes.add(0, there)
+    assert outcomes.opponent() == there
+    library.unlink()
+    library.parent.rmdir()
+    assert outcomes.opponent() is None
