@@ -1,7 +1,7 @@
 """Preloaded by the zygote, after all else.
 
 It adopts every process below it that loses its parent, so that none gets away (fork_server.py), and takes them along
-when it ends. At its end it leaves at once: Python would first tear down all of torch, and whoever reads the driver's
+when it ends. After that it leaves at once: Python would first tear down all of torch, and whoever reads the driver's
 output through a pipe would wait for that, as the zygote holds the pipe too.
 """
 
@@ -13,18 +13,28 @@ import ctypes
 import os
 import signal
 import sys
+import time
 import warnings
 
-from autotuner.run.fork_server import children_of
+from autotuner.run.fork_server import descendants_of
 
 PR_SET_CHILD_SUBREAPER = 36
+LEAVE_S = 2.0
+"""What a hung device holds may take longer to go: it is not waited for."""
 
 
 def _leave() -> None:
-    for _ in range(3):  # those whom the first ones leave behind, too
-        for pid in list(children_of(os.getpid())):
+    """A killed process hands its children over only when it has been taken down, which takes a while: so it looks again
+    until nobody is left."""
+    until = time.monotonic() + LEAVE_S
+    while (below := descendants_of(os.getpid())) and time.monotonic() < until:
+        for pid in below:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.001)
     os._exit(0)
 
 
