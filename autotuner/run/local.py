@@ -17,7 +17,6 @@ import signal
 import tempfile
 import time
 from collections import deque
-from itertools import pairwise
 from multiprocessing.connection import wait
 from pathlib import Path
 
@@ -410,16 +409,15 @@ def _killed_by_its_variant(worker: Worker, job: JudgeJob, fault: Fault) -> Outco
 def _until_the_end(worker: Worker, artifact: Artifact, fault: Fault) -> GateReport | None:
     """What is known of the gate of a variant whose process was lost: the checks it had passed, and the one it was in.
 
-    What is not required is left out: it may have been unavailable.
+    In a race or the audit it was in none. Of those passed what is not required is left out: it may have been
+    unavailable.
     """
-    begun = [*worker.checks.items(), ("", time.monotonic())]
     checks = [
-        CheckResult(code=code, status="pass", seconds=later - since)
-        for (code, since), (_, later) in pairwise(begun)
+        CheckResult(code=code, status="pass", seconds=seconds)
+        for code, seconds in worker.checks.items()
         if code != EFFECT.code
     ]
-    if not checks:
-        return None
-    if worker.stage != "measure":  # the timing is no check of its own
-        checks[-1] = checks[-1].model_copy(update={"status": "fail"})
-    return GateReport(artifact=artifact.digest, required=(), checks=tuple(checks), fault=fault)
+    if worker.check is not None:
+        lasted = time.monotonic() - worker.check_since
+        checks.append(CheckResult(code=worker.check, status="fail", seconds=lasted))
+    return GateReport(artifact=artifact.digest, required=(), checks=tuple(checks), fault=fault) if checks else None

@@ -72,7 +72,11 @@ class Worker:
     since: float
     """When the step began, on the monotonic clock."""
     checks: dict[str, float]
-    """The checks that began in the running job, and when."""
+    """The seconds of the checks that ended in the running job."""
+    check: str | None
+    """The one under way there; None outside of the gate, such as in a race."""
+    check_since: float
+    """When the last one began."""
     gone_by: float
     """Set by `end`: when the process counts as gone even if it is not."""
 
@@ -128,7 +132,7 @@ class Worker:
 
     def _begin(self) -> None:
         """The clock of the first job starts: now, however long it was in hand."""
-        self.checks = {}
+        self.checks, self.check = {}, None
         self._note("start")
 
     def answer(self) -> Message | None:
@@ -147,10 +151,14 @@ class Worker:
     def _note(self, step: str) -> None:
         self.step, self.since = step, time.monotonic()
         first = step.split(" ")[0]
-        if first in (*STAGES, "start"):
+        begins_stage, begins_check = first in (*STAGES, "start"), CHECK.fullmatch(step) is not None
+        if begins_stage:
             self.stage = first
-        if CHECK.fullmatch(step):
-            self.checks[step] = self.since
+        if self.check is not None and (begins_stage or begins_check):
+            self.checks[self.check] = self.since - self.check_since
+            self.check = None
+        if begins_check:
+            self.check, self.check_since = step, self.since
 
     @property
     def signs(self) -> tuple[Connection, int]:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import pytest
 
-from autotuner.measure.arms import Tracks
+from autotuner.measure.arms import Audited, Tracks
 from autotuner.run.executor import Executor
 from autotuner.run.fake import FakeArm, FakeLine, FakeTrack, Truth
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result
@@ -48,7 +48,7 @@ class PlayBackend(FakeLine):
         return fault or super().build(variant, conditions)
 
     def check(self, artifact: Artifact, conditions: Conditions, say: Say, passed: Passed | None = None) -> GateReport:
-        if artifact.variant.impl == "works":
+        if artifact.variant.impl in ("works", "dies_in_audit"):
             say(f"G1.{artifact.variant.parameters['NAME']}")
         fault = act(artifact.variant)
         if fault is not None:
@@ -60,7 +60,7 @@ class PlayBackend(FakeLine):
 
 
 class PlayTrack(FakeTrack):
-    """What IMPL asks of a race happens when the variant is loaded for it."""
+    """What IMPL asks of a race or of the audit happens when the variant is loaded for it."""
 
     def variant(self, artifact: Artifact, again: bool = False) -> FakeArm:
         match artifact.variant.impl:
@@ -69,6 +69,12 @@ class PlayTrack(FakeTrack):
             case "raises_in_race":
                 raise ZeroDivisionError
         return super().variant(artifact, again)
+
+    def audit(self, artifact: Artifact, baseline: str) -> Audited:
+        if artifact.variant.impl == "dies_in_audit":
+            _meet(Path(str(artifact.variant.parameters["FOLDER"])), "the audit", 2)
+            os.abort()
+        return super().audit(artifact, baseline)
 
 
 def act(variant: Variant) -> Fault | None:

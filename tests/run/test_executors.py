@@ -101,6 +101,26 @@ class TestLocalExecutor(Contract):
         assert done is not None
         assert isinstance(done[1], Heat)
 
+    def test_a_death_in_the_audit_is_no_failure_of_a_check(self, executor: Executor, tmp_path: Path) -> None:
+        """The gate was passed before, and what came after it counts for none of its checks."""
+        began = time.monotonic()
+        job = judge_job("dies_in_audit", NAME="last", FOLDER=str(tmp_path))
+        executor.submit(job.model_copy(update={"soak": "finalist"}))
+        while not (tmp_path / "the audit").exists():
+            assert executor.wait(0.02) is None
+        assert executor.wait(0.0) is None  # all that was said has been read
+        longest = time.monotonic() - began
+        time.sleep(0.5)
+        (tmp_path / "the test").touch()
+        lost = outcome(executor.wait(60))
+        assert lost.fault is not None
+        assert (lost.verdict, lost.fault.code) == (Verdict.CRASHED, "process.signal")
+        assert "in audit" in lost.fault.detail
+        assert lost.gate is not None
+        (check,) = lost.gate.checks
+        assert (check.code, check.status) == ("G1.last", "pass")
+        assert check.seconds <= longest
+
     def test_a_build_that_outlives_its_deadline_is_our_failure(self, executor: Executor) -> None:
         executor.submit(build_job("sleep", MS=20000))
         result = outcome(executor.wait(60))
