@@ -1,6 +1,7 @@
 """Seccomp: a process gives up system calls, for all of its threads and whatever it starts.
 
 What is refused fails with EPERM, as for a user without rights: no variant needs it, and no library that one calls.
+clone3 fails as on a kernel without it, since a filter cannot look at its flags: libraries use clone then.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ SET_MODE_FILTER = 1
 ALL_THREADS, KEEP_SPECULATION = 1, 1 << 2
 """Flags. Without the second one older kernels slow down all that the process computes."""
 ALLOW, ERRNO, KILL = 0x7FFF0000, 0x00050000, 0x80000000
-LOAD, EQUAL, AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
+LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
-"""Offsets in what the filter sees. Of an argument the lower half counts: process numbers and families are small."""
+"""Offsets in what the filter sees. Of an argument the lower half counts: process numbers, families and flags are
+small."""
 X32 = 0x40000000
 
 
@@ -59,6 +61,10 @@ REFUSED = {
 }
 """By name: the number on each machine."""
 PTRACE, SOCKET, SECCOMP = (101, 117), (41, 198), (317, 277)
+CLONE, CLONE3 = (56, 220), (435, 435)
+NAMESPACES = 0x7E020000
+"""The flags of clone that ask for a namespace: of mounts, control groups, host names, messages, users, processes and
+the network. One of clocks clone cannot ask for."""
 OWN = {"prlimit64": (302, 261)}
 """Of the process itself alone (0, or its own number)."""
 SIGNALS = {"kill": (62, 129), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240)}
@@ -113,6 +119,9 @@ def _program(here: Machine, traces: bool, network: bool, signals: bool) -> bytes
         lines += [_line(AT_LEAST, X32, 0, 1), _line(RETURN, ERRNO | errno.ENOSYS)]
     for number in refused:
         lines += [_line(EQUAL, number, 0, 1), _line(RETURN, ERRNO | errno.EPERM)]
+    lines += [_line(EQUAL, CLONE3[column], 0, 1), _line(RETURN, ERRNO | errno.ENOSYS)]
+    lines += [_line(EQUAL, CLONE[column], 0, 4), _line(LOAD, FIRST_ARGUMENT)]
+    lines += [_line(ANY_BIT, NAMESPACES, 0, 1), _line(RETURN, ERRNO | errno.EPERM), _line(RETURN, ALLOW)]
     if network:
         lines += [_line(EQUAL, SOCKET[column], 0, 4), _line(LOAD, FIRST_ARGUMENT)]
         lines += [_line(EQUAL, socket.AF_UNIX, 1, 0), _line(RETURN, ERRNO | errno.EACCES), _line(RETURN, ALLOW)]

@@ -10,6 +10,9 @@ import os
 import resource
 import signal
 import socket
+import struct
+import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,12 +49,40 @@ def system_call(name: str, *arguments: int) -> int:
     """The result of a system call by its number. Raises OSError."""
     here = seccomp.machine()
     assert here is not None
-    tables = {**seccomp.REFUSED, "ptrace": seccomp.PTRACE}
+    tables = {**seccomp.REFUSED, "ptrace": seccomp.PTRACE, "clone": seccomp.CLONE, "clone3": seccomp.CLONE3}
     libc = ctypes.CDLL(None, use_errno=True)
     found = int(libc.syscall(tables[name][here.column], *map(ctypes.c_long, arguments)))
     if found < 0:
         raise OSError(ctypes.get_errno(), name)
     return found
+
+
+def fork_with(name: str, *arguments: int) -> str:
+    """By clone or clone3."""
+    if system_call(name, *arguments) == 0:
+        os._exit(0)
+    return "forked"
+
+
+def clone3(flags: str) -> str:
+    arguments = struct.pack("=8Q", int(flags), 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
+    kept = ctypes.create_string_buffer(arguments, len(arguments))
+    return fork_with("clone3", ctypes.addressof(kept), len(arguments))
+
+
+def starts_others(_: str) -> str:
+    """Threads and processes by all the ways that libraries have."""
+    import torch
+
+    torch.set_num_threads(2)
+    total = float(torch.ones(512, 512).mm(torch.ones(512, 512)).sum())
+    thread = threading.Thread(target=str)
+    thread.start()
+    thread.join()
+    program = subprocess.run(["/bin/sh", "-c", "echo $(echo ran)"], capture_output=True, text=True, check=True)
+    spawned = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 3"], os.environ)
+    code = os.waitstatus_to_exitcode(os.waitpid(spawned, 0)[1])
+    return f"{total:.0f} {program.stdout.strip()} {code} {in_a_child(lambda: None)}"
 
 
 def connect(target: str) -> str:
@@ -108,6 +139,10 @@ ATTEMPTS: dict[str, Callable[[str], object]] = {
     "reads_environment": lambda target: Path(f"/proc/{target}/environ").read_bytes(),
     "reads_by_number": lambda target: system_call("process_vm_readv", int(target), 0, 0, 0, 0, 0),
     "sets_the_clock": lambda _: system_call("clock_settime", 0, 0),
+    "enters_a_namespace": lambda flags: system_call("unshare", int(flags)),
+    "forks_into_a_namespace": lambda flags: fork_with("clone", int(flags) | signal.SIGCHLD, 0, 0, 0, 0),
+    "forks_by_clone3": clone3,
+    "starts_others": starts_others,
     "mounts": lambda _: system_call("mount", 0, 0, 0, 0, 0),
     "queues": lambda _: system_call("io_uring_setup", 1, 0),
     "limits_others": lambda target: resource.prlimit(int(target), resource.RLIMIT_CORE, (0, 0)),

@@ -85,6 +85,33 @@ def test_nobody_else_can_be_touched(executor: LocalExecutor) -> None:
         assert tried(executor, what) in ("EPERM", "EACCES"), what
 
 
+USERS = 28
+KINDS_OF_NAMESPACES = {
+    "mounts": 17,
+    "groups": 25,
+    "names": 26,
+    "messages": 27,
+    "users": USERS,
+    "processes": 29,
+    "net": 30,
+}
+"""Their bits among the flags. One of users is given to anybody, and the others within one."""
+
+
+def test_there_is_no_namespace_of_its_own(executor: LocalExecutor) -> None:
+    users = 1 << USERS
+    for kind, bit in KINDS_OF_NAMESPACES.items():
+        assert tried(executor, "forks_into_a_namespace", users | 1 << bit) == "EPERM", kind
+        assert tried(executor, "forks_into_a_namespace", 1 << bit) == "EPERM", kind
+    assert tried(executor, "enters_a_namespace", users) == "EPERM"
+    assert tried(executor, "forks_by_clone3", users) == "ENOSYS"
+
+
+def test_threads_and_processes_of_its_own_can_be_started(executor: LocalExecutor) -> None:
+    assert tried(executor, "forks_into_a_namespace", 0) == "forked"
+    assert tried(executor, "starts_others") == f"{512**3} ran 3 done"
+
+
 def test_without_the_scopes_of_landlock_signals_are_kept_in_as_well() -> None:
     kind = Cage(files=False)
     with closing(LocalExecutor(adversary, preload.CPU, cage=CageParts.of(kind))) as executor:
