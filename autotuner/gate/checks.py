@@ -131,8 +131,12 @@ def _smoke(launching: Launching) -> None:
 
 
 def _float_environment_is_default() -> bool:
-    """True when rounding is to nearest and subnormals are neither flushed nor treated as zero."""
-    nearest = ctypes.CDLL(None).fegetround() == 0
+    """True when rounding is to nearest and subnormals are neither flushed nor treated as zero.
+
+    On x86-64 fegetround asks the x87 unit, but floats are computed by SSE, which has a mode of its own: so a sum tells.
+    """
+    one, half = 1.0, sys.float_info.epsilon / 2
+    nearest = one + half == one and one + 1.5 * half > one and ctypes.CDLL(None).fegetround() == 0
     return nearest and sys.float_info.min * 0.5 != 0.0
 
 

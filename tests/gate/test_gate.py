@@ -7,9 +7,11 @@ those that cheat the clock three, and a sample of the others.
 
 from __future__ import annotations
 
+import platform
 import re
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,9 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.ops.sdpa import OP
 from autotuner.report.trial_words import outcome_words
 from autotuner.run.local import Deadlines, LocalExecutor
-from tests.helpers import preload
+from autotuner.values.verdict import Verdict
+from tests.helpers import conduct_driver, preload
+from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_line
 from tests.helpers.mutant_settings import settings
 from tests.helpers.stale import STALE, stale
@@ -59,6 +63,16 @@ def test_a_numeric_mutant_is_rejected_for_the_right_reason(
 def test_a_systemic_mutant_costs_its_own_trial_only(judges: dict[str, LocalExecutor], expectation: Expectation) -> None:
     outcome = expectation.judge(judges["hung" if expectation.codes == ("hung",) else "systemic"])
     assert expectation.met_by(outcome), outcome.fault
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="SSE is of x86-64")
+@pytest.mark.parametrize("mode", ["down", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("up", "to_zero"))])
+def test_a_rounding_mode_of_sse_alone_is_seen(toolchain: CpuToolchain, kernel_root: Path, mode: str) -> None:
+    """The mutant `rounding_mode_left_changed` changes that of the x87 unit as well."""
+    with closing(conduct_driver.judges(toolchain, kernel_root / "conduct", check=30)) as executor:
+        fault = judged(executor, conduct_driver.conduct(f"leaves_sse_rounding_{mode}"), conduct_driver.CONDITIONS).fault
+    assert fault is not None
+    assert (fault.code, fault.verdict) == ("G3.float_env", Verdict.CORRUPTING)
 
 
 @pytest.mark.parametrize("expectation", settings("cpu", "clock", every=25, together=3))
