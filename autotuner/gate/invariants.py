@@ -167,7 +167,7 @@ def _domain(launching: Launching) -> None:
         if bench.errors.is_sticky(status):
             launching.require_ok(status, other)
         written = not all(bool(output.isnan().all()) for output in outputs)
-        bench.traces((), ())
+        launching.require_no_traces(other, tensors, inputs)
         if status != OUTSIDE_DOMAIN or written:
             said = bench.errors.text(status)
             raise Failed(f"{problem} is outside what the variant serves, but was answered ({said})", other)

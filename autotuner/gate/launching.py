@@ -80,7 +80,7 @@ class Launching:
         outputs = tuple(bench.place(output, shift) for output in self.outputs(case, inputs))
         self.require_ok(self.in_time(case, lambda: bench.launch(case.problem, placed, outputs)), case)
         found = tuple(output.clone() for output in outputs)
-        self._require_no_traces(case, inputs, placed)
+        self.require_no_traces(case, inputs, placed)
         return found
 
     def repeat(self, case: Case, inputs: Tensors, right: Tensors, count: int, before: int) -> None:
@@ -94,9 +94,9 @@ class Launching:
         if found.unlike is not None:
             number = before + found.unlike + 1
             raise Failed(f"launch {number} on {case.problem} differs from the first on the same input", case)
-        self._require_no_traces(case, inputs, placed)
+        self.require_no_traces(case, inputs, placed)
 
-    def _require_no_traces(self, case: Case, inputs: Tensors, placed: Tensors) -> None:
+    def require_no_traces(self, case: Case, inputs: Tensors, placed: Tensors) -> None:
         """Fails on changed inputs or broken guards; lets go of the placed tensors."""
         traces = self.bench.traces(inputs, placed)
         for given, changed in zip(self.op.inputs(case.problem), traces.changed, strict=True):

@@ -88,6 +88,23 @@ def test_an_answer_outside_the_domain_is_a_rejection(executor: LocalExecutor) ->
     assert outcome.measurement is None
 
 
+@pytest.mark.parametrize(
+    ("others", "code"),
+    [
+        ("refused_with_a_write_before_o", "G1.guard"),
+        pytest.param("refused_with_a_changed_q", "G1.inputs", marks=pytest.mark.slow),
+    ],
+)
+def test_a_refusal_that_writes_where_it_must_not_is_a_rejection(
+    executor: LocalExecutor, others: str, code: str
+) -> None:
+    outcome = judge(executor, others)
+    assert outcome.fault is not None
+    assert (outcome.fault.code, outcome.verdict) == (code, Verdict.CORRUPTING)
+    assert outcome.fault.case is not None
+    assert outcome.fault.case.startswith("outside the domain")
+
+
 # The matrix ---------------------------------------------------------------------------------------------------------
 
 
