@@ -137,6 +137,15 @@ def test_every_page_that_a_source_names_exists() -> None:
     assert sorted(f"{path.relative_to(ROOT)}: {page}" for path, page in named if not (ROOT / page).is_file()) == []
 
 
+def test_every_module_that_a_source_says_to_run_exists() -> None:
+    """As its own first lines often say."""
+    sources = [path for name in ("autotuner", "benchmarks") for path in (ROOT / name).rglob("*.py")]
+    run = re.compile(rf"python3? -m ({MODULE.pattern})")
+    named = {(path, name) for path in sources for name in run.findall(path.read_text()) if not is_placeholder(name)}
+    assert len(named) > 10
+    assert sorted(f"{path.relative_to(ROOT)}: {name}" for path, name in named if not is_there(name)) == []
+
+
 # Command lines ------------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,6 @@
-"""The process that runs a CUDA artifact under compute-sanitizer: python -m autotuner.gate.sanitized JOB PROGRESS
+"""The process that runs a CUDA artifact under compute-sanitizer:
+
+    python -m autotuner.devices.cuda.sanitized_process JOB PROGRESS
 
 There is no torch in it: its allocator would put all tensors into one allocation, in which an access past the end of one
 looks like an access to another. Here each tensor is an allocation of the driver of exactly its size.
