@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
-from typing import Literal
 
 from autotuner.measure.blocks import combined
 from autotuner.measure.statistics import median_interval
@@ -18,6 +17,7 @@ from autotuner.tuning import standings
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
+from autotuner.values.objective import Objective
 from autotuner.values.outcome import Heat, Interval
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
@@ -32,7 +32,7 @@ class Race(Model):
     variant: Variant
     against: str
     problems: tuple[Problem, ...]
-    objective: Literal["mean", "max"]
+    objective: Objective
     speedup: Interval
     """t_opponent / t_variant: higher is better."""
     blocks: int

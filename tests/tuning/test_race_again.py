@@ -13,18 +13,20 @@ from autotuner.store import Store, trials
 from autotuner.tuning import race_again, standings
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
-from autotuner.values.conditions import TIE
+from autotuner.values.conditions import TIE, Conditions
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.outcome import Heat
 from tests.helpers import simulated
 
 
-def _on_the_fake_device(monkeypatch: pytest.MonkeyPatch, backend: FakeLine) -> None:
+def _on_the_fake_device(
+    monkeypatch: pytest.MonkeyPatch, backend: FakeLine, conditions: Conditions | None = None
+) -> None:
     class Workbench:
         """What a race needs of one, on the fake device."""
 
         def __init__(self, file: SpaceFile) -> None:
-            self.conditions = simulated.conditions()
+            self.conditions = conditions or simulated.conditions()
 
         def executor(self) -> InlineExecutor:
             return InlineExecutor(backend)
@@ -87,3 +89,17 @@ def test_any_trial_with_a_latency_is_timed_again_and_no_other(store: Store, monk
         race_again.race(store, driver.name, itself=False, trial=other.number)
     with pytest.raises(StoreError, match="no recorded trial 99"):
         race_again.race(store, driver.name, itself=False, trial=99)
+
+
+def test_problems_that_have_weights_count_as_these_say(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = simulated.conditions().problems[0]
+    long = short.model_copy(update={"seq_q": 256, "seq_k": 256})
+    changes = {"problems": (short, long), "baselines": ("fake", "fake"), "objective": (3.0, 1.0)}
+    conditions = simulated.conditions().model_copy(update=changes)
+    backend = FakeLine(lambda _: Truth(us=50.0, on={str(long): 200.0}), noise=0.0005)
+    _on_the_fake_device(monkeypatch, backend, conditions)
+    driver = Driver(store, InlineExecutor(backend), Plan(simulated.space(), simulated.DEVICE, conditions))
+    driver.run(Budget(trials=1))
+    found = race_again.race(store, driver.name, itself=False)
+    assert found.objective == (3.0, 1.0)
+    assert found.speedup.median == pytest.approx(math.sqrt(2), rel=1e-3)  # 2 three times, 1/2 once
