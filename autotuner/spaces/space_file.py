@@ -132,6 +132,14 @@ def _compiled_part(document: Document) -> object:
     return problem.op, tuple(sorted(problem.compiled.items()))
 
 
+def _about(document: Document, asked: Asked, path: str | Path) -> Document:
+    """The document with other problems. Weights of its own are those of its own problems: they go with these."""
+    kept = {key: value for key, value in document.items() if key != "objective" or not isinstance(value, list)}
+    weights = {"objective": list(asked.weights)} if asked.weights else {}
+    title = f"{Path(path).stem} for problems of the caller"
+    return {**kept, "problems": asked.problems, "title": title, **weights}
+
+
 def _bounded(document: Document) -> Document:
     """The document. Raises a refusal where a table or a list has more entries than a search can do anything with."""
     for key, most in MOST.items():
@@ -173,16 +181,11 @@ class SpaceFile(Model):
     @classmethod
     def load(cls, path: str | Path, limits: FindLimits | None = None, problems: Asked | None = None) -> SpaceFile:
         """Read and check a file and add what `limits` finds for its family; None where the file says all there is.
-        `problems` replace those of the file, and their weights its objective.
+        `problems` replace those of the file, and their weights its objective; without weights they count alike.
 
         Raises SpaceError, one line with the file, the key, what was found and expected; and what `limits` raises.
         """
-        written = read_document(Path(path))
-        if problems is not None:
-            title = f"{Path(path).stem} for problems of the caller"
-            weights = {"objective": list(problems.weights)} if problems.weights else {}
-            written = {**written, "problems": problems.problems, "title": title, **weights}
-        return cls._of(written, path, limits)
+        return cls._of(read_document(Path(path)), path, limits, problems)
 
     @classmethod
     def parse(cls, text: str, path: str | Path = "space.toml", limits: FindLimits | None = None) -> SpaceFile:
@@ -199,8 +202,12 @@ class SpaceFile(Model):
             raise SpaceError(f"the record of the study's space cannot be read ({first}): restore the store") from None
 
     @classmethod
-    def _of(cls, written: Document, path: str | Path, find: FindLimits | None) -> SpaceFile:
+    def _of(
+        cls, written: Document, path: str | Path, find: FindLimits | None, problems: Asked | None = None
+    ) -> SpaceFile:
         own, inherited = complete(written, path)
+        if problems is not None:
+            own = _about(own, problems, path)
         family, device = own.get("family"), own.get("backend")
         if find is None or not isinstance(family, str) or not isinstance(device, str):
             return cls._checked(own, path)

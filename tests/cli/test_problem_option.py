@@ -96,6 +96,23 @@ def test_problems_come_from_a_file_too(tmp_path: Path) -> None:
         load_space("sdpa_cpu", problems_file=tmp_path / "none.toml")
 
 
+@pytest.mark.parametrize(("said", "kept"), [("[3, 1]", "mean"), ('"max"', "max"), ('"mean"', "mean")])
+@pytest.mark.parametrize("lengths", [(33,), (33, 65), (33, 65, 129)])
+def test_weights_of_a_files_own_problems_weigh_no_others(
+    tmp_path: Path, said: str, kept: str, lengths: tuple[int, ...]
+) -> None:
+    lay_out(tmp_path)
+    own = SPACE[SPACE.index("[[problems]]") : SPACE.index("[parameters]")]
+    text = SPACE.replace(own, f"{own}{own.replace('64', '96', 1)}".strip() + "\n\n", 1)
+    (tmp_path / "weighed.toml").write_text(f"objective = {said}\n{text}")
+    (tmp_path / "like.toml").write_text('title = "like"\nlike = "weighed"\n')
+    for name in ("weighed.toml", "like.toml"):
+        own_problems = load_space(str(tmp_path / name))
+        assert own_problems.objective == ((3.0, 1.0) if said == "[3, 1]" else kept)
+        other = load_space(str(tmp_path / name), problems=[f"(1,2,{length},64) float32" for length in lengths])
+        assert other.objective == kept
+
+
 def test_space_show_refuses_what_tune_would(tmp_path: Path) -> None:
     shown = autotuner(tmp_path, "space", "show", "sdpa_cpu", "--problem", "(1,8,512,72) float32")
     assert shown.returncode == 2
