@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from autotuner.measure.confirm import FINAL_BLOCKS, FIRST, PROCESSES
-from autotuner.values.outcome import Measurement, Outcome, Stop
+from autotuner.values.outcome import Outcome, Stop
 from autotuner.values.verdict import Verdict
 
 FINALS_S = 120.0
@@ -55,7 +55,7 @@ class Searched(NamedTuple):
     objective: float
     low: float
     high: float
-    """Ends of the objective, whichever of its two kinds it is."""
+    """Ends of the objective's interval."""
     incumbent: str | None
     """The digest of the artifact that it raced against."""
     promoted: bool
@@ -70,7 +70,7 @@ def searched(outcomes: Iterable[tuple[Number, Outcome]]) -> dict[Number, Searche
         measured = outcome.measurement
         if measured is None or outcome.verdict not in (Verdict.MEASURED, Verdict.RACED_OUT):
             continue
-        low, high = _ends(measured)
+        low, high = measured.ends
         found[number] = Searched(
             variant=outcome.variant.digest,
             artifact=outcome.artifact.digest if outcome.artifact is not None else None,
@@ -127,14 +127,6 @@ def _reached(direct: Mapping[Number, set[Number]], start: Number) -> set[Number]
         found |= fresh
         left += fresh
     return found - {start}
-
-
-def _ends(measured: Measurement) -> tuple[float, float]:
-    intervals = [timing.log_ratio for timing in measured.timings]
-    worst = max(intervals, key=lambda each: each.median)
-    if worst.median == measured.objective:  # the largest, or there is one problem only
-        return worst.low, worst.high
-    return measured.over([each.low for each in intervals]), measured.over([each.high for each in intervals])
 
 
 # Time -------------------------------------------------------------------------------------------------------------

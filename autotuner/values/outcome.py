@@ -150,6 +150,15 @@ class Measurement(Model):
         return weighted(values, self.weights or "mean")
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the objective's interval, whichever of its kinds the objective is."""
+        intervals = [timing.log_ratio for timing in self.timings]
+        worst = max(intervals, key=lambda each: each.median)
+        if worst.median == self.objective:  # the largest, or there is one problem only
+            return worst.low, worst.high
+        return self.over([each.low for each in intervals]), self.over([each.high for each in intervals])
+
+    @property
     def speedup(self) -> float:
         """t_baseline / t_variant, over several problems as the objective says."""
         return math.exp(-self.objective)

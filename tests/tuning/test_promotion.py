@@ -20,12 +20,15 @@ from autotuner.tuning.device_lane import AA_EVERY
 from autotuner.tuning.driver import Budget, Driver, Event, TieFound
 from autotuner.tuning.outcomes import Outcomes
 from autotuner.tuning.plan import Plan
+from autotuner.tuning.promotion import takes_over
 from autotuner.values.conditions import TIE, Conditions
-from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say, Stop
+from autotuner.values.objective import Objective, combine
+from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome, Say, Stop
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
+from tests.helpers.recorded import artifact, measured, measurement
 
 SPACE = simulated.space()
 NOISE = 0.005
@@ -245,6 +248,32 @@ def test_a_study_over_several_problems_keeps_the_numbers_of_each(store: Store, o
         return float(over([math.log(simulated.microseconds(point) / 100), math.log(long / 100)]))
 
     assert truth(best) == pytest.approx(min(truth(each) for each in found), abs=0.02)
+
+
+def over_two(tile: int, logs: tuple[float, float], objective: Objective) -> Outcome:
+    """Promoted over nothing, with these log-ratios, each 0.02 wide to both sides."""
+    timings = [measurement(100 * math.exp(log)).timings[0] for log in logs]
+    found = Measurement(
+        timings=tuple(timings),
+        objective=combine(objective)([timing.log_ratio.median for timing in timings]),
+        weights=() if isinstance(objective, str) else objective,
+        cache="cold",
+    )
+    changes = {"measurement": found, "artifact": artifact(tile).model_copy(update={"path": ""})}
+    return measured(tile, 50.0).model_copy(update=changes)
+
+
+@pytest.mark.parametrize(
+    ("objective", "logs", "others"),
+    [("mean", (0.0, -0.5), (-0.3, -0.1)), ("max", (-0.2, -0.3), (-0.1, -0.9)), ((95, 5), (-0.5, 0.0), (-0.3, -0.4))],
+)
+def test_the_faster_one_by_the_studys_objective_takes_over(
+    objective: Objective, logs: tuple[float, float], others: tuple[float, float]
+) -> None:
+    """By another objective than the study's, the other one would be faster."""
+    fast, slow = over_two(1, logs, objective), over_two(2, others, objective)
+    assert takes_over(fast, slow)
+    assert not takes_over(slow, fast)
 
 
 def test_a_heat_over_several_problems_has_the_times_of_each() -> None:
