@@ -212,8 +212,11 @@ def _believed_elsewhere(
     """What the other study's surrogate believes of the space's points. In `steps` its own points, with the derived
     quantities that they have there, come after the space's."""
     elsewhere = Surrogate(steps, seed, whole=False, earlier=_expected_by_file(space, known), settings=settings)
+    points = np.arange(len(space), len(steps.slots))
     objectives = np.array([np.inf if each is None else each for each in known.objectives])
-    elsewhere.learn(np.arange(len(space), len(steps.slots)), objectives)
+    if not elsewhere.learn(points, objectives):  # the first ones, to which it is fitted, are all rejects
+        order = np.argsort(~np.isfinite(objectives), kind="stable")
+        elsewhere.learn(points[order], objectives[order])
     return elsewhere.as_earlier_belief(len(space))
 
 

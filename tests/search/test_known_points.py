@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from autotuner.search.surrogate import Surrogate
 from autotuner.values.known_points import KnownPoints
@@ -66,3 +67,17 @@ def test_what_the_other_study_knows_nothing_of_is_hoped_to_be_good() -> None:
     earlier = Surrogate.of(SPACE, 0, whole=True, known=made).earlier
     assert earlier is not None
     assert earlier.belief[~plain].mean() < earlier.belief[plain].mean() - 0.2
+
+
+@pytest.mark.parametrize(("rejects", "measured"), [(27, 10), (38, 13), (110, 10), (0, 10)])
+def test_a_study_that_began_with_many_rejects_is_believed_too(rejects: int, measured: int) -> None:
+    """The surrogate is fitted to the first points; here these are all rejects."""
+    points = np.random.default_rng(2).choice(len(SPACE), size=rejects + measured, replace=False).tolist()
+    times = [math.log(simulated.microseconds(SPACE.point(place))) for place in points[rejects:]]
+    made = KnownPoints(study="other", points=tuple(points), objectives=(*[None] * rejects, *times))
+    earlier = Surrogate.of(SPACE, 0, whole=True, known=made).earlier
+    assert earlier is not None
+    assert np.isfinite(earlier.belief).all()
+    order = np.argsort(times)
+    ranked = [points[rejects:][place] for place in order]
+    assert earlier.belief[ranked[:3]].mean() < earlier.belief[ranked[-3:]].mean()
