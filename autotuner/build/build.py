@@ -30,7 +30,7 @@ from autotuner.build.ninja_file import ninja_text
 from autotuner.build.toolchain import Program, Toolchain
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, InputError, ToolchainError
-from autotuner.values.files import FULL, text_of, why
+from autotuner.values.files import FULL, FULL_WORDS, text_of, why
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant, digest_of
@@ -195,7 +195,7 @@ def shared_object(
             return found
     with private_directory(folder) as private:
         made = private / f"{source.stem}.o"
-        done = _compiled([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)])
+        done = _compiled([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)], private)
         if done is None:
             raise ToolchainError(f"{toolchain.compiler} took longer than {BUILD_DEADLINE_S:.0f} s for {source}")
         if done.returncode:
@@ -207,10 +207,14 @@ def shared_object(
     return final
 
 
-def run(command: list[str], deadline_s: float) -> subprocess.CompletedProcess[str] | None:
-    """Runs a command in a process group of its own, which is killed at the deadline; None then. Both outputs in one."""
+def run(
+    command: list[str], deadline_s: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str] | None:
+    """Runs a command in a process group of its own, which is killed at the deadline; None then. Both outputs in one.
+    Without `environment` it has this process's."""
     process = subprocess.Popen(
         command,
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -229,19 +233,20 @@ def run(command: list[str], deadline_s: float) -> subprocess.CompletedProcess[st
     return subprocess.CompletedProcess(command, process.returncode, output)
 
 
-def _compiled(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+def _compiled(command: list[str], private: Path) -> subprocess.CompletedProcess[str] | None:
     """Runs a compiler, and once more where it, or a part of it, was killed: by the system perhaps, for want of memory.
-    That says nothing of what it compiles. None where it is not done by the deadline."""
-    done = run(command, BUILD_DEADLINE_S)
+    That says nothing of what it compiles. Its own files are in `private`. None where it is not done by the deadline."""
+    environment = config.for_compilers(private)
+    done = run(command, BUILD_DEADLINE_S, environment)
     if done is not None and (done.returncode in BY_SIGKILL or (done.returncode and KILLED.search(done.stdout))):
-        done = run(command, BUILD_DEADLINE_S)
+        done = run(command, BUILD_DEADLINE_S, environment)
     return done
 
 
 def _run_ninja(private: Path) -> str | Fault:
     """What the compilers printed, or why they failed."""
     command = [sys.executable, "-m", "ninja", "-C", str(private), "-j", "1"]
-    done = _compiled(command)
+    done = _compiled(command, private)
     if done is None:
         return Fault(
             verdict=Verdict.BUILD_TIMEOUT,
@@ -272,8 +277,9 @@ def _reason(done: subprocess.CompletedProcess[str]) -> str:
 
 def _require_space(output: str) -> None:
     """Raises OSError when a compiler's complaint is that the disk is full."""
-    if "No space left on device" in output:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    for number, words in zip(FULL, FULL_WORDS, strict=True):
+        if words in output:
+            raise OSError(number, words)
 
 
 def first_error(output: str) -> str:

@@ -14,7 +14,7 @@ from autotuner.build.build_inputs import BuildInputs
 def ninja_text(inputs: BuildInputs, objects: Sequence[Path]) -> str:
     """The build of the inputs; `objects` are those that are compiled once a toolchain."""
     steps = inputs.toolchain.steps(inputs, objects)
-    compiler = f"cxx = LC_ALL=C {word(inputs.toolchain.compiler)}"
+    compiler = f"cxx = {word(inputs.toolchain.compiler)}"
     return "\n".join([compiler, *steps, f"default {inputs.library}", ""])
 
 

@@ -84,6 +84,12 @@ def with_programs_of(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
+def for_compilers(folder: Path) -> dict[str, str]:
+    """The environment for compilers: their temporary files go into that folder, and what they say, which is read, is
+    English."""
+    return {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
+
+
 def programs() -> list[Path]:
     """The compilers and tools that are here."""
     return [Path(each) for each in (cxx(), nvcc(), compute_sanitizer()) if each is not None]

@@ -16,7 +16,9 @@ from pathlib import Path
 from autotuner.values.errors import DiskFullError, InputError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""The numbers of the errors of a disk that has no space left."""
+"""The numbers of the errors of a disk that has no space left, or none for this user."""
+FULL_WORDS = ("No space left on device", "Disk quota exceeded")
+"""What a program says of these in English."""
 
 _KINDS = {
     stat.S_IFCHR: "a device",

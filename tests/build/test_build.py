@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import importlib
 import os
@@ -17,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from autotuner.build import build as builds
-from autotuner.build.build import build, first_error
+from autotuner.build.build import first_error
 from autotuner.build.build_inputs import BuildInputs
 from autotuner.build.family import ABI_VERSION, Family
 from autotuner.build.loaded_variant import LoadedVariant
@@ -25,65 +24,17 @@ from autotuner.devices.cpu.toolchain import FLAGS, CpuToolchain
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, KernelError, ToolchainError
 from autotuner.values.outcome import Artifact
-from autotuner.values.problem import Problem
-from autotuner.values.variant import Variant
-from autotuner.values.verdict import Fault, Verdict
-from tests.helpers.families import PROBLEM, runs, tiny, wrapper
+from autotuner.values.verdict import Verdict
+from tests.helpers.families import PROBLEM, runs, tiny
 from tests.helpers.processes import gone, using
+from tests.helpers.workshop import Workshop, set_up
 
 pytestmark = pytest.mark.timed
-
-
-@dataclasses.dataclass
-class Workshop:
-    """A cache of its own, a copy of the family tiny, and a compiler whose runs are counted."""
-
-    folder: Path
-    toolchain: CpuToolchain
-
-    @property
-    def cache(self) -> Path:
-        return self.folder / "cache"
-
-    @property
-    def family(self) -> Path:
-        return self.folder / "tiny"
-
-    def inputs(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> BuildInputs:
-        return BuildInputs.of(Family.load(self.family), variant or tiny(), problem, self.toolchain)
-
-    def build(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> Artifact | Fault:
-        return build(Family.load(self.family), variant or tiny(), problem, self.toolchain)
-
-    def library(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> Artifact:
-        built = self.build(variant, problem)
-        assert isinstance(built, Artifact), built
-        return built
-
-    def fault(self, variant: Variant | None = None) -> Fault:
-        built = self.build(variant)
-        assert isinstance(built, Fault)
-        return built
-
-    def compiled(self) -> int:
-        """How often the compiler was run on a variant."""
-        return sum("unit.cpp" in run for run in runs(self.folder))
-
-    def half_made(self) -> list[Path]:
-        return list(self.cache.rglob(".building-*"))
 
 
 @pytest.fixture
 def workshop(tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     return set_up(tmp_path, kernel_root, monkeypatch)
-
-
-def set_up(folder: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, body: str = "") -> Workshop:
-    """A workshop there, whose compiler does `body` first."""
-    shutil.copytree(kernel_root / "tiny", folder / "tiny")
-    monkeypatch.setenv(config.CACHE, str(folder / "cache"))
-    monkeypatch.setenv("CXX", str(wrapper(folder, body)))
-    return Workshop(folder, CpuToolchain.discover())
 
 
 # Identity ---------------------------------------------------------------------------------------------------------
@@ -261,7 +212,7 @@ from autotuner.build.build import build
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.build.family import Family
-from tests.helpers.families import PROBLEM, tiny
+from tests.helpers.families import PROBLEM, runs, tiny
 artifact = build(Family.load(Path(sys.argv[1])), tiny(sys.argv[2]), PROBLEM, CpuToolchain.discover())
 print(artifact.library_sha256, artifact.path, LoadedVariant(artifact).identity().build_id == artifact.digest)
 """

@@ -107,7 +107,8 @@ class CudaToolchain(Toolchain):
     def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[str]:
         embedding = path(abi_dir() / "cubin.S")
         return [
-            *rule("device", f"TMPDIR=. LC_ALL=C {word(self.nvcc)} {flags(inputs)} $in -o $out"),
+            # A short TMPDIR of no odd characters: nvcc gives the names of its own files to a shell.
+            *rule("device", f"TMPDIR=. {word(self.nvcc)} {flags(inputs)} $in -o $out"),
             *rule("embed", "$cxx -c $in -o $out"),
             *rule("link", f"{shared(inputs)} $in -ldl -o $out"),
             f"build variant.cubin: device {self.unit}",

@@ -1,0 +1,67 @@
+"""A place to build the family tiny in, with the real compiler."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+
+from autotuner.build.build import build
+from autotuner.build.build_inputs import BuildInputs
+from autotuner.build.family import Family
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.values import config
+from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Fault
+from tests.helpers.families import PROBLEM, runs, tiny, wrapper
+
+
+@dataclasses.dataclass
+class Workshop:
+    """A cache of its own, a copy of the family tiny, and a compiler whose runs are counted."""
+
+    folder: Path
+    toolchain: CpuToolchain
+
+    @property
+    def cache(self) -> Path:
+        return self.folder / "cache"
+
+    @property
+    def family(self) -> Path:
+        return self.folder / "tiny"
+
+    def inputs(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> BuildInputs:
+        return BuildInputs.of(Family.load(self.family), variant or tiny(), problem, self.toolchain)
+
+    def build(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> Artifact | Fault:
+        return build(Family.load(self.family), variant or tiny(), problem, self.toolchain)
+
+    def library(self, variant: Variant | None = None, problem: Problem = PROBLEM) -> Artifact:
+        built = self.build(variant, problem)
+        assert isinstance(built, Artifact), built
+        return built
+
+    def fault(self, variant: Variant | None = None) -> Fault:
+        built = self.build(variant)
+        assert isinstance(built, Fault)
+        return built
+
+    def compiled(self) -> int:
+        """How often the compiler was run on a variant."""
+        return sum("unit.cpp" in run for run in runs(self.folder))
+
+    def half_made(self) -> list[Path]:
+        return list(self.cache.rglob(".building-*"))
+
+
+def set_up(folder: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, body: str = "") -> Workshop:
+    """A workshop there, whose compiler does `body` first."""
+    shutil.copytree(kernel_root / "tiny", folder / "tiny")
+    monkeypatch.setenv(config.CACHE, str(folder / "cache"))
+    monkeypatch.setenv("CXX", str(wrapper(folder, body)))
+    return Workshop(folder, CpuToolchain.discover())
