@@ -13,6 +13,7 @@ from elftools.elf.sections import SymbolTableSection
 from autotuner.build.build import BUILD_DEADLINE_S, first_error, run, shared_object
 from autotuner.build.build_inputs import BuildInputs
 from autotuner.build.toolchain import Toolchain
+from autotuner.values import config
 from autotuner.values.errors import InputError, ToolchainError
 
 PLAIN = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
@@ -69,7 +70,7 @@ def compiled(toolchain: Toolchain, source: Path, include_dirs: Sequence[Path]) -
 
 def tool(command: list[str]) -> None:
     """Runs a compiler, linker or their like. Raises ToolchainError with what it said."""
-    done = run(command, BUILD_DEADLINE_S)
+    done = run(command, BUILD_DEADLINE_S, config.for_compilers())
     if done is None or done.returncode:
         said = "it took too long" if done is None else " ".join(first_error(done.stdout).split())
         raise ToolchainError(f"{Path(command[0]).name} failed: {said}")

@@ -92,7 +92,9 @@ class Toolchain(Model):
 def ask(compiler: str, *arguments: str) -> str:
     """The standard output of a compiler query. Raises ToolchainError when it fails."""
     try:
-        done = subprocess.run([compiler, *arguments], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            [compiler, *arguments], env=config.for_compilers(), capture_output=True, text=True, timeout=60, check=True
+        )
     except (OSError, subprocess.SubprocessError) as error:
         name = Path(compiler).name
         raise ToolchainError(f"{compiler} {' '.join(arguments)} failed: {error}; is it a working {name}?") from None

@@ -11,6 +11,13 @@ from pathlib import Path
 STORE = "AUTOTUNER_STORE"
 CACHE = "AUTOTUNER_CACHE"
 TOKEN = "AUTOTUNER_TOKEN"
+UNRECORDED = (
+    *("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"),
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "OBJC_INCLUDE_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX"),
+)
+"""Flags and folders that compilers take from the environment: a build is to depend on what its identity holds alone.
+$LIBRARY_PATH is not among them. A build links nothing by name but what the compiler brings, and some installations'
+compilers find that by it alone."""
 PATIENCE_MINUTES = 10.0
 """Minutes that a run waits for a calm machine, or for one that another run times, unless the user says otherwise."""
 
@@ -84,10 +91,11 @@ def with_programs_of(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
-def for_compilers(folder: Path) -> dict[str, str]:
-    """The environment for compilers: their temporary files go into that folder, and what they say, which is read, is
-    English."""
-    return {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
+def for_compilers(folder: Path | None = None) -> dict[str, str]:
+    """The environment for compilers, without what would change what they make and is recorded nowhere. With a folder
+    their temporary files go there, and what they say, which is read, is English."""
+    kept = {name: value for name, value in os.environ.items() if name not in UNRECORDED}
+    return kept if folder is None else {**kept, "LC_ALL": "C", "TMPDIR": str(folder)}
 
 
 def programs() -> list[Path]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from autotuner.devices.cpu.toolchain import FLAGS
 from autotuner.values.errors import DiskFullError
 from tests.helpers.workshop import set_up
 
@@ -32,3 +33,17 @@ def test_no_compiler_needs_space_outside_of_the_cache(
     monkeypatch.setenv("TMPDIR", str(small_disk))
     assert workshop.library().path.startswith(str(workshop.cache))
     assert workshop.half_made() == []
+
+
+@pytest.mark.parametrize("variable", ["CPATH", "CPLUS_INCLUDE_PATH", "COMPILER_PATH"])
+def test_what_no_identity_holds_changes_no_build(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """Here headers and an assembler that would make each build fail."""
+    folder = tmp_path / "found first"
+    folder.mkdir()
+    (folder / "stdint.h").write_text("#error another one\n")
+    (folder / "as").symlink_to("/bin/false")
+    monkeypatch.setenv(variable, str(folder))
+    workshop = set_up(tmp_path, kernel_root, monkeypatch)
+    assert workshop.library().flags == FLAGS

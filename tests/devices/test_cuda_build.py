@@ -63,6 +63,15 @@ def test_the_library_says_what_it_is_without_a_device(kernel: Family, nvcc: Cuda
     assert artifact.name.startswith("systemic_fixed_")
 
 
+@pytest.mark.parametrize("variable", ["NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"])
+def test_flags_that_no_identity_holds_change_no_build(
+    kernel: Family, nvcc: CudaToolchain, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "--no-such-option")
+    assert CudaToolchain.discover(architecture("sm_90")) == nvcc
+    made(kernel, nvcc, plain(DEAD=len(variable)))
+
+
 def test_every_compile_time_part_of_the_problem_is_a_program_of_its_own(kernel: Family, nvcc: CudaToolchain) -> None:
     problems = [PROBLEM, *(PROBLEM.model_copy(update=u) for u in ({"dtype": "bfloat16"}, {"causal": True}))]
     artifacts = [made(kernel, nvcc, plain(), problem) for problem in problems]

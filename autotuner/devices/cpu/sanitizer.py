@@ -18,6 +18,7 @@ from autotuner.gate import sanitizer_report
 from autotuner.gate.check import Unavailable
 from autotuner.gate.sanitizer import MEMORY, RACE, Level
 from autotuner.ops.op import shape_of
+from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 
@@ -100,7 +101,8 @@ def _packed(strides: tuple[int, ...]) -> bytes:
 def _compile(inputs: BuildInputs, arguments: list[str], program: Path) -> None:
     """Raises Unavailable when the compiler refuses; it has taken the variant without sanitizers."""
     compiler = inputs.toolchain.compiler
-    done = run([compiler, *inputs.flags, *arguments, "-o", str(program)], BUILD_DEADLINE_S)
+    command = [compiler, *inputs.flags, *arguments, "-o", str(program)]
+    done = run(command, BUILD_DEADLINE_S, config.for_compilers(program.parent))
     if done is None:
         raise Unavailable(f"{compiler} took longer than {BUILD_DEADLINE_S:.0f} s")
     if done.returncode:

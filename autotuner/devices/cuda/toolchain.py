@@ -163,5 +163,6 @@ def has_cublas() -> bool:
 
 def _dry_run(nvcc: str) -> str:
     """What nvcc says it would do: on its standard error."""
-    done = subprocess.run([nvcc, "--dryrun", "-cubin", "x.cu"], capture_output=True, text=True, timeout=60, check=False)
+    command, environment = [nvcc, "--dryrun", "-cubin", "x.cu"], config.for_compilers()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     return done.stderr
