@@ -13,11 +13,11 @@ import errno
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -133,7 +133,7 @@ def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
 @contextlib.contextmanager
 def private_directory(final: Path | None = None) -> Iterator[Path]:
     """A fresh directory in the cache, removed afterwards whatever happens short of kill -9. `final`, to which it may
-    be moved, gets its parent."""
+    be moved, gets its parent. Others may read it, and what it becomes, as this user's umask says."""
     started = False
     try:
         building = _cache() / "building"
@@ -141,7 +141,8 @@ def private_directory(final: Path | None = None) -> Iterator[Path]:
         if final is not None:
             final.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(building)
-        private = Path(tempfile.mkdtemp(prefix=BUILDING, dir=building))
+        private = building / f"{BUILDING}{secrets.token_hex(8)}"
+        private.mkdir()
         started = True
         try:
             yield private
@@ -169,14 +170,24 @@ def _remove_abandoned(building: Path) -> None:
 
 def publish(private: Path, final: Path) -> Artifact:
     """Moves a finished build into the cache; a build of the same artifact that was there first stays. Returns the one
-    that is there."""
+    that is there. Raises OSError where an entry that is of no use cannot be replaced: EACCES for another user's."""
     for _ in range(8):
         with contextlib.suppress(OSError):
             private.rename(final)
         if (artifact := built(final)) is not None:
             return artifact
         shutil.rmtree(final, ignore_errors=True)  # a damaged entry: make way
+    for place in (final, final.parent):
+        if place.exists() and not os.access(place, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+            raise OSError(errno.EACCES, f"{place} belongs to {_owner(place)}, and this user may not read or replace it")
     raise OSError(errno.EIO, f"{final} is damaged and cannot be replaced")
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except KeyError:  # a number without a name, as in a container
+        return f"user {path.stat().st_uid}"
 
 
 def shared_object(
