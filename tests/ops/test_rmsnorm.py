@@ -24,6 +24,8 @@ from autotuner.tuning.workbench import load_space
 pytest.importorskip("autotuner.ops.rmsnorm")
 from autotuner.ops.rmsnorm import compiled
 from autotuner.ops.rmsnorm.problem import RmsNormProblem
+from autotuner.values.processor import processor
+from tests.helpers.families import wrapper
 
 KEPT = Path(__file__).parent.parent.parent / "docs" / "results" / "tuned_rmsnorm.json"
 DTYPES = ("float32", "bfloat16", "float16")
@@ -133,6 +135,31 @@ def test_the_compiled_baseline_takes_nothing_where_there_is_no_compiler(
     with pytest.raises(RuntimeError, match="torch's compiler failed"):
         compiled.forward(problem)(*OPS["rmsnorm"].tensors().inputs(problem, "randn", 1))
     assert list((tmp_path / "compiled").iterdir()) == []
+
+
+@pytest.mark.parametrize("other", ["flags", "model name", "Features"])
+def test_another_processor_of_the_same_host_has_a_compiled_baseline_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    """What is made for this one may hold instructions that the other one lacks."""
+    problem = RmsNormProblem.parse("(512,513) float32")
+    monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path))
+    monkeypatch.setattr(compiled, "_make", lambda problem, device, made: made.mkdir())
+    here = compiled._made(problem, "cpu")
+    assert compiled._made(problem, "cpu") == here
+    there = {**processor(), other: "another"}
+    monkeypatch.setattr(compiled, "processor", lambda: there)
+    assert compiled._made(problem, "cpu") != here
+
+
+def test_another_compiler_makes_a_compiled_baseline_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = RmsNormProblem.parse("(512,513) float32")
+    monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path))
+    monkeypatch.setenv("CXX", str(wrapper(tmp_path, "")))
+    monkeypatch.setattr(compiled, "_make", lambda problem, device, made: made.mkdir())
+    before = compiled._made(problem, "cpu")
+    wrapper(tmp_path, ": a newer one")
+    assert compiled._made(problem, "cpu") != before
 
 
 ASKED = """

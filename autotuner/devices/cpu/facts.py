@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import platform
-import re
-from pathlib import Path
 
 from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.environment import environment, usable_cpus
 from autotuner.devices.kind import Chosen, Wishes
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Device
+from autotuner.values.processor import processor
 
 
 def choose(wishes: Wishes) -> Chosen:
@@ -25,11 +24,9 @@ def choose(wishes: Wishes) -> Chosen:
 
 def _cpu_name() -> str:
     """The processor's name with what tells models of one name apart: family, model, stepping."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
+    fields = processor()
+    if not fields:
         return platform.processor() or platform.machine()
-    fields = dict(re.findall(r"^([^\t:]+)\s*:\s*(.*)$", text.split("\n\n")[0], re.MULTILINE))
     name = " ".join(fields.get("model name", platform.machine()).split())
     numbers = [fields[key] for key in ("cpu family", "model", "stepping") if key in fields]
     return f"{name} ({'.'.join(numbers)})" if numbers else name

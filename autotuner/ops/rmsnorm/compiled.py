@@ -28,10 +28,16 @@ from autotuner.ops.rmsnorm.problem import RmsNormProblem
 from autotuner.ops.tensors import DTYPES, Tensors
 from autotuner.values import config
 from autotuner.values.problem import Problem
+from autotuner.values.processor import processor
 
 DEADLINE_S = 200
 LIBRARY = "rmsnorm.so"
 FORMAT = "4"
+PROCESSOR = (
+    *("model name", "cpu family", "model", "stepping", "flags"),
+    *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features"),
+)
+"""What sets processors apart, by its names for x86 and for Arm in /proc/cpuinfo."""
 
 Run = Callable[[list[Tensor]], list[Tensor]]
 
@@ -89,25 +95,40 @@ def _just_in_time(problem: RmsNormProblem, folder: Path) -> Run:
 
 def _made(problem: RmsNormProblem, device: str) -> Path:
     """The folder of what was made. A library in it serves any number of threads."""
-    _require_compiler(device)
-    kind = torch.cuda.get_device_name() if device == "cuda" else platform.node()
-    identity = f"{FORMAT} {torch.__version__} {device} {kind} {problem.model_dump_json()}"
-    folder = config.cache_dir().absolute() / "compiled"
-    made = folder / f"rmsnorm-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
+    made = _place(problem, device, _required_compiler(device))
     if not made.exists():
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            made.parent.mkdir(parents=True, exist_ok=True)
             _make(problem, device, made)
         except OSError as error:  # in a cage nothing can be made
             raise RuntimeError(f"no compiled baseline can be made here: {error}") from None
     return made
 
 
-def _require_compiler(device: str) -> None:
-    if config.cxx() is None and shutil.which("g++") is None:
+def _place(problem: RmsNormProblem, device: str, compiler: str) -> Path:
+    """The folder in the cache for what is made of a problem here."""
+    kind = torch.cuda.get_device_name() if device == "cuda" else _machine(compiler)
+    identity = f"{FORMAT} {torch.__version__} {device} {kind} {problem.model_dump_json()}"
+    name = f"rmsnorm-{hashlib.sha256(identity.encode()).hexdigest()[:24]}"
+    return config.cache_dir().absolute() / "compiled" / name
+
+
+def _machine(compiler: str) -> str:
+    """This host, its processor's model and instructions, for which a library is made, and its compiler: by its file,
+    since in a cage it cannot be asked."""
+    program = Path(compiler).resolve()
+    found, fields = program.stat(), processor()
+    told = [platform.node(), *(fields.get(name) for name in PROCESSOR)]
+    return repr([*told, str(program), found.st_size, found.st_mtime_ns])
+
+
+def _required_compiler(device: str) -> str:
+    compiler = config.cxx() or shutil.which("g++")
+    if compiler is None:
         raise RuntimeError("torch's compiler needs a C++ compiler")
     if device == "cuda" and importlib.util.find_spec("triton") is None:
         raise RuntimeError("torch's compiler needs triton for CUDA")
+    return compiler
 
 
 def _make(problem: RmsNormProblem, device: str, made: Path) -> None:
