@@ -192,12 +192,20 @@ class OptunaStudy:
             if outcome is not None:
                 self.tell(trial, outcome)
             elif self._space.index_of(frozen.params) is None:
-                self.fail(trial)
+                self._drop(frozen)
             elif self._has_killed(trial):
                 blamed.append(Proposal(trial, self._variant_of(trial)))
             else:
                 self._left.append(trial)
         return blamed
+
+    def _drop(self, frozen: FrozenTrial) -> None:
+        """Fails a trial without parameters. A point that it was given is enqueued again, in the order of `_lose`: to
+        the sampler it was asked for."""
+        given = frozen.system_attrs.get("fixed_params")
+        if given is not None and self._space.index_of(given) is not None:
+            self._study.enqueue_trial(given)
+        self.fail(_reopen(self._study, frozen))
 
     def _has_killed(self, trial: Trial) -> bool:
         """Counts one more driver that was killed, if it was; whether the trial must have done it."""

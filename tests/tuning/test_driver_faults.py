@@ -20,7 +20,7 @@ from autotuner.store import Store
 from autotuner.store.optuna_storage import DriverStorage
 from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver
-from autotuner.tuning.plan import Plan
+from autotuner.tuning.plan import Plan, Start
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Artifact, Calibration, Outcome, Say
@@ -111,6 +111,25 @@ def test_a_kill_before_the_parameters_are_noted_drops_the_half_made_trial(
     assert len({variant.digest for variant in backend.built}) == 5
     states = [trial.state for trial in trials_of(store, sweep.name)]
     assert states == [TrialState.FAIL] + [TrialState.COMPLETE] * 5
+
+
+def test_a_kill_before_the_parameters_of_a_given_point_are_noted_keeps_the_point(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = SMALL.point(7)
+    plan = Plan(SMALL, simulated.DEVICE, simulated.conditions(), start=Start(first=[given]))
+    with monkeypatch.context() as dying:
+        dying.setattr(DriverStorage, "set_trial_params", killed)
+        for _ in range(2):
+            with pytest.raises(Killed):
+                Driver(store, InlineExecutor(simulated.backend()), plan).run(Budget(trials=5))
+    backend = simulated.backend()
+    sweep = Driver(store, InlineExecutor(backend), plan)
+    sweep.run(Budget(trials=10**6))
+    assert backend.built[0].point == given
+    assert standings.summary(store, sweep.name).judged == len(SMALL)
+    states = [trial.state for trial in trials_of(store, sweep.name)]
+    assert states == [TrialState.FAIL] * 2 + [TrialState.COMPLETE] * len(SMALL)
 
 
 class Losing(InlineExecutor):
