@@ -352,7 +352,8 @@ def landscapes_drawn() -> dict[Path, str]:
 
 
 OLDER = (
-    "`python benchmarks/NAME.py` is a command of an earlier layout: the programs are in the folders of `benchmarks/` now."
+    "`python benchmarks/NAME.py` is a command of an earlier layout: the programs are in the folders of"
+    " `benchmarks/` now."
 )
 
 

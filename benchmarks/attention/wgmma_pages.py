@@ -24,8 +24,8 @@ def page(document: dict[str, Any]) -> str:
         provenance(document),
         "Times are medians with their quartiles, in microseconds; a speedup is the median over interleaved blocks of"
         " t_SDPA / t_wgmma. Cold: the inputs have left the second-level cache; warm: one input set. A point is"
-        " NAME/SOFTMAX: `CHANGES` in benchmarks/attention/wgmma.py says which parameters NAME sets, docs/kernels-cuda.md what"
-        " these and the softmaxes are.",
+        " NAME/SOFTMAX: `CHANGES` in benchmarks/attention/wgmma.py says which parameters NAME sets,"
+        " docs/kernels-cuda.md what these and the softmaxes are.",
         "## The fastest of each softmax",
         races(document["races"]),
         mean_speedups(document["races"]),
