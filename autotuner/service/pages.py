@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from autotuner.report.beliefs import StudyBeliefs
-from autotuner.service import whole_page
+from autotuner.service import tags, whole_page
 from autotuner.service.access import COOKIE
 from autotuner.service.api import MOST, Number
 from autotuner.service.links import Links
@@ -115,9 +115,8 @@ def studies(request: Request) -> Response:
     """Every study of the store."""
     server = server_of(request)
     found = server.reader.studies()
-    tag = hashlib.sha256(repr([(each.name, each.judged, each.running, each.last_activity) for each in found]).encode())
     values = {"studies": found, "live": any(each.running for each in found), "store": server.reader.store.label}
-    return page(request, "studies.html", tag.hexdigest()[:12], lambda: values)
+    return page(request, "studies.html", tags.of(*found), lambda: values)
 
 
 @router.get("/studies/{study}")

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Form, HTTPException, Path, Request
 from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
+from autotuner.service import tags
 from autotuner.service.api import MOST, study_devices
 from autotuner.service.pages import LINKS, page
 from autotuner.service.server import Server, server_of
@@ -34,20 +35,21 @@ def queue(request: Request) -> Response:
 
 def _queue(request: Request, refused: str | None) -> Response:
     server = server_of(request)
-    look = server.desk.look()
+    look, models = server.desk.look(), study_devices(server)
     over = [each for each in look.sweeps if each.sweep.state.is_over][:SHOWN]
     values = {
         "open": [each for each in look.sweeps if not each.sweep.state.is_over],
         "over": over,
         "devices": look.devices,
-        "models": study_devices(server),
+        "models": models,
         "spaces": server.desk.space_entries() if server.access.form_of(request) is not None else (),
         "worker": None if any(each.holder for each in look.devices) else answer.command("worker", store=_label(server)),
         "refused": refused,
         "key": secrets.token_hex(16),
         "live": refused is None,
     }
-    return page(request, "queue.html", f"{look.tag}{secrets.token_hex(4) if refused else ''}", lambda: values)
+    once = secrets.token_hex(4) if refused else ""
+    return page(request, "queue.html", tags.of(look.tag, models, once), lambda: values)
 
 
 @router.post("/queue")
@@ -96,14 +98,19 @@ def sweep(request: Request, number: Number) -> Response:
     server = server_of(request)
     found = _found(server, number)
     events = server.desk.events(number, last=LAST)
-    tag = f"{events[-1].id if events else 0}-{found.sweep.state}-{found.sweep.wish}-{found.sweep.holder is not None}"
+    names = server.reader.names()
+    studies = [each for each in found.sweep.studies if each in names]
+    several = len(found.sweep.request.members) > 1
+    snapshot = server.reader.study(studies[0]) if studies and not several else None
+    # Of a study that is drawn the revision that is drawn: the tag of a newer one would keep the older page for good.
+    revisions = server.reader.revisions(studies) if snapshot is None else (snapshot.revision,)
+    running = snapshot is not None and snapshot.running
+    tag = tags.of(tags.of_sweep(found), events[-1:], revisions, running)
 
     def values() -> dict[str, Any]:
-        if len(found.sweep.request.members) > 1:
-            shown, drawn = [], members.members(server.desk.members(found.sweep), found.sweep.request.trials, LINKS)
-        else:
-            shown, drawn = [each for each in found.sweep.studies if each in server.reader.names()], None
-        snapshot = server.reader.study(shown[0]) if shown else None
+        drawn = None
+        if several:
+            drawn = members.members(server.desk.members(found.sweep), found.sweep.request.trials, LINKS)
         return {
             "found": found,
             "members": drawn,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -247,6 +247,10 @@ class Reader:
     def names(self) -> frozenset[str]:
         """Every study's name."""
         return frozenset(queries.names(self.store))
+
+    def revisions(self, names: Sequence[str]) -> tuple[Revision, ...]:
+        """The revisions of studies now; no snapshot is made. Raises StoreError: no such study."""
+        return tuple(queries.revision(self.store, each) for each in names)
 
     def studies(self) -> tuple[StudySummary, ...]:
         """Every study at a glance, the most recently active first; not older than a few seconds."""

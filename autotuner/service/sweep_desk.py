@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from autotuner.service import tags
 from autotuner.service.sweep_models import SpaceEntry, SweepAsk
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, device_health, sweeps
@@ -56,8 +57,7 @@ class SweepDesk:
             if self._look is not None and time.monotonic() - self._look[0] < FRESH_S:
                 return self._look[1]
             found, devices = outlook.outlooks(self._reader, everything=True), device_health.every(self._reader)
-            states = [(each.name, each.health, each.holder is not None) for each in devices]
-            tag = format(hash((sweeps.last_event(self._reader), tuple(states))) & 0xFFFFFFFF, "x")
+            tag = tags.of(*map(tags.of_sweep, found), *map(tags.of_device, devices))
             look = Look(tag, found, devices)
             self._look = time.monotonic(), look
             return look

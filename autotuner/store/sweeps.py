@@ -100,12 +100,6 @@ def events_by_kind(store: Store) -> dict[str, int]:
         return {row[0]: row[1] for row in session.execute(query)}
 
 
-def last_event(store: Store) -> int:
-    """The number of the last event; 0 before any."""
-    with store.database.reading() as session:
-        return session.scalar(select(func.max(EventRow.id))) or 0
-
-
 def seconds_a_trial(store: Store) -> dict[str, float]:
     """What a trial took on average in the sweeps that are over, by kind of device, the driver's share included."""
     spent = select(SweepRow.backend, func.sum(SweepRow.spent_s)).where(SweepRow.state == str(State.DONE))

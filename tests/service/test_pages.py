@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 import time
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +20,7 @@ from starlette.testclient import TestClient
 from autotuner.service.app import create_app
 from autotuner.service.reader import FRESH_S
 from autotuner.service.settings import Settings
+from autotuner.service.words import ratio
 from autotuner.store import Store, device_health, figures, queries, sweeps, trials
 from autotuner.sweeps import queue
 from autotuner.tuning import covered, standings
@@ -351,6 +353,67 @@ def test_pages_follow_what_is_recorded_and_what_is_taken_back(tmp_path: Path) ->
             assert kinds() == [0, 1, 0, 3, 0, 0, 0]
             assert "the finals saw it fail" in found.get(f"/studies/{record.name}/trials/0").text
             assert queries.trial(store, record.name, 0).revoked_at is not None
+
+
+def read(store: Path, *pages: str, seen: dict[str, str] | None = None) -> dict[str, tuple[int, str, str]]:
+    """Status, text and ETag of pages, of a server that has read nothing yet. `seen`: the ETags that the reader has."""
+    with TestClient(create_app(Settings(store=str(store))), base_url="http://localhost") as found:
+        asked = {page: {"If-None-Match": seen[page]} if seen else {} for page in pages}
+        answers = {page: found.get(page, headers=headers) for page, headers in asked.items()}
+    return {page: (each.status_code, each.text, each.headers["etag"]) for page, each in answers.items()}
+
+
+def since(text: str) -> str:
+    """The state that a page shows, as it says so when it asks for what is new."""
+    found = re.search(r"since=([\w-]+)", text)
+    assert found is not None
+    return found[1]
+
+
+def test_a_revoked_best_is_shown_nowhere(queued: Path, study: str, tmp_path: Path) -> None:
+    """Nothing happens to its sweep, and as many trials are judged."""
+    path = Path(shutil.copy(queued, tmp_path / "studies.db"))
+    pages = ("/", "/queue", "/sweeps/1")
+    before = read(path, *pages)
+    seen = {page: etag for page, (_, _, etag) in before.items()}
+    assert {status for status, *_ in read(path, *pages, seen=seen).values()} == {304}
+    with Store.open(str(path)) as store:
+        best = standings.best(store, study)
+        assert best is not None
+        store.revoke(study, best.entry.number, "it was wrong")
+        quoted = standings.quoted(store, study)
+    assert quoted is not None
+    for page, (status, text, _) in read(path, *pages, seen=seen).items():
+        assert status == 200, page
+        assert ratio(quoted.speedup) in text, page
+        assert ratio(quoted.speedup) not in before[page][1], page
+
+
+def test_a_set_follows_a_member_of_which_one_is_revoked(queued: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(queued, tmp_path / "studies.db"))
+    with Store.open(str(path)) as store:
+        (member,) = sweeps.one(store, 2).studies
+        with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
+            before = found.get("/sweeps/2")
+            assert found.get(f"/sweeps/2?since={since(before.text)}").status_code == 204
+            best = standings.best(store, member)
+            assert best is not None
+            store.revoke(member, best.entry.number, "it was wrong")
+            assert found.get(f"/sweeps/2?since={since(before.text)}").status_code == 200
+
+
+def test_a_queued_sweep_says_that_a_worker_has_come(tmp_path: Path, empty: Path) -> None:
+    """Nothing has happened to it, and it is where it was in the queue."""
+    path = Path(shutil.copy(empty, tmp_path / "studies.db"))
+    with Store.open(str(path)) as store:
+        page = f"/sweeps/{queue.submit(store, queue.request_for([load_space('sdpa_cpu_small')])).sweep.id}"
+        _, text, etag = read(path, page)[page]
+        assert "no worker serves a device of kind cpu" in text
+        assert read(path, page, seen={page: etag})[page][0] == 304
+        with device_health.serving(store, {"h/cpu": ()}, "h", "cpu", "a CPU", "a test"):
+            status, text, _ = read(path, page, seen={page: etag})[page]
+    assert status == 200
+    assert "a worker is about to take it" in text
 
 
 def test_a_copy_is_read_and_nothing_of_it_is_changed(made: Path, tmp_path: Path, study: str) -> None:
