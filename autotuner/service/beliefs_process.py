@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
 
@@ -47,16 +48,22 @@ class BeliefsFinder:
             if key in self._found and not _broken(self._found[key]):
                 self._found.move_to_end(key)
                 return self._found[key]
-            if self._pool is None or key in self._found:
-                self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_give_way)
             for other in [each for each in self._found if each[0] == study and self._found[each].cancel()]:
                 del self._found[other]  # of an older revision, and not begun
             there = active_children()
-            self._found[key] = self._pool.submit(_find, self._store, study)
+            self._found[key] = self._begin(study)
+            self._found.move_to_end(key)
             self._processes += [each for each in active_children() if each not in there]
             while len(self._found) > KEPT:
                 self._found.popitem(last=False)
             return self._found[key]
+
+    def _begin(self, study: str) -> Future[StudyBeliefs]:
+        if self._pool is not None:
+            with suppress(BrokenExecutor):  # the process was lost, maybe while it had nothing to do
+                return self._pool.submit(_find, self._store, study)
+        self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_give_way)
+        return self._pool.submit(_find, self._store, study)
 
     def last(self, study: str) -> StudyBeliefs | None:
         """What was found of the study at any revision, the newest one; None before any was."""
@@ -79,6 +86,4 @@ class BeliefsFinder:
 
 def _broken(found: Future[StudyBeliefs]) -> bool:
     """Whether the process was lost, so that a new one is to try again."""
-    from concurrent.futures.process import BrokenProcessPool
-
-    return found.done() and not found.cancelled() and isinstance(found.exception(), BrokenProcessPool)
+    return found.done() and not found.cancelled() and isinstance(found.exception(), BrokenExecutor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from concurrent.futures import CancelledError
+from concurrent.futures import BrokenExecutor, CancelledError
 
 from fastapi import HTTPException, Request
 
@@ -35,6 +35,8 @@ class Beliefs(BeliefsFinder):
             return await asyncio.wrap_future(self.ask(study, tag))
         except (CancelledError, asyncio.CancelledError):
             raise InfrastructureError("the study has changed meanwhile: ask again") from None
+        except BrokenExecutor:
+            raise InfrastructureError("the process that finds beliefs was lost: ask again") from None
 
 
 class Server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import BrokenExecutor
 from multiprocessing import active_children
 from pathlib import Path
 from signal import SIGTERM
@@ -87,6 +88,19 @@ def test_beliefs_that_are_being_found_do_not_keep_a_server_from_its_end(made: Pa
     finder.close()
     process.join()
     assert process.exitcode == -SIGTERM
+
+
+def test_beliefs_are_found_after_their_process_was_lost(made: Path, study: str) -> None:
+    """Whatever is asked for next: another revision of the study, or the same again."""
+    finder, before = BeliefsFinder(str(made)), active_children()
+    lost = finder.ask(study, "one")
+    (process,) = (each for each in active_children() if each not in before)
+    process.kill()
+    assert isinstance(lost.exception(), BrokenExecutor)
+    begun = [finder.ask(study, tag) for tag in ("two", "one")]
+    assert all(each.exception() is None for each in begun if each.done() and not each.cancelled())
+    finder.close()
+    assert lost not in begun
 
 
 @pytest.mark.parametrize(
