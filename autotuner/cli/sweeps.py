@@ -136,7 +136,7 @@ def sweeps(
     from autotuner.sweeps import outlook
 
     with closing(open_store(store)) as opened:
-        found = outlook.outlooks(opened, everything)
+        found = outlook.outlooks(opened, over=None if everything else 0)
     if as_json:
         print_json([json_of(each) for each in found])
     elif found:

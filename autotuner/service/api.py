@@ -139,7 +139,7 @@ def trial(request: Request, study: StudyName, number: Number) -> Response:
 def devices(request: Request) -> Response:
     """The devices that workers serve, and those that the store's studies were made on."""
     server = server_of(request)
-    return answer(DeviceList(devices=server.desk.look().devices, models=study_devices(server)))
+    return answer(DeviceList(devices=server.desk.devices(), models=study_devices(server)))
 
 
 def study_devices(server: Server) -> tuple[StudyDevice, ...]:
@@ -150,7 +150,7 @@ def study_devices(server: Server) -> tuple[StudyDevice, ...]:
         key = record.device.backend, record.device.name
         found.setdefault(key, []).append(record.name)
         facts[key] = record.device.facts
-    running = {each.name for each in server.reader.studies() if each.running}
+    running = {name for names in found.values() for name in names if queries.running(server.reader.store, name)}
     return tuple(
         StudyDevice(
             name=name,

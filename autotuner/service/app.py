@@ -78,7 +78,8 @@ class _Files(StaticFiles):
 
 def _metrics(request: Request) -> Response:
     server = server_of(request)
-    text = metrics.text(server.reader.studies(), server.desk.look(), server.desk.events_by_kind())
+    desk = server.desk
+    text = metrics.text(server.reader.studies(), desk.count_by_state(), desk.devices(), desk.events_by_kind())
     return Response(text, media_type=metrics.CONTENT_TYPE)
 
 

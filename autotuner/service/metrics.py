@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from autotuner.service.sweep_desk import Look
+from autotuner.store.sweep_records import DeviceRecord
 from autotuner.tuning.standings import StudySummary
 from autotuner.values.sweep import State
 
@@ -44,19 +44,18 @@ class _Studies(Collector):
 
 
 class _Queue(Collector):
-    def __init__(self, look: Look) -> None:
-        self._look = look
+    def __init__(self, by_state: Mapping[State, int], devices: Sequence[DeviceRecord]) -> None:
+        self._by_state, self._devices = by_state, devices
 
     def collect(self) -> Iterator[Metric]:
         sweeps = GaugeMetricFamily("autotuner_sweeps", "Sweeps by state", labels=["state"])
-        counted = Counter(str(each.sweep.state) for each in self._look.sweeps)
         for state in State:
-            sweeps.add_metric([str(state)], counted[str(state)])
+            sweeps.add_metric([str(state)], self._by_state.get(state, 0))
         devices = GaugeMetricFamily("autotuner_devices", "Devices of workers by health", labels=["health"])
-        for health, count in Counter(each.health for each in self._look.devices).items():
+        for health, count in Counter(each.health for each in self._devices).items():
             devices.add_metric([health], count)
         served = GaugeMetricFamily("autotuner_devices_served", "Devices that a living worker serves")
-        served.add_metric([], sum(each.holder is not None for each in self._look.devices))
+        served.add_metric([], sum(each.holder is not None for each in self._devices))
         yield from (sweeps, devices, served)
 
 
@@ -71,10 +70,15 @@ class _Events(Collector):
         yield events
 
 
-def text(studies: Sequence[StudySummary], look: Look, events_by_kind: Mapping[str, int]) -> bytes:
+def text(
+    studies: Sequence[StudySummary],
+    sweeps_by_state: Mapping[State, int],
+    devices: Sequence[DeviceRecord],
+    events_by_kind: Mapping[str, int],
+) -> bytes:
     """The metrics of these studies, of the queue, and of the events that there ever were."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Studies(studies))
-    registry.register(_Queue(look))
+    registry.register(_Queue(sweeps_by_state, devices))
     registry.register(_Events(events_by_kind))
     return generate_latest(registry)

@@ -23,8 +23,6 @@ from autotuner.values.sweep import State
 router = APIRouter(include_in_schema=False)
 Number = Annotated[int, Path(ge=1, le=MOST)]
 Carried = Annotated[str, Form(max_length=100)]
-SHOWN = 30
-"""Sweeps that are over and still listed."""
 
 
 @router.get("/queue")
@@ -36,10 +34,9 @@ def queue(request: Request) -> Response:
 def _queue(request: Request, refused: str | None) -> Response:
     server = server_of(request)
     look, models = server.desk.look(), study_devices(server)
-    over = [each for each in look.sweeps if each.sweep.state.is_over][:SHOWN]
     values = {
         "open": [each for each in look.sweeps if not each.sweep.state.is_over],
-        "over": over,
+        "over": [each for each in look.sweeps if each.sweep.state.is_over],
         "devices": look.devices,
         "models": models,
         "spaces": server.desk.space_entries() if server.access.form_of(request) is not None else (),

@@ -43,10 +43,11 @@ async def view(server: Server, number: int) -> SweepView:
     """A sweep as it is now. Raises HTTPException 404."""
 
     def read() -> SweepView:
-        found = server.desk.one(number)
+        # The revision first: whoever waits for a later one misses nothing that happens before the rest is read.
+        revision, found = server.desk.revision(number), server.desk.one(number)
         if found is None:
             raise HTTPException(404, f"there is no sweep {number}")
-        return SweepView(revision=server.desk.revision(number), outlook=found)
+        return SweepView(revision=revision, outlook=found)
 
     return await run_in_threadpool(read)
 
@@ -60,8 +61,9 @@ def spaces(request: Request) -> Response:
 @router.get("/sweeps", response_model=SweepList)
 def sweeps(request: Request, all: Annotated[bool, Query(description="also those that are over")] = False) -> Response:
     """The queue."""
-    found = server_of(request).desk.look().sweeps
-    return answer(SweepList(sweeps=tuple(each for each in found if all or not each.sweep.state.is_over)))
+    desk = server_of(request).desk
+    found = desk.every() if all else tuple(each for each in desk.look().sweeps if not each.sweep.state.is_over)
+    return answer(SweepList(sweeps=found))
 
 
 @router.post("/sweeps", response_model=SweepView, status_code=201, responses=CHANGES, openapi_extra=TOKEN)
@@ -96,13 +98,21 @@ async def sweep(
     server = server_of(request)
     found = await view(server, number)
     after = found.revision if since is None else since
-    until = asyncio.get_running_loop().time() + wait
-    while wait and found.revision <= after and asyncio.get_running_loop().time() < until:
-        if await request.is_disconnected():
-            break
-        await asyncio.sleep(POLL_S)
+    if wait and found.revision <= after:
+        await _wait(request, number, after, wait)
         found = await view(server, number)
     return answer(found)
+
+
+async def _wait(request: Request, number: int, after: int, wait: float) -> None:
+    """Waits for a later revision of a sweep, that many seconds at most. Only that is looked up meanwhile: the outlook
+    takes much longer to find."""
+    clock, desk = asyncio.get_running_loop().time, server_of(request).desk
+    until = clock() + wait
+    while clock() < until and not await request.is_disconnected():
+        await asyncio.sleep(POLL_S)
+        if await run_in_threadpool(desk.revision, number) > after:
+            return
 
 
 @router.get("/sweeps/{number}/members", response_model=MemberList)
@@ -213,4 +223,4 @@ async def clear(request: Request, asked: ClearRequest) -> Response:
         await run_in_threadpool(server.desk.clear, asked.names)
     except StoreError as error:
         raise HTTPException(409, str(error)) from None
-    return answer(Served(devices=server.desk.look().devices))
+    return answer(Served(devices=server.desk.devices()))

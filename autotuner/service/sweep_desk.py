@@ -15,16 +15,19 @@ from autotuner.store import Store, device_health, sweeps
 from autotuner.store.sweep_records import DeviceRecord, EventRecord, SweepRecord
 from autotuner.sweeps import members, outlook, queue
 from autotuner.sweeps.members import MemberProgress
-from autotuner.sweeps.outlook import Outlook
+from autotuner.sweeps.outlook import Outlook, Progress
 from autotuner.tuning.workbench import load_space
 from autotuner.values import config
 from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.sweep import State
 from autotuner.values.validation import no_such
 
 FRESH_S = 0.5
 """Seconds for which one look at the queue is believed."""
 LAST = 200
 """Events of a sweep that a page shows."""
+OVER = 30
+"""Sweeps that are over and still listed."""
 VERBS: dict[str, Callable[[Store, int], SweepRecord]] = {
     "pause": queue.pause,
     "resume": queue.resume,
@@ -38,6 +41,7 @@ class Look(NamedTuple):
 
     tag: str
     sweeps: tuple[Outlook, ...]
+    """Those that are not over, then the last ones that are."""
     devices: tuple[DeviceRecord, ...]
 
 
@@ -46,28 +50,38 @@ class SweepDesk:
 
     def __init__(self, reader: Store, writer: Store | None, spaces: Path | None) -> None:
         self._reader, self._writer, self._folder = reader, writer, spaces
+        self._progress = Progress(reader)
         self._look: tuple[float, Look] | None = None
         self._lock = threading.Lock()
 
     # Reading ----------------------------------------------------------------------------------------------------------
 
     def look(self) -> Look:
-        """The whole queue, not older than a moment."""
+        """The queue, not older than a moment."""
         with self._lock:
             if self._look is not None and time.monotonic() - self._look[0] < FRESH_S:
                 return self._look[1]
-            found, devices = outlook.outlooks(self._reader, everything=True), device_health.every(self._reader)
+            found, devices = outlook.outlooks(self._reader, OVER, self._progress), self.devices()
             tag = tags.of(*map(tags.of_sweep, found), *map(tags.of_device, devices))
             look = Look(tag, found, devices)
             self._look = time.monotonic(), look
             return look
 
     def one(self, number: int) -> Outlook | None:
-        """A sweep, as the last look has it or as it is; None where there is none."""
-        found = next((each for each in self.look().sweeps if each.sweep.id == number), None)
-        if found is None and any(each.id == number for each in sweeps.every(self._reader)):
-            return outlook.outlook(self._reader, number)
-        return found
+        """A sweep as it is; None where there is none."""
+        return outlook.outlook(self._reader, number, self._progress) if sweeps.exists(self._reader, number) else None
+
+    def every(self) -> tuple[Outlook, ...]:
+        """All sweeps that there ever were."""
+        return outlook.outlooks(self._reader, None, self._progress)
+
+    def count_by_state(self) -> dict[State, int]:
+        """How many sweeps are in each state."""
+        return sweeps.count_by_state(self._reader)
+
+    def devices(self) -> tuple[DeviceRecord, ...]:
+        """The devices that were ever served."""
+        return device_health.every(self._reader)
 
     def state(self, number: int) -> SweepRecord:
         """A sweep as it is. Raises StoreError: no such sweep."""

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import NamedTuple, TypeVar
 
 from pydantic import JsonValue
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from autotuner.store import lease
@@ -38,16 +38,28 @@ class Claim(NamedTuple):
 # Asking ---------------------------------------------------------------------------------------------------------------
 
 
-def every(store: Store, states: Collection[State] = tuple(State)) -> tuple[SweepRecord, ...]:
+def every(store: Store, states: Collection[State] = tuple(State), over: int | None = None) -> tuple[SweepRecord, ...]:
     """The sweeps in these states: those that are open in the order in which they are due, then the others, the last to
-    end first."""
+    end first; of these the first `over`, or all."""
     with store.database.reading() as session:
-        found = session.scalars(select(SweepRow).where(SweepRow.state.in_([str(each) for each in states]))).all()
+        ended = _in([each for each in states if each.is_over]).order_by(SweepRow.finished_at.desc(), SweepRow.id.desc())
+        open_ones = session.scalars(_in([each for each in states if not each.is_over])).all()
+        found = [*open_ones, *session.scalars(ended.limit(over))]
         held = lease.holders(session, [lease.of_sweep(row.id) for row in found])
         records = [_record(row, held.get(lease.of_sweep(row.id))) for row in found]
     due = sorted((each for each in records if not each.state.is_over), key=_due)
-    over = [(each.finished_at, each.id, each) for each in records if each.finished_at is not None]
-    return (*due, *(each for *_, each in sorted(over, key=lambda one: one[:2], reverse=True)))
+    return (*due, *(each for each in records if each.state.is_over))
+
+
+def _in(states: Collection[State]) -> Select[SweepRow]:
+    return select(SweepRow).where(SweepRow.state.in_([str(each) for each in states]))
+
+
+def count_by_state(store: Store) -> dict[State, int]:
+    """How many sweeps are in each state; states without any are left out."""
+    with store.database.reading() as session:
+        query = select(SweepRow.state, func.count()).group_by(SweepRow.state)
+        return {State(row[0]): row[1] for row in session.execute(query)}
 
 
 def due(store: Store) -> tuple[SweepRecord, ...]:
@@ -58,6 +70,12 @@ def due(store: Store) -> tuple[SweepRecord, ...]:
     found = every(store, (State.QUEUED, State.RUNNING))
     free = (each for each in found if each.holder is None and (each.not_before is None or each.not_before <= at))
     return tuple(sorted(free, key=lambda each: (-each.priority, each.id)))
+
+
+def exists(store: Store, number: int) -> bool:
+    """Whether there is a sweep of that number."""
+    with store.database.reading() as session:
+        return session.scalar(select(SweepRow.id).where(SweepRow.id == number)) is not None
 
 
 def one(store: Store, number: int) -> SweepRecord:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import cache
+from typing import NamedTuple
 
 from pydantic import Field
 
-from autotuner.store import Store, device_health, queries, sweeps
+from autotuner.store import Revision, Store, device_health, queries, sweeps
 from autotuner.store.sweep_records import SweepRecord
 from autotuner.sweeps.fitting import living
 from autotuner.tuning import standings
@@ -35,42 +37,77 @@ class Outlook(Model):
     expected_start: datetime | None = Field(description="of a queued one, estimated; null where nobody can tell")
 
 
-def outlooks(store: Store, everything: bool = False) -> tuple[Outlook, ...]:
-    """The sweeps that are not over, or all of them, in the order in which they are due."""
-    states = tuple(State) if everything else (State.QUEUED, State.RUNNING, State.PAUSED)
-    return _Outlooks(store, sweeps.every(store, states)).all()
+class Done(NamedTuple):
+    """How far a study is."""
+
+    judged: int
+    best: Quoted | None
 
 
-def outlook(store: Store, number: int) -> Outlook:
+class Progress:
+    """How far studies are. Each is read again only once something of it has changed: finals that are over hold many
+    times, and a store has many studies. Any thread may ask."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: dict[str, tuple[Revision, Done]] = {}
+
+    def of(self, study: str) -> Done:
+        """How far a study is now."""
+        try:
+            revision = queries.revision(self._store, study)
+            kept, done = self._kept.get(study, (None, Done(0, None)))
+            if kept != revision:
+                done = Done(queries.judged_and_best(self._store, study)[0], standings.quoted(self._store, study))
+                self._kept[study] = revision, done
+            return done
+        except StoreError:  # begun, and killed before the study was made
+            return Done(0, None)
+
+
+def outlooks(store: Store, over: int | None = 0, progress: Progress | None = None) -> tuple[Outlook, ...]:
+    """The sweeps that are not over, in the order in which they are due, and of the others the last `over`, or all.
+
+    `progress`: what is known already of this store.
+    """
+    return _Outlooks(store, sweeps.every(store, over=over), progress).all()
+
+
+def outlook(store: Store, number: int, progress: Progress | None = None) -> Outlook:
     """One sweep. Raises StoreError: no such sweep."""
-    found = sweeps.one(store, number)
-    everything = outlooks(store, everything=found.state.is_over)
-    return next(each for each in everything if each.sweep.id == number)
+    queue = sweeps.every(store, over=0)
+    found = next((each for each in queue if each.id == number), None)
+    if found is None:
+        found = sweeps.one(store, number)
+        queue = (found,)
+    return _Outlooks(store, queue, progress).one(found)
 
 
 class _Outlooks:
-    """One look at the whole queue."""
+    """One look at the queue. Of a sweep no more is read than is asked for."""
 
-    def __init__(self, store: Store, found: Sequence[SweepRecord]) -> None:
+    def __init__(self, store: Store, found: Sequence[SweepRecord], progress: Progress | None) -> None:
         self._found = found
+        self._progress = cache((progress or Progress(store)).of)
         self._trial_s = sweeps.seconds_a_trial(store)
         self._now = queries.now(store)
         self._workers = living(device_health.every(store))
         self._waiting = [each for each in found if _waits(each)]
         self._takers = {each.id: self._who_takes(each) for each in self._waiting}
         self._busy = self._who_is_busy()
-        self._progress = {name: _progress(store, name) for each in found for name in each.studies}
 
     def all(self) -> tuple[Outlook, ...]:
         starts, places = self._starts(), self._places()
         return tuple(self._outlook(each, places.get(each.id), starts.get(each.id)) for each in self._found)
 
+    def one(self, each: SweepRecord) -> Outlook:
+        return self._outlook(each, self._places().get(each.id), self._starts().get(each.id))
+
     def _outlook(self, each: SweepRecord, place: int | None, start: datetime | None) -> Outlook:
-        done = [self._progress[name] for name in each.studies]
-        best = done[0][1] if done else None
+        best = self._progress(each.studies[0]).best if each.studies else None
         return Outlook(
             sweep=each,
-            judged=sum(judged for judged, _ in done),
+            judged=self._judged(each),
             best_speedup=best.speedup if best is not None else None,
             best_confirmed=best is not None and best.confirmed,
             place=place,
@@ -79,9 +116,12 @@ class _Outlooks:
             expected_start=start,
         )
 
+    def _judged(self, each: SweepRecord) -> int:
+        return sum(self._progress(name).judged for name in each.studies)
+
     def _left_s(self, each: SweepRecord) -> float:
         """By its trials at the pace of its kind of device, and no more than its minutes allow."""
-        judged = sum(self._progress[name][0] for name in each.studies)
+        judged = self._judged(each)
         pace = self._trial_s.get(each.request.backend, UNKNOWN_S)
         if judged and each.spent_s:
             pace = each.spent_s / judged
@@ -181,10 +221,3 @@ def _waits(each: SweepRecord) -> bool:
     """Queued, or left by a worker that has gone."""
     lost = each.state == State.RUNNING and each.holder is None
     return (each.state == State.QUEUED or lost) and not each.foreground
-
-
-def _progress(store: Store, study: str) -> tuple[int, Quoted | None]:
-    try:
-        return queries.judged_and_best(store, study)[0], standings.quoted(store, study)
-    except StoreError:  # begun, and killed before the study was made
-        return 0, None

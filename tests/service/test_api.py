@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from concurrent.futures import BrokenExecutor
 from multiprocessing import active_children
 from pathlib import Path
@@ -15,11 +16,16 @@ from starlette.testclient import TestClient
 from autotuner.export.best import BestConfiguration
 from autotuner.report.beliefs import StudyBeliefs
 from autotuner.report.trial_lines import trial_lines
+from autotuner.service.app import create_app
 from autotuner.service.beliefs_process import BeliefsFinder
+from autotuner.service.settings import Settings
+from autotuner.service.sweep_desk import OVER
 from autotuner.store import Store, figures, sweeps
+from autotuner.sweeps import queue
 from autotuner.tuning import covered, standings
 from autotuner.tuning.standings import Best, StudySummary
 from autotuner.tuning.trial_report import TrialReport
+from autotuner.tuning.workbench import load_space
 from autotuner.values.model import json_of
 from autotuner.values.sweep import State
 
@@ -206,6 +212,39 @@ def test_a_caller_waits_for_what_happens_next(writable: TestClient, shown: dict[
     assert writable.get(f"{path}?wait=1&since={view['revision']}").json()["revision"] == view["revision"]
     writable.post(f"{path}:pause", headers=shown)
     assert writable.get(f"{path}?wait=60&since={view['revision']}").json()["outlook"]["sweep"]["state"] == "paused"
+
+
+def test_what_a_caller_has_waited_for_is_in_the_answer(
+    writable: TestClient, shown: dict[str, str], tmp_path: Path
+) -> None:
+    """A worker's change is seen at once, though nobody told the server."""
+    view = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()
+    path = f"{API}/sweeps/{view['outlook']['sweep']['id']}"
+    assert writable.get("/queue").status_code == 200
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        assert sweeps.claim(store, view["outlook"]["sweep"]["id"], "a test") is not None
+        found = writable.get(f"{path}?wait=60&since={view['revision']}").json()
+    assert found["revision"] > view["revision"]
+    assert found["outlook"]["sweep"]["state"] == "running"
+
+
+def test_every_sweep_that_there_was_can_be_listed(empty: Path, tmp_path: Path) -> None:
+    """The page has the last ones that are over, the API all of them on demand, the metrics their number."""
+    path = Path(shutil.copy(empty, tmp_path / "studies.db"))
+    request = queue.request_for([load_space("sdpa_cpu_small")])
+    with Store.open(str(path)) as store:
+        numbers = [queue.submit(store, request).sweep.id for _ in range(OVER + 2)]
+        for number in numbers[:-1]:
+            sweeps.settle(store, number, State.CANCELLED)
+    with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
+        every = [each["sweep"]["id"] for each in found.get(f"{API}/sweeps?all=true").json()["sweeps"]]
+        page, oldest = found.get("/queue").text, found.get(f"/sweeps/{numbers[0]}")
+        counted = found.get("/metrics").text
+    assert every == [numbers[-1], *reversed(numbers[:-1])]
+    assert f'"/sweeps/{numbers[1]}"' in page
+    assert f'"/sweeps/{numbers[0]}"' not in page
+    assert oldest.status_code == 200
+    assert f'autotuner_sweeps{{state="cancelled"}} {OVER + 1}.0' in counted
 
 
 def events(text: str) -> list[dict[str, str]]:

@@ -14,10 +14,13 @@ from autotuner.store import Store, device_health, lease, queries, sweeps
 from autotuner.store.tables import LeaseRow
 from autotuner.sweeps import queue, worker
 from autotuner.sweeps.foreground import server_of
-from autotuner.sweeps.outlook import outlook
+from autotuner.sweeps.outlook import Progress, outlook, outlooks
+from autotuner.tuning import standings
+from autotuner.tuning.standings import Quoted
 from autotuner.values.errors import InputError
-from autotuner.values.sweep import SweepRequest
+from autotuner.values.sweep import State, SweepRequest
 from tests.helpers import simulated
+from tests.helpers.recorded import CALIBRATION, measured, record_all, study_record
 
 
 def ask(store: Store, name: str, devices: str | None = None, backend: str = "cuda") -> int:
@@ -92,6 +95,65 @@ def test_a_worker_in_quarantine_counts_for_nothing(store: Store) -> None:
         only = ask(store, "c", "cuda:1")
         assert waits(store, only) == "h/GPU-1 is in quarantine: it is hot"
         assert outlook(store, only).expected_start is None
+
+
+# What is read for it ----------------------------------------------------------------------------------------------
+
+
+def is_over(store: Store, name: str, *studies: str) -> int:
+    number = ask(store, name)
+    claim = sweeps.claim(store, number, "a test")
+    assert claim is not None
+    sweeps.work(store, number, 60.0, studies)
+    claim.lease.release()
+    sweeps.settle(store, number, State.DONE)
+    return number
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The studies whose best was looked for, as often as it was."""
+    found: list[str] = []
+    quoted = standings.quoted
+
+    def noted(store: Store, study: str) -> Quoted | None:
+        found.append(study)
+        return quoted(store, study)
+
+    monkeypatch.setattr(standings, "quoted", noted)
+    return found
+
+
+def test_of_sweeps_that_are_over_only_those_that_are_asked_for_are_read(store: Store, read: list[str]) -> None:
+    for name in "abcd":
+        store.ensure_study(study_record().model_copy(update={"name": name}))
+    first, _, third, last = (is_over(store, name, name) for name in "abcd")
+    waiting = ask(store, "waits")
+    assert [each.sweep.id for each in outlooks(store)] == [waiting]
+    assert outlook(store, waiting).place == 1
+    assert read == []
+    assert [each.sweep.id for each in outlooks(store, 2)] == [waiting, last, third]
+    assert sorted(read) == ["c", "d"]
+    read.clear()
+    assert outlook(store, first).sweep.id == first
+    assert read == ["a"]
+    assert len(outlooks(store, None)) == 5
+
+
+def test_a_study_is_read_again_only_once_it_has_changed(store: Store, read: list[str]) -> None:
+    store.ensure_study(study_record())
+    session = store.start_session(study_record().name, CALIBRATION, {})
+    record_all(store, session, [measured(1, 50.0), measured(2, 60.0)])
+    for name in ("a", "again"):
+        is_over(store, name, study_record().name)
+    progress = Progress(store)
+    before = [outlooks(store, None, progress) for _ in range(3)]
+    assert before[0][0].best_speedup is not None
+    assert [each.best_speedup for look in before for each in look] == [before[0][0].best_speedup] * 6
+    assert read == [study_record().name]
+    store.revoke(study_record().name, 0, "it was wrong")
+    assert {each.best_speedup for each in outlooks(store, None, progress)}.isdisjoint({before[0][0].best_speedup})
+    assert len(read) == 2
 
 
 # tune, where workers serve devices ------------------------------------------------------------------------------------
