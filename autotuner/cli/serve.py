@@ -87,8 +87,11 @@ def serve(
 def _beside(workers: int, store: str) -> Iterator[None]:
     """Workers as processes of their own, in sessions of their own: what happens to the server does not happen to them.
     When it ends in good order they hand back what they work on."""
-    words = [sys.executable, "-m", "autotuner", "worker", "--store", store]
-    started = [subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True) for _ in range(workers)]
+    words, environment = [sys.executable, "-m", "autotuner", "worker"], config.with_store(store)
+    started = [
+        subprocess.Popen(words, stdin=subprocess.DEVNULL, env=environment, start_new_session=True)
+        for _ in range(workers)
+    ]
     try:
         yield
     finally:
@@ -101,10 +104,18 @@ def _beside(workers: int, store: str) -> Iterator[None]:
 
 def _say(port: int, settings: Settings) -> None:
     os.nice(GIVES_WAY)
-    out.print(f"http://127.0.0.1:{port}/ serves {settings.store}; Ctrl-C ends it")
-    if not settings.writes:
-        out.print(f"Nothing can be changed: {'--read-only' if settings.read_only else 'no token is set'}")
+    for line in _lines(port, settings):
+        out.print(line)
     sys.stdout.flush()
+
+
+def _lines(port: int, settings: Settings) -> Iterator[str]:
+    """What is said once it serves."""
+    from autotuner.store import Store
+
+    yield f"http://127.0.0.1:{port}/ serves {Store.label_of(settings.store)}; Ctrl-C ends it"
+    if not settings.writes:
+        yield f"Nothing can be changed: {'--read-only' if settings.read_only else 'no token is set'}"
 
 
 def _token(path: Path | None) -> str | None:

@@ -125,12 +125,19 @@ def _opened_to_read(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def label_of(url: URL) -> str:
+    """What messages call a database: the file, or the URL without its password."""
+    if url.get_backend_name() == "sqlite":
+        return url.database or ""
+    return url.render_as_string(hide_password=True)
+
+
 class Database:
     """One database: `reading()` and `writing()` are transactions, each whole or not at all."""
 
     def __init__(self, url: URL, *, create: bool, read_only: bool = False) -> None:
         self.url, self._read_only = url, read_only
-        self.label = url.database or "" if self.is_sqlite else url.render_as_string(hide_password=True)
+        self.label = label_of(url)
         if self.is_sqlite and read_only:
             _check_readable(Path(self.label))
         elif self.is_sqlite:

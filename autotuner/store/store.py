@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from autotuner.measure.confirm import Standing
 from autotuner.store import lease, rows, unwritten
-from autotuner.store.database import Database, connect_args, parse
+from autotuner.store.database import Database, connect_args, label_of, parse
 from autotuner.store.lease import Lease
 from autotuner.store.patience import patient
 from autotuner.store.records import HeatKind, Lineup, StudyRecord, Validation
@@ -76,6 +76,11 @@ class Store:
         nothing is written to it, and tables of an older version are refused. Raises StoreError.
         """
         return cls(Database(parse(url_or_path), create=create and not read_only, read_only=read_only))
+
+    @staticmethod
+    def label_of(url_or_path: str) -> str:
+        """The file, or the URL without its password: for people. Raises StoreError for what can be no store."""
+        return label_of(parse(url_or_path))
 
     def close(self) -> None:
         """Closes every connection, Optuna's too."""

@@ -27,6 +27,12 @@ def store_url() -> str:
     return os.environ.get(STORE, "studies.db")
 
 
+def with_store(url: str) -> dict[str, str]:
+    """The environment for a program that is to use that store. A command line would show its password to everybody on
+    the machine."""
+    return {**os.environ, STORE: url}
+
+
 def token() -> str | None:
     """What a caller of the service must show to change anything: $AUTOTUNER_TOKEN; None: nobody can."""
     return os.environ.get(TOKEN) or None

@@ -7,10 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autotuner.cli import serve
+from autotuner.service.settings import Settings
 from autotuner.values.errors import InputError
 
 
@@ -27,6 +29,32 @@ def test_a_short_token_is_refused(tmp_path: Path) -> None:
     path.write_text("secret")
     with pytest.raises(InputError, match="expected at least 16"):
         serve._token(path)
+
+
+def test_what_is_said_has_no_password() -> None:
+    (said, _) = serve._lines(8760, Settings(store="postgresql+psycopg://tuner:s3cret@db.example/at"))
+    assert "postgresql+psycopg://tuner:***@db.example/at" in said
+    assert "s3cret" not in said
+
+
+def test_workers_hear_of_the_store_where_nobody_else_sees_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A command line can be seen by everybody on the machine, and a URL may have a password."""
+    store = str(tmp_path / "s3cret.db")
+    started: list[subprocess.Popen[bytes]] = []
+    start = subprocess.Popen
+
+    def kept(*words: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(start(*words, **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", kept)
+    with serve._beside(1, store):
+        (worker,) = started
+        process = Path(f"/proc/{worker.pid}")
+        line, environment = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
+    assert b"worker" in line
+    assert b"s3cret" not in line
+    assert f"AUTOTUNER_STORE={store}".encode() in environment.split(b"\0")
 
 
 def _odd(path: Path, kind: str) -> Path:
