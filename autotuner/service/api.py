@@ -37,7 +37,9 @@ StudyName = Annotated[str, Path(max_length=300, description="a study's whole nam
 Number = Annotated[int, Path(ge=0, le=MOST, description="a trial's number")]
 REFUSALS: dict[int | str, dict[str, Any]] = {
     404: {"model": Refusal, "description": "There is no such thing."},
+    414: {"model": Refusal, "description": "The address is too long."},
     421: {"model": Refusal, "description": "The Host is not a name of this server."},
+    422: {"model": Refusal, "description": "A value is none that this call takes."},
     503: {"model": Refusal, "description": "The store cannot be read."},
 }
 router = APIRouter(prefix="/api/v1", responses=REFUSALS)

@@ -35,6 +35,9 @@ CHANGES: dict[int | str, dict[str, Any]] = {
     409: {"model": Refusal, "description": "It has no meaning for the sweep as it is now."},
     413: {"model": Refusal, "description": "The body is too large."},
 }
+AGAIN: dict[int | str, dict[str, Any]] = {
+    200: {"model": SweepView, "description": "It was asked for before under the same Idempotency-Key."}
+}
 TOKEN: dict[str, Any] = {"security": [{"token": []}]}
 router = APIRouter(prefix="/api/v1", responses=REFUSALS, tags=["sweeps"])
 
@@ -66,7 +69,7 @@ def sweeps(request: Request, all: Annotated[bool, Query(description="also those 
     return answer(SweepList(sweeps=found))
 
 
-@router.post("/sweeps", response_model=SweepView, status_code=201, responses=CHANGES, openapi_extra=TOKEN)
+@router.post("/sweeps", response_model=SweepView, status_code=201, responses={**AGAIN, **CHANGES}, openapi_extra=TOKEN)
 async def submit(
     request: Request,
     asked: SweepAsk,

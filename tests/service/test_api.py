@@ -18,6 +18,7 @@ from autotuner.report.beliefs import StudyBeliefs
 from autotuner.report.trial_lines import trial_lines
 from autotuner.service.app import create_app
 from autotuner.service.beliefs_process import BeliefsFinder
+from autotuner.service.guard import LONGEST
 from autotuner.service.settings import Settings
 from autotuner.service.sweep_desk import OVER
 from autotuner.store import Store, figures, sweeps
@@ -285,3 +286,26 @@ def test_the_description_names_every_call(client: TestClient) -> None:
     document = client.get(f"{API}/openapi.json").json()
     assert {f"{API}/sweeps/{{number}}:pause", f"{API}/gate", f"{API}/studies/{{study}}/best"} <= {*document["paths"]}
     assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+
+
+def test_every_answer_is_one_that_the_description_names(writable: TestClient, shown: dict[str, str]) -> None:
+    document = writable.get(f"{API}/openapi.json").json()
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+    def declared(path: str, method: str, answer: Any) -> str:
+        found = document["paths"][f"{API}{path}"][method]["responses"][str(answer.status_code)]
+        return str(found["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[1])
+
+    headers = {**shown, "Idempotency-Key": "one"}
+    made = [writable.post(f"{API}/sweeps", headers=headers, json=ASKED) for _ in range(2)]
+    assert [(each.status_code, declared("/sweeps", "post", each)) for each in made] == [
+        (201, "SweepView"),
+        (200, "SweepView"),
+    ]
+    refused = {
+        422: writable.get(f"{API}/sweeps?all=perhaps"),
+        414: writable.get(f"{API}/sweeps?{'a' * LONGEST}"),
+    }
+    for status, answer in refused.items():
+        assert (answer.status_code, declared("/sweeps", "get", answer)) == (status, "Refusal")
+        assert set(answer.json()) == {"error"}
