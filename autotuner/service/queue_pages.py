@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, HTTPException, Path, Request
 from pydantic import ValidationError
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from autotuner.service import tags
 from autotuner.service.api import MOST, study_devices
@@ -19,8 +19,11 @@ from autotuner.service.views import answer, history, members
 from autotuner.sweeps.outlook import Outlook
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
+from autotuner.values.variant import digest_of
 
 router = APIRouter(include_in_schema=False)
+KEY = "key-of-this-form"
+"""Stands for a form's key in the page as it is drawn, once for all who read it."""
 Number = Annotated[int, Path(ge=1, le=MOST)]
 Carried = Annotated[str, Form(max_length=100)]
 
@@ -33,20 +36,27 @@ def queue(request: Request) -> Response:
 
 def _queue(request: Request, refused: str | None) -> Response:
     server = server_of(request)
-    look, models = server.desk.look(), study_devices(server)
+    look, models, form = server.desk.look(), study_devices(server), server.access.form_of(request)
+    spaces = () if form is None else server.desk.space_entries()
     values = {
         "open": [each for each in look.sweeps if not each.sweep.state.is_over],
         "over": [each for each in look.sweeps if each.sweep.state.is_over],
         "devices": look.devices,
         "models": models,
-        "spaces": server.desk.space_entries() if server.access.form_of(request) is not None else (),
+        "spaces": spaces,
         "worker": None if any(each.holder for each in look.devices) else answer.command("worker", store=_label(server)),
         "refused": refused,
-        "key": secrets.token_hex(16),
+        "key": KEY,
         "live": refused is None,
     }
-    once = secrets.token_hex(4) if refused else ""
-    return page(request, "queue.html", tags.of(look.tag, models, once), lambda: values)
+    shown = page(request, "queue.html", tags.of(look.tag, models, spaces, refused), lambda: values)
+    return shown if form is None or shown.status_code == 204 else _with_key(shown)
+
+
+def _with_key(shown: Response) -> Response:
+    """The page with a key of its own. No browser keeps it: it would ask for the next sweep under the same key."""
+    body = bytes(shown.body).replace(KEY.encode(), secrets.token_hex(16).encode(), 1)
+    return HTMLResponse(body, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
 
 
 @router.post("/queue")
@@ -62,7 +72,8 @@ def submit(
     calm: Annotated[str, Form(max_length=10)] = "",
     finals: Annotated[str, Form(max_length=10)] = "",
 ) -> Response:
-    """Asks for a sweep. The form carries a key of its own: sent twice, it is one sweep."""
+    """Asks for a sweep. The form carries a key of its own: sent twice, it is one sweep. Sent again with other values,
+    as after going back to it, it is another one."""
     server = server_of(request)
     server.access.require_form(request, form)
     try:
@@ -75,7 +86,7 @@ def submit(
             calm=bool(calm),
             finals=bool(finals),
         )
-        found = server.desk.ask(asked, key)
+        found = server.desk.ask(asked, f"{key}-{digest_of(asked.model_dump())[:16]}")
     except ValidationError as error:
         return _refused(request, str(error.errors()[0]["msg"]))
     except (ValueError, InputError) as error:

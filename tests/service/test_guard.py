@@ -126,8 +126,25 @@ def test_a_form_must_be_of_the_readers_own_page(writable: TestClient) -> None:
     assert (done.status_code, done.headers["location"]) == (303, "/sweeps/1")
     again = writable.post("/queue", data={**wanted, "form": form}, follow_redirects=False)
     assert again.headers["location"] == "/sweeps/1"  # the form's key makes it one sweep
+    other = writable.post("/queue", data={**wanted, "form": form, "trials": "4"}, follow_redirects=False)
+    assert other.headers["location"] == "/sweeps/2"  # a reader went back to the form, and asked for another one
     writable.post("/logout", data={"form": form})
     assert writable.post("/sweeps/1/cancel", data={"form": form}).status_code == 403
+
+
+def test_every_page_that_is_sent_has_a_form_of_its_own(writable: TestClient) -> None:
+    """Two tabs ask for two sweeps, of the same space too; the page is drawn once."""
+    writable.post("/login", data={"token": TOKEN})
+    wanted, found = {"space": "sdpa_cpu_small", "trials": "3"}, []
+    for page in [writable.get("/queue") for _ in range(2)]:
+        assert (page.headers["cache-control"], page.headers.get("etag")) == ("no-store", None)
+        carried = {name: page.text.split(f'name="{name}" value="')[1].split('"')[0] for name in ("form", "key")}
+        done = writable.post("/queue", data={**wanted, **carried}, follow_redirects=False)
+        found.append(done.headers["location"])
+    assert found == ["/sweeps/1", "/sweeps/2"]
+    refused = writable.post("/queue", data={**wanted, **carried, "space": "none"})
+    assert refused.status_code == 400
+    assert carried["key"] not in refused.text
 
 
 def test_a_wrong_token_logs_nobody_in(writable: TestClient) -> None:
