@@ -51,6 +51,7 @@ class SweepDesk:
     def __init__(self, reader: Store, writer: Store | None, spaces: Path | None) -> None:
         self._reader, self._writer, self._folder = reader, writer, spaces
         self._progress = Progress(reader)
+        self._entries: dict[Path, tuple[tuple[int, int], SpaceEntry | None]] = {}
         self._look: tuple[float, Look] | None = None
         self._lock = threading.Lock()
 
@@ -110,15 +111,22 @@ class SweepDesk:
 
     def space_entries(self) -> tuple[SpaceEntry, ...]:
         """The spaces that can be read, by name."""
-        found = []
-        for name, path in sorted(self.spaces().items()):
-            try:
-                file = load_space(str(path))
-            except AutotunerError:
-                continue  # the operator's folder may hold other files
-            problems = tuple(map(str, file.problems))
-            found.append(SpaceEntry(name=name, backend=file.backend, title=file.title, problems=problems))
-        return tuple(found)
+        found = (self._entry(name, path) for name, path in sorted(self.spaces().items()))
+        return tuple(each for each in found if each is not None)
+
+    def _entry(self, name: str, path: Path) -> SpaceEntry | None:
+        """A space, read again only once its file has changed: that takes long, and an open page asks every few seconds.
+        None where it cannot be read: the operator's folder may hold other files."""
+        try:
+            seen = path.stat()
+            state = seen.st_mtime_ns, seen.st_size
+            kept, entry = self._entries.get(path, (None, None))
+            if kept != state:
+                entry = _entry_of(name, path)
+                self._entries[path] = state, entry
+            return entry
+        except OSError:
+            return None
 
     # Changing ---------------------------------------------------------------------------------------------------------
 
@@ -154,3 +162,11 @@ class SweepDesk:
     def _forget(self) -> None:
         with self._lock:
             self._look = None
+
+
+def _entry_of(name: str, path: Path) -> SpaceEntry | None:
+    try:
+        file = load_space(str(path))
+    except AutotunerError:
+        return None
+    return SpaceEntry(name=name, backend=file.backend, title=file.title, problems=tuple(map(str, file.problems)))

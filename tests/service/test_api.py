@@ -16,17 +16,20 @@ from starlette.testclient import TestClient
 from autotuner.export.best import BestConfiguration
 from autotuner.report.beliefs import StudyBeliefs
 from autotuner.report.trial_lines import trial_lines
+from autotuner.service import sweep_desk
 from autotuner.service.app import create_app
 from autotuner.service.beliefs_process import BeliefsFinder
 from autotuner.service.guard import LONGEST
 from autotuner.service.settings import Settings
-from autotuner.service.sweep_desk import OVER
+from autotuner.service.sweep_desk import OVER, SweepDesk
+from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, figures, sweeps
 from autotuner.sweeps import queue
 from autotuner.tuning import covered, standings
 from autotuner.tuning.standings import Best, StudySummary
 from autotuner.tuning.trial_report import TrialReport
 from autotuner.tuning.workbench import load_space
+from autotuner.values import config
 from autotuner.values.model import json_of
 from autotuner.values.sweep import State
 
@@ -280,6 +283,29 @@ def test_what_is_asked_for_is_what_a_worker_finds(writable: TestClient, shown: d
 def test_spaces_are_those_of_the_server(writable: TestClient) -> None:
     names = [each["name"] for each in writable.get(f"{API}/spaces").json()["spaces"]]
     assert "sdpa_cpu_small" in names
+
+
+def test_a_space_is_read_again_once_its_file_has_changed(
+    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def noted(path: str) -> SpaceFile:
+        read.append(Path(path).stem)
+        return load_space(path)
+
+    monkeypatch.setattr(sweep_desk, "load_space", noted)
+    shipped = (config.spaces_dir() / "sdpa_cpu_small.toml").read_text()
+    mine = tmp_path / "mine.toml"
+    with Store.open(str(empty), read_only=True) as store:
+        desk = SweepDesk(store, None, tmp_path)
+        assert "mine" not in {each.name for each in desk.space_entries()}
+        mine.write_text(shipped)
+        assert "mine" in {each.name for each in desk.space_entries()}
+        assert sorted(read) == sorted({*read}), "each is read once"
+        mine.write_text("no space")
+        assert "mine" not in {each.name for each in desk.space_entries()}
+        assert read.count("mine") == 2
 
 
 def test_the_description_names_every_call(client: TestClient) -> None:
