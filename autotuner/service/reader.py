@@ -217,6 +217,7 @@ class Reader:
         self.store = store
         self._kept: OrderedDict[str, tuple[float, Snapshot]] = OrderedDict()
         self._studies: tuple[float, tuple[StudySummary, ...]] = (-FRESH_S, ())
+        self._summaries: dict[str, tuple[Revision, StudySummary]] = {}
         self._lock, self._listing = threading.Lock(), threading.Lock()
 
     def study(self, wanted: str) -> Snapshot:
@@ -258,7 +259,17 @@ class Reader:
             looked, found = self._studies
             began = time.monotonic()
             if began - looked >= FRESH_S:
-                found = standings.studies(self.store)
+                every = map(self._summary, queries.names(self.store))
+                found = tuple(sorted(every, key=lambda each: each.last_activity, reverse=True))
                 # A large store takes long to sum up: the longer it took, the longer it is believed.
                 self._studies = time.monotonic() + 5 * (time.monotonic() - began), found
             return found
+
+    def _summary(self, name: str) -> StudySummary:
+        """A study at a glance, summed up again only once it has changed."""
+        revision = queries.revision(self.store, name)
+        kept, summary = self._summaries.get(name, (None, None))
+        if summary is None or kept != revision:
+            summary = standings.summary(self.store, name)
+            self._summaries[name] = revision, summary
+        return summary.model_copy(update={"running": queries.running(self.store, name)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
 import shutil
 import time
@@ -17,13 +18,15 @@ from markupsafe import escape
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from autotuner.service import reader
 from autotuner.service.app import create_app
 from autotuner.service.reader import FRESH_S
 from autotuner.service.settings import Settings
 from autotuner.service.words import ratio
-from autotuner.store import Store, device_health, figures, queries, sweeps, trials
+from autotuner.store import Store, device_health, figures, lease, queries, sweeps, trials
 from autotuner.sweeps import queue
 from autotuner.tuning import covered, standings
+from autotuner.tuning.standings import StudySummary
 from autotuner.tuning.workbench import load_space
 from benchmarks.service.made_up import PROBLEMS, write
 from tests.helpers.recorded import (
@@ -400,6 +403,30 @@ def test_a_set_follows_a_member_of_which_one_is_revoked(queued: Path, tmp_path: 
             assert best is not None
             store.revoke(member, best.entry.number, "it was wrong")
             assert found.get(f"/sweeps/2?since={since(before.text)}").status_code == 200
+
+
+def test_studies_are_summed_up_again_only_once_they_have_changed(
+    queued: Path, study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, summed, summary = Path(shutil.copy(queued, tmp_path / "studies.db")), list[str](), standings.summary
+
+    def noted(store: Store, name: str) -> StudySummary:
+        summed.append(name)
+        return summary(store, name)
+
+    monkeypatch.setattr(standings, "summary", noted)
+    monkeypatch.setattr(reader, "FRESH_S", -math.inf)  # each look is a new one
+    with Store.open(str(path)) as store:
+        looks = reader.Reader(store)
+        assert [looks.studies() for _ in range(3)] == [standings.studies(store)] * 3
+        assert sorted(summed) == sorted(queries.names(store))
+        with lease.hold(store.database, lease.of_study(study), "a test"):
+            assert [each.name for each in looks.studies() if each.running] == [study]
+        best = standings.best(store, study)
+        assert best is not None
+        store.revoke(study, best.entry.number, "it was wrong")
+        assert looks.studies() == standings.studies(store)
+        assert summed.count(study) == 2
 
 
 def test_a_queued_sweep_says_that_a_worker_has_come(tmp_path: Path, empty: Path) -> None:
