@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
@@ -32,7 +31,7 @@ from autotuner.store.tables import (
     ValidationRow,
 )
 from autotuner.store.unwritten import Unwritten
-from autotuner.values.errors import StoreError
+from autotuner.values.errors import JudgedOtherwiseError, StoreError
 from autotuner.values.outcome import Calibration, Heat, Outcome
 from autotuner.values.verdict import Verdict
 
@@ -299,12 +298,20 @@ class Store:
     def record_unwritten(self, study: str) -> int:
         """Records what an earlier driver of the study on this host could not; how many outcomes that were. One whose
         trial was judged anew meanwhile is dropped."""
-        found = list(unwritten.of(self.label, study))
-        for each in found:
-            with contextlib.suppress(StoreError):
-                self._record(study, each.session, each.number, each.outcome)
+        recorded = 0
+        for each in unwritten.of(self.label, study):
+            recorded += self._record_kept(each)
             unwritten.drop(self.label, study, each.number)
-        return len(found)
+        return recorded
+
+    def _record_kept(self, each: Unwritten) -> bool:
+        """Whether it is in the store now. What the store does not take stays kept: that is raised."""
+        try:
+            record = partial(self._record, each.study, each.session, each.number, each.outcome)
+            self.database.patience.keep_on(record)
+        except JudgedOtherwiseError:
+            return False
+        return True
 
     def _record(self, study: str, session_id: int, number: int, outcome: Outcome) -> None:
         with self.database.writing_plainly() as connection:
@@ -326,9 +333,9 @@ class Store:
         if number in there:
             if there[number] == digest:
                 return True
-            raise StoreError(f"{study}: trial {number} is recorded with another variant: ask for a new trial")
+            raise JudgedOtherwiseError(f"{study}: trial {number} is recorded with another variant: ask for a new trial")
         if there and outcome.verdict.judges:
-            raise StoreError(
+            raise JudgedOtherwiseError(
                 f"{study}: the variant of trial {number} was judged as trial {min(there)}: use its outcome"
             )
         return False

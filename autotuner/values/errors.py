@@ -8,7 +8,8 @@ AutotunerError
 │   ├── StoreError        the study store: unreadable, another driver owns it, no such study or trial
 │   │   ├── StoreUnavailableError  it is locked, or its server does not answer: waiting may help
 │   │   ├── LeaseHeldError         another living process has what this one wants
-│   │   └── LeaseLostError         another process has taken over what this one held
+│   │   ├── LeaseLostError         another process has taken over what this one held
+│   │   └── JudgedOtherwiseError   the number or the variant of an outcome is that of another trial
 │   ├── DeviceBusyError   another autotuner of this machine times the device: waiting may help
 │   └── DiskFullError     nothing more can be written
 ├── OracleError           calibration found a case on which no baseline is right; the sweep does not start
@@ -53,6 +54,10 @@ class LeaseHeldError(StoreError):
 
 class LeaseLostError(StoreError):
     """Another process took this one for dead and has taken over what it held; nothing more may be written for it."""
+
+
+class JudgedOtherwiseError(StoreError):
+    """The store has another trial with the number of an outcome, or with its variant."""
 
 
 class DeviceBusyError(InputError):

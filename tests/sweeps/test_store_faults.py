@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import delete, event
 
 from autotuner.store import Store, unwritten
+from autotuner.store.tables import LeaseRow
 from autotuner.tuning.driver import Budget, Event, Judged
-from autotuner.values.errors import DiskFullError, StoreUnavailableError
+from autotuner.values.errors import DiskFullError, LeaseLostError, StoreUnavailableError
 from tests.helpers import simulated
 from tests.helpers.driven import driver
 from tests.helpers.postgresql import Server
@@ -91,6 +92,37 @@ def test_an_outcome_outlives_its_process_where_the_store_is_locked(store: Store,
     assert store.record_unwritten("scalar-abc") == 1
     assert store.judged_numbers("scalar-abc") == {0: measured(16, 80.0)}
     assert list(unwritten.of(store.label, "scalar-abc")) == []
+
+
+def test_a_kept_outcome_stays_kept_until_the_store_takes_it(store: Store, session: int, path: Path) -> None:
+    """The next driver finds the store locked, too; then another process has the study. What was judged anew meanwhile
+    is dropped."""
+    store.database.wait_s = 0.1
+    for number in range(2):
+        with pytest.raises(StoreUnavailableError), locked(path):
+            store.record("scalar-abc", session, number, measured(16 + number, 80.0))
+    with pytest.raises(StoreUnavailableError), locked(path):
+        store.record_unwritten("scalar-abc")
+    with store.lease("scalar-abc"):
+        with store.database.writing() as other:
+            other.execute(delete(LeaseRow))
+        with pytest.raises(LeaseLostError):
+            store.record_unwritten("scalar-abc")
+    assert len(list(unwritten.of(store.label, "scalar-abc"))) == 2
+    store.record("scalar-abc", session, 1, measured(18, 80.0))
+    assert store.record_unwritten("scalar-abc") == 1
+    assert store.judged_numbers("scalar-abc") == {0: measured(16, 80.0), 1: measured(18, 80.0)}
+    assert list(unwritten.of(store.label, "scalar-abc")) == []
+
+
+def test_a_kept_outcome_is_recorded_with_patience(store: Store, session: int, path: Path) -> None:
+    store.database.wait_s = 0.1
+    with pytest.raises(StoreUnavailableError), locked(path):
+        store.record("scalar-abc", session, 0, measured(16, 80.0))
+    store.database.patience.seconds = float("inf")
+    hold_for_some_attempts(store, path, 1)()
+    assert store.record_unwritten("scalar-abc") == 1
+    assert store.judged_numbers("scalar-abc") == {0: measured(16, 80.0)}
 
 
 def test_a_full_disk_is_waited_for(path: Path, undisturbed: list[tuple[int, str, str]]) -> None:
