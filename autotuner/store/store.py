@@ -66,6 +66,8 @@ class Store:
         self._optuna: DriverStorage | None = None
         self.study_ids: dict[str, int] = {}
         """The keys of the studies that were asked for."""
+        self._sessions_began: dict[int, datetime] = {}
+        """Of the sessions that were started here: a store that is locked cannot be asked."""
 
     @classmethod
     def open(cls, url_or_path: str, *, create: bool = True, read_only: bool = False) -> Self:
@@ -181,6 +183,7 @@ class Store:
             )
             session.add(row)
             session.flush()
+            self._sessions_began[row.id] = row.started_at
             return row.id
 
     @patient
@@ -288,7 +291,9 @@ class Store:
         kept = []
 
         def keep() -> None:
-            unwritten.keep(self.label, Unwritten(study=study, session=session_id, number=number, outcome=outcome))
+            began = self._sessions_began.get(session_id)
+            each = Unwritten(study=study, session=session_id, session_began=began, number=number, outcome=outcome)
+            unwritten.keep(self.label, each)
             kept.append(number)
 
         self.database.patience.keep_on(lambda: self._record(study, session_id, number, outcome), failed=keep)
@@ -297,12 +302,20 @@ class Store:
 
     def record_unwritten(self, study: str) -> int:
         """Records what an earlier driver of the study on this host could not; how many outcomes that were. One whose
-        trial was judged anew meanwhile is dropped."""
+        trial was judged anew meanwhile is dropped, and one of a session that this store does not have: another store
+        was at its place then."""
         recorded = 0
         for each in unwritten.of(self.label, study):
-            recorded += self._record_kept(each)
+            recorded += self._is_of_this_store(each) and self._record_kept(each)
             unwritten.drop(self.label, study, each.number)
         return recorded
+
+    @patient
+    def _is_of_this_store(self, each: Unwritten) -> bool:
+        with self.database.reading() as session:
+            mine = SessionRow.id == each.session, SessionRow.study_id == study_id(session, self, each.study)
+            began = session.scalar(select(SessionRow.started_at).where(*mine))
+            return began is not None and began == each.session_began
 
     def _record_kept(self, each: Unwritten) -> bool:
         """Whether it is in the store now. What the store does not take stays kept: that is raised."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError
@@ -25,6 +26,9 @@ class Unwritten(Model):
 
     study: str
     session: int
+    session_began: datetime | None = Field(
+        default=None, description="tells it from one with its number in a store that was made anew or restored"
+    )
     number: int
     outcome: Outcome
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import subprocess
 import threading
@@ -14,12 +15,13 @@ from sqlalchemy import delete, event
 
 from autotuner.store import Store, unwritten
 from autotuner.store.tables import LeaseRow
+from autotuner.store.unwritten import Unwritten
 from autotuner.tuning.driver import Budget, Event, Judged
 from autotuner.values.errors import DiskFullError, LeaseLostError, StoreUnavailableError
 from tests.helpers import simulated
 from tests.helpers.driven import driver
 from tests.helpers.postgresql import Server
-from tests.helpers.recorded import measured
+from tests.helpers.recorded import CALIBRATION, measured, study_record
 from tests.helpers.stores import locked
 
 TRIALS = 12
@@ -112,6 +114,37 @@ def test_a_kept_outcome_stays_kept_until_the_store_takes_it(store: Store, sessio
     store.record("scalar-abc", session, 1, measured(18, 80.0))
     assert store.record_unwritten("scalar-abc") == 1
     assert store.judged_numbers("scalar-abc") == {0: measured(16, 80.0), 1: measured(18, 80.0)}
+    assert list(unwritten.of(store.label, "scalar-abc")) == []
+
+
+@pytest.mark.parametrize("sessions", [0, 1])
+def test_an_outcome_of_another_store_is_dropped(store: Store, session: int, path: Path, sessions: int) -> None:
+    """The file was deleted and the same search begun again: the study has its name, perhaps a session its number."""
+    store.database.wait_s = 0.1
+    with pytest.raises(StoreUnavailableError), locked(path):
+        store.record("scalar-abc", session, 0, measured(16, 80.0))
+    store.close()
+    for each in path.parent.glob("studies.db*"):
+        each.unlink()
+    with Store.open(str(path)) as anew:
+        anew.ensure_study(study_record())
+        for _ in range(sessions):
+            assert anew.start_session("scalar-abc", CALIBRATION, {}) == session
+        assert anew.record_unwritten("scalar-abc") == 0
+        assert anew.judged_numbers("scalar-abc") == {}
+        assert list(unwritten.of(anew.label, "scalar-abc")) == []
+
+
+def test_a_kept_outcome_without_the_start_of_its_session_is_dropped(store: Store, session: int) -> None:
+    """As earlier versions kept it: nobody can tell of which store it is."""
+    unwritten.keep(store.label, Unwritten(study="scalar-abc", session=session, number=0, outcome=measured(16, 80.0)))
+    (kept,) = unwritten._folder(store.label, "scalar-abc").iterdir()
+    document = json.loads(kept.read_text())
+    del document["session_began"]
+    kept.write_text(json.dumps(document))
+    assert len(list(unwritten.of(store.label, "scalar-abc"))) == 1
+    assert store.record_unwritten("scalar-abc") == 0
+    assert store.judged_numbers("scalar-abc") == {}
     assert list(unwritten.of(store.label, "scalar-abc")) == []
 
 
