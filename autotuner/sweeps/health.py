@@ -14,7 +14,7 @@ from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store
 from autotuner.tuning import standings
 from autotuner.tuning.workbench import Workbench, find_space_file, load_space
-from autotuner.values.errors import AutotunerError, DiskFullError, StoreError
+from autotuner.values.errors import AutotunerError, DeviceBusyError, DiskFullError, StoreError
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
@@ -31,12 +31,14 @@ def probe(store: Store, file: SpaceFile, studies: tuple[str, ...], bench: Bench,
 
     Known to be good are the best variant of the sweep's studies, and the default variant of the shipped space for the
     op on such a device. The device is well if either is judged: a space of one's own may be what is at fault.
+
+    Raises DeviceBusyError where another autotuner times the device, and DiskFullError: nobody can tell then.
     """
     tried = []
     for here, variant in _known_good(store, file, studies, bench):
         try:
             why = _judged(here, variant, beat)
-        except DiskFullError:
+        except (DeviceBusyError, DiskFullError):
             raise
         except AutotunerError as error:
             why = str(error)

@@ -30,6 +30,7 @@ from autotuner.sweeps.sweep_run import Asked, SweepRun
 from autotuner.tuning import on_nodes
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import (
+    DeviceBusyError,
     DiskFullError,
     InfrastructureError,
     InputError,
@@ -275,11 +276,8 @@ class Worker:
         except LeaseLostError as error:
             self._say(f"sweep {sweep.id}: {error}")
             self._require_devices()
-        except LeaseHeldError as error:
-            self._settle(claim, run, State.QUEUED, str(error), wait_s=AGAIN_S)
-        except DiskFullError as error:
-            self._pruned = -float("inf")
-            self._settle(claim, run, State.QUEUED, str(error), wait_s=FULL_S)
+        except (LeaseHeldError, DeviceBusyError, DiskFullError) as error:
+            self._put_off(claim, run, error)
         except StoreError:
             raise
         except InputError as error:
@@ -324,6 +322,14 @@ class Worker:
             kind=kind,
         )
 
+    def _put_off(self, claim: Claim, run: SweepRun | None, error: InputError) -> None:
+        """What the sweep needs is taken, or full: that says nothing of the sweep, nor of the device."""
+        is_full = isinstance(error, DiskFullError)
+        if is_full:
+            self._pruned = -float("inf")
+        waits, attempts = FULL_S if is_full else AGAIN_S, claim.sweep.attempts
+        self._settle(claim, run, State.QUEUED, str(error), attempts=attempts, wait_s=waits)
+
     def _refused(self, claim: Claim, run: SweepRun | None, error: InputError) -> None:
         """The sweep cannot be done as it was asked for; or the device that it needs has gone."""
         try:
@@ -347,6 +353,9 @@ class Worker:
             sick = health.probe(
                 self._store, file, sweeps.one(self._store, sweep.id).studies, self._serves.bench, self._beat
             )
+        except (DeviceBusyError, DiskFullError) as unknown:
+            self._put_off(claim, run, unknown)
+            return
         except InputError as refused:
             sick = str(refused)
         sweeps.note(self._store, sweep.id, "probe", f"probe after {error}: {sick or 'the device is well'}")
