@@ -214,15 +214,19 @@ def settle(
     wait_s: float = 0.0,
     kind: str | None = None,
 ) -> SweepRecord:
-    """Ends this process's work on a sweep, or moves one that nobody works on. `wait_s`: no worker takes it sooner.
-    `kind`: of the event, the state's name unless given. Raises StoreError: no such sweep."""
+    """Ends this process's work on a sweep, or moves one that nobody works on; what it is then. One that is handed back
+    or paused becomes what is wished of it now: a pause may be withdrawn, or become a cancellation, after it was heard.
+    `wait_s`: no worker takes it sooner. `kind`: of the event, the state's name unless given. Raises StoreError: no such
+    sweep."""
 
     def change(session: Session) -> SweepRecord:
         store.database.guard(session.connection())
         row = _row(session, store, number)
         now, state = store.database.now(session), wanted
-        if row.wish is not None and state == State.QUEUED:  # nobody has heard of it yet
-            state = WISHED[Wish(row.wish)]
+        if wanted in (State.QUEUED, State.PAUSED):  # what is wished now counts, whatever was heard before
+            state = State.QUEUED if row.wish is None else WISHED[Wish(row.wish)]
+        if (wanted, state) == (State.PAUSED, State.QUEUED):
+            row.foreground = False  # as after any `resume`: its command ends
         row.state, row.wish, row.detail, row.attempts = str(state), None, detail, attempts
         row.spent_s = row.spent_s if spent_s is None else spent_s
         row.finished_at = now if state.is_over else None
@@ -261,15 +265,18 @@ def wish(store: Store, number: int, wanted: Wish) -> SweepRecord:
 
 def queue_again(store: Store, number: int, kind: str) -> SweepRecord:
     """Puts a sweep back into the queue: a paused one (`resumed`), or one that is over (`retried`). It goes on where it
-    was, with the budget it has left. Raises StoreError where it is neither."""
+    was, with the budget it has left. A pause that its worker is about to take is withdrawn, a cancellation is not.
+    Raises StoreError where it is neither."""
 
     def change(session: Session) -> SweepRecord:
         row = _row(session, store, number)
         state = State(row.state)
-        if row.wish is not None and state == State.RUNNING and kind == "resumed":
-            row.wish = None  # its worker had not heard of the pause yet
+        if row.wish == Wish.PAUSE and state == State.RUNNING and kind == "resumed":
+            row.wish = None
         elif (kind == "resumed") != (state == State.PAUSED) or state in (State.QUEUED, State.RUNNING):
-            remedy = "pause it first" if kind == "resumed" else "cancel it, or wait for its end"
+            remedy = "cancel it, or wait for its end"
+            if kind == "resumed":
+                remedy = "pause it first" if row.wish is None else "it is to be cancelled; retry it then"
             raise StoreError(f"sweep {number} is {state} and cannot be {kind}: {remedy}")
         else:
             row.state, row.detail, row.finished_at, row.attempts = str(State.QUEUED), "", None, 0

@@ -309,9 +309,8 @@ class Worker:
         kind: str | None = None,
     ) -> None:
         detail = " ".join(detail.split())
-        self._say(f"sweep {claim.sweep.id}: {state}" + (f": {detail}" if detail else ""))
         spent_s = None if run is None else run.spent_s
-        sweeps.settle(
+        settled = sweeps.settle(
             self._store,
             claim.sweep.id,
             state,
@@ -321,6 +320,7 @@ class Worker:
             wait_s=wait_s,
             kind=kind,
         )
+        self._say(f"sweep {claim.sweep.id}: {settled.state}" + (f": {detail}" if detail else ""))
 
     def _put_off(self, claim: Claim, run: SweepRun | None, error: InputError) -> None:
         """What the sweep needs is taken, or full: that says nothing of the sweep, nor of the device."""

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Self
 import pytest
 
 from autotuner.store import Store, device_health, lease, sweeps
+from autotuner.store.sweep_records import SweepRecord
 from autotuner.store.tables import LeaseRow, SweepRow
 from autotuner.sweeps import queue
 from autotuner.sweeps.outlook import outlook, outlooks
@@ -140,12 +142,44 @@ def test_who_works_on_a_sweep_hears_what_is_wished(opened: Store) -> None:
     claim.lease.release()
 
 
+@pytest.mark.parametrize(
+    ("ask_for", "state"), [(queue.resume, State.QUEUED), (queue.cancel, State.CANCELLED), (queue.pause, State.PAUSED)]
+)
+def test_what_is_wished_while_a_worker_pauses_is_not_lost(
+    opened: Store, ask_for: Callable[[Store, int], SweepRecord], state: State
+) -> None:
+    """It has heard of the pause, and has not said yet that it has paused."""
+    number = queue.submit(opened, queue.request_for([simulated.space().file]), foreground=True).sweep.id
+    claim = sweeps.claim(opened, number, "me")
+    assert claim is not None
+    queue.pause(opened, number)
+    assert sweeps.work(opened, number, 1.0, []) == Wish.PAUSE
+    ask_for(opened, number)
+    assert sweeps.settle(opened, number, State.PAUSED, "by a user").state == state
+    claim.lease.release()
+    queue.settle_abandoned(opened)
+    assert sweeps.one(opened, number).state == state
+    assert [each.id for each in sweeps.due(opened)] == ([number] if state == State.QUEUED else [])
+
+
+def test_a_cancellation_is_not_withdrawn_by_resume(opened: Store) -> None:
+    number = ask(opened)
+    claim = sweeps.claim(opened, number, "me")
+    assert claim is not None
+    queue.cancel(opened, number)
+    with pytest.raises(StoreError, match="it is to be cancelled; retry it then"):
+        queue.resume(opened, number)
+    assert sweeps.work(opened, number, 1.0, []) == Wish.CANCEL
+    claim.lease.release()
+
+
 def test_a_budget_is_the_sum_over_runs_and_pauses_do_not_count(opened: Store) -> None:
     number = ask(opened)
     for spent_s in (30.0, 70.0):
         claim = sweeps.claim(opened, number, "me")
         assert claim is not None
         assert claim.sweep.spent_s == spent_s - (30.0 if spent_s == 30.0 else 40.0)
+        queue.pause(opened, number)
         sweeps.settle(opened, number, State.PAUSED, spent_s=spent_s)
         claim.lease.release()
         queue.resume(opened, number)
