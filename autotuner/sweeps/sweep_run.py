@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Protocol
 
 from autotuner.run.executor import Executor
@@ -56,21 +56,41 @@ class Audience(Protocol):
 
 
 class WorkClock:
-    """Seconds of work on a sweep over all its runs. It stands still while a calm machine is waited for."""
+    """Seconds of work on a sweep over all its runs. It stands still while a calm machine or a device is waited for."""
 
     def __init__(self, before_s: float) -> None:
         self._before_s, self._since = before_s, time.monotonic()
         self._waited_s = 0.0
+        self._waits_since: float | None = None
+        """When the wait began that is not over yet, on the monotonic clock."""
+        self._waits_of: list[Callable[[], float]] = []
 
     def hear(self, event: Event | Step) -> None:
         """Takes waiting out."""
+        if isinstance(event, Waiting) and self._waits_since is None:
+            self._waits_since = time.monotonic() - event.since_s
         if isinstance(event, Calm | Protest):
+            self._waits_since = None
             self._waited_s += event.waited_s
+
+    def has_device(self) -> None:
+        """The wait for a device is over, if there was one."""
+        self._waited_s += self._waits_s
+        self._waits_since = None
+
+    def leave_out(self, waited_s: Callable[[], float]) -> None:
+        """Takes out what it says that others have waited, now and whenever it is asked."""
+        self._waits_of.append(waited_s)
+
+    @property
+    def _waits_s(self) -> float:
+        return 0.0 if self._waits_since is None else time.monotonic() - self._waits_since
 
     @property
     def spent_s(self) -> float:
         """Until now."""
-        return self._before_s + max(0.0, time.monotonic() - self._since - self._waited_s)
+        waited_s = self._waited_s + self._waits_s + sum(each() for each in self._waits_of)
+        return self._before_s + max(0.0, time.monotonic() - self._since - waited_s)
 
 
 class SweepRun:
@@ -148,9 +168,12 @@ class SweepRun:
             cluster=self._cluster,
         )
 
-    def held(self, here: Workbench) -> AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def held(self, here: Workbench) -> Iterator[None]:
         """The devices, held against other autotuners of this machine."""
-        return here.held(60 * self._request.patience_minutes, self._wait)
+        with here.held(60 * self._request.patience_minutes, self._wait):
+            self._clock.has_device()
+            yield
 
     def has_time(self) -> bool:
         """Whether the minutes of the budget are not spent."""
@@ -191,7 +214,9 @@ class SweepRun:
         self._audience.confirms()
         try:
             seconds, patience_s = 60 * request.finals_minutes, 60 * request.patience_minutes
-            here.finals(self._store, study, executor, self._hear, seconds, patience_s, self.beat).run()
+            finals = here.finals(self._store, study, executor, self._hear, seconds, patience_s, self.beat)
+            self._clock.leave_out(lambda: finals.waited_s)
+            finals.run()
         except LeaseLostError:
             raise
         except AutotunerError as error:

@@ -114,6 +114,11 @@ class FinalRounds:
         self._proof_s = 0.0
         """Seconds that the last one took."""
 
+    @property
+    def waited_s(self) -> float:
+        """Seconds that a calm machine was waited for so far."""
+        return self._runner.waited_s
+
     def run(self) -> None:
         """Records heats as they are run, and the end. Raises InputError when no finalist is left, and
         InfrastructureError when the machine does not let the finals come to an end."""

@@ -69,6 +69,12 @@ class Finals:
         self._store, self._study, self._conditions = store, study, conditions
         self._executor, self._environment, self._default = executor, environment, default
         self._listen, self._seconds, self._patience_s = listen, seconds, patience_s
+        self._rounds: FinalRounds | None = None
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds that a calm machine was waited for so far."""
+        return 0.0 if self._rounds is None else self._rounds.waited_s
 
     def run(self) -> FinalsRecord:
         """Raises InputError when there is nothing to confirm, OracleError or InfrastructureError when it cannot be."""
@@ -93,7 +99,8 @@ class Finals:
             finals_id = self._store.start_finals(self._study, lineup, self._environment)
             where = (self._store, self._study, self._executor, conditions, self._say, beat)
             hall = Hall(*where, until, self._seconds, self._patience_s, self._who)
-            FinalRounds(hall, finals_id, lineup, entrants).run()
+            self._rounds = FinalRounds(hall, finals_id, lineup, entrants)
+            self._rounds.run()
             optuna_marks.mark(self._store, self._study)
         record = standings.finals(self._store, self._study)
         assert record is not None  # it was just recorded

@@ -51,7 +51,7 @@ class SweepRequest(Model):
     problems: tuple[str, ...] = Field(description="as tables write them")
     trials: int = Field(default=60, ge=1, le=MOST, description="judged variants, those of earlier runs included")
     minutes: float | None = Field(
-        default=None, gt=0, description="of work over all runs; neither pauses nor waiting for a calm machine count"
+        default=None, gt=0, description="of work over all runs; neither pauses nor any waiting count"
     )
     sampler: str = "evolution"
     seed: int = Field(default=0, ge=0, le=MOST)

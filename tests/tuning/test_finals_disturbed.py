@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -11,43 +11,21 @@ import pytest
 
 from autotuner.run.fake import FakeLine
 from autotuner.run.inline import InlineExecutor
-from autotuner.run.jobs import AnyJob, RaceJob, Result
 from autotuner.store import FinalsRecord, Store, queries
 from autotuner.tuning import final_heats, standings
 from autotuner.tuning.finals import Finals
 from autotuner.tuning.steady import STEADY_S
 from autotuner.values import config
 from autotuner.values.errors import InfrastructureError
-from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
 from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, confirmed, executor, swept
+from tests.helpers.spoilt import Spoilt
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
         yield opened
-
-
-class Spoilt(InlineExecutor):
-    """Says of some races that the baseline was off: `spoils` decides by the job."""
-
-    def __init__(self, line: FakeLine, spoils: Callable[[RaceJob], bool]) -> None:
-        super().__init__(line)
-        self._spoils = spoils
-        self._races: dict[int, RaceJob] = {}
-
-    def submit(self, job: AnyJob, lane: int = 0) -> int:
-        number = super().submit(job, lane)
-        if isinstance(job, RaceJob) and job.conditions.baseline_us:  # else nothing is compared
-            self._races[number] = job
-        return number
-
-    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
-        done = super().wait(timeout)
-        if done is not None and done[0] in self._races and self._spoils(self._races[done[0]]):
-            return done[0], Fault(verdict=Verdict.DISTURBED, code="measure.drift", detail="SDPA is slow")
-        return done
 
 
 @pytest.fixture
