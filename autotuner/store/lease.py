@@ -20,10 +20,13 @@ from autotuner.store.patience import patient
 from autotuner.store.tables import LeaseRow
 from autotuner.values.errors import DiskFullError, LeaseHeldError, LeaseLostError, StoreUnavailableError
 from autotuner.values.model import Model
+from autotuner.values.variant import digest_of
 
 STALE = timedelta(seconds=120)
 """A holder that cannot be looked at (it runs on another host), or that is stopped, counts as dead when silent for so
 long."""
+MACHINE_ID = "/etc/machine-id"
+"""The system's file that tells this installation from all others, whatever the host's name. A container has none."""
 
 
 def of_study(name: str) -> str:
@@ -45,6 +48,7 @@ class Process(Model):
     """A process, told apart from a later one with the same number. A field is empty where the system does not say."""
 
     host: str
+    machine: str
     boot_id: str
     namespace: str
     pid: int
@@ -55,11 +59,18 @@ class Process(Model):
         """Who is running this."""
         return cls(
             host=socket.gethostname(),
+            machine=_machine(),
             boot_id=_read("/proc/sys/kernel/random/boot_id"),
             namespace=_link("/proc/self/ns/pid"),
             pid=os.getpid(),
             pid_started=start_of(os.getpid()) or "",
         )
+
+
+def _machine() -> str:
+    """A digest of the machine's id, which is not for others to read."""
+    found = _read(MACHINE_ID)
+    return digest_of(["autotuner", found])[:32] if found not in ("", "uninitialized") else ""
 
 
 def _read(path: str) -> str:
@@ -116,7 +127,8 @@ def is_alive(row: LeaseRow, now: datetime) -> bool:
     if row.host != here.host:
         return fresh
     if row.boot_id and here.boot_id and row.boot_id != here.boot_id:
-        return False
+        was_booted_since = row.machine != "" and row.machine == here.machine
+        return fresh and not was_booted_since  # else another machine may have this one's name
     if row.namespace != here.namespace:
         return fresh  # another container of this host: its process numbers mean nothing here
     started = start_of(row.pid)

@@ -257,6 +257,7 @@ class LeaseRow(Base):
     name: Mapped[str] = mapped_column(primary_key=True)
     token: Mapped[str] = mapped_column(String(32))
     host: Mapped[str]
+    machine: Mapped[str]
     boot_id: Mapped[str]
     namespace: Mapped[str]
     pid: Mapped[int]

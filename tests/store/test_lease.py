@@ -126,6 +126,9 @@ def change_lease(store: Store, **changes: object) -> None:
     [
         ({"pid_started": "1"}, True),
         ({"boot_id": "another boot"}, True),
+        ({"boot_id": "another boot", "machine": "another machine of that name"}, False),
+        ({"boot_id": "another boot", "machine": "", "heartbeat_at": datetime.now(UTC) - timedelta(seconds=300)}, True),
+        ({"boot_id": "another boot", "machine": ""}, False),
         ({"pid": 2**22 + 5}, True),
         ({"host": "elsewhere"}, False),
         ({"host": "elsewhere", "heartbeat_at": datetime.now(UTC) - timedelta(seconds=300)}, True),
@@ -133,7 +136,11 @@ def change_lease(store: Store, **changes: object) -> None:
         ({"heartbeat_at": datetime.now(UTC) - timedelta(seconds=300)}, False),
     ],
 )
-def test_a_lease_is_taken_over_only_from_the_dead(store: Store, changes: dict[str, object], taken: bool) -> None:
+def test_a_lease_is_taken_over_only_from_the_dead(
+    store: Store, changes: dict[str, object], taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "machine-id").write_text("0123456789abcdef0123456789abcdef\n")
+    monkeypatch.setattr(lease, "MACHINE_ID", str(tmp_path / "machine-id"))
     with store.lease("scalar-abc") as first:
         change_lease(store, **changes)
         if not taken:
@@ -144,6 +151,19 @@ def test_a_lease_is_taken_over_only_from_the_dead(store: Store, changes: dict[st
             pass
         with pytest.raises(StoreError, match="stop this driver"):
             first.beat()
+
+
+@pytest.mark.parametrize("content", [None, "", "uninitialized\n"])
+def test_a_machine_without_an_id_is_never_taken_for_one_that_was_booted_since(
+    store: Store, content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if content is not None:
+        (tmp_path / "machine-id").write_text(content)
+    monkeypatch.setattr(lease, "MACHINE_ID", str(tmp_path / "machine-id"))
+    with store.lease("scalar-abc"):
+        change_lease(store, boot_id="another boot")
+        with pytest.raises(StoreError, match="is being driven"), store.lease("scalar-abc"):
+            pass
 
 
 def test_a_process_is_told_from_a_later_one_with_its_number() -> None:

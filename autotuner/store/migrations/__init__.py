@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 VERSION_TABLE = "at_version"
 OLDEST = "0001"
-HEAD = "0008"
+HEAD = "0009"
 
 
 def upgrade(connection: Connection) -> None:
