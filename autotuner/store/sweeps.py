@@ -20,7 +20,7 @@ from autotuner.store.store import Store
 from autotuner.store.sweep_records import EventRecord, Holder, SweepRecord
 from autotuner.store.tables import EventRow, LeaseRow, SweepRow
 from autotuner.values.errors import StoreError
-from autotuner.values.sweep import State, SweepRequest, Wish
+from autotuner.values.sweep import MOST, State, SweepRequest, Wish
 
 T = TypeVar("T")
 Data = dict[str, JsonValue]
@@ -82,6 +82,11 @@ def one(store: Store, number: int) -> SweepRecord:
     """A sweep. Raises StoreError: no such sweep."""
     with store.database.reading() as session:
         return _found(session, store, number)
+
+
+def no_such(store: Store, number: int | str) -> StoreError:
+    """What is said of a number that no sweep has."""
+    return StoreError(f"{store.label} has no sweep {number}: `autotuner sweeps --all` lists them")
 
 
 def by_key(store: Store, key: str) -> SweepRecord | None:
@@ -333,9 +338,9 @@ def _note(
 
 
 def _row(session: Session, store: Store, number: int) -> SweepRow:
-    row = session.get(SweepRow, number)
+    row = session.get(SweepRow, number) if number <= MOST else None  # a larger one is an error to the database
     if row is None:
-        raise StoreError(f"{store.label} has no sweep {number}: `autotuner sweeps --all` lists them")
+        raise no_such(store, number)
     return row
 
 

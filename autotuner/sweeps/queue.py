@@ -10,7 +10,7 @@ from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, sweeps
 from autotuner.store.sweep_records import SweepRecord
 from autotuner.values.errors import InputError, StoreError
-from autotuner.values.sweep import Member, State, SweepRequest, Wish
+from autotuner.values.sweep import MOST, Member, State, SweepRequest, Wish
 
 TOP = 1_000_000
 """The priority of a sweep that somebody waits for in a terminal."""
@@ -41,7 +41,13 @@ def request_for(files: Sequence[SpaceFile], *, weights: Sequence[float] = (), **
     ]
     problems = tuple(str(problem) for file in files for problem in file.problems)
     given = {name: value for name, value in wanted.items() if value is not None}
-    defaults = {"name": files[0].name, "backend": backends[0], "members": members, "problems": problems}
+    name = files[0].name
+    defaults = {
+        "name": f"{name}.toml" if name.isdecimal() else name,
+        "backend": backends[0],
+        "members": members,
+        "problems": problems,
+    }
     return SweepRequest.model_validate({**defaults, **given})
 
 
@@ -50,8 +56,12 @@ def submit(
 ) -> Submitted:
     """Puts a sweep into the queue; under a key that was used for the same before, the sweep of then is the answer.
 
-    Raises StoreError where the key stands for a sweep that asks for something else.
+    Raises StoreError where the key stands for a sweep that asks for something else, and InputError where the key or the
+    name reads as a number.
     """
+    for what, word in (("key", key), ("name", request.name)):
+        if word is not None and word.isdecimal():
+            raise InputError(f"the {what} {word!r} would be taken for the number of a sweep: put a letter into it")
     return Submitted(*sweeps.add(store, request, priority, key, foreground))
 
 
@@ -60,8 +70,12 @@ def resolve(store: Store, wanted: str | int | None) -> SweepRecord:
 
     Raises StoreError where there is none.
     """
-    if isinstance(wanted, int) or (wanted is not None and wanted.isdecimal()):
-        return sweeps.one(store, int(wanted))
+    if isinstance(wanted, str) and wanted.isdecimal():
+        if len(wanted) > len(str(MOST)):  # not even Python reads a number of any length
+            raise sweeps.no_such(store, wanted)
+        wanted = int(wanted)
+    if isinstance(wanted, int):
+        return sweeps.one(store, wanted)
     if wanted is None:
         found = max((each.id for each in sweeps.every(store)), default=None)
         if found is None:

@@ -22,7 +22,7 @@ from autotuner.store.sweep_records import SweepRecord
 from autotuner.store.tables import LeaseRow, SweepRow
 from autotuner.sweeps import queue
 from autotuner.sweeps.outlook import outlook, outlooks
-from autotuner.values.errors import LeaseHeldError, LeaseLostError, StoreError
+from autotuner.values.errors import InputError, LeaseHeldError, LeaseLostError, StoreError
 from autotuner.values.sweep import State, Wish
 from tests.helpers import simulated
 from tests.helpers.recorded import CALIBRATION, measured, study_record
@@ -78,7 +78,7 @@ def test_of_many_that_use_one_key_at_once_one_makes_the_sweep(place: str, opened
             return asked.sweep.id, asked.is_new
 
     with ThreadPoolExecutor(4) as pool:
-        for key in map(str, range(5)):
+        for key in "abcde":
             found = list(pool.map(asks, [key] * 4))
             assert len({number for number, _ in found}) == 1
             assert sum(is_new for _, is_new in found) == 1
@@ -355,9 +355,21 @@ def test_a_sweep_is_found_by_number_key_and_name(opened: Store) -> None:
     assert queue.resolve(opened, "k").id == first
     assert queue.resolve(opened, "a").id == second
     assert queue.resolve(opened, None).id == third
-    for wanted in ("9", "c"):
+    for wanted in ("9", "c", str(2**31), str(2**63), "9" * 5000, 2**63):
         with pytest.raises(StoreError, match="sweeps --all"):
             queue.resolve(opened, wanted)
+
+
+def test_neither_a_key_nor_a_name_reads_as_a_number(opened: Store) -> None:
+    """`cancel 12` would end another sweep than the one asked for under the key 12."""
+    with pytest.raises(InputError, match="the key '20261123' would be taken for the number of a sweep"):
+        ask(opened, key="20261123")
+    with pytest.raises(InputError, match="the name '12' would be taken for the number of a sweep"):
+        ask(opened, name="12")
+    assert sweeps.every(opened) == ()
+    named = simulated.space().file.model_copy(update={"path": "12.toml"})
+    found = queue.submit(opened, queue.request_for([named])).sweep
+    assert queue.resolve(opened, "12.toml").id == found.id
 
 
 def test_the_space_of_a_queued_sweep_is_the_one_of_then(opened: Store) -> None:
