@@ -30,10 +30,14 @@ def devices(context: typer.Context, store: StoreOption = None, as_json: JsonOpti
         out.print("No worker has served a device from this store: `autotuner worker` does.")
 
 
-def devices_clear(device: Names = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+def devices_clear(
+    context: typer.Context, device: Names = None, store: StoreOption = None, as_json: JsonOption = False
+) -> None:
     """Ends the quarantine of devices: they get sweeps again."""
     from autotuner.store import device_health
 
+    before = context.parent.params if context.parent is not None else {}  # the options that stand before `clear`
+    store, as_json = store or before.get("store"), as_json or before.get("as_json", False)
     with closing(open_store(store)) as opened:
         known = device_health.every(opened)
         names = device or [each.name for each in known if each.health == "quarantined"]

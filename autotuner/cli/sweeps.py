@@ -55,7 +55,7 @@ def submit(
         bool, typer.Option("--each", help="a study for each problem, over one budget: what promises most goes on")
     ] = False,
     weight: Annotated[
-        list[float] | None, typer.Option(min=0, help="with --each: what an improvement is worth; one for each problem")
+        list[float] | None, typer.Option(help="with --each: what an improvement is worth; one for each problem")
     ] = None,
     trials: Annotated[int, typer.Option(min=1, max=MOST, help="judged variants, those of earlier runs included")] = 60,
     minutes: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -34,6 +35,9 @@ def request_for(files: Sequence[SpaceFile], *, weights: Sequence[float] = (), **
         raise InputError(f"a sweep is for one kind of device, and these spaces are for {' and '.join(backends)}")
     if weights and len(weights) != len(files):
         raise InputError(f"{len(weights)} weights for {len(files)} problems: give one to each, or none")
+    if not all(0 < weight < math.inf for weight in weights):
+        found = ", ".join(f"{weight:g}" for weight in weights)
+        raise InputError(f"weights {found}: every weight is a number larger than 0; leave out what is worth none")
     SAMPLERS.chosen(str(wanted.get("sampler") or "evolution"))
     members = [
         Member(space_document=file.model_dump_json(), weight=weight)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from typer.testing import CliRunner
 
+from autotuner.cli.app import app
 from autotuner.cli.sweeps import moment
 from autotuner.store import Store, device_health, sweeps
 from autotuner.sweeps import foreground, queue
@@ -89,8 +92,24 @@ def test_a_set_has_a_weight_for_each_problem() -> None:
     assert [member.weight for member in request.members] == [1.0, 2.0]
     with pytest.raises(InputError, match="3 weights for 2 problems"):
         queue.request_for([file, file], weights=[1.0, 2.0, 3.0])
+    for wrong in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(InputError, match="every weight is a number larger than 0"):
+            queue.request_for([file, file], weights=[1.0, wrong])
     with pytest.raises(InputError, match="no sampler 'oracle'"):
         queue.request_for([file], sampler="oracle")
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_options_of_devices_may_stand_before_clear(tmp_path: Path, before: bool) -> None:
+    with Store.open(str(tmp_path / "a.db")) as store:
+        with device_health.serving(store, {"h/cpu": ()}, "h", "cpu", "a CPU", "worker"):
+            pass
+        device_health.quarantine(store, ["h/cpu"], "it is hot", "cool it", None)
+    options = ["--store", str(tmp_path / "a.db"), "--json"]
+    words = ["devices", *options, "clear"] if before else ["devices", "clear", *options]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == ["h/cpu"]
 
 
 def test_a_moment_is_a_time_of_day_a_date_or_a_span() -> None:
