@@ -25,6 +25,8 @@ CAUSAL, GROUPS, BOTTOM_RIGHT_CORNER, STRICT, COPIES = 1, 2, 4, 8, 16
 """What is so of a call, for the op `served`; torch_op.cpp has the same numbers."""
 OLDEST = (2, 10)
 """The oldest torch whose stable ABI has all that is called."""
+_wants_gradients, _is_traced = torch.is_grad_enabled, torch.compiler.is_dynamo_compiling
+"""Asked for in each call: found once."""
 
 
 class Arguments(Protocol):
@@ -125,6 +127,8 @@ class Attention:
         """The op of torch.library. It refuses gradients itself."""
         self._served: Any = library.ops.served.default
         """The same without that. torch.compile sees a call as this one node, whatever the lengths."""
+        self._quick: Any = getattr(self._served, "_op", self._served)
+        """What `_served` calls in turn, where torch has it still: a step in Python less for each eager call."""
 
     def __call__(
         self,
@@ -148,11 +152,21 @@ class Attention:
             and not dropout_p
             and (scale is None or self._is_usual(scale, query))
             and (corner == "top_left" or not is_causal)
-            and not (torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad))
+            and not (_wants_gradients() and (query.requires_grad or key.requires_grad or value.requires_grad))
             and (query.is_cuda or query.is_cpu)
         ):
-            how = self._always | (CAUSAL if is_causal else 0) | (GROUPS if enable_gqa else 0)
-            return self._answer(query, key, value, how, key_lengths)
+            how: int = self._always
+            if is_causal:
+                how |= CAUSAL
+            if enable_gqa:
+                how |= GROUPS
+            if _is_traced():
+                return self._answer(query, key, value, how, key_lengths)
+            try:
+                found: Tensor = self._quick(query, key, value, how, key_lengths)
+            except RuntimeError as error:
+                raise _as_refused(error) from None
+            return found
         said = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
         more = {"enable_gqa": enable_gqa, "key_lengths": key_lengths, "corner": corner}
         return self._any(*self._arguments(query, key, value, **said, **more))
@@ -173,10 +187,7 @@ class Attention:
         try:
             found: Tensor = self._served(query, key, value, how, lengths, **beside)
         except RuntimeError as error:
-            said = str(error).splitlines()[0]
-            if said.startswith(REFUSED):
-                raise NotServed(said) from None
-            raise
+            raise _as_refused(error) from None
         return found
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
@@ -224,6 +235,12 @@ class Attention:
             self._aside_counts[why] += 1
         found: Tensor = self._torch(**dict(zip(TENSORS, tensors, strict=False)), **options)
         return found
+
+
+def _as_refused(error: RuntimeError) -> RuntimeError:
+    """What the op has raised, as NotServed where no variant serves a strict call."""
+    said = str(error).splitlines()[0]
+    return NotServed(said) if said.startswith(REFUSED) else error
 
 
 def _how(options: Mapping[str, Any]) -> int:
