@@ -11,7 +11,7 @@ from autotuner.measure.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.measure.blocks import Blocks, Throttled
 from autotuner.measure.heat import baseline_arms
 from autotuner.measure.plausible import clocks_disagree, too_fast
-from autotuner.measure.rules import decide
+from autotuner.measure.rules import decide, out_of_time
 from autotuner.measure.statistics import median_interval, trimmed_interval
 from autotuner.measure.thermometer import Drifted, thermometer, undisturbed
 from autotuner.values import codes
@@ -21,7 +21,7 @@ from autotuner.values.outcome import Artifact, Interval, Measurement, Say, Stop,
 from autotuner.values.verdict import Fault, Verdict
 
 LONGEST_S = 30.0
-"""From here on a race ends after the block it is in, if there are three."""
+"""From here on a race ends after the block it is in, if there are three; six where they may promote the variant."""
 
 BASELINE, VARIANT, INCUMBENT = 0, 1, 2
 
@@ -75,11 +75,10 @@ class _Race:
         while self._stopped is None:
             blocks.take()
             ratios = [blocks.log_ratios(VARIANT, problem) for problem in range(len(self._tracks))]
-            self._stopped = decide(
-                ratios, self._gains(blocks), conditions.tie, conditions.min_blocks, conditions.max_blocks
-            )
+            gains = self._gains(blocks)
+            self._stopped = decide(ratios, gains, conditions.tie, conditions.min_blocks, conditions.max_blocks)
             if self._stopped is None and len(blocks) > 2 and time.monotonic() - started > LONGEST_S:
-                self._stopped = Stop.LATE
+                self._stopped = out_of_time(gains, conditions.tie)
         return blocks
 
     def _gains(self, blocks: Blocks) -> list[float] | None:

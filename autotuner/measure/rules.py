@@ -42,7 +42,8 @@ def slower(gains: Sequence[float]) -> bool:
 
 
 def promoted(gains: Sequence[float], tie: float) -> bool:
-    """The trimmed mean of ln(t_variant / t_incumbent) is below the tie band. Asked once, at PROMOTION_BLOCKS."""
+    """The trimmed mean of ln(t_variant / t_incumbent) is below the tie band. Asked once in a race, at PROMOTION_BLOCKS
+    or where its time is up before."""
     return trimmed_bound([-gain for gain in gains], PROMOTION_ALPHA) > math.log1p(tie)
 
 
@@ -96,3 +97,18 @@ def decide(
     if precise(ratios):
         return Stop.PRECISE
     return Stop.STEADY if steady(ratios) else None
+
+
+def out_of_time(gains: Sequence[float] | None, tie: float) -> Stop | None:
+    """How a race ends that has taken its time, and that `decide` would let go on; None to go on nevertheless.
+
+    One that has not come to PROMOTION_BLOCKS is asked now whether it promotes the variant. How many blocks it has
+    depends on how long they took and not on what they show, so it is one test with the same error. A later one has been
+    asked. Fewer than FIRST_LOOK blocks cannot tell.
+    """
+    if gains is None:
+        return Stop.LATE
+    count = len(gains)
+    if count < FIRST_LOOK and may_be_promoted(gains, tie):
+        return None
+    return Stop.PROMOTED if FIRST_LOOK <= count < PROMOTION_BLOCKS and promoted(gains, tie) else Stop.LATE

@@ -188,6 +188,24 @@ def test_a_candidate_for_promotion_is_not_cut_short_by_precision() -> None:
     assert rules.decide([tied], tied, TIE, 12, 60) == Stop.PRECISE
 
 
+def test_a_race_whose_time_is_up_is_asked_once_whether_it_promotes() -> None:
+    faster = [-0.02 + 1e-4 * (block % 5) for block in range(50)]
+    assert rules.out_of_time(faster[:10], TIE) == Stop.PROMOTED
+    assert rules.out_of_time(faster[: rules.FIRST_LOOK - 1], TIE) is None
+    assert rules.out_of_time(faster, TIE) == Stop.LATE  # it was asked after block 40
+    slower = [0.02 + 1e-4 * (block % 5) for block in range(10)]
+    assert rules.out_of_time(slower[:3], TIE) == rules.out_of_time(slower, TIE) == Stop.LATE
+    assert rules.out_of_time(None, TIE) == Stop.LATE
+
+
+@pytest.mark.parametrize("count", [rules.FIRST_LOOK, 15, rules.PROMOTION_BLOCKS - 1])
+def test_time_that_is_up_promotes_a_tie_no_more_often(count: int) -> None:
+    """Of a candidate that is faster by just the tie band."""
+    draw = random.Random(count)
+    ends = [rules.out_of_time(gains_of(1 / (1 + TIE), count, draw), TIE) for _ in range(1000)]
+    assert ends.count(Stop.PROMOTED) / 1000 <= rules.PROMOTION_ALPHA + 0.015
+
+
 # Blocks -------------------------------------------------------------------------------------------------------------
 
 
@@ -300,6 +318,15 @@ def test_the_first_variant_is_the_incumbent_however_slow() -> None:
     found = measured(race(500, None))
     assert (found.promoted, found.censored, found.incumbent, found.gain) == (True, False, None, None)
     assert found.timings[0].incumbent_us == ()
+
+
+@pytest.mark.parametrize(("us", "stop"), [(72, Stop.PROMOTED), (80, Stop.LATE)])
+def test_a_slow_race_promotes_too(us: float, stop: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No block is over before the time is."""
+    monkeypatch.setattr("autotuner.measure.race.LONGEST_S", 0.0)
+    found = measured(race(us))
+    assert (found.stopped, found.promoted) == (stop, stop == Stop.PROMOTED)
+    assert 3 <= len(found.timings[0].variant_us) <= rules.FIRST_LOOK
 
 
 @pytest.mark.parametrize(("us", "stop", "blocks"), [(200, Stop.HOPELESS, 2), (90, Stop.SLOWER, rules.FIRST_LOOK)])
