@@ -16,6 +16,7 @@ from statistics import median
 from typing import NamedTuple
 
 from autotuner.measure.arms import Audited, Track, Tracks
+from autotuner.measure.long_step import LongStep
 from autotuner.measure.statistics import trimmed_bound
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Measurement, Say
@@ -105,7 +106,7 @@ class Times(NamedTuple):
         return None
 
 
-def take(arms: Audited, rounds: int) -> Times:
+def take(arms: Audited, rounds: int, step: LongStep) -> Times:
     """The rounds, each in random order. Raises ArmError."""
     times = Times([], [], [], [], [])
     samples: list[tuple[list[float], Callable[[], float]]] = [
@@ -117,39 +118,43 @@ def take(arms: Audited, rounds: int) -> Times:
     ]
     for _ in range(rounds):
         for into, sample in random.sample(samples, len(samples)):
+            step.go_on()
             into.append(sample())
     return times
 
 
-def looked_at(arms: Audited, track: Track, raced: Raced | None = None) -> Times:
-    """The times by which the variant is judged. `raced`: of its race, else of the look itself. Raises ArmError."""
+def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced | None = None) -> Times:
+    """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race, else of the
+    look itself. Raises ArmError."""
     for rounds, suspicious in LOOKS:
-        times = take(arms, rounds)
+        times = take(arms, rounds, step)
         calm = median(times.kept) <= suspicious and times.kept_at_least <= KEPT
         if calm and times.why(track.problem, track.gap, raced or times.raced) is None:
             return times
-    return take(arms, LAST_ROUNDS)
+    return take(arms, LAST_ROUNDS, step)
 
 
 def audit(tracks: Tracks, artifact: Artifact, measured: Measurement, conditions: Conditions, say: Say) -> str | Fault:
     """The audit on every problem: what it found, in words, or a fault of the variant. Raises ArmError."""
     notes: list[str] = []
     for track, baseline, timing in zip(tracks, conditions.baselines, measured.timings, strict=True):
-        say(f"audit {track.problem}")
+        step = LongStep(say, f"audit {track.problem}")
         raced = Raced(min(timing.variant_us) / 1e6, min(timing.baseline_us) / 1e6)
-        found = judged(track, artifact, baseline, raced)
+        found = judged(track, artifact, baseline, raced, step)
         if isinstance(found, Fault):
             return found
         notes.append(f"{100 * median(found.kept):+.1f} %")
     return f"fresh inputs and poisoned outputs change the latency by {', '.join(notes)}"
 
 
-def judged(track: Track, artifact: Artifact, baseline: str, raced: Raced) -> Times | Fault:
+def judged(track: Track, artifact: Artifact, baseline: str, raced: Raced, step: LongStep) -> Times | Fault:
     """The audit on one problem. Something else may have disturbed one look, so the last and longest decides."""
     arms = track.audit(artifact, baseline)
-    times = looked_at(arms, track, raced)
+    times = looked_at(arms, track, step, raced)
     why = times.why(track.problem, track.gap, raced)
     if why is not None:
         return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.memory", detail=why)
+    step.go_on()
     arms.variant_audit(fresh=True)
+    step.go_on()
     return arms.variant_audit.recheck() or arms.variant.recheck() or times

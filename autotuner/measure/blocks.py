@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 
 from autotuner.measure.arms import Arm, Tracks
+from autotuner.measure.long_step import LongStep
 from autotuner.values.objective import Objective, combine
 from autotuner.values.verdict import Fault, Verdict
 
@@ -25,10 +26,16 @@ class Blocks:
     """Raw seconds of every block so far: `seconds[arm][problem][block]`; arm 0 is the baseline."""
 
     def __init__(
-        self, tracks: Tracks, arms: Sequence[Sequence[Arm]], seed: int, most_throttled: int = MOST_DISCARDED
+        self,
+        tracks: Tracks,
+        arms: Sequence[Sequence[Arm]],
+        seed: int,
+        step: LongStep,
+        most_throttled: int = MOST_DISCARDED,
     ) -> None:
-        """`arms[arm][problem]`. `most_throttled`: blocks that may be void because the device throttled."""
-        self._most_throttled = most_throttled
+        """`arms[arm][problem]`. `step`: of which all samples are. `most_throttled`: blocks that may be void because the
+        device throttled."""
+        self._step, self._most_throttled = step, most_throttled
         self._tracks, self._arms = tracks, arms
         self._draw = random.Random(seed)
         self.seconds: list[list[list[float]]] = [[[] for _ in tracks] for _ in arms]
@@ -69,8 +76,12 @@ class Blocks:
         taken: list[tuple[int, int, float]] = []
         for problem in range(len(self._tracks)):
             self._draw.shuffle(order)
-            taken += [(arm, problem, self._arms[arm][problem]()) for arm in order]
+            taken += [(arm, problem, self._sample(arm, problem)) for arm in order]
         return taken
+
+    def _sample(self, arm: int, problem: int) -> float:
+        self._step.go_on()
+        return self._arms[arm][problem]()
 
     def log_ratios(self, arm: int, problem: int) -> list[float]:
         """ln(t_arm / t_baseline), a block each."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from autotuner.measure.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.measure.blocks import MOST_DISCARDED, Blocks
+from autotuner.measure.long_step import LongStep
 from autotuner.measure.thermometer import take_calm, thermometer
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
@@ -23,8 +24,8 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: 
     """
     draw = random.Random(conditions.seeds[0])
     arms, baselines, faults = _entered(tracks, artifacts, conditions, draw, say)
-    say("racing")
-    blocks = Blocks(tracks, [baselines, *arms.values()], draw.randrange(2**31), max(count, MOST_DISCARDED))
+    step = LongStep(say, "racing")
+    blocks = Blocks(tracks, [baselines, *arms.values()], draw.randrange(2**31), step, max(count, MOST_DISCARDED))
     take_calm(blocks, count, thermometer(conditions, tracks[0], alone=not artifacts))
     for place, entrant in arms.items():
         say(f"{codes.RECHECK} {artifacts[place].name}")
@@ -43,9 +44,22 @@ def heat(tracks: Tracks, artifacts: Sequence[Artifact], count: int, conditions: 
     )
 
 
-def baseline_arms(tracks: Tracks, conditions: Conditions) -> list[Arm]:
+def baseline_arms(tracks: Tracks, conditions: Conditions, step: LongStep) -> list[Arm]:
     """The arms of the pinned baselines, one a problem."""
-    return [track.baseline(name) for track, name in zip(tracks, conditions.baselines, strict=True)]
+    arms: list[Arm] = []
+    for track, name in zip(tracks, conditions.baselines, strict=True):
+        step.go_on()
+        arms.append(track.baseline(name))
+    return arms
+
+
+def variant_arms(tracks: Tracks, artifact: Artifact, step: LongStep, again: bool = False) -> list[VariantArm]:
+    """The arms of a variant, one a problem; `again`: from a second load of its library. Raises ArmError."""
+    arms: list[VariantArm] = []
+    for track in tracks:
+        step.go_on()
+        arms.append(track.variant(artifact, again))
+    return arms
 
 
 def _entered(
@@ -62,12 +76,12 @@ def _entered(
     loaded: set[str] = set()
     for place in draw.sample(range(-1, len(artifacts)), len(artifacts) + 1):
         if place < 0:
-            baselines = baseline_arms(tracks, conditions)
+            baselines = baseline_arms(tracks, conditions, LongStep(say, "loading the baselines"))
             continue
         artifact = artifacts[place]
-        say(f"loading {artifact.name}")
+        step = LongStep(say, f"loading {artifact.name}")
         try:
-            arms[place] = [track.variant(artifact, again=artifact.digest in loaded) for track in tracks]
+            arms[place] = variant_arms(tracks, artifact, step, again=artifact.digest in loaded)
         except ArmError as error:
             faults[place] = error.fault
         loaded.add(artifact.digest)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from autotuner.measure.arms import Arm, ArmError, Tracks, VariantArm
 from autotuner.measure.blocks import Blocks, Throttled
-from autotuner.measure.heat import baseline_arms
+from autotuner.measure.heat import baseline_arms, variant_arms
+from autotuner.measure.long_step import LongStep
 from autotuner.measure.plausible import clocks_disagree, too_fast
 from autotuner.measure.rules import decide, out_of_time
 from autotuner.measure.statistics import median_interval, trimmed_interval
@@ -56,20 +57,21 @@ class _Race:
     ) -> None:
         self._tracks, self._conditions, self._say = tracks, conditions, say
         self._incumbent = incumbent
-        self._variants = [track.variant(artifact) for track in tracks]
-        arms: list[Sequence[Arm]] = [baseline_arms(tracks, conditions), self._variants]
+        step = LongStep(say, "loading")
+        self._variants = variant_arms(tracks, artifact, step)
+        arms: list[Sequence[Arm]] = [baseline_arms(tracks, conditions, step), self._variants]
         if incumbent is not None:
-            arms.append(_incumbents(tracks, incumbent.artifact))
+            arms.append(_incumbents(tracks, incumbent.artifact, step))
         self._arms = arms
 
     def run(self) -> Measurement | Fault:
-        self._say(f"measuring {', '.join(str(track.problem) for track in self._tracks)}")
-        blocks = undisturbed(self._blocks, thermometer(self._conditions, self._tracks[0]))
+        step = LongStep(self._say, f"measuring {', '.join(str(track.problem) for track in self._tracks)}")
+        blocks = undisturbed(lambda: self._blocks(step), thermometer(self._conditions, self._tracks[0]))
         fault = self._rechecked() or self._implausible(blocks)
         return fault if fault is not None else self._measurement(blocks)
 
-    def _blocks(self) -> Blocks:
-        conditions, blocks = self._conditions, Blocks(self._tracks, self._arms, self._conditions.seeds[0])
+    def _blocks(self, step: LongStep) -> Blocks:
+        conditions, blocks = self._conditions, Blocks(self._tracks, self._arms, self._conditions.seeds[0], step)
         started = time.monotonic()
         self._stopped: Stop | None = None
         while self._stopped is None:
@@ -153,10 +155,10 @@ class _Race:
         return found.model_copy(update=moved)
 
 
-def _incumbents(tracks: Tracks, incumbent: Artifact) -> list[VariantArm]:
+def _incumbents(tracks: Tracks, incumbent: Artifact, step: LongStep) -> list[VariantArm]:
     """Raises ArmError, not the variant's fault, when it cannot be loaded or launched: it could when it was promoted."""
     try:
-        return [track.variant(incumbent, again=True) for track in tracks]
+        return variant_arms(tracks, incumbent, step, again=True)
     except (ArmError, OSError, ImportError) as error:
         detail = f"the incumbent cannot be launched any more: {error}"
         raise ArmError(Fault(verdict=Verdict.INFRA_ERROR, code="measure.incumbent", detail=detail)) from None

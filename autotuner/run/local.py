@@ -56,8 +56,8 @@ class Deadlines(Model):
     start: float = 120
     build: float = 330
     check: float = Field(default=30, description="one step of the gate: a case or an invariant")
-    measure: float = 120
-    audit: float = Field(default=120, description="one problem's audit: its copies take long where much is moved")
+    measure: float = Field(default=120, description="an arm that is loaded for a race, or a sample")
+    audit: float = Field(default=120, description="a sample: its copies take long where much is moved")
     calibrate: float = 300
     memory: float = 900
     sanitize: float = 900

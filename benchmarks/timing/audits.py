@@ -30,6 +30,7 @@ from autotuner.gate.references import names
 from autotuner.measure.arms import ArmError
 from autotuner.measure.audit import Times, looked_at
 from autotuner.measure.calibrate import fastest, time_baselines
+from autotuner.measure.long_step import LongStep
 from autotuner.measure.statistics import trimmed_interval
 from autotuner.run.line import Line, LineFactory
 from autotuner.tuning.workbench import Workbench, load_space
@@ -116,7 +117,7 @@ def audited(point: str, track: Any, built: Artifact, baseline: str) -> Row:
     started = time.monotonic()
     try:
         arms = track.audit(built, baseline)
-        times: Times = looked_at(arms, track)
+        times: Times = looked_at(arms, track, LongStep(lambda _: None, "audit"))
         why = times.why(track.problem, track.gap, times.raced)
         arms.variant_audit(fresh=True)
         fault = arms.variant_audit.recheck() or arms.variant.recheck()

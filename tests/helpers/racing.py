@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from autotuner.measure.arms import Arm
 from autotuner.measure.blocks import Blocks
+from autotuner.measure.long_step import LongStep
 from autotuner.measure.race import Incumbent, measure
 from autotuner.run.fake import Deviations, FakeLine, FakeTrack, Truth
 from autotuner.values.conditions import Conditions
@@ -42,7 +43,7 @@ def track(throttled: Sequence[bool] = ()) -> FakeTrack:
 def raced(arms: Sequence[Callable[[], float]], count: int, seed: int = 0, on: FakeTrack | None = None) -> Blocks:
     """So many blocks of arms on one problem; the first is the baseline."""
     made: list[list[Arm]] = [[Sampler(arm)] for arm in arms]
-    blocks = Blocks([on or track()], made, seed)
+    blocks = Blocks([on or track()], made, seed, LongStep(lambda _: None, "racing"))
     for _ in range(count):
         blocks.take()
     return blocks

@@ -9,7 +9,8 @@ from typing import cast
 import pytest
 
 from autotuner.measure.arms import Audited
-from autotuner.measure.audit import Raced, Times, audit, looked_at
+from autotuner.measure.audit import LAST_ROUNDS, LOOKS, Raced, Times, audit, looked_at
+from autotuner.measure.long_step import LongStep
 from autotuner.measure.race import measure
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.fake import Deviations, FakeLine, Truth
@@ -89,7 +90,7 @@ def test_a_disturbance_in_the_first_look_acquits_nobody() -> None:
 
     arms = Scripted(seconds)
     track = FakeLine(lambda _: Truth(us=1000)).tracks(CONDITIONS)[0]
-    times = looked_at(cast(Audited, arms), track)
+    times = looked_at(cast(Audited, arms), track, LongStep(lambda _: None, "audit"))
     assert arms.taken["still"] > 6
     found = times.why(PROBLEM, GAP, times.raced)
     assert found is not None
@@ -104,6 +105,20 @@ def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
     measured = measure(tracks, artifact, None, CONDITIONS, lambda _: None)
     assert isinstance(measured, Measurement)
     return audit(tracks, artifact, measured, CONDITIONS, lambda _: None)
+
+
+@pytest.mark.parametrize("every_s", [0.0, 3600.0])
+def test_an_audit_is_announced_as_it_goes_on(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through all its looks, so that its deadline is one for a sample."""
+    monkeypatch.setattr("autotuner.measure.long_step.EVERY_S", every_s)
+    said: list[str] = []
+    looked_at(
+        cast(Audited, Scripted(lambda kind, _: 1.3e-3 if kind == "fresh" else 1e-3)),
+        FakeLine(lambda _: Truth(us=1000)).tracks(CONDITIONS)[0],
+        LongStep(said.append, "audit"),
+    )
+    rounds = sum(rounds for rounds, _ in LOOKS) + LAST_ROUNDS
+    assert len(said) == (1 + 5 * rounds if every_s == 0 else 1)
 
 
 def test_nobody_who_keeps_nothing_is_accused() -> None:

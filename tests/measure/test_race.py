@@ -16,6 +16,7 @@ from autotuner.measure.arms import ArmError
 from autotuner.measure.blocks import MOST_DISCARDED, Throttled, combined
 from autotuner.measure.calibrate import fastest, time_baselines
 from autotuner.measure.heat import heat
+from autotuner.measure.race import Incumbent, measure
 from autotuner.measure.statistics import (
     deviation,
     median_interval,
@@ -24,6 +25,7 @@ from autotuner.measure.statistics import (
     trimmed_bound,
     trimmed_interval,
 )
+from autotuner.measure.thermometer import ATTEMPTS
 from autotuner.run.fake import Deviations, FakeArm, FakeLine, FakeTrack, Truth
 from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Artifact, Measurement, Stop
@@ -411,6 +413,33 @@ def test_calibration_pins_the_fastest_backend_that_takes_the_problem() -> None:
     timings = time_baselines(plain, ["slow", "refuses", "quick"], 9)
     assert [(timing.backend, round(timing.median_us)) for timing in timings] == [("slow", 100), ("quick", 50)]
     assert fastest(timings) == "quick"
+
+
+@pytest.mark.parametrize("every_s", [0.0, 3600.0])
+def test_a_race_or_a_heat_is_announced_as_it_goes_on(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that its deadline is one for a sample; short races say nothing but that they begin."""
+    monkeypatch.setattr("autotuner.measure.long_step.EVERY_S", every_s)
+    backend, artifacts, conditions = fakes([77, 80], None)
+    said: list[str] = []
+    tracks, again = backend.tracks(conditions), every_s == 0
+    found = measured(measure(tracks, artifacts[0], Incumbent(artifacts[1]), conditions, said.append))
+    samples = 3 * len(found.timings[0].variant_us)
+    assert said.count(f"measuring {tracks[0].problem}") == 1 + again * samples
+    assert said.count("loading") == 1 + again * 3
+    said.clear()
+    taken = 24 + heat(tracks, artifacts, 24, conditions, said.append).discarded
+    assert said.count("racing") == 1 + again * 3 * taken
+
+
+def test_every_attempt_of_a_race_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotuner.measure.long_step.EVERY_S", 0.0)
+    monkeypatch.setattr("autotuner.measure.thermometer.PAUSE_S", 0.0)
+    backend, artifacts, conditions = fakes([77, 80], None, baseline_us=(50.0,))
+    said: list[str] = []
+    tracks = backend.tracks(conditions)
+    found = measure(tracks, artifacts[0], Incumbent(artifacts[1]), conditions, said.append)
+    assert isinstance(found, Fault)
+    assert said.count(f"measuring {tracks[0].problem}") == 1 + ATTEMPTS * 3 * rules.PROMOTION_BLOCKS
 
 
 def test_weights_say_how_much_each_problem_counts() -> None:
