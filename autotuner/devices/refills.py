@@ -15,7 +15,8 @@ from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
 
 MOST_BYTES = 256 << 20
-"""Bytes at most that the refills of a sample take."""
+"""Bytes at most of the copies of inputs and outputs that a sample of the variant and one of the baseline are refilled
+with, and as many once more of the workspace; but for what two calls and one workspace take."""
 WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
 """Words of which a poisoned workspace is full: a NaN, a large number, zero."""
 
@@ -33,10 +34,19 @@ class Buffers(NamedTuple):
         """In that order."""
         return (*self.inputs, *self.outputs, *self.workspace)
 
+    def most_calls(self, wanted: int) -> int:
+        """Forwards of a sample, where time asks for `wanted`."""
+        return max(2, min(wanted, _fitting((*self.inputs, *self.outputs))))
 
-def most_calls(problem: Problem, wanted: int) -> int:
-    """Forwards of a sample, where time asks for `wanted`."""
-    return max(2, min(wanted, MOST_BYTES // (2 * problem.bytes)))
+    def workspaces(self, calls: int) -> int:
+        """Workspaces that so many calls are refilled with in turn, where there is any. It may be far larger than inputs
+        and outputs, and what poisons one call's poisons the next one's too: no call can leave anything in it."""
+        return max(1, min(calls, len(WORKSPACE_FILLS), _fitting(self.workspace)))
+
+
+def _fitting(tensors: Tensors) -> int:
+    """Copies of these that the refills of the variant and the baseline may have each."""
+    return MOST_BYTES // max(1, 2 * sum(tensor.nbytes for tensor in tensors))
 
 
 class Refills:
@@ -47,8 +57,10 @@ class Refills:
         """`plain`: ordinary inputs, which the buffers hold now; their outputs and workspace are those of a forward."""
         self._problem, self._buffers, self._plain, self.calls = problem, buffers, plain, calls
         self._still = tuple(tensor.clone() for tensor in buffers.all)
-        self._sources = [tuple(torch.empty_like(tensor) for tensor in buffers.all) for _ in range(calls)]
-        self._kept = [tuple(torch.empty_like(tensor) for tensor in buffers.outputs) for _ in range(calls)]
+        written = (*buffers.inputs, *buffers.outputs)
+        self._sources = [_like(written) for _ in range(calls)]
+        self._workspaces = [_like(buffers.workspace) for _ in range(buffers.workspaces(calls))]
+        self._kept = [_like(buffers.outputs) for _ in range(calls)]
         self._draw = random.Random()
         self._is_fresh = False
 
@@ -58,27 +70,32 @@ class Refills:
         Fresh tensors are drawn for both kinds: what a device has done before a sample changes its clock.
         """
         self._is_fresh = fresh
+        written = len(self._still) - len(self._buffers.workspace)
         for source in self._sources:
             drawn = self._fresh()
-            for tensor, value in zip(source, drawn if fresh else self._still, strict=True):
-                tensor.copy_(value)
+            _copy(source, drawn if fresh else self._still[:written])
+        for source in self._workspaces:
+            poison = self._poison()
+            _copy(source, poison if fresh else self._still[written:])
 
     def _fresh(self) -> Tensors:
         buffers = self._buffers
         inputs = op_of(self._problem).tensors().fresh(self._problem, self._plain, self._draw.getrandbits(60))
         outputs = tuple(torch.full_like(tensor, float("nan")) for tensor in buffers.outputs)
+        return (*inputs, *outputs)
+
+    def _poison(self) -> Tensors:
         word = self._draw.choice(WORKSPACE_FILLS)
-        return (*inputs, *outputs, *(torch.full_like(tensor, word) for tensor in buffers.workspace))
+        return tuple(torch.full_like(tensor, word) for tensor in self._buffers.workspace)
 
     def put(self, call: int) -> None:
         """Before the forward of that number."""
-        for tensor, source in zip(self._buffers.all, self._sources[call], strict=True):
-            tensor.copy_(source)
+        workspace = self._workspaces[call % len(self._workspaces)]
+        _copy(self._buffers.all, (*self._sources[call], *workspace))
 
     def keep(self, call: int) -> None:
         """After the forward of that number: what it wrote."""
-        for kept, tensor in zip(self._kept[call], self._buffers.outputs, strict=True):
-            kept.copy_(tensor)
+        _copy(self._kept[call], self._buffers.outputs)
 
     def fault(self, forward: Callable[[], None], judge: Callable[[Tensors, Tensors], Fault | None]) -> Fault | None:
         """Whether the last sample with fresh inputs was right: one forward by the reference, and every forward by the
@@ -97,3 +114,12 @@ class Refills:
                 detail = "fresh inputs gave other bits when the same forward was run on them once more"
                 return Fault(verdict=Verdict.NONDETERMINISTIC, code=AUDIT, detail=detail)
         return None
+
+
+def _like(tensors: Tensors) -> Tensors:
+    return tuple(torch.empty_like(tensor) for tensor in tensors)
+
+
+def _copy(into: Tensors, what: Tensors) -> None:
+    for tensor, value in zip(into, what, strict=True):
+        tensor.copy_(value)

@@ -9,7 +9,7 @@ from time import perf_counter_ns
 import torch
 
 from autotuner.devices.cpu.timing import SAMPLE_S, Arm, VariantArm, stay_awake
-from autotuner.devices.refills import Buffers, Refills, most_calls
+from autotuner.devices.refills import Buffers, Refills
 from autotuner.ops.tensors import Tensors, on_one_thread
 from autotuner.values.verdict import Fault
 
@@ -23,7 +23,7 @@ class AuditArm:
         sets.restore(0)
         self._arm, self._judge = arm, judge
         seconds = max(self._timed(), self._timed())  # the second one may find an answer of the first
-        calls = most_calls(sets.problem, math.ceil(SAMPLE_S / seconds))
+        calls = buffers.most_calls(math.ceil(SAMPLE_S / seconds))
         self._refills = Refills(sets.problem, buffers, sets.plain, calls)
 
     def __call__(self, fresh: bool) -> float:

@@ -16,7 +16,7 @@ from autotuner.devices.cuda.timing import (
     device_faults,
     elapsed,
 )
-from autotuner.devices.refills import Buffers, Refills, most_calls
+from autotuner.devices.refills import Buffers, Refills
 from autotuner.ops.tensors import Tensors
 from autotuner.values.verdict import Fault
 
@@ -37,7 +37,7 @@ class AuditArm:
             sets.restore()
             self._forward()
             seconds = min(elapsed(self._forward) for _ in range(3))
-            calls = most_calls(sets.problem, math.ceil(GRAPH_S / seconds))
+            calls = buffers.most_calls(math.ceil(GRAPH_S / seconds))
             self._refills = Refills(sets.problem, buffers, sets.plain, calls)
             self._graph = self._captured() if seconds < SINGLE_S else None
 
