@@ -16,9 +16,10 @@ from torch import Tensor
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.build.status import DeviceErrors
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, guarded
+from autotuner.devices.cpu.threads import on_one_cpu
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, all_same_bits, same_bits
+from autotuner.ops.tensors import Tensors, all_same_bits, on_one_thread, same_bits
 from autotuner.values.problem import Problem
 
 WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
@@ -45,6 +46,10 @@ class CpuBench:
         self._slabs: list[Slab] = []
         self._fill = WORKSPACE_FILLS[0]
         self._cpus = sorted(os.sched_getaffinity(0))
+        self._crowded = False
+        """Whether all threads of a launch share one CPU."""
+        self._copying: list[int] = []
+        """The ids of threads that belong to no launch."""
 
     def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
         slab, placed = guarded(tensor, shift)
@@ -52,7 +57,13 @@ class CpuBench:
         return placed
 
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
-        return self._forward(problem, inputs, outputs, *self._workspace(problem))
+        workspace = self._workspace(problem)
+        with self._surroundings():
+            return self._forward(problem, inputs, outputs, *workspace)
+
+    def _surroundings(self) -> contextlib.AbstractContextManager[None]:
+        """Where the threads of a launch may run, at the turn."""
+        return on_one_cpu(self._cpus, but=self._copying) if self._crowded else contextlib.nullcontext()
 
     def _workspace(self, problem: Problem) -> tuple[int, int]:
         """Address and size of a guarded workspace that holds the word of the turn."""
@@ -70,20 +81,27 @@ class CpuBench:
 
     def repeated(self, problem: Problem, inputs: Tensors, outputs: Tensors, right: Tensors, count: int) -> Repeats:
         workspace = self._workspace(problem)
-        for launch in range(count):
-            for output in outputs:
-                output.fill_(torch.nan)
-            status = self._forward(problem, inputs, outputs, *workspace)
-            if status:
-                return Repeats(status, launch + 1, None)
-            if not all_same_bits(outputs, right):
-                return Repeats(0, launch + 1, launch)
+        with self._surroundings():
+            for launch in range(count):
+                with self._ours():
+                    for output in outputs:
+                        output.fill_(torch.nan)
+                status = self._forward(problem, inputs, outputs, *workspace)
+                if status:
+                    return Repeats(status, launch + 1, None)
+                with self._ours():
+                    if not all_same_bits(outputs, right):
+                        return Repeats(0, launch + 1, launch)
         return Repeats(0, count, None)
 
+    def _ours(self) -> contextlib.AbstractContextManager[None]:
+        """What is no launch, between launches: torch's threads would wait for each other on one CPU."""
+        return on_one_thread() if self._crowded else contextlib.nullcontext()
+
     def disturb(self, turn: int) -> None:
+        """Each word fills the workspace in turn. Three turns of nine, one with each word, all threads share one CPU."""
         self._fill = WORKSPACE_FILLS[turn % len(WORKSPACE_FILLS)]
-        if hasattr(os, "sched_setaffinity"):  # every third turn all threads share one CPU
-            os.sched_setaffinity(0, self._cpus[:1] if turn % 3 == 2 else self._cpus)
+        self._crowded = False
         if turn % 2 and self._larger is not None:  # on other, larger inputs the library leaves its own scratch full
             inputs = _predecessor(self._larger)
             outputs = op_of(self._larger).tensors().outputs(self._larger, inputs)
@@ -91,6 +109,7 @@ class CpuBench:
             self.launch(self._larger, *placed)
         else:
             run_foreign(self._foreign, "cpu", _predecessor(self._foreign))
+        self._crowded = turn // len(WORKSPACE_FILLS) % 3 == 1 and len(self._cpus) > 1
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[None]:
@@ -105,11 +124,14 @@ class CpuBench:
 
         thread = threading.Thread(target=copy, daemon=True)
         thread.start()
+        assert thread.native_id is not None
+        self._copying.append(thread.native_id)
         try:
             yield
         finally:
             stop.set()
             thread.join()
+            self._copying.clear()
 
     def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:
         changed = tuple(not same_bits(a, b) for a, b in zip(before, placed, strict=True))
