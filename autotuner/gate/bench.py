@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from autotuner.build.status import DeviceErrors
 from autotuner.ops import op_of
+from autotuner.values.errors import InfrastructureError
 from autotuner.values.problem import Problem
 
 if TYPE_CHECKING:
@@ -47,16 +48,16 @@ class Repeats(NamedTuple):
 
 def run_foreign(problem: Problem, torch_device: str, inputs: Tensors) -> None:
     """A baseline's kernels on these inputs: of the one that the op names for it, or of another one where that does not
-    take the problem. Raises RuntimeError where none does."""
+    take the problem, or has no memory there. Raises RuntimeError or InfrastructureError where none does."""
     tensors = op_of(problem).tensors()
     named = tensors.BETWEEN[torch_device]
     others = (name for name, each in tensors.BASELINES.items() if torch_device in each.devices and name != named)
-    refused: RuntimeError | None = None
+    refused: RuntimeError | InfrastructureError | None = None
     for name in (named, *others):
         try:
             with warnings.catch_warnings(action="ignore"):  # torch says at length why a kernel does not take it
                 tensors.BASELINES[name].answer(problem, inputs)
-        except RuntimeError as error:
+        except (RuntimeError, InfrastructureError) as error:
             refused = refused or error
         else:
             return

@@ -27,7 +27,7 @@ def answers(
     one that is `timed`.
 
     What nobody may look at is NaN in some cases. A baseline may multiply it by zero, so it gets zeros there. What a
-    baseline leaves open is as the op defines it.
+    baseline leaves open is as the op defines it. Raises InfrastructureError when the device has no memory left.
     """
     known = op_of(problem).tensors().BASELINES
     inputs = tuple(each.masked_fill(each.isnan(), 0) if bool(each.isnan().any()) else each for each in inputs)

@@ -83,7 +83,8 @@ class Track(Protocol):
     """Seconds by which what runs between two forwards may cost one implementation more than another."""
 
     def baseline(self, name: str) -> Arm:
-        """The arm of a baseline. Raises RuntimeError when it does not take the problem."""
+        """The arm of a baseline. Raises RuntimeError when it does not take the problem, and InfrastructureError when
+        the device has no memory left for it."""
 
     def variant(self, artifact: Artifact, again: bool = False) -> VariantArm:
         """The arm of a variant, with outputs of its own. `again`: from a second load of its library.

@@ -13,7 +13,8 @@ from autotuner.values.outcome import BackendTiming
 def time_baselines(track: Track, baselines: Sequence[str], rounds: int) -> list[BackendTiming]:
     """Every baseline that takes the track's problem, interleaved: what disturbs one disturbs the others.
 
-    Raises InfrastructureError when none takes it.
+    Raises InfrastructureError when none takes it, or the device has no memory left for one: a slower one would be
+    pinned.
     """
     arms: dict[str, Arm] = {}
     for name in baselines:

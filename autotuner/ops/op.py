@@ -1,4 +1,5 @@
-"""What an op says of itself: a record of small parts. Only `Op.tensors` imports torch, when it is called."""
+"""What an op says of itself: a record of small parts. Only `Op.tensors` and `Baseline.answer` import torch, when they
+are called."""
 
 from __future__ import annotations
 
@@ -137,8 +138,12 @@ class Baseline(NamedTuple):
     """It is made for one problem, which takes long: only those that are timed are asked for, not the gate's cases."""
 
     def answer(self, problem: Problem, inputs: Tensors) -> Tensors:
-        """What it gives on these inputs. Raises RuntimeError where it does not take the problem."""
-        return self.forward(problem)(*inputs, *self.beside(problem, inputs))
+        """What it gives on these inputs. Raises RuntimeError where it does not take the problem, and
+        InfrastructureError where the device has no memory left for it."""
+        from autotuner.ops.tensors import full_is_no_refusal
+
+        with full_is_no_refusal():
+            return self.forward(problem)(*inputs, *self.beside(problem, inputs))
 
 
 class OpTensors(Protocol):

@@ -11,6 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from autotuner.values.errors import InfrastructureError
+
 Tensors = tuple[Tensor, ...]
 """The inputs, or the outputs, of one call, in the op's order."""
 
@@ -115,6 +117,17 @@ def on_one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def full_is_no_refusal() -> Iterator[None]:
+    """A device without room for a baseline raises InfrastructureError in the block. To torch that is a RuntimeError,
+    too, by which a baseline says that it does not take a problem; but another program may have the memory."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        said = str(error).splitlines()[0]
+        raise InfrastructureError(f"the memory of the device is full: {said}") from None
 
 
 def plain_product(a: Tensor, b: Tensor, order: Sequence[int] | None = None) -> Tensor:

@@ -17,9 +17,11 @@ from autotuner.devices.cuda.timing import BaselineArm, EventArm, InputSets, Vari
 from autotuner.devices.cuda.track import CudaTrack
 from autotuner.gate.recheck import Timed
 from autotuner.measure.arms import Clocks
+from autotuner.measure.calibrate import time_baselines
 from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, reference
+from autotuner.values.errors import InfrastructureError
 from autotuner.values.verdict import Fault
 
 PROBLEM = SdpaProblem(batch=2, heads=3, seq_q=5, seq_k=9, head_dim=64, dtype="float16")
@@ -156,6 +158,29 @@ def test_an_audit_sees_who_computes_less_often_on_what_is_there() -> None:
     made(fresh=True)
     assert all(computed)
     assert made.recheck() is None
+
+
+# A device that is full ------------------------------------------------------------------------------------------------
+
+
+def no_room(forward: object, sets: InputSets) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def test_a_calibration_without_memory_for_a_baseline_does_not_go_on_with_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timing, "make_arm", no_room)
+    here = CudaTrack(sets_of("warm"), cast("Any", None), cast("Any", None))
+    with pytest.raises(InfrastructureError, match="the memory of the device is full: CUDA out of memory"):
+        time_baselines(here, ["math"], 3)
+
+
+def test_a_variant_for_which_there_is_no_memory_was_not_refused_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is judged again in a fresh process, as after any exception."""
+    monkeypatch.setattr(timing, "make_arm", no_room)
+    with pytest.raises(torch.OutOfMemoryError):
+        arm_of(Kernel(), sets_of("warm"))
 
 
 # A device that is shared ----------------------------------------------------------------------------------------------

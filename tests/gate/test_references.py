@@ -12,11 +12,14 @@ import torch
 from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.gate.bench import run_foreign
+from autotuner.gate.cases import Matrix
 from autotuner.gate.references import answers, names
+from autotuner.gate.tolerance import compute_truth
 from autotuner.ops.op import Baseline
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import SdpaTensors, inputs, reference
 from autotuner.values.conditions import Conditions
+from autotuner.values.errors import InfrastructureError
 from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Calibration
 from autotuner.values.problem import Problem
@@ -50,6 +53,23 @@ def test_a_baseline_that_is_wrong_is_no_baseline(toolchain: CpuToolchain, monkey
     assert list(found.left_out) == ["careless"]
     assert "breaks T1" in found.left_out["careless"]
     assert found.oracle_fault is None
+
+
+def test_a_baseline_for_which_there_is_no_memory_is_not_one_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next best would be pinned, and a variant held against fewer baselines."""
+
+    def no_room(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nand more")
+
+    full = Baseline(lambda problem: no_room, frozenset({"cpu"}))
+    known = cast(dict[str, Baseline], SdpaTensors.BASELINES)
+    monkeypatch.setitem(known, SdpaTensors.PEER, full)
+    problem = SdpaProblem(batch=1, heads=2, seq_q=4, seq_k=4, head_dim=16, dtype="float32")
+    said = r"^the memory of the device is full: CUDA out of memory\. Tried to allocate 2\.00 GiB\.$"
+    with pytest.raises(InfrastructureError, match=said):
+        dict(answers(problem, inputs(problem, "randn", 0), names(problem, "cpu")))
+    with pytest.raises(InfrastructureError, match=said):
+        compute_truth(Matrix(problem).case((1, 2, 4, 4), "randn"), 1)
 
 
 def checked(backend: str, case: str, times: float | None) -> ReferenceCheck:

@@ -20,7 +20,7 @@ from autotuner.gate.recheck import Timed
 from autotuner.measure.arms import ArmError, Clocks
 from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
-from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits, lying_in, span
+from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits, full_is_no_refusal, lying_in, span
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
@@ -277,15 +277,18 @@ class BaselineArm:
 
     def __init__(self, baseline: Baseline, sets: InputSets) -> None:
         """Raises RuntimeError when the baseline does not take the problem."""
+        """Raises RuntimeError when the baseline does not take the problem, and InfrastructureError when the device has
+        no memory left for it."""
         self._baseline, self._sets = baseline, sets
-        self._beside = self._made()
-        pinned = baseline.forward(sets.problem)
+        with full_is_no_refusal():
+            self._beside = self._made()
+            pinned = baseline.forward(sets.problem)
 
-        def forward(index: int) -> None:
-            pinned(*sets.inputs[index], *self._beside)
+            def forward(index: int) -> None:
+                pinned(*sets.inputs[index], *self._beside)
 
-        self.forward = forward
-        self._arm, self._company = make_arm(forward, sets), make_arm(forward, sets)
+            self.forward = forward
+            self._arm, self._company = make_arm(forward, sets), make_arm(forward, sets)
         self.calls = self._arm.calls
         self._shortest = math.inf
 
@@ -413,7 +416,7 @@ def _still_busy() -> str | None:
 def _variant_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
     try:
         return make_arm(forward, sets)
-    except torch.AcceleratorError:
+    except (torch.AcceleratorError, torch.OutOfMemoryError):  # without memory the variant was not even asked
         raise
     except RuntimeError as error:
         raise LaunchError(str(error)) from None
