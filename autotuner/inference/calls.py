@@ -16,11 +16,6 @@ from autotuner.values.validation import explanation
 GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
 
 
-def needs_gradient(tensors: Tensors) -> bool:
-    """Whether torch would record the call for a backward pass."""
-    return torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-
-
 def as_dense(tensors: Tensors) -> Tensors:
     """Of the same sizes and element types, dense; without content where they were not."""
     return tuple(

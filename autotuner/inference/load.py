@@ -55,7 +55,12 @@ def load(
     loaded = Loaded(table, variants, strict, gradients, copies)
     settings = [digest, strict, gradients, copies]
     loaded.op = registered(loaded, hashlib.sha256(repr(settings).encode()).hexdigest()[:12])
+    loaded.made_by = _again, (file.absolute(), build, strict, gradients, copies)
     return loaded
+
+
+def _again(file: Path, build: bool, strict: bool, gradients: Literal["refuse", "torch"], copies: bool) -> Loaded:
+    return load(file, build=build, strict=strict, gradients=gradients, copies=copies)
 
 
 def _read(file: Path) -> tuple[Table, str]:

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from autotuner.build.status import OUTSIDE_DOMAIN
-from autotuner.inference.calls import GRADIENT, as_dense, needs_gradient, why_not
+from autotuner.inference.calls import GRADIENT, as_dense, why_not
 from autotuner.inference.plans import ADDRESS, Plan, Plans, kind_of, scalars
 from autotuner.inference.variants import Ready, broken, serving
 from autotuner.ops import OPS
+from autotuner.ops.surroundings import autocast_is_on, cast_to_autocast, must_see_an_op, needs_gradient
 from autotuner.ops.tensors import Tensors
 from autotuner.values.errors import InputError
 from autotuner.values.table import Matcher, Table
@@ -26,6 +27,9 @@ from autotuner.values.table import Matcher, Table
 ALIGNMENT = 16
 """Bytes to which the address of each tensor must be aligned."""
 UNALIGNED = f"a tensor is not aligned to {ALIGNMENT} bytes"
+_is_compiled, _grad_is_on, _empty_like = torch.compiler.is_compiling, torch.is_grad_enabled, torch.empty_like
+"""Asked for in each call: found once."""
+FOREIGN = "a tensor is nested, or of a class that answers for torch's functions itself"
 
 
 class NotServed(InputError):
@@ -71,6 +75,7 @@ class Loaded:
         self._torch: Callable[..., Tensor] = self.function.ours()
         self._own: Callable[..., Tensor] = self.function.function()
         self._variants, self._serving = variants, serving(table)
+        self._arguments = self.function.arguments
         self._empty, self._stream, self._on = self.function.empty, self._serving.stream, self._serving.on
         self._plans = Plans()
         """By tensors and options."""
@@ -80,41 +85,49 @@ class Loaded:
         self._counts: Counter[str] = Counter()
         self.op: Any = None
         """The same as an op of torch.library; torch.compile sees it as one node."""
+        self.made_by: tuple[Callable[..., Loaded], tuple[Any, ...]] | None = None
+        """What makes such a one again in another process, and what that is given."""
 
     # Calls ------------------------------------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """As torch's function. Raises NotServed where a strict one does not serve it, and InputError where a gradient
         is wanted and gradients are refused."""
-        if torch.compiler.is_compiling():
-            return self._compiled(*self.function.arguments(*args, **kwargs))
-        if self._torchs_turn and not self.strict and not torch.is_grad_enabled():
+        if _is_compiled() or must_see_an_op():
+            return self._as_op(*self._arguments(*args, **kwargs))
+        if self._torchs_turn and not self.strict and not _grad_is_on():
             plan = self._torchs.of(kind_of(args, kwargs))
             if plan is not None:
                 self._counts[plan.why] += 1
                 if plan.named is not None:
                     return self._own(*args, **plan.named)
                 return self._torch(*args, **kwargs)
-        tensors, options, beside = self.function.arguments(*args, **kwargs)
-        if needs_gradient(tensors):
+        tensors, options, beside = self._arguments(*args, **kwargs)
+        if _grad_is_on() and needs_gradient(tensors):
             if self.gradients == "refuse":
                 raise InputError(f'{GRADIENT}, or load with gradients="torch"')
             return self._by_torch(tensors, options, beside, GRADIENT)
         plan = self._plan(tensors, options)
-        found, by_variant = self._answered(plan, tensors, options, beside)
-        self._torchs_turn = not by_variant
-        if plan.variant is None and not torch.is_grad_enabled():
+        found = None if plan.variant is None else self._by_variant(plan, tensors, options)
+        self._torchs_turn = found is None
+        if found is not None:
+            return found
+        found = self._by_torch(tensors, options, beside, self._why(plan, tensors))
+        if plan.variant is None and plan.why is not FOREIGN and not _grad_is_on():
             handed = Plan(plan.why)
             if not self.function.uses_added(tensors, options):
                 handed.named = scalars(args, kwargs, self.function.added)
             self._torchs.keep(kind_of(args, kwargs), handed)
         return found
 
-    def _compiled(self, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
-        """What torch.compile traces: one node. Who serves it is decided when it runs, so that no length is compiled in;
-        what an op cannot be given is torch's at once, and is not counted."""
-        if needs_gradient(tensors) and self.gradients == "torch":
-            return self._torch(**self.function.called(tensors, options), **beside)
+    def _as_op(self, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
+        """What torch.compile and others trace: one node. Who serves it is decided when it runs, so that no length is
+        compiled in; what an op cannot be given is torch's at once, and is not counted."""
+        if needs_gradient(tensors):
+            if self.gradients == "torch":
+                return self._torch(**self.function.called(tensors, options), **beside)
+            if not torch.compiler.is_compiling():
+                raise InputError(f'{GRADIENT}, or load with gradients="torch"')
         if options.keys() <= self.function.scalars:
             found: Tensor = self.op(*tensors, **options, **beside)
             return found
@@ -126,24 +139,17 @@ class Loaded:
         """The result of a call that needs no gradient, and whether a variant computed it. What is `beside` says no more
         than tensors and options, and torch alone takes it. Raises NotServed where torch would have to serve and must
         not, and RuntimeError where a variant broke the device."""
-        return self._answered(self._plan(tensors, options), tensors, options, beside)
-
-    def _answered(
-        self, plan: Plan, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any]
-    ) -> tuple[Tensor, bool]:
-        if plan.variant is None:
-            return self._by_torch(tensors, options, beside, plan.why), False
-        found = self._by_variant(plan, tensors, options)
-        if found is None:
-            return self._by_torch(tensors, options, beside, self._refused(tensors)), False
-        self._counts[plan.name] += 1
-        return found, True
+        plan = self._plan(tensors, options)
+        found = None if plan.variant is None else self._by_variant(plan, tensors, options)
+        if found is not None:
+            return found, True
+        return self._by_torch(tensors, options, beside, self._why(plan, tensors)), False
 
     def _by_variant(self, plan: Plan, tensors: Tensors, options: Mapping[str, Any]) -> Tensor | None:
-        """None where the variant does not take the call."""
+        """Counted; None where the variant does not take the call."""
         if plan.copies:
             tensors = tuple([each.contiguous() for each in tensors])
-        out = torch.empty_like(tensors[0]) if plan.like_first else self._empty(*tensors, **options)
+        out = _empty_like(tensors[0]) if plan.like_first else self._empty(*tensors, **options)
         index = plan.index
         around = self._on(index)
         if around is None:
@@ -152,6 +158,7 @@ class Loaded:
             with around:
                 status = self._launched(plan, tensors, out, index)
         if status == 0:
+            self._counts[plan.name] += 1
             return out
         if broken(status):
             raise RuntimeError(f"the variant {plan.name} ended with the device's error {status}")
@@ -175,13 +182,27 @@ class Loaded:
         if self.strict:
             raise NotServed(f"no variant serves this call: {why}")
         self._counts[why] += 1
-        return self._torch(**self.function.called(tensors, options), **beside)
+        # A class that answers for torch's functions knows torch's own.
+        foreign = why is FOREIGN and not self.function.uses_added(tensors, options)
+        function = self._own if foreign else self._torch
+        return function(**self.function.called(tensors, options), **beside)
 
     @staticmethod
-    def _refused(tensors: Tensors) -> str:
-        """Why a call that the table has a variant for was not taken by it."""
+    def _why(plan: Plan, tensors: Tensors) -> str:
+        """Why no variant has taken a call: there is none, or it has refused it."""
+        if plan.variant is None:
+            return plan.why
         aligned = all(each.data_ptr() % ALIGNMENT == 0 for each in tensors if each.is_floating_point())
         return "the variant refused the call" if aligned else UNALIGNED
+
+    # A model that holds it can be copied and saved --------------------------------------------------------------------
+
+    def __deepcopy__(self, _: object) -> Loaded:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Loaded], tuple[Any, ...]]:
+        assert self.made_by is not None, "only what `load` has made knows its file"
+        return self.made_by
 
     # What serves a call -----------------------------------------------------------------------------------------------
 
@@ -190,6 +211,8 @@ class Loaded:
         tensors, options, _ = self.function.arguments(*args, **kwargs)
         if needs_gradient(tensors):
             return Explanation(None, GRADIENT)
+        if autocast_is_on():
+            tensors = cast_to_autocast(tensors)
         plan = self._plan(tensors, options)
         return Explanation(plan.name or None, plan.why)
 
@@ -211,7 +234,10 @@ class Loaded:
 
     def _plan(self, tensors: Tensors, options: Mapping[str, Any]) -> Plan:
         """Remembered by all that it depends on."""
-        kind = kind_of(tensors, options)
+        try:
+            kind = kind_of(tensors, options)
+        except (RuntimeError, AttributeError, NotImplementedError):  # a nested tensor has no sizes
+            return Plan(FOREIGN)
         plan = self._plans.of(kind)
         if plan is None:
             plan = self._planned(tensors, options)
@@ -219,7 +245,7 @@ class Loaded:
         return plan
 
     def _planned(self, tensors: Tensors, options: Mapping[str, Any]) -> Plan:
-        why = self._elsewhere(tensors)
+        why = FOREIGN if torch.overrides.has_torch_function(tensors) else self._elsewhere(tensors)
         if why is not None:
             return Plan(why)
         found = self._looked_up(tensors, options)

@@ -12,11 +12,15 @@ from typing import Any, Literal
 from autotuner.values.errors import InputError
 
 METADATA = "metadata.json"
+_DIGESTS: dict[str, str] = {}
+"""Of the metadata of each package that was loaded, by the module's name; these name the digests of all files."""
 
 
 def load_package(folder: Path, strict: bool, gradients: Literal["refuse", "torch"], copies: bool) -> Any:
     """The package's function. Raises InputError where the folder is no package, or the package refuses to load."""
-    return _module(_built(folder)).load(strict=strict, gradients=gradients, copies=copies)
+    found = _module(_built(folder)).load(strict=strict, gradients=gradients, copies=copies)
+    found.made_by = load_package, (folder.absolute(), strict, gradients, copies)
+    return found
 
 
 def _built(folder: Path) -> Path:
@@ -30,7 +34,10 @@ def _built(folder: Path) -> Path:
 def _module(folder: Path) -> ModuleType:
     """The package's module, imported once a process under a name that its place gives it."""
     name = f"autotuner_package_{hashlib.sha256(bytes(folder)).hexdigest()[:16]}"
+    digest = hashlib.sha256((folder / METADATA).read_bytes()).hexdigest()
     if name in sys.modules:
+        if _DIGESTS[name] != digest:  # its library cannot be replaced in a process
+            raise InputError(f"{folder}: exported again since this process has loaded it; restart Python")
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, folder / "__init__.py")
     assert spec is not None
@@ -43,4 +50,5 @@ def _module(folder: Path) -> ModuleType:
         for each in [known for known in sys.modules if known.partition(".")[0] == name]:
             del sys.modules[each]
         raise InputError(" ".join(str(error).split())) from None
+    _DIGESTS[name] = digest
     return module

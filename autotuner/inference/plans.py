@@ -16,6 +16,8 @@ REMEMBERED = 4096
 ADDRESS, OFFSET = Tensor.data_ptr, Tensor.storage_offset
 """Of a tensor."""
 
+_threads = torch.get_num_threads
+
 Kind = tuple[object, ...]
 
 
@@ -70,25 +72,49 @@ class Plans:
 
 
 def kind_of(given: Sequence[object], named: Mapping[str, object]) -> Kind:
-    """All that decides how a call with these arguments is answered, as a key. Of a tensor that is how it lies, never
-    what it holds: what is decided by content, such as a mask, no variant serves."""
-    key: list[object] = [torch.get_num_threads(), *named]
+    """All that decides how a call with these arguments is answered, as a key. Of a tensor that is how it lies, and its
+    class where that is one of its own; never what it holds: what is decided by content, such as a mask, no variant
+    serves. Raises RuntimeError or AttributeError for nested tensors, which have no sizes."""
+    if len(given) == 3 and not named:  # what models call most, in one piece: that is faster by a third
+        found = _of_three(*given)
+        if found is not None:
+            return found
+    key: list[object] = [_threads(), *named]
     within: int | torch.SymInt = 0
-    for each in given:  # every call comes here: two loops without calls of our own take least
+    for each in (*given, *named.values()):
         if isinstance(each, Tensor):
             key += (each.shape, each.stride(), each.dtype, each.device)
             within += each.storage_offset()
-        else:
-            key.append(each)
-    for each in named.values():
-        if isinstance(each, Tensor):
-            key += (each.shape, each.stride(), each.dtype, each.device)
-            within += each.storage_offset()
+            if type(each) is not Tensor:
+                key.append(type(each))
         else:
             key.append(each)
     if within:
         key += _sharing([each for each in (*given, *named.values()) if isinstance(each, Tensor)])
     return tuple(key)
+
+
+def _of_three(q: Any, k: Any, v: Any) -> Kind | None:
+    """None for what is not of torch's own class, or begins within its memory."""
+    if type(q) is not Tensor or type(k) is not Tensor or type(v) is not Tensor:
+        return None
+    if q.storage_offset() or k.storage_offset() or v.storage_offset():
+        return None
+    return (
+        _threads(),
+        q.shape,
+        q.stride(),
+        q.dtype,
+        q.device,
+        k.shape,
+        k.stride(),
+        k.dtype,
+        k.device,
+        v.shape,
+        v.stride(),
+        v.dtype,
+        v.device,
+    )
 
 
 def scalars(given: Sequence[object], named: Mapping[str, object], but: Set[str]) -> dict[str, Any] | None:

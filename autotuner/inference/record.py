@@ -14,9 +14,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.benchmark import Timer
 
-from autotuner.inference.calls import GRADIENT, as_dense, described, needs_gradient, why_not
+from autotuner.inference.calls import GRADIENT, as_dense, described, why_not
 from autotuner.ops import OPS
 from autotuner.ops.op import Op, TorchFunction
+from autotuner.ops.surroundings import needs_gradient
 from autotuner.ops.tensors import Tensors
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically

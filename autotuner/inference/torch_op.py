@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from autotuner.devices import DEVICES
-from autotuner.inference.calls import GRADIENT, needs_gradient
+from autotuner.inference.calls import GRADIENT
 from autotuner.inference.loaded import Loaded
 from autotuner.ops.op import TorchFunction
+from autotuner.ops.surroundings import as_autocast, needs_gradient
 from autotuner.values.errors import InputError
 
 _LIVE: dict[str, Loaded] = {}
@@ -32,6 +33,10 @@ def registered(loaded: Loaded, digest: str) -> Any:
     _LIVE[short] = loaded
     if not known:
         _define(short, function)
+    return _op(short)
+
+
+def _op(short: str) -> Any:
     return getattr(torch.ops.autotuner, short).default
 
 
@@ -54,6 +59,7 @@ def _define(short: str, function: TorchFunction) -> None:
     _LIBRARY.define(short + function.schema)
     for key in filter(None, (kind.dispatch_key for kind in DEVICES.values())):
         _LIBRARY.impl(short, forward, key)
+        _LIBRARY.impl(short, as_autocast(lambda *args, **options: _op(short)(*args, **options)), f"Autocast{key}")
     _LIBRARY.impl(short, torch.library.fallthrough_kernel, "Autograd")
     torch.library.register_fake(f"autotuner::{short}", fake, lib=_LIBRARY)
 

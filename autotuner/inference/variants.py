@@ -29,6 +29,10 @@ Launcher = Callable[[tuple[int, ...], int], int]
 """Of addresses and a stream: one forward."""
 
 
+_LOCKS: dict[str, threading.Lock] = {}
+"""Of the libraries that were loaded, by their paths."""
+
+
 class Ready:
     """A variant, loaded. One call at a time, as the ABI asks (kernels/abi/variant.h); a second thread waits."""
 
@@ -44,7 +48,8 @@ class Ready:
         said = self._variant.identity()
         if (said.build_id, said.macros) != (artifact.digest, artifact.macros):
             raise InputError(f"{artifact.path} is not the build that its folder names; remove it from the cache")
-        self._lock, self._waits = threading.Lock(), waits
+        # The loader gives one image to all that load one path, so that they take turns together.
+        self._lock, self._waits = _LOCKS.setdefault(artifact.path, threading.Lock()), waits
         self._workspace: torch.Tensor | None = None
 
     def launcher(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> Launcher:

@@ -156,6 +156,13 @@ def test_a_tensor_that_is_not_aligned_is_torchs(export: Path) -> None:
     assert "a tensor is not aligned to 16 bytes" in ours.counters
 
 
+def test_two_loads_of_a_library_take_turns(export: Path) -> None:
+    """The loader gives one image to both, and a variant takes one call at a time."""
+    one, other = autotuner.load(export), autotuner.load(export)
+    (first,), (second,) = (found._variants.values() for found in (one, other))
+    assert first._lock is second._lock
+
+
 def test_threads_call_it_at_the_same_time(export: Path) -> None:
     ours, inputs = autotuner.load(export), [qkv(64) for _ in range(4)]
     found: list[Tensor | None] = [None] * 4

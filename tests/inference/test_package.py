@@ -27,6 +27,12 @@ def test_a_package_is_loaded_from_its_folder_and_a_damaged_one_refused(tmp_path:
     assert ours.explain(*inputs).variant == str(artifact.variant)
     assert ours.served == 1.0
     ours.reset_counters()
+    (metadata,) = folder.glob("build/*/metadata.json")
+    said = metadata.read_bytes()
+    metadata.write_bytes(said + b" ")
+    with pytest.raises(InputError, match="exported again since this process has loaded it; restart Python"):
+        autotuner.load(folder)
+    metadata.write_bytes(said)
     (library,) = folder.glob("build/*/*.so")
     library.rename(library.with_suffix(".gone"))  # another file at its place: the loaded one is in use
     library.write_bytes(b"damaged")

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,9 @@ def test_workers_hear_of_the_store_where_nobody_else_sees_it(monkeypatch: pytest
     with serve._beside(1, store):
         (worker,) = started
         process = Path(f"/proc/{worker.pid}")
-        line, environment = (process / "cmdline").read_bytes(), (process / "environ").read_bytes()
+        while not (line := (process / "cmdline").read_bytes()) and worker.poll() is None:
+            time.sleep(0.01)  # the system has not written it yet
+        environment = (process / "environ").read_bytes()
     assert b"worker" in line
     assert b"s3cret" not in line
     assert f"AUTOTUNER_STORE={store}".encode() in environment.split(b"\0")

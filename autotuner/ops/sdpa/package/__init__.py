@@ -1,6 +1,7 @@
 """Attention as a package of torch and as C: what the exports of the op are made of.
 
-serving.py, ../arguments.py and ../attention.py are copied into a package; they import nothing of autotuner.
+serving.py, ../arguments.py, ../attention.py and ../../surroundings.py are copied into a package; they import nothing of
+autotuner.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from autotuner.values.problem import Problem
 
 HERE = Path(__file__).parent
 INIT = """
-from . import arguments, machine, masked, serving
+from . import arguments, machine, masked, serving, surroundings
 
-load = serving.opened(FOLDER, arguments, masked.attention, machine.cpu_facts, machine.instructions)
+beside = serving.Beside(arguments, surroundings, masked.attention, machine.cpu_facts, machine.instructions)
+load = serving.opened(FOLDER, beside)
 attention = load()
 NotServed = serving.NotServed
 __all__ = ["NotServed", "attention", "load"]
@@ -63,6 +65,7 @@ PACKAGE = OpPackage(
     copied={
         "serving.py": HERE / "serving.py",
         "arguments.py": HERE.parent / "arguments.py",
+        "surroundings.py": HERE.parent.parent / "surroundings.py",
         "masked.py": HERE.parent / "attention.py",
     },
     init=INIT,

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import platform
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
@@ -18,6 +19,9 @@ from torch import Tensor
 GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
 REFUSED = "no variant serves this call: "
 """What the error of a strict call begins with."""
+FOREIGN = "a tensor is nested, or of a class that answers for torch's functions itself"
+FAILED = "torch failed in "
+"""What the library's error begins with where torch has refused what it was asked for."""
 TENSORS = ("query", "key", "value", "key_lengths")
 SCALARS = frozenset({"is_causal", "enable_gqa", "corner"})
 """Options that variants are tuned with."""
@@ -42,6 +46,35 @@ class Arguments(Protocol):
         """Whether a scale is the one that is taken where none is given."""
 
 
+class Surroundings(Protocol):
+    """The package's module of that name."""
+
+    @property
+    def needs_gradient(self) -> Callable[[Sequence[Tensor]], bool]:
+        """Whether torch would differentiate a call of these tensors, backward or forward."""
+
+    @property
+    def may_have_tangents(self) -> Callable[[], bool]:
+        """Whether it is worth while to ask for the latter."""
+
+    @property
+    def as_autocast(self) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """From an op: what it does under autocast."""
+
+
+class Beside(NamedTuple):
+    """What the package has beside this file."""
+
+    arguments: Arguments
+    surroundings: Surroundings
+    masked: Callable[..., Tensor]
+    """torch's attention with lengths of keys and a corner, which the library itself asks for."""
+    facts: Callable[[int], Mapping[str, object]]
+    """Of the CPU, as the variants were proven on."""
+    instructions: Callable[[], list[str]]
+    """That this CPU has."""
+
+
 class NotServed(RuntimeError):
     """A strict op was called with what no variant serves."""
 
@@ -62,8 +95,7 @@ class Explanation(NamedTuple):
 class Library:
     """The package's own library: its ops are registered with torch, once a process."""
 
-    def __init__(self, path: Path, namespace: str, variants: list[str], masked: Callable[..., Tensor]) -> None:
-        """`masked`: torch's attention with lengths of keys and a corner, which the library itself asks for."""
+    def __init__(self, path: Path, namespace: str, variants: list[str], beside: Beside) -> None:
         self._library = ctypes.CDLL(str(path))
         for function in ("register", "why"):
             self._function(function).restype = ctypes.c_char_p
@@ -78,7 +110,7 @@ class Library:
                 torch.library.register_fake(f"{namespace}::{name}", _fake)
             torch.library.register_fake(f"{namespace}::choice", _no_fake)
             torch.library.register_autograd(f"{namespace}::sdpa", _no_backward)
-            _define_rest(namespace, masked)
+            _define_rest(namespace, beside)
 
     def _function(self, name: str) -> Any:
         return getattr(self._library, f"autotuner_{name}")
@@ -111,18 +143,22 @@ class Attention:
     def __init__(
         self,
         library: Library,
-        arguments: Arguments,
-        masked: Callable[..., Tensor],
+        beside: Beside,
         strict: bool,
         gradients: Literal["refuse", "torch"],
         copies: bool,
     ) -> None:
         """`load` makes one."""
         self.strict, self.gradients, self.copies = strict, gradients, copies
-        self._library, self._arguments, self._is_usual = library, arguments.arguments, arguments.is_usual
+        self._library, self._arguments, self._is_usual = library, beside.arguments.arguments, beside.arguments.is_usual
+        self._needs_gradient = beside.surroundings.needs_gradient
+        self._may_have_tangents = beside.surroundings.may_have_tangents
         self._always = STRICT * strict | COPIES * copies
-        self._torch = masked
+        self._torch = beside.masked
         self._aside_counts: Counter[str] = Counter()
+        options = {"strict": strict, "gradients": gradients, "copies": copies}
+        self.made_by: tuple[Callable[..., Any], tuple[Any, ...]] = _again, (__package__, options)
+        """What makes such a one again in another process, and what that is given."""
         self.op: Any = library.ops.sdpa.default
         """The op of torch.library. It refuses gradients itself."""
         self._served: Any = library.ops.served.default
@@ -162,11 +198,12 @@ class Attention:
                 how |= GROUPS
             if _is_traced():
                 return self._answer(query, key, value, how, key_lengths)
-            try:
-                found: Tensor = self._quick(query, key, value, how, key_lengths)
-            except RuntimeError as error:
-                raise _as_refused(error) from None
-            return found
+            if type(query) is type(key) is type(value) is Tensor and not self._may_have_tangents():
+                try:
+                    found: Tensor = self._quick(query, key, value, how, key_lengths)
+                except RuntimeError as error:
+                    return self._failed(error, query, key, value, how, key_lengths)
+                return found
         said = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
         more = {"enable_gqa": enable_gqa, "key_lengths": key_lengths, "corner": corner}
         return self._any(*self._arguments(query, key, value, **said, **more))
@@ -187,7 +224,32 @@ class Attention:
         try:
             found: Tensor = self._served(query, key, value, how, lengths, **beside)
         except RuntimeError as error:
-            raise _as_refused(error) from None
+            return self._failed(error, query, key, value, how, lengths, **beside)
+        return found
+
+    def _failed(
+        self,
+        error: RuntimeError,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        how: int,
+        lengths: Tensor | None,
+        **beside: Tensor,
+    ) -> Tensor:
+        """Raises NotServed where no variant serves a strict call. What torch has failed in it is asked for once more:
+        only torch says what is wrong, and to the library it does not."""
+        said = str(error).partition("\n")[0]
+        if said.startswith(REFUSED):
+            raise NotServed(said) from None
+        foreign = isinstance(error, NotImplementedError)  # there is no kernel of the op for such tensors
+        if foreign and self.strict:
+            raise NotServed(f"{REFUSED}{FOREIGN}") from None
+        if not foreign and not said.startswith(FAILED):
+            raise error
+        options = {"is_causal": bool(how & CAUSAL), "enable_gqa": bool(how & GROUPS), "key_lengths": lengths}
+        corner = "bottom_right" if how & BOTTOM_RIGHT_CORNER else "top_left"
+        found: Tensor = self._torch(query, key, value, corner=corner, **options, **beside)
         return found
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
@@ -197,6 +259,13 @@ class Attention:
         if why is not None:
             return Explanation(None, why)
         return self._library.explained(self._library.ops.choice(*tensors, copies=self.copies, **options))
+
+    def __deepcopy__(self, _: object) -> Attention:
+        """The same, so that a model which holds it can be copied."""
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self.made_by
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -220,8 +289,10 @@ class Attention:
 
     def _why_not(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any]) -> str | None:
         """Why the op cannot be given such a call; None where it can."""
-        if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
+        if self._needs_gradient(tensors):
             return GRADIENT
+        if torch.overrides.has_torch_function(tensors):
+            return FOREIGN
         others = set(options) - SCALARS if options else None  # torch 2.11 cannot compile a difference of a dict's keys
         if others:
             return f"{', '.join(sorted(others))} is not supported"
@@ -233,14 +304,11 @@ class Attention:
             raise NotServed(f"{REFUSED}{why}")
         if not torch.compiler.is_compiling():
             self._aside_counts[why] += 1
-        found: Tensor = self._torch(**dict(zip(TENSORS, tensors, strict=False)), **options)
+        # A class that answers for torch's functions knows torch's own.
+        foreign = why is FOREIGN and len(tensors) == 3 and "corner" not in options
+        function: Callable[..., Tensor] = torch.nn.functional.scaled_dot_product_attention if foreign else self._torch
+        found: Tensor = function(**dict(zip(TENSORS, tensors, strict=False)), **options)
         return found
-
-
-def _as_refused(error: RuntimeError) -> RuntimeError:
-    """What the op has raised, as NotServed where no variant serves a strict call."""
-    said = str(error).splitlines()[0]
-    return NotServed(said) if said.startswith(REFUSED) else error
 
 
 def _how(options: Mapping[str, Any]) -> int:
@@ -252,19 +320,13 @@ def _how(options: Mapping[str, Any]) -> int:
     return CAUSAL * ("is_causal" in options) | GROUPS * ("enable_gqa" in options) | bottom_right
 
 
-def opened(
-    folder: Path,
-    arguments: Arguments,
-    masked: Callable[..., Tensor],
-    facts: Callable[[int], Mapping[str, object]],
-    instructions: Callable[[], list[str]],
-) -> Callable[..., Attention]:
+def opened(folder: Path, beside: Beside) -> Callable[..., Attention]:
     """The package's function `load`, its library loaded. Raises ImportError, one line, for another torch than it is
     made for."""
     export = _read(folder)
-    library = Library(folder / export["library"], export["namespace"], export["variants"], masked)
+    library = Library(folder / export["library"], export["namespace"], export["variants"], beside)
     if not export["accelerator"]:
-        why = _another_cpu(export, facts, instructions)
+        why = _another_cpu(export, beside)
         if why is not None:
             library.elsewhere(why)
 
@@ -276,11 +338,17 @@ def opened(
         dense ones where a variant serves these."""
         if gradients not in ("refuse", "torch"):
             raise ValueError(f'gradients is {gradients!r}, expected "refuse" or "torch"')
-        return Attention(library, arguments, masked, strict, gradients, copies)
+        return Attention(library, beside, strict, gradients, copies)
 
     if export["accelerator"] and torch.cuda.is_available():
         _warmed(load(strict=True), export["warm"])
     return load
+
+
+def _again(package: str, options: Mapping[str, Any]) -> Attention:
+    """What a package that is installed here loads with these options."""
+    found: Attention = importlib.import_module(package).load(**options)
+    return found
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -303,15 +371,13 @@ def _require_torch(name: str) -> None:
         )
 
 
-def _another_cpu(
-    export: Mapping[str, Any], facts: Callable[[int], Mapping[str, object]], instructions: Callable[[], list[str]]
-) -> str | None:
+def _another_cpu(export: Mapping[str, Any], beside: Beside) -> str | None:
     """Why nothing is proven on this CPU; None where it is like the proven one. Threads are asked for at each call."""
-    here = facts(0)
+    here = beside.facts(0)
     for name, proven in export["proven_on"].items():
         if name != "THREADS_ALLOWED" and here.get(name) != proven:
             return f"proven on a device whose {name} is {proven}, here it is {here.get(name)}"
-    missing = sorted(set(export["instructions"]) - set(instructions()))
+    missing = sorted(set(export["instructions"]) - set(beside.instructions()))
     return f"compiled for a CPU with {missing[0]}, which this one lacks" if missing else None
 
 
@@ -343,12 +409,12 @@ _REST: list[torch.library.Library] = []
 """What Python defines for the libraries, kept for as long as the process lives."""
 
 
-def _define_rest(namespace: str, masked: Callable[..., Tensor]) -> None:
+def _define_rest(namespace: str, beside: Beside) -> None:
     """torch's answer where it needs a mask, as an op that the library calls. And the op that is called where no
     gradient is needed is looked up below autograd at once: torch's way to see that takes longer than the op."""
 
     def forward(query: Tensor, key: Tensor, value: Tensor, key_lengths: Tensor | None, **options: Any) -> Tensor:
-        return masked(query, key, value, key_lengths=key_lengths, **options)
+        return beside.masked(query, key, value, key_lengths=key_lengths, **options)
 
     made = torch.library.Library(namespace, "FRAGMENT")
     made.define(
@@ -357,6 +423,10 @@ def _define_rest(namespace: str, masked: Callable[..., Tensor]) -> None:
     )
     made.impl("masked", forward, "CompositeExplicitAutograd")
     made.impl("served", torch.library.fallthrough_kernel, "Autograd")
+    for name in ("sdpa", "served", "choice"):
+        op = beside.surroundings.as_autocast(getattr(getattr(torch.ops, namespace), name).default)
+        made.impl(name, op, "AutocastCPU")
+        made.impl(name, op, "AutocastCUDA")
     _REST.append(made)
 
 

@@ -1,0 +1,83 @@
+"""What torch has going on around a call. A package of torch has a copy of this file: it imports nothing of autotuner.
+
+torch has no public names for some of it; where one of these goes, that is not seen any more, and all else stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+
+def _of_torch(name: str) -> Callable[[], Any]:
+    """A function of torch's own module of C++; where there is none, one that says nothing."""
+    found: Any = torch._C
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found if callable(found) else lambda: None
+
+
+autocast_is_on = _of_torch("_is_any_autocast_enabled")
+_tracing, _modes = _of_torch("_get_tracing_state"), _of_torch("_len_torch_dispatch_stack")
+_transform, _transforms = _of_torch("_functorch.peek_interpreter_stack"), _of_torch("_functorch.get_interpreter_stack")
+
+
+def must_see_an_op() -> bool:
+    """Whether what is called has to be an op that goes through torch's dispatcher: it is traced (torch.jit.trace,
+    make_fx, a fake mode) or transformed (torch.vmap, torch.func.jvp), carries tangents forward, or autocast may change
+    the element types. In each call of a model, so in few steps."""
+    return bool(_modes() or _tracing() or _transform() or forward_ad._current_level >= 0 or autocast_is_on())
+
+
+def needs_gradient(tensors: Sequence[Tensor]) -> bool:
+    """Whether torch would record the call for a backward pass, or carry a tangent forward through it."""
+    if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
+        return True
+    if torch.compiler.is_dynamo_compiling():  # it cannot follow what comes now
+        return False
+    return may_have_tangents() and _has_tangent(tensors)
+
+
+def may_have_tangents() -> bool:
+    """Whether somebody differentiates in forward mode, or transforms a function in another way."""
+    return forward_ad._current_level >= 0 or _transform() is not None
+
+
+def _has_tangent(tensors: Sequence[Tensor]) -> bool:
+    if any(str(each.key()) == "TransformType.Jvp" for each in _transforms() or ()):
+        return True
+    return any(forward_ad.unpack_dual(each).tangent is not None for each in tensors)
+
+
+def as_autocast(op: Callable[..., Any]) -> Callable[..., Any]:
+    """What an op does under autocast: as attention of torch does, it takes tensors of the autocast's element type."""
+
+    def cast(*args: Any, **options: Any) -> Any:
+        device = args[0].device.type
+        with torch.autocast(device, enabled=False):
+            return op(*_cast(args, device), **dict(zip(options, _cast(options.values(), device), strict=True)))
+
+    return cast
+
+
+def cast_to_autocast(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The tensors that such an op computes with where autocast is on."""
+    return tuple(_cast(tensors, tensors[0].device.type))
+
+
+def _cast(values: Any, device: str) -> list[Any]:
+    dtype = torch.get_autocast_dtype(device)
+    return [each.to(dtype) if _is_cast(each, device) else each for each in values]
+
+
+def _is_cast(value: object, device: str) -> bool:
+    return (
+        isinstance(value, Tensor)
+        and value.device.type == device
+        and value.is_floating_point()
+        and value.dtype != torch.float64
+    )

@@ -1,0 +1,174 @@
+"""What torch has going on around a call: autocast, transforms, tracers, classes of tensors, copies of a model. What an
+export is loaded as, a file's function or a package's, answers as torch's function does."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+import autotuner
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.export.folder import Source
+from autotuner.export.package import write_folder
+from autotuner.values.errors import InputError
+from tests.helpers.tables import FOLDER, built, problem, served, table, write
+
+Attention = Callable[..., Tensor]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning"),  # torch itself, where it transforms
+    pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning"),  # an op without a rule for vmap
+    pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Length 32 is a variant's."""
+    artifact, place = built(problem(32)), tmp_path_factory.mktemp("surroundings")
+    of = table([served(artifact)], [(problem(32), artifact.digest)])
+    write_folder(of, Source(CpuToolchain.discover(), FOLDER), place / "around")
+    return {"file": write(of, place / "best.json"), "package": place / "around"}
+
+
+@pytest.fixture(params=["file", "package"])
+def export(exports: dict[str, Path], request: pytest.FixtureRequest) -> Path:
+    return exports[request.param]
+
+
+@pytest.fixture
+def ours(export: Path) -> Any:
+    found = autotuner.load(export)
+    found.reset_counters()
+    return found
+
+
+def qkv(length: int = 32, **options: Any) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v = (torch.randn(1, 2, length, 64, **options) for _ in range(3))
+    return q, k, v
+
+
+def close(found: Tensor, expected: Tensor, atol: float = 1e-5) -> None:
+    torch.testing.assert_close(found, expected, atol=atol, rtol=1e-4)
+
+
+@pytest.mark.parametrize("length", [32, 20])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_autocast_has_its_element_type_whoever_serves(ours: Any, length: int, compiled: bool) -> None:
+    inputs = qkv(length)
+    call = torch.compile(ours, backend="aot_eager", fullgraph=True) if compiled else ours
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        found, expected = call(*inputs), scaled_dot_product_attention(*inputs)
+    close(found, expected, 2e-2)
+    assert found.dtype == torch.bfloat16
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        assert "bfloat16" in ours.explain(*inputs).why or ours.explain(*inputs).variant is None
+    with torch.no_grad():
+        assert ours(*inputs).dtype == torch.float32
+
+
+def test_a_tangent_is_refused_or_torchs(ours: Any, export: Path) -> None:
+    inputs, tangents = qkv(), qkv()
+    with pytest.raises(RuntimeError if export.is_dir() else InputError, match="needs a gradient"):
+        torch.func.jvp(ours, inputs, tangents)
+    torchs = autotuner.load(export, gradients="torch")
+    with sdpa_kernel(SDPBackend.MATH):
+        found, expected = (torch.func.jvp(each, inputs, tangents) for each in (torchs, scaled_dot_product_attention))
+    close(found[1], expected[1])
+    with forward_ad.dual_level(), torch.no_grad():
+        dual = forward_ad.make_dual(inputs[0], tangents[0])
+        with pytest.raises(RuntimeError if export.is_dir() else InputError, match="needs a gradient"):
+            ours(dual, *inputs[1:])
+        close(ours(*inputs), scaled_dot_product_attention(*inputs))
+
+
+def test_tracers_see_a_call(ours: Any) -> None:
+    inputs, others = qkv(), qkv()
+    expected = scaled_dot_product_attention(*others)
+    with torch.no_grad():
+        close(torch.jit.trace(lambda q, k, v: ours(q, k, v) * 1, inputs, check_trace=False)(*others), expected)
+        close(make_fx(lambda q, k, v: ours(q, k, v))(*inputs)(*others), expected)
+        close(make_fx(lambda q, k, v: ours(q, k, v), tracing_mode="symbolic")(*inputs)(*others), expected)
+        batched = tuple(torch.stack([one, other]) for one, other in zip(inputs, others, strict=True))
+        close(torch.vmap(ours)(*batched)[1], expected)
+
+
+class Own(Tensor):
+    """Answers for torch's attention itself."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is scaled_dot_product_attention:
+            return torch.full((1,), 7.0)
+        return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
+
+
+def test_a_class_that_answers_itself_is_asked(ours: Any) -> None:
+    inputs = qkv()
+    with torch.no_grad():
+        ours(*inputs)
+        assert ours(inputs[0].as_subclass(Own), *inputs[1:]).tolist() == [7.0]
+        parameters = [torch.nn.Parameter(each) for each in inputs]
+        close(ours(*parameters), scaled_dot_product_attention(*inputs))
+
+
+@pytest.mark.parametrize("layout", [torch.jagged, torch.strided])
+def test_nested_tensors_are_torchs(ours: Any, layout: torch.layout) -> None:
+    parts = [torch.randn(length, 2, 64) for length in (5, 32)]
+    if layout == torch.strided:
+        nested = torch.nested.nested_tensor([each.transpose(0, 1).contiguous() for each in parts])
+    else:
+        nested = torch.nested.nested_tensor(parts, layout=layout).transpose(1, 2)
+    with torch.no_grad():
+        found, expected = ours(nested, nested, nested), scaled_dot_product_attention(nested, nested, nested)
+    for one, other in zip(found.unbind(), expected.unbind(), strict=True):
+        close(one, other)
+
+
+class Holder(torch.nn.Module):
+    def __init__(self, attention: Attention) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.attention(*inputs)
+
+
+def test_a_model_that_holds_it_is_copied_and_saved(ours: Any) -> None:
+    inputs, model = qkv(), Holder(ours)
+    saved = io.BytesIO()
+    torch.save(model, saved)
+    saved.seek(0)
+    for each in (copy.copy(model), copy.deepcopy(model), torch.load(saved, weights_only=False)):
+        with torch.no_grad():
+            close(each(*inputs), scaled_dot_product_attention(*inputs))
+    strict = pickle.loads(pickle.dumps(ours))
+    assert (strict.strict, strict.gradients, strict.copies) == (False, "refuse", False)
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        (torch.randn(64), torch.randn(64), torch.randn(64)),
+        tuple(torch.ones(1, 2, 32, 64, dtype=torch.int32) for _ in range(3)),
+        (torch.randn(1, 2, 32, 64), torch.randn(1, 2, 32, 32), torch.randn(1, 2, 32, 64)),
+    ],
+)
+def test_what_torch_refuses_is_refused_in_its_words(ours: Any, inputs: tuple[Tensor, ...]) -> None:
+    q, k, v = inputs
+    with torch.no_grad(), pytest.raises(RuntimeError) as expected:
+        scaled_dot_product_attention(q, k, v)
+    with torch.no_grad(), pytest.raises(RuntimeError) as found:
+        ours(*inputs)
+    assert str(found.value).partition("\n")[0] == str(expected.value).partition("\n")[0]
