@@ -97,6 +97,7 @@ assert not ours.counters and ours.served == 0.0
 for args, options, why in [
     (qkv(32, 3), {}, "was not tuned"), (qkv(32), {"is_causal": True}, "was not tuned"),
     (qkv(32), {"attn_mask": torch.zeros(32, 32)}, "attn_mask"), (qkv(32), {"scale": 0.3}, "scale"),
+    (qkv(32), {"scale": -0.125}, "scale"), (qkv(100), {"scale": -0.125}, "scale"),
     (qkv(32), {"key_lengths": torch.tensor([20], dtype=torch.int32)}, "no variant was tuned with lengths of keys"),
     (qkv(32, dtype=torch.float64), {}, "float32, bfloat16 and float16"), (strided(32), {}, "was not tuned"),
     (tuple(t[0] for t in qkv(32)), {}, "(batch, heads, length, head_dim)"),

@@ -59,6 +59,8 @@ def test_a_variant_serves_what_it_is_proven_for(export: Path, artifact: Artifact
         (lambda f: f(*qkv(32), is_causal=True), "was not tuned"),
         (lambda f: f(*qkv(32), attn_mask=torch.zeros(32, 32)), "attn_mask is not supported"),
         (lambda f: f(*qkv(32), scale=0.3), "scale is not supported"),
+        (lambda f: f(*qkv(32), scale=-(64**-0.5)), "scale is not supported"),
+        (lambda f: f(*qkv(100), scale=-(64**-0.5)), "scale is not supported"),
         (lambda f: f(*qkv(32, dtype=torch.float64)), "dtype"),
         (lambda f: f(*(each.transpose(1, 2) for each in qkv(2, heads=32))), "bshd was not tuned"),
     ],

@@ -46,4 +46,4 @@ def arguments(
 
 def is_usual(scale: float, query: Tensor) -> bool:
     """Whether a scale is the one that is taken where none is given. In arithmetic that torch.compile follows."""
-    return query.dim() > 0 and abs(scale * scale * query.shape[-1] - 1) < 2e-6
+    return scale > 0 and query.dim() > 0 and abs(scale * scale * query.shape[-1] - 1) < 2e-6
