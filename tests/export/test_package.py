@@ -111,6 +111,11 @@ for args, options, why in [
         assert str(error).startswith("no variant serves this call: ") and why in str(error)
     else:
         raise AssertionError(why)
+for heads in [(8, 2, 2), (8, 8, 2)]:
+    for outer in [(), (1,), (1, 1)]:
+        q, k, v = (torch.randn(*outer, each, 32, 64) for each in heads)
+        close(ours(q, k, v, enable_gqa=True), sdpa(q, k, v, enable_gqa=True))
+        close(ours(q, k, v, scale=0.3, enable_gqa=True), sdpa(q, k, v, scale=0.3, enable_gqa=True))
 assert ours.served == 0.0
 q, k, v = qkv(32)
 assert ours.explain(q, k, v, scale=0.125, enable_gqa=True).served  # both say what is so anyway

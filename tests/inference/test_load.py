@@ -80,6 +80,26 @@ def test_torch_serves_the_rest_and_it_says_why(
         call(autotuner.load(export, strict=True))
 
 
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [(8, 32, 64), (2, 32, 64), (2, 32, 64)],
+        [(1, 1, 8, 32, 64), (1, 1, 2, 32, 64), (1, 1, 2, 32, 64)],
+        [(1, 8, 32, 64), (1, 8, 32, 64), (1, 2, 32, 64)],
+        [(1, 8, 32, 64), (8, 32, 64), (2, 32, 64)],
+    ],
+)
+def test_groups_that_no_variant_has_are_torchs(export: Path, sizes: list[tuple[int, ...]]) -> None:
+    ours, (q, k, v) = autotuner.load(export), [torch.randn(size) for size in sizes]
+    for _ in range(2):
+        close(ours(q, k, v, enable_gqa=True), scaled_dot_product_attention(q, k, v, enable_gqa=True))
+    assert ours.served == 0.0
+
+
+def test_groups_that_are_said_where_there_are_none_change_nothing(export: Path) -> None:
+    assert autotuner.load(export).explain(*qkv(32), enable_gqa=True).served
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_calls_take_turns_between_torch_and_variants(export: Path, artifact: Artifact, named: bool) -> None:
     """What torch serves is given to it as it was called once the kind is known; no other kind is."""
