@@ -100,6 +100,16 @@ def test_groups_that_are_said_where_there_are_none_change_nothing(export: Path) 
     assert autotuner.load(export).explain(*qkv(32), enable_gqa=True).served
 
 
+@pytest.mark.parametrize("length", [32, 100])
+def test_a_corner_that_there_is_not_is_refused(export: Path, length: int) -> None:
+    ours, attention, inputs = autotuner.load(export), autotuner.function("sdpa"), qkv(length)
+    for each in (ours, ours.op, attention, ours.explain):
+        for more in ({}, {"key_lengths": torch.tensor([20], dtype=torch.int32)}):
+            with pytest.raises(ValueError, match="corner is 'bottom-right', expected top_left or bottom_right"):
+                each(*inputs, is_causal=True, corner="bottom-right", **more)
+    close(ours(*inputs, corner="bottom-right"), attention(*inputs, corner="bottom-right"))  # no mask, so no corner
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_calls_take_turns_between_torch_and_variants(export: Path, artifact: Artifact, named: bool) -> None:
     """What torch serves is given to it as it was called once the kind is known; no other kind is."""

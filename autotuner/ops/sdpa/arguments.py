@@ -24,7 +24,7 @@ def arguments(
 ) -> tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]:
     """Q, K and V with the lengths of the keys where there are any; those of the options that change what is computed;
     and what says the same once more for torch alone: a mask beside lengths or a corner. A model may say what is so
-    anyway: the usual scale, or groups where there are none."""
+    anyway: the usual scale, or groups where there are none. Raises ValueError for a corner that there is not."""
     options: dict[str, Any] = {}
     beside: dict[str, Any] = {}
     if attn_mask is not None:
@@ -34,6 +34,8 @@ def arguments(
         options["dropout_p"] = dropout_p
     if is_causal:
         options["is_causal"] = True
+        if corner not in ("top_left", "bottom_right"):
+            raise ValueError(f"corner is {corner!r}, expected top_left or bottom_right")
         if corner != "top_left":
             options["corner"] = corner
     if scale is not None and not is_usual(scale, query):

@@ -28,8 +28,11 @@ def attention(
 
     `key_lengths`, (batch,) of int32, says how many keys there are of the seq_k that there is room for, as in a static
     cache or a padded batch. With `corner="bottom_right"` the last row of a causal mask sees all keys there are. An
-    `attn_mask` beside them must say the same, with `is_causal`: torch takes it instead of a mask made here.
+    `attn_mask` beside them must say the same, with `is_causal`: torch takes it instead of a mask made here. Raises
+    ValueError for a corner that there is not.
     """
+    if is_causal and corner not in ("top_left", "bottom_right"):
+        raise ValueError(f"corner is {corner!r}, expected top_left or bottom_right")
     given = (query, key, value) if key_lengths is None else (query, key, value, key_lengths)
     if has_torch_function(given):  # autotuner.record() hears of the call
         found: Tensor = handle_torch_function(
