@@ -25,7 +25,7 @@ def as_dense(tensors: Tensors) -> Tensors:
 
 def described(tensors: Tensors, options: Mapping[str, Any]) -> str:
     """A call in one line: sizes, element type, what else was given."""
-    sizes = " ".join("x".join(map(str, each.shape)) for each in tensors)
+    sizes = " ".join("nested" if each.is_nested else "x".join(map(str, each.shape)) for each in tensors)
     said = [f"{name}={_short(value)}" for name, value in options.items()]
     return " ".join([sizes, str(tensors[0].dtype).removeprefix("torch."), *said])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -16,9 +16,8 @@ from torch.utils.benchmark import Timer
 
 from autotuner.inference.calls import GRADIENT, as_dense, described, why_not
 from autotuner.ops import OPS
-from autotuner.ops.op import Op, TorchFunction
+from autotuner.ops.op import Op
 from autotuner.ops.surroundings import needs_gradient
-from autotuner.ops.tensors import Tensors
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
 from autotuner.values.problem import Problem
@@ -79,20 +78,19 @@ class Calls:
         """All calls that were seen."""
         return self._served.total() + self._refused.total()
 
-    def note(self, op: Op, tensors: Tensors, options: Mapping[str, Any], dense: bool) -> None:
-        """Counts a call."""
-        call = op.call
-        assert call is not None
-        device = tensors[0].device.type
-        if needs_gradient(tensors):
-            self._refused[Refused(described(tensors, options), GRADIENT)] += 1
-            return
+    def note(self, op: Op, args: Sequence[Any], named: Mapping[str, Any], dense: bool) -> None:
+        """Counts a call, whatever it is given: nothing is raised, for the model would end with it."""
         try:
-            problem = call.problem(as_dense(tensors) if dense else tensors, options)
-        except ValueError as error:
-            self._refused[Refused(described(tensors, options), why_not(error, op.problem))] += 1
+            found = _read(op, args, named, dense)
+        except Exception as error:  # of tensors of all kinds that there are
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            kinds = " ".join(type(each).__name__ for each in (*args, *named.values()))
+            self._refused[Refused(kinds, said)] += 1
             return
-        self._served[Served(problem, device)] += 1
+        if isinstance(found, Served):
+            self._served[found] += 1
+        else:
+            self._refused[found] += 1
 
     def write(self, path: str | Path = "problems.toml") -> Path:
         """Writes the problems with `count`, how often each was called, and `us`, the microseconds that torch takes for
@@ -123,26 +121,39 @@ class Calls:
         yield ""
 
 
+def _read(op: Op, args: Sequence[Any], named: Mapping[str, Any], dense: bool) -> Served | Refused:
+    """The problem of a call as torch computes it here, or why it has none."""
+    assert op.call is not None
+    assert op.call.torch is not None
+    given, options, _ = op.call.torch.arguments(*args, **named)
+    tensors = op.call.torch.cast(given)
+    if needs_gradient(given):
+        return Refused(described(tensors, options), GRADIENT)
+    try:
+        problem = op.call.problem(as_dense(tensors) if dense else tensors, options)
+    except ValueError as error:
+        return Refused(described(tensors, options), why_not(error, op.problem))
+    return Served(problem, given[0].device.type)
+
+
 class _Recorder(TorchFunctionMode):
     """Sees every function of torch that is called in its thread while it is on."""
 
     def __init__(self, calls: Calls, dense: bool) -> None:
         super().__init__()
         self._calls, self._dense = calls, dense
-        self._ops: dict[Any, tuple[Op, TorchFunction]] = {}
+        self._ops: dict[Any, Op] = {}
         for op in OPS.values():
             if op.call is not None and op.call.torch is not None:
                 for function in (op.call.torch.function(), op.call.torch.ours()):
-                    self._ops[function] = op, op.call.torch
+                    self._ops[function] = op
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        found = self._ops.get(func)
-        if found is not None:
-            op, function = found
-            tensors, options, _ = function.arguments(*args, **(kwargs or {}))
-            self._calls.note(op, tensors, options, self._dense)
+        op = self._ops.get(func)
+        if op is not None:
+            self._calls.note(op, args, kwargs or {}, self._dense)
         return func(*args, **(kwargs or {}))
 
 

@@ -227,6 +227,9 @@ class TorchFunction(NamedTuple):
     """From the tensors and the options: an empty result, where such an op puts it."""
     options: Callable[[Problem], dict[str, Any]]
     """Of a problem: with them `ours` computes it."""
+    cast: Callable[[Tensors], Tensors] = lambda tensors: tensors
+    """Of a call's tensors: as torch computes with them here, in size, element type and place. Under autocast that may
+    be another element type, and then they have no content."""
 
     def called(self, tensors: Tensors, options: Mapping[str, Any]) -> dict[str, Any]:
         """Tensors and options as keywords of `ours`."""

@@ -78,6 +78,61 @@ def test_what_no_problem_stands_for_is_noted_with_the_reason() -> None:
         calls.write("nowhere.toml")
 
 
+def nested(layout: torch.layout) -> Tensor:
+    pieces = [torch.randn(2, length, 64) for length in (5, 7)]
+    if layout == torch.strided:
+        return torch.nested.nested_tensor(pieces)
+    return torch.nested.nested_tensor([each.transpose(0, 1) for each in pieces], layout=layout).transpose(1, 2)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+@pytest.mark.parametrize("options", [{}, {"scale": 0.125}])
+def test_nested_tensors_are_refused_and_the_model_goes_on(layout: torch.layout, options: dict[str, float]) -> None:
+    q = nested(layout)
+    expected = functional.scaled_dot_product_attention(q, q, q, **options)  # type: ignore[arg-type]
+    with autotuner.record() as calls:
+        for _ in range(2):
+            found = functional.scaled_dot_product_attention(q, q, q, **options)  # type: ignore[arg-type]
+    for one, other in zip(found.unbind(), expected.unbind(), strict=True):
+        torch.testing.assert_close(one, other)
+    assert dict(calls.refused) == {("nested nested nested float32", "nested tensors are not supported"): 2}
+
+
+class Odd(Tensor):
+    """Does not say how it lies."""
+
+    def is_contiguous(self, *_: object, **__: object) -> bool:
+        raise KeyError("lies")
+
+
+def test_whatever_is_raised_over_a_call_the_model_goes_on() -> None:
+    q = torch.randn(1, 2, 16, 64)
+    with autotuner.record() as calls, torch._C.DisableTorchFunctionSubclass():
+        found = functional.scaled_dot_product_attention(q.as_subclass(Odd), key=q, value=q)
+    torch.testing.assert_close(found.as_subclass(Tensor), functional.scaled_dot_product_attention(q, q, q))
+    assert dict(calls.refused) == {("Odd Tensor Tensor", "KeyError: 'lies'"): 1}
+
+
+def test_under_autocast_the_problem_is_the_one_that_torch_computes() -> None:
+    def noted(q: Tensor, k: Tensor, v: Tensor) -> list[str]:
+        with torch.no_grad(), autotuner.record() as calls:
+            functional.scaled_dot_product_attention(q, k, v)
+        return [str(each) for each in calls.problems] + [each.call for each in calls.refused]
+
+    q = torch.randn(1, 2, 16, 64, requires_grad=True)
+    packed = tuple(each.transpose(1, 2) for each in torch.randn(1, 16, 6, 64).split(2, 2))
+    assert noted(*packed) == ["(1,2,16,64) float32 full packed"]
+    for dtype, name in ((torch.bfloat16, "bfloat16"), (torch.float16, "float16")):
+        with torch.autocast("cpu", dtype):
+            assert noted(q, q, q) == [f"(1,2,16,64) {name} full"]
+            assert noted(*packed) == [f"(1,2,16,64) {name} full bshd"]  # a cast tensor has a memory of its own
+            assert noted(*(each.to(dtype) for each in (q, q, q))) == [f"(1,2,16,64) {name} full"]
+            assert noted(*[q.double()] * 3) == ["1x2x16x64 1x2x16x64 1x2x16x64 float64"]
+            with torch.autocast("cpu", enabled=False):
+                assert noted(q, q, q) == ["(1,2,16,64) float32 full"]
+
+
 def test_strided_calls_are_noted_as_dense_ones_on_request() -> None:
     q = torch.zeros(1, 16, 2, 64).transpose(1, 2)
     with autotuner.record(dense=True) as calls:

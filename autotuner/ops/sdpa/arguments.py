@@ -48,10 +48,10 @@ def arguments(
 
 def is_usual(scale: float, query: Tensor) -> bool:
     """Whether a scale is the one that is taken where none is given. In arithmetic that torch.compile follows."""
-    return scale > 0 and query.dim() > 0 and abs(scale * scale * query.shape[-1] - 1) < 2e-6
+    return scale > 0 and query.dim() > 0 and abs(scale * scale * query.size(-1) - 1) < 2e-6
 
 
 def _is_idle(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether there are no groups for torch to make: its heads are the third dimension from the end, whatever the
     number of dimensions, and K and V are grouped each by itself."""
-    return query.dim() == key.dim() == value.dim() == 4 and query.shape[1] == key.shape[1] == value.shape[1]
+    return query.dim() == key.dim() == value.dim() == 4 and query.size(1) == key.size(1) == value.size(1)

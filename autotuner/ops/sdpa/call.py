@@ -22,6 +22,8 @@ def problem_of(inputs: tuple[Tensor, ...], options: Mapping[str, Any]) -> SdpaPr
     """Of (Q, K, V), each (batch, heads, length, head_dim), or these and the lengths of the keys, (batch,) of int32; and
     the options of the call. Raises ValueError."""
     SdpaProblem.refuse_not_served(name for name, value in options.items() if name in USUAL and value != USUAL[name])
+    if any(tensor.is_nested for tensor in inputs):
+        raise ValueError("nested tensors are not supported")
     if len(inputs) == 4:
         _check_lengths(inputs[3], len(inputs[0]))
         inputs, options = inputs[:3], {**options, "key_lengths": True}

@@ -37,6 +37,20 @@ def _empty_like() -> Any:
     return empty_like
 
 
+def _cast(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Autocast casts each tensor of its device to its own element type, but for integers and float64."""
+    import torch
+
+    def cast(tensor: Tensor) -> Tensor:
+        if not (tensor.is_cpu or tensor.is_cuda) or not tensor.is_floating_point() or tensor.dtype == torch.float64:
+            return tensor
+        device = tensor.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
+        return tensor if tensor.dtype == dtype else torch.empty_like(tensor, dtype=dtype, device="meta")
+
+    return tuple(map(cast, tensors))
+
+
 def _function() -> Any:
     from torch.nn import functional
 
@@ -70,4 +84,5 @@ FUNCTION = TorchFunction(
     made_once=_mask,
     empty=_like_inputs,
     options=_options,
+    cast=_cast,
 )
