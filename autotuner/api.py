@@ -261,8 +261,9 @@ class _Callbacks:
 
 
 def tune_like(op: str, *inputs: Any, **options: Any) -> Study:
-    """Tunes for one call of an op as it stands, with these tensors. The op's own options are those of the call; all
-    others go to `tune`. Raises InputError where no kernel here serves such a call."""
+    """Tunes for one call of an op as it stands, with the arguments that the function of `load` takes and the op's own
+    options. All others go to `tune`. Raises InputError where no kernel here serves such a call."""
+    from autotuner.inference.record import problem_of
     from autotuner.ops import OPS
     from autotuner.values.validation import no_such
 
@@ -273,12 +274,8 @@ def tune_like(op: str, *inputs: Any, **options: Any) -> Study:
         raise InputError(
             f"{op} does not say what a call of it computes; name the problem: tune({OPS[op].problem.FORM!r})"
         )
-    own = {name: options.pop(name) for name in call.options & options.keys()}
-    try:
-        problem = call.problem(inputs, own)
-    except ValueError as error:
-        raise InputError(f"{op}: {error}") from None
-    return tune(problem, **options)
+    own = {name: options.pop(name) for name in call.names & options.keys()}
+    return tune(problem_of(OPS[op], inputs, own), **options)
 
 
 def gate(

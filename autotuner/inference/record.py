@@ -1,4 +1,5 @@
-"""Which calls a model makes: recorded while it runs, written as problems that `autotuner tune --problems` reads."""
+"""Which calls a model makes: recorded while it runs, written as problems that `autotuner tune --problems` reads. And
+the problem of one call."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -16,11 +18,13 @@ from torch.utils.benchmark import Timer
 
 from autotuner.inference.calls import GRADIENT, as_dense, described, why_not
 from autotuner.ops import OPS
-from autotuner.ops.op import Op
+from autotuner.ops.op import Op, TorchFunction
 from autotuner.ops.surroundings import needs_gradient
+from autotuner.ops.tensors import Tensors
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
 from autotuner.values.problem import Problem
+from autotuner.values.validation import show
 
 TIMED_S = 0.1
 """Seconds for which a problem is run, at least, to see what torch takes for it."""
@@ -38,6 +42,33 @@ def function(op: str) -> Any:
     if op not in known:
         raise InputError(f"torch has no function of {op!r} that is served; there are {', '.join(known)}")
     return known[op].ours()
+
+
+def problem_of(op: Op, args: Sequence[Any], named: Mapping[str, Any]) -> Problem:
+    """The problem of one call as torch computes it here: with the arguments of torch's function, where it has one, and
+    the op's own options by name. Raises InputError where no kernel serves such a call."""
+    assert op.call is not None
+    try:
+        given = (args, named) if op.call.torch is None else _sorted(op.call.torch, args, named)
+        return op.call.problem(*given)
+    except ValueError as error:
+        raise InputError(f"{op.name}: {why_not(error, op.problem)}") from None
+
+
+def _sorted(function: TorchFunction, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Tensors, dict[str, Any]]:
+    """The tensors and the options of a call. Raises ValueError where the function does not take it."""
+    known = signature(function.arguments)
+    own = {name: value for name, value in named.items() if name not in known.parameters}
+    try:
+        bound = known.bind(*args, **{name: value for name, value in named.items() if name not in own})
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    for name in function.tensors:
+        value = bound.arguments.get(name, known.parameters[name].default)
+        if value is not known.parameters[name].default and not isinstance(value, torch.Tensor):
+            raise ValueError(f"{name}: found {show(value)}, expected a tensor")
+    tensors, options, _ = function.arguments(*bound.args, **bound.kwargs)
+    return function.cast(tensors), {**options, **own}
 
 
 class Served(NamedTuple):

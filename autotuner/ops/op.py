@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -249,6 +250,11 @@ class OpCall(NamedTuple):
     """Of the tensors and the options. Raises ValueError where it is none of the op's problems."""
     torch: TorchFunction | None = None
     """How such calls are recorded in a model, and replaced (`record` and `load` of the Python interface)."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Of all that a call may be given by name."""
+        return self.options if self.torch is None else self.options.union(signature(self.torch.arguments).parameters)
 
 
 class OpPackage(NamedTuple):

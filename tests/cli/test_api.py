@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import autotuner
+from autotuner.inference.record import problem_of as problem_of_call
+from autotuner.ops import OPS
 from autotuner.ops.sdpa.call import problem_of
 from autotuner.values.errors import InputError, StoreError
 from tests.helpers.command_line import SPACE, lay_out
@@ -135,5 +137,50 @@ def test_a_call_that_is_not_served_is_refused_by_name(
 ) -> None:
     with pytest.raises(ValueError, match=said):
         problem_of(tensors, options)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError) as caught:
         autotuner.tune_like("sdpa", *tensors, **options)
+    assert "\n" not in str(caught.value)
+
+
+LENGTHS = torch.tensor([9, 2], dtype=torch.int32)
+TAKEN: list[tuple[tuple[object, ...], dict[str, object], str]] = [
+    ((Q, K, K), {"scale": 0.125, "enable_gqa": False, "attn_mask": None}, "(2,3,5x9,64) float32 full"),
+    ((Q, K, K), {"enable_gqa": True, "corner": "bottom_right"}, "(2,3,5x9,64) float32 full"),
+    ((Q, K, K), {"key_lengths": LENGTHS, "attn_mask": Q}, "(2,3,5x9,64) float32 full lengths"),
+    ((Q,), {"value": K, "key": K, "is_causal": True, "lse": True}, "(2,3,5x9,64) float32 causal lse"),
+    ((Q, K, K, None, 0.0, True), {"corner": "bottom_right"}, "(2,3,5x9,64) float32 causal bottom_right"),
+    ((), {"query": Q, "key": K, "value": K}, "(2,3,5x9,64) float32 full"),
+]
+
+
+@pytest.mark.parametrize(("inputs", "options", "problem"), TAKEN)
+def test_a_call_is_tuned_with_the_arguments_that_it_is_served_with(
+    inputs: tuple[object, ...], options: dict[str, object], problem: str
+) -> None:
+    assert str(problem_of_call(OPS["sdpa"], inputs, options)) == problem
+    with pytest.raises(InputError, match="no sampler 'magic'"):  # the call itself is taken
+        autotuner.tune_like("sdpa", *inputs, **options, sampler="magic")
+
+
+def test_a_call_under_autocast_is_tuned_as_torch_computes_it() -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        assert str(problem_of_call(OPS["sdpa"], (Q, K, K), {})) == "(2,3,5x9,64) bfloat16 full"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "said"),
+    [
+        ((Q, K), {}, "sdpa: missing a required argument: 'value'"),
+        ((Q, K, K), {"query": Q}, "sdpa: multiple values for argument 'query'"),
+        ((Q, K, K), {"is_causal": True, "corner": "bottom"}, "sdpa: corner is 'bottom', expected top_left or bottom_"),
+        ((Q, K, K), {"key_lengths": [9, 2]}, r"sdpa: key_lengths: found \[9, 2\] \(a list\), expected a tensor"),
+        ((Q, K, K), {"key_lengths": LENGTHS.long()}, r"sdpa: key_lengths is \(2,\) of int64, expected \(2,\) of int32"),
+        ((Q.int(), K.int(), K.int()), {}, "sdpa: dtype: found 'int32', expected "),
+    ],
+)
+def test_a_call_that_cannot_be_is_refused_in_one_line(
+    inputs: tuple[torch.Tensor, ...], options: dict[str, object], said: str
+) -> None:
+    with pytest.raises(InputError, match=f"^{said}") as caught:
+        autotuner.tune_like("sdpa", *inputs, **options)
+    assert "\n" not in str(caught.value)
