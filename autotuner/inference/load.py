@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from autotuner.inference.loaded import Explanation as Explanation
 from autotuner.inference.loaded import Loaded as Loaded
@@ -15,10 +16,11 @@ from autotuner.inference.loaded import NotServed as NotServed
 from autotuner.inference.package import load_package
 from autotuner.inference.torch_op import registered
 from autotuner.inference.variants import ready
+from autotuner.ops import OPS
 from autotuner.values.errors import InputError
 from autotuner.values.files import read_regular, why
 from autotuner.values.table import Table, TableFile
-from autotuner.values.validation import explanation
+from autotuner.values.validation import explanation, no_such
 from autotuner.values.variant import digest_of
 
 LARGEST_BYTES = 64 << 20
@@ -42,7 +44,8 @@ def load(
 
     A package has its variants in it: nothing is looked for or built.
 
-    Raises InputError for a file that cannot be read, is damaged, or has no table, and where a variant is not built.
+    Raises InputError for a file that cannot be read, is damaged, has no table or one of an op that is not installed,
+    and where a variant is not built.
     """
     if gradients not in ("refuse", "torch"):
         raise InputError(f'gradients is {gradients!r}, expected "refuse" or "torch"')
@@ -63,10 +66,29 @@ def _again(file: Path, build: bool, strict: bool, gradients: Literal["refuse", "
     return load(file, build=build, strict=strict, gradients=gradients, copies=copies)
 
 
+class _Named(BaseModel):
+    op: str
+
+
+class _Head(BaseModel):
+    """What is asked first of an export: only with its op can the rest be read."""
+
+    table: _Named
+
+
+def _require_op(file: Path, text: bytes) -> None:
+    """Raises InputError where the table's op is not installed. What is no export is not judged here."""
+    with suppress(ValidationError):
+        op = _Head.model_validate_json(text).table.op
+        if op not in OPS:
+            raise InputError(f"{file}: {no_such('op', op, OPS)}; install the package that has it")
+
+
 def _read(file: Path) -> tuple[Table, str]:
     """The table of an export, and its digest. Raises InputError, one line."""
     try:
         text = read_regular(file, LARGEST_BYTES)
+        _require_op(file, text)
         found = TableFile.model_validate_json(text)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {why(error)}") from None

@@ -57,27 +57,26 @@ def as_autocast(op: Callable[..., Any]) -> Callable[..., Any]:
     """What an op does under autocast: as attention of torch does, it takes tensors of the autocast's element type."""
 
     def cast(*args: Any, **options: Any) -> Any:
-        device = args[0].device.type
-        with torch.autocast(device, enabled=False):
-            return op(*_cast(args, device), **dict(zip(options, _cast(options.values(), device), strict=True)))
+        given, named = [*map(_cast, args)], {name: _cast(value) for name, value in options.items()}
+        with torch.autocast(args[0].device.type, enabled=False):
+            return op(*given, **named)
 
     return cast
 
 
 def cast_to_autocast(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The tensors that such an op computes with where autocast is on."""
-    return tuple(_cast(tensors, tensors[0].device.type))
+    """The tensors that such an op computes with."""
+    return tuple(map(_cast, tensors))
 
 
-def _cast(values: Any, device: str) -> list[Any]:
-    dtype = torch.get_autocast_dtype(device)
-    return [each.to(dtype) if _is_cast(each, device) else each for each in values]
+def _cast(value: Any) -> Any:
+    return value.to(computed_in(value)) if isinstance(value, Tensor) else value
 
 
-def _is_cast(value: object, device: str) -> bool:
-    return (
-        isinstance(value, Tensor)
-        and value.device.type == device
-        and value.is_floating_point()
-        and value.dtype != torch.float64
-    )
+def computed_in(tensor: Tensor) -> torch.dtype:
+    """The element type that torch's attention takes a tensor in: autocast casts all of its device, but integers and
+    float64."""
+    if not (tensor.is_cpu or tensor.is_cuda) or not tensor.is_floating_point() or tensor.dtype == torch.float64:
+        return tensor.dtype
+    device = tensor.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype

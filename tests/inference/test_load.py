@@ -17,6 +17,7 @@ import autotuner
 from autotuner.inference.load import NotServed
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact
+from autotuner.values.variant import digest_of
 from tests.helpers.tables import FOLDER, between, built, problem, served, table, write
 
 
@@ -276,6 +277,16 @@ def test_what_is_no_export_with_a_table_is_refused(tmp_path: Path, text: str) ->
     with pytest.raises(InputError, match="no export with a table") as caught:
         autotuner.load(path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("entries", [True, False])
+def test_a_table_of_an_op_that_is_not_installed_is_refused(export: Path, entries: bool) -> None:
+    text = json.dumps(json.loads(export.read_text())["table"] | ({} if entries else {"entries": [], "ranges": []}))
+    other = json.loads(text.replace('"op": "sdpa"', '"op": "conv"'))
+    export.write_text(json.dumps({"schema_version": 3, "table_digest": digest_of(other), "table": other}))
+    said = r"best\.json: no op 'conv'; there are rmsnorm, sdpa; install the package that has it$"
+    with pytest.raises(InputError, match=said):
+        autotuner.load(export)
 
 
 def test_nothing_is_built_unless_it_is_asked_for(tmp_path: Path, export: Path, monkeypatch: pytest.MonkeyPatch) -> None:

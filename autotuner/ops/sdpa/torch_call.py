@@ -38,17 +38,16 @@ def _empty_like() -> Any:
 
 
 def _cast(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Autocast casts each tensor of its device to its own element type, but for integers and float64."""
+    """Without content where autocast casts."""
     import torch
 
-    def cast(tensor: Tensor) -> Tensor:
-        if not (tensor.is_cpu or tensor.is_cuda) or not tensor.is_floating_point() or tensor.dtype == torch.float64:
-            return tensor
-        device = tensor.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else tensor.dtype
-        return tensor if tensor.dtype == dtype else torch.empty_like(tensor, dtype=dtype, device="meta")
+    from autotuner.ops.surroundings import computed_in
 
-    return tuple(map(cast, tensors))
+    wanted = map(computed_in, tensors)
+    return tuple(
+        each if each.dtype == dtype else torch.empty_like(each, dtype=dtype, device="meta")
+        for each, dtype in zip(tensors, wanted, strict=True)
+    )
 
 
 def _function() -> Any:
