@@ -128,11 +128,14 @@ static void *pool_main(void *argument) {
   }
 }
 
-// Starts the workers on the first call, and again in a forked child.
+// Starts the workers on the first call, and again in a forked child. Those that the system refused are asked for again at
+// the next call; the others have waited for its round meanwhile.
 static int pool_start() {
-  if (pool.owner == getpid()) return pool.workers == THREADS - 1 ? AT_OK : AT_NO_THREADS;
-  pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, nullptr, nullptr, 0, 0, 0, 0,
-          getpid(), 0};
+  const pid_t here = getpid();
+  if (pool.owner != here)
+    pool = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, nullptr, nullptr, 0, 0, 0, 0,
+            here, 0};
+  if (pool.workers == THREADS - 1) return AT_OK;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
@@ -192,9 +195,13 @@ static void pool_member(void *argument) {
   }
 }
 
+// A forked child has none of the runtime's threads, and would wait for them.
+static const pid_t pool_loaded_by = getpid();
+
 // A team as large as that of torch's operators: another size would end threads, and have them made again.
 static int pool_run(pool_task task, void *context) {
-  if (GOMP_parallel == nullptr || omp_get_max_threads == nullptr) return pool_run_kept(task, context);
+  if (GOMP_parallel == nullptr || omp_get_max_threads == nullptr || getpid() != pool_loaded_by)
+    return pool_run_kept(task, context);
   pool_team team = {task, context, 0};
   GOMP_parallel(pool_member, &team, (unsigned)omp_get_max_threads(), 0);
   return AT_OK;

@@ -57,7 +57,7 @@ static inline float exponential(float x) {
   const uint32_t bits = (uint32_t)((int)n + 127) << 23;
   float scale;
   memcpy(&scale, &bits, 4);
-  return power * scale;
+  return x == x ? power * scale : x;  // of NaN the integer is anything
 #else
   return expf(x);
 #endif

@@ -159,11 +159,11 @@ static void score_block(const Head &head, int64_t n0, int keys, int64_t q0, int 
 AT_INLINE vec exponentials(float *scores, int keys, vec row_max, vec factor) {
   vec sum = {};
 #if BF16_DOT
-  const vec shift = row_max * factor;
+  // Subtracted first: the maximum gives 0, whatever the compiler contracts.
   AT_UNROLL(2)
   for (int n = 0; n < keys; n += 2) {
-    const vec low = exp2_nonpositive(load(scores + n * BLOCK_M) * factor - shift);
-    const vec high = n + 1 < keys ? exp2_nonpositive(load(scores + (n + 1) * BLOCK_M) * factor - shift) : vec{};
+    const vec low = exp2_nonpositive((load(scores + n * BLOCK_M) - row_max) * factor);
+    const vec high = n + 1 < keys ? exp2_nonpositive((load(scores + (n + 1) * BLOCK_M) - row_max) * factor) : vec{};
     sum += low + high;
     store(scores + n / 2 * BLOCK_M, pair_bfloat16(low, high));
   }
@@ -213,10 +213,11 @@ static void value_block(const Head &head, int64_t n0, int keys, int64_t q0, int 
   }
 }
 
-// What a vector of queries divides by. Where every score of a query is HIDDEN its maximum is, too, and its sum no sum.
+// What a vector of queries divides by. Where every score of a query is HIDDEN its maximum is, too, and its sum no sum: it
+// sees no key, or all that it sees have a score of -infinity, of which the softmax is undefined.
 static vec divisor(const Scratch &s, int m) {
-  const vec sum = load(s.row_sum + m);
-  return AT_MAY_BE_BLIND ? load(s.row_max + m) > splat(HIDDEN) ? sum : splat(INFINITY) : sum;
+  const vec sum = load(s.row_sum + m), none = splat(AT_MAY_BE_BLIND ? INFINITY : NAN);
+  return AT_MAY_BE_BLIND || CAUSAL ? load(s.row_max + m) > splat(HIDDEN) ? sum : none : sum;
 }
 
 static void store_output(const Scratch &s, element *o, int64_t stride, int rows) {

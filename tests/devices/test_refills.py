@@ -11,10 +11,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from autotuner.devices.refills import MOST_BYTES, WORKSPACE_FILLS, Buffers, Refills
 from autotuner.ops import op_of
-from autotuner.ops.rmsnorm.problem import RmsNormProblem
+from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, all_same_bits
 
-PROBLEM = RmsNormProblem(tokens=8, hidden_size=500, dtype="float32")
+PROBLEM = SdpaProblem.parse("(1,2,20,64) float32")
 MIB = 1 << 20
 
 

@@ -23,8 +23,8 @@ typedef float vec __attribute__((vector_size(4 * LANES)));           /* aligned:
 typedef float loose __attribute__((vector_size(4 * LANES), aligned(4))); /* for tensors, aligned to 16 bytes only */
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 
-/* Below every score, yet finite: exp(HIDDEN - anything) is 0. */
-constexpr float HIDDEN = -3e38f;
+/* The largest score so far, before there is one: below every score, yet finite, so that a difference to it is no NaN. */
+constexpr float LOWEST = -3e38f;
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -77,7 +77,7 @@ struct Rows {
 /* Turns a row's scores into weights; `visible` keys of the block count. Returns what earlier sums must be scaled by. */
 inline float soften(Rows &rows, int r, int64_t visible) {
   vec *score = (vec *)rows.score[r];
-  for (int64_t j = visible < 0 ? 0 : visible; j < BLOCK_N; ++j) rows.score[r][j] = HIDDEN;
+  for (int64_t j = visible < 0 ? 0 : visible; j < BLOCK_N; ++j) rows.score[r][j] = -INFINITY; /* exp gives 0 */
   vec most = vec{} + rows.top[r], sum = {};
   for (int j = 0; j < BLOCK_N / LANES; ++j) most = score[j] > most ? score[j] : most;
   float top = most[0];
@@ -153,7 +153,7 @@ int variant_run(const at_call *call) {
       const int count = int(least(ROWS, seq_q - i0)); /* rows past the end are zeros, computed and not stored */
       Rows rows = {};
       for (int r = 0; r < ROWS; ++r) {
-        rows.top[r] = HIDDEN;
+        rows.top[r] = LOWEST;
         for (int d = 0; d < D && r < count; ++d) rows.q[r][d] = q.row(batch, head, i0 + r)[d] * scale;
       }
       const int64_t seen = CAUSAL ? least(i0 + ROWS, seq_k) : seq_k;
