@@ -124,14 +124,17 @@ def test_a_worker_tells_the_manager_of_the_unit_that_it_lives(tmp_path: Path) ->
         manager.settimeout(120)
         command = [sys.executable, "-c", QUICK]
         with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "NOTIFY_SOCKET": f"{tmp_path}/notify"}) as one:
-            assert told(manager) == "READY=1"
-            assert [told(manager) for _ in range(2)] == ["WATCHDOG=1"] * 2
-            with locked(tmp_path / "studies.db"):
-                time.sleep(0.5)  # for what it says of its last beat
-                all_told(manager)
-                assert told(manager) == "WATCHDOG=1"
-            one.terminate()
-            assert one.wait(60) == 0
+            try:
+                assert told(manager) == "READY=1"
+                assert [told(manager) for _ in range(2)] == ["WATCHDOG=1"] * 2
+                with locked(tmp_path / "studies.db"):
+                    time.sleep(0.5)  # for what it says of its last beat
+                    all_told(manager)
+                    assert told(manager) == "WATCHDOG=1"
+                one.terminate()
+                assert one.wait() == 0
+            finally:
+                one.kill()  # nothing, once it has ended
         assert all_told(manager)[-1] == "STOPPING=1"
 
 

@@ -108,7 +108,7 @@ def test_beliefs_are_found_after_their_process_was_lost(made: Path, study: str) 
     process.kill()
     assert isinstance(lost.exception(), BrokenExecutor)
     begun = [finder.ask(study, tag) for tag in ("two", "one")]
-    assert all(each.exception() is None for each in begun if each.done() and not each.cancelled())
+    assert not any(each.done() and not each.cancelled() and each.exception() for each in begun)
     finder.close()
     assert lost not in begun
 

@@ -122,10 +122,7 @@ for process in range(2):
     store.record_heat("scalar-abc", "finals", heat({MICROS}, process), finals_id=number)
 os.kill(os.getpid(), 9)
 """
-    assert (
-        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent.parent, timeout=60).returncode
-        == -9
-    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent.parent).returncode == -9
     assert standings.finals(store, "scalar-abc") is None
     (killed,) = queries.all_finals(store, "scalar-abc")
     assert killed.heats == (heat(MICROS, 0), heat(MICROS, 1))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, event
 
-from autotuner.store import Store, unwritten
+from autotuner.store import Store, database, patience, unwritten
 from autotuner.store.tables import LeaseRow
 from autotuner.store.unwritten import Unwritten
 from autotuner.tuning.driver import Budget, Event, Judged
@@ -25,6 +25,13 @@ from tests.helpers.recorded import CALIBRATION, measured, study_record
 from tests.helpers.stores import locked
 
 TRIALS = 12
+
+
+@pytest.fixture(autouse=True)
+def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is locked, full or gone is tried again soon."""
+    monkeypatch.setattr(database, "TURN_MS", 50)
+    monkeypatch.setattr(patience, "PAUSE_S", 0.05)
 
 
 def judged(store: Store, name: str) -> list[tuple[int, str, str]]:

@@ -15,7 +15,7 @@ from autotuner.run.fake import FakeLine
 from autotuner.store import Store, sweeps
 from autotuner.sweeps import queue
 from autotuner.sweeps.sweep_run import SweepRun, WorkClock
-from autotuner.tuning import final_heats
+from autotuner.tuning import device_lock, final_heats
 from autotuner.tuning.calm import Calm, Protest, Waiting
 from autotuner.tuning.device_lock import held
 from autotuner.tuning.finals import Finals
@@ -23,9 +23,6 @@ from autotuner.values.errors import DeviceBusyError
 from tests.helpers import simulated
 from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, swept
 from tests.helpers.spoilt import Spoilt
-
-FIRST_PAUSE_S = 1.0
-"""Before a device is looked for again."""
 
 
 class Clock:
@@ -42,7 +39,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-@pytest.fixture(params=[1.1])
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[float]:
+    """The waits for a device, which take no time."""
+    found: list[float] = []
+
+    def pause(seconds: float, beat: object) -> None:
+        found.append(seconds)
+        clock.more_s += seconds
+
+    monkeypatch.setattr(device_lock, "pause", pause)
+    return found
+
+
+@pytest.fixture(params=[600.0])
 def run(store: Store, request: pytest.FixtureRequest) -> Iterator[SweepRun]:
     """A sweep at its begin. The parameter: seconds of its patience."""
     queue.submit(store, queue.request_for([simulated.space().file], patience_minutes=request.param / 60))
@@ -78,25 +88,28 @@ class Locked:
         return held([self.name], "a device", patience_s, listen)
 
 
-def test_waiting_for_a_device_is_no_work(run: SweepRun) -> None:
+def test_waiting_for_a_device_is_no_work(run: SweepRun, pauses: list[float]) -> None:
     here: Any = Locked()
     before, spent_s = time.monotonic(), run.spent_s
     with pytest.raises(DeviceBusyError), run.held(here):
         pass
-    assert run.spent_s - spent_s <= time.monotonic() - before - FIRST_PAUSE_S
+    assert sum(pauses) > 500
+    assert run.spent_s - spent_s <= time.monotonic() - before - sum(pauses)
 
 
-def test_it_is_none_either_where_the_device_comes_free(run: SweepRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_none_either_where_the_device_comes_free(
+    run: SweepRun, pauses: list[float], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here: Any = Locked()
     monkeypatch.setattr(run._audience, "hears", lambda _: here.other.close())
     before, spent_s = time.monotonic(), run.spent_s
     with run.held(here):
-        assert run.spent_s - spent_s <= time.monotonic() - before - FIRST_PAUSE_S
-        time.sleep(0.1)
-        assert run.spent_s - spent_s >= 0.1
+        assert len(pauses) == 1
+        assert run.spent_s - spent_s <= time.monotonic() - before - sum(pauses)
+        clock.more_s += 1000
+        assert run.spent_s - spent_s >= 1000
 
 
-@pytest.mark.parametrize("run", [600.0], indirect=True)
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_waiting_in_finals_is_no_work(
     store: Store, run: SweepRun, monkeypatch: pytest.MonkeyPatch, clock: Clock, is_stopped: bool

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from contextlib import closing
@@ -21,7 +20,7 @@ from autotuner.values import config
 from autotuner.values.sweep import State
 from tests.helpers import preload, simulated
 from tests.helpers.chaos import recorded, require_whole
-from tests.helpers.command_line import SCRIPT, SPACE, autotuner, lay_out
+from tests.helpers.command_line import SPACE, autotuner, lay_out
 from tests.helpers.processes import wait_for
 
 pytestmark = pytest.mark.slow
@@ -43,9 +42,9 @@ with Store.open("studies.db") as store:
 """A worker that looks for space after half a second."""
 
 
-def work(folder: Path, around: dict[str, str]) -> None:
+def work(folder: Path, around: dict[str, str], script: str = IMPATIENT) -> None:
     """In a process of its own, as the one that builds has the environment of when it was started."""
-    command = [sys.executable, "-c", IMPATIENT]
+    command = [sys.executable, "-c", script]
     subprocess.run(command, cwd=folder, env={**os.environ, **around}, check=True, timeout=600)
 
 
@@ -71,6 +70,29 @@ def test_a_sweep_waits_for_space_to_build(tmp_path: Path, small_disk: Path) -> N
         assert len(recorded(store, *done.studies)) >= 2
 
 
+GOING = """
+import os
+from pathlib import Path
+
+from autotuner.run.local import LocalExecutor
+from autotuner.store import Store
+from autotuner.sweeps import worker
+from autotuner.values.outcome import Outcome
+
+answered = LocalExecutor._answered
+
+def noted(self, process, message):
+    if isinstance(message.result, Outcome):
+        Path(os.environ["OTHER_CPU_IS_SICK"]).touch()
+    return answered(self, process, message)
+
+LocalExecutor._answered = noted
+with Store.open("studies.db") as store:
+    worker.Worker(store, worker.served("other_cpu"), cache_bytes=None).run(idle_exit=True)
+"""
+"""A worker whose device goes as soon as a trial is judged, before the process for the next one has begun."""
+
+
 @pytest.mark.rotating(1, of="struck workers")
 def test_a_device_that_goes_in_the_middle_costs_no_trial(tmp_path: Path) -> None:
     """It goes after the first trial: quarantine, and the sweep in the queue. Once it is back the sweep is ended."""
@@ -81,13 +103,9 @@ def test_a_device_that_goes_in_the_middle_costs_no_trial(tmp_path: Path) -> None
     asked = autotuner(tmp_path, "submit", space, "--trials", "2", *ASKED, **around)
     number = json.loads(asked.stdout)["sweep"]["id"]
     with Store.open(str(tmp_path / "studies.db")) as store:
-        command = [str(SCRIPT), "worker", "--devices", "other_cpu"]
-        with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, **around}) as running:
-            wait_for(lambda: any(event.kind == "judged" for event in sweeps.events(store, number)))
-            sick.touch()
-            wait_for(lambda: any(device.health == "quarantined" for device in device_health.every(store)))
-            running.send_signal(signal.SIGTERM)
-            running.wait(60)
+        work(tmp_path, around, GOING)
+        assert [device.health for device in device_health.every(store)] == ["quarantined"]
+        assert [event.kind for event in sweeps.events(store, number)].count("judged") == 1
         waits = sweeps.one(store, number)
         assert waits.state == State.QUEUED
         assert "the device is gone" in waits.detail
