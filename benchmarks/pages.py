@@ -218,13 +218,19 @@ def trust_drawn() -> dict[Path, str]:
     return {method: text, timing: itself, busy: there, RESULTS / "finals.md": trust_pages.page(truth)}
 
 
+def kept_sweeps() -> dict[str, dict[str, Any]]:
+    """All that the steps `cuda` and `cpu` of benchmarks/throughput/rates.py have kept, by their files."""
+    paths = [*sorted(RESULTS.glob("throughput_cuda*.json")), *sorted(RESULTS.glob("throughput_cpu*.json"))]
+    return {path.name: json.loads(path.read_text()) for path in paths}
+
+
 def throughput_drawn() -> dict[Path, str]:
     """docs/results/throughput.md."""
     cuda, cpu, store, devices = (f"throughput_{name}" for name in ("cuda", "cpu", "store", "devices"))
     parts = {
         "On one GPU": throughput_pages.cuda(loaded(f"{cuda}_first", f"{cuda}_second", cuda)),
         "On a CPU": throughput_pages.cpu(*loaded(cpu)),
-        "Store and sampler": throughput_pages.store(*loaded(store)),
+        "Store and sampler": throughput_pages.store(*loaded(store), kept_sweeps()),
         "Several GPUs": throughput_pages.devices(
             loaded(*(f"{devices}_{count}{run}" for count in (2, 4) for run in ("_first", "")))
         ),

@@ -55,7 +55,7 @@ from autotuner.values.outcome import Device
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from autotuner.values.versions import version_of
-from benchmarks.provenance import RESULTS, command_line
+from benchmarks.provenance import command_line
 from benchmarks.throughput import kernel_tuner_side as kernel_tuner
 from benchmarks.throughput.sweep_watch import Ear, Stopwatch, WatchedExecutor, medians_ms, rounded, stage_sums
 
@@ -224,7 +224,6 @@ def store(options: argparse.Namespace) -> Document:
         "seconds_by_thousand": _by_thousand(at),
         "cpu_seconds_by_thousand": _by_thousand(cpu),
         "bytes": size,
-        "share_of_wall": {name: sum(ms.values()) / each for name, each in _ms_a_variant(options.rates).items()},
     }
 
 
@@ -232,12 +231,6 @@ def _by_thousand(at: Sequence[float]) -> list[float]:
     """How long each whole thousand took, from when each of a series was done."""
     marks = [0.0, *(at[end - 1] for end in range(1000, len(at) + 1, 1000))]
     return [later - sooner for sooner, later in pairwise(marks)]
-
-
-def _ms_a_variant(results: Sequence[Path]) -> dict[str, float]:
-    """Milliseconds of wall time that a variant took in kept results, by file; those that are not there are left out."""
-    kept = {path.name: json.loads(path.read_text()) for path in results if path.is_file()}
-    return {name: 60e3 / document["a_minute"] for name, document in kept.items()}
 
 
 def devices(options: argparse.Namespace) -> Document:
@@ -342,8 +335,6 @@ def main() -> None:
     alone.add_argument("--sampler", default="evolution")
     alone.add_argument("--width", type=int, default=17, help="variants in flight: 15 builders and two for a device")
     alone.add_argument("--folder", help="where the store is made; the system's temporary folder")
-    kept = [RESULTS / "throughput_cuda.json", RESULTS / "throughput_cpu.json"]
-    alone.add_argument("--rates", type=Path, nargs="*", default=kept, help="kept results to compare with")
     step("devices", devices, 240).add_argument("--devices", required=True)
     for name, run in (("kernel-tuner", compare), ("kernel-tuner-alone", kernel_tuner_alone)):
         added = step(name, run, 0)

@@ -106,14 +106,19 @@ def cpu(run: Document) -> str:
     return "\n\n".join([table(head, [row]), table(["figure", "goal", "reached", "met"], goals), made(run)])
 
 
-def store(run: Document) -> str:
-    """The cost of the store and the sampler."""
-    rows = [
-        _goal(f"of a sweep like {name}", "below 3 %", f"{100 * value:.2f} %", value < 0.03)
-        for name, value in run["share_of_wall"].items()
-    ]
-    said = f"{run['ms_a_trial']['together']:.2f} ms a trial over {run['judged']:,} trials."
-    return f"{table(['share of the wall time', 'goal', 'reached', 'met'], rows)}\n\n{said} Made by `{run['command']}`."
+def store(run: Document, sweeps: dict[str, Document]) -> str:
+    """The cost of the store and the sampler, as a share of each of the kept sweeps, by their files."""
+    ms, rows = run["ms_a_trial"]["together"], []
+    for name, sweep in sweeps.items():
+        share = ms * sweep["a_minute"] / 60e3
+        what = f"of a sweep like {name}, {sweep['a_minute']:.0f} a minute"
+        rows.append(_goal(what, "below 3 %", f"{100 * share:.2f} %", share < 0.03))
+    versions = f"Optuna {run['environment']['optuna']}, Python {run['environment']['python']}"
+    said = (
+        f"{ms:.2f} ms a trial over {run['judged']:,} trials, on a device that is made up. Made by `{run['command']}` on"
+        f" {run['when'][:10]}: {run['cpus']} CPUs, {versions}."
+    )
+    return f"{table(['share of the wall time', 'goal', 'reached', 'met'], rows)}\n\n{said}"
 
 
 def devices(runs: list[Document]) -> str:
