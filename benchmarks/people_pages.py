@@ -55,4 +55,18 @@ def kernel_tuner(runs: list[Document]) -> str:
         ]
         for run in runs
     ]
-    return f"{table(head, rows)}\n\nThe command is in [results/throughput.md](results/throughput.md#kernel-tuner)."
+    made = "The command is in [results/throughput.md](results/throughput.md#kernel-tuner)."
+    return f"{table(head, rows)}\n\n{_where_the_time_went(runs)} {made}"
+
+
+def _where_the_time_went(runs: list[Document]) -> str:
+    """Of both sides, run by run."""
+    theirs = [run["kernel_tuner"]["stages_ms"]["total_compile_time"] / 1e3 for run in runs]
+    compiling = [f"{one:.0f} of {run['kernel_tuner']['seconds']:.0f} s" for one, run in zip(theirs, runs, strict=True)]
+    verdicts = [run["autotuner"]["verdicts"] for run in runs]
+    stopped = [f"{each['raced_out']} of {sum(each.values())}" for each in verdicts]
+    cpus = runs[-1]["autotuner"]["cpus"]
+    return (
+        f"Kernel Tuner's compile stage took {' and '.join(compiling)}; autotuner builds side by side on {cpus} CPUs."
+        f" Kernel Tuner times every configuration to the end; autotuner stopped {' and '.join(stopped)} races early."
+    )
