@@ -26,8 +26,8 @@ def tuned(document: dict[str, Any] | None, apart: Sequence[str] = ()) -> str:
 WHERE = ("itself", "other dtype", "other mask")
 
 
-def elsewhere(document: dict[str, Any] | None) -> str:
-    """What tuned variants reach where they were not tuned: a row a variant."""
+def elsewhere(document: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
+    """What tuned variants reach where they were not tuned: a row a variant. `tuned`: what finals confirmed of them."""
     if document is None:
         return NONE
     found: dict[str, dict[str, dict[str, Any]]] = {}
@@ -39,9 +39,27 @@ def elsewhere(document: dict[str, Any] | None) -> str:
     refused = sum("refused" in row for row in document["rows"])
     return (
         f"{table(head, rows)}\n\nThe least of the {len(timed)} speedups is {min(timed):.3f}x; {refused} of"
-        f" {len(document['rows'])} variants are not timed. Made by `{document['command']}`: {document['device']}, torch"
-        f" {document['torch']}."
+        f" {len(document['rows'])} variants are not timed. {_beside_finals(document, tuned)}\n\nMade by"
+        f" `{document['command']}`: {document['device']}, torch {document['torch']}."
     )
+
+
+def _beside_finals(document: dict[str, Any], tuned: dict[str, Any]) -> str:
+    """Where the cold ratios of variants on their own problems lie, beside the finals' intervals."""
+    own = {row["tuned"]: row["cold"]["speedup"]["median"] for row in document["rows"] if _is_own(row)}
+    here = [row for row in tuned["rows"] if row.get("device") == document["device"] and "confirmed" in row]
+    both = [(own[row["problem"]], row["confirmed"]) for row in here if row["problem"] in own]
+    above, below = sum(ratio > of["high"] for ratio, of in both), sum(ratio < of["low"] for ratio, of in both)
+    return (
+        f"{len(here) - len(both)} of the {len(here)} variants that were tuned on this device have no time here. Of the"
+        f" {len(both)} others {above + below} ratios, cold and on their own problem, lie outside the 95 % interval of"
+        f" their finals: {above} above it and {below} below. An interval covers the processes of one finals, not"
+        " another way of timing."
+    )
+
+
+def _is_own(row: dict[str, Any]) -> bool:
+    return row["where"] == "itself" and "cold" in row
 
 
 def _speedups(row: dict[str, Any] | None) -> str:

@@ -2,10 +2,10 @@
 
     python -m benchmarks.attention.counters docs/results/tuned_wgmma.json [--problems TEXT] [--json FILE]
 
-Of each row of benchmarks/tuned.py (with --problems, of those that contain the text) the variant and cuDNN run once in a
-process of their own under `ncu`, which empties the caches first and leaves the clocks alone. What is counted is their
-longest kernel. In the process of this program both are timed without it, interleaved, cold. Needs a GPU that nothing
-else uses, and the right to read its counters.
+Of each row of benchmarks/tuned.py that was found on this kind of device (with --problems, of those that contain the
+text) the variant and cuDNN run once in a process of their own under `ncu`, which empties the caches first and leaves
+the clocks alone. What is counted is their longest kernel. In the process of this program both are timed without it,
+interleaved, cold. Needs a GPU that nothing else uses, and the right to read its counters.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from autotuner.ops import OPS, op_of
 from autotuner.ops.tensors import Tensors, moved
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
+from benchmarks.attention.elsewhere import rows_of
 from benchmarks.attention.interleaved import (
     Forward,
     baseline_forward,
@@ -165,13 +166,11 @@ def main() -> None:
     if options.here is not None:
         run_here(json.loads(options.rows), options.here)
         return
-    rows: list[Figures] = json.loads(Path(options.rows).read_text())["rows"]
+    rows = rows_of(Path(options.rows), options.problems, torch.cuda.get_device_name())
     document: Figures = {"command": command_line(), "problems": []}
     with tempfile.TemporaryDirectory() as folder:
         for row in rows:
-            if options.problems not in row["problem"] or "parameters" not in row:
-                continue
-            asked = {name: row[name] for name in ("problem", "space", "parameters")}
+            asked = {name: row[name] for name in ("problem", "space", "parameters")} | {"tuned_on": row["device"]}
             side = Side(asked)
             sides = {name: counted(asked, name, Path(folder)) for name in SIDES}
             document["problems"].append({**asked, **timed(side), **sides})

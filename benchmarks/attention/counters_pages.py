@@ -30,8 +30,8 @@ SHOWN = {
 """By what a row says: the counter, what it is multiplied by, and digits behind the point."""
 
 
-def counted(found: dict[str, Any] | None) -> str:
-    """A column for each side of each problem."""
+def counted(found: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
+    """A column for each side of each problem. `tuned`: what benchmarks/tuned.py found, on each device."""
     if found is None:
         return "Not kept yet."
     columns = [(each, side) for each in found["problems"] for side in SIDES]
@@ -41,7 +41,15 @@ def counted(found: dict[str, Any] | None) -> str:
         numbers = [each[side]["counters"].get(counter) for each, side in columns]
         shown = ["-" if number is None else f"{factor * number:.{digits}f}" for number in numbers]
         lines.append(f"| {words} | {' | '.join(shown)} |")
-    return "\n".join([*lines, "", *map(timed, found["problems"]), "", made(found)])
+    told = (timed(each) + elsewhere(each, found["device"], tuned["rows"]) for each in found["problems"])
+    return "\n".join([*lines, "", *told, "", made(found)])
+
+
+def elsewhere(each: dict[str, Any], device: str, rows: list[dict[str, Any]]) -> str:
+    """Where its variant was tuned, unless that is where it was counted."""
+    same = [row for row in rows if all(row.get(name) == each[name] for name in ("problem", "parameters"))]
+    devices = [each["tuned_on"]] if "tuned_on" in each else [row["device"] for row in same]
+    return "" if device in devices else f". It is the variant that was tuned on {', '.join(devices) or 'another day'}"
 
 
 def timed(each: dict[str, Any]) -> str:

@@ -89,11 +89,10 @@ def timed(artifact: Artifact, problem: Problem, rounds: int) -> Figures:
     return found
 
 
-def rows_of(given: argparse.Namespace) -> list[Figures]:
-    """Those of this kind of device that were asked for."""
-    rows: list[Figures] = json.loads(given.rows.read_text())["rows"]
-    here = torch.cuda.get_device_name()
-    return [row for row in rows if row.get("device") == here and given.problems in row["problem"]]
+def rows_of(path: Path, text: str, device: str) -> list[Figures]:
+    """Those that were tuned on this kind of device, of the problems that contain the text."""
+    rows: list[Figures] = json.loads(path.read_text())["rows"]
+    return [row for row in rows if row.get("device") == device and text in row["problem"]]
 
 
 def main() -> None:
@@ -103,7 +102,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=61)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    asked = [(row, where, problem) for row in rows_of(given) for where, problem in problems(row["problem"])]
+    tuned = rows_of(given.rows, given.problems, torch.cuda.get_device_name())
+    asked = [(row, where, problem) for row in tuned for where, problem in problems(row["problem"])]
     document: Figures = {"command": command_line(), "rows": []}
     with ThreadPoolExecutor(usable_cpus()) as pool:
         for case in pool.map(lambda each: Case(*each), asked):

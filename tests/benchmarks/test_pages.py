@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks import people_pages
+import json
+from pathlib import Path
+
+from benchmarks import people_pages, tuned_pages
+from benchmarks.attention import counters_pages
+from benchmarks.attention.elsewhere import rows_of
 from benchmarks.pages import kept_sweeps, loaded
 from benchmarks.throughput import throughput_pages
 
@@ -24,3 +29,30 @@ def test_kernel_tuner_is_not_beaten_by_a_ratio_that_leaves_our_calibration_out()
     said = people_pages.kernel_tuner(runs)
     assert "compile stage took 25 of 30 s and 32 of 38 s" in said
     assert "autotuner stopped 92 of 96 and 94 of 96 races early" in said
+
+
+def test_rows_are_of_one_kind_of_device(tmp_path: Path) -> None:
+    """As counters.py and elsewhere.py take them: another device's row of a problem is another variant."""
+    path = tmp_path / "tuned.json"
+    rows = [{"problem": "a full", "device": "one"}, {"problem": "a full", "device": "other"}, {"problem": "a full"}]
+    path.write_text(json.dumps({"rows": [*rows, {"problem": "b", "device": "one"}]}))
+    assert rows_of(path, "full", "one") == rows[:1]
+
+
+def test_a_variant_that_was_tuned_elsewhere_is_said_to_be() -> None:
+    each = {"problem": "a", "parameters": {"X": 1}}
+    rows = [{**each, "device": "one"}, {"problem": "a", "parameters": {"X": 2}, "device": "other"}]
+    assert counters_pages.elsewhere(each, "one", rows) == ""
+    assert "tuned on one" in counters_pages.elsewhere(each, "other", rows)
+    assert "tuned on third" in counters_pages.elsewhere({**each, "tuned_on": "third"}, "one", rows)
+
+
+def test_ratios_outside_of_the_finals_intervals_are_counted() -> None:
+    state = {"speedup": {"median": 1.3}}
+    row = {"tuned": "a", "where": "itself", "cold": state, "warm": state}
+    document = {"rows": [row], "device": "one", "command": "x", "torch": "2"}
+    finals = {"device": "one", "confirmed": {"low": 1.0, "mean": 1.1, "high": 1.2}}
+    said = tuned_pages.elsewhere(document, {"rows": [{**finals, "problem": "a"}, {**finals, "problem": "b"}]})
+    assert "1 of the 2 variants" in said
+    assert "1 ratios" in said
+    assert "1 above it and 0 below" in said
