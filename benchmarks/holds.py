@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
@@ -18,3 +18,11 @@ def require(unmet: Sequence[str]) -> None:
         print(f"does not hold: {each}", file=sys.stderr)
     if unmet:
         sys.exit(1)
+
+
+def measured(found: Iterable[str], what: str, asked: Sequence[str] = ()) -> None:
+    """Ends the program where nothing was measured, or not each of those that were asked for by name: that nothing is
+    wrong with nothing proves nothing. To be called before a kept result is written over."""
+    there = set(found)
+    lacking = [f"{what} {each}: there is none to measure" for each in asked if each not in there]
+    require(lacking or ([] if there else [f"no {what} was measured"]))

@@ -26,6 +26,7 @@ from autotuner.ops import OPS, op_of
 from autotuner.ops.tensors import Tensors, moved
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
+from benchmarks import holds
 from benchmarks.attention.elsewhere import rows_of
 from benchmarks.attention.interleaved import (
     Forward,
@@ -167,6 +168,7 @@ def main() -> None:
         run_here(json.loads(options.rows), options.here)
         return
     rows = rows_of(Path(options.rows), options.problems, torch.cuda.get_device_name())
+    holds.measured([row["problem"] for row in rows], "variant that was tuned on this device")
     document: Figures = {"command": command_line(), "problems": []}
     with tempfile.TemporaryDirectory() as folder:
         for row in rows:

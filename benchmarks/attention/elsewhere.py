@@ -28,6 +28,7 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault
+from benchmarks import holds
 from benchmarks.attention.interleaved import baseline_forward, input_sets, race, ratios, spread, timer, variant_forward
 from benchmarks.provenance import command_line
 
@@ -103,6 +104,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     tuned = rows_of(given.rows, given.problems, torch.cuda.get_device_name())
+    holds.measured([row["problem"] for row in tuned], "variant that was tuned on this device")
     asked = [(row, where, problem) for row in tuned for where, problem in problems(row["problem"])]
     document: Figures = {"command": command_line(), "rows": []}
     with ThreadPoolExecutor(usable_cpus()) as pool:

@@ -85,6 +85,7 @@ def main() -> None:
     for each in rows(options):
         found.append(each)
         print(f"{len(found)}: {each['name']} {each['dtype']} {each['found']}", flush=True)
+    holds.measured([each["name"] for each in found], "mutant", options.name)
     unmet = [
         f"{each['name']} {each['dtype']}: {each['found']}, not {each['expected']}"
         for each in found

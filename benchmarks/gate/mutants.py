@@ -161,6 +161,13 @@ def tasks_of(backend: Backend, table: str, seeds: int, dtype: str | None) -> lis
     )
 
 
+def planned_of(table: str, options: argparse.Namespace) -> dict[str, list[Task]]:
+    """What is to be judged for the part of a table: those that no case shows are counted with the numeric ones."""
+    names = ("numeric", "unseen") if table == "numeric" else (table,)
+    found = {name: tasks_of(options.backend, name, options.seeds, options.dtype) for name in names}
+    return {name: tasks for name, tasks in found.items() if tasks}
+
+
 def kills(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """How many of those that must not pass, or are unseen, were rejected, by dtype, and which were not."""
     wrong = [each for each in rows if "pass" not in each["expected"]]
@@ -212,17 +219,21 @@ def main() -> None:
     options = parser.parse_args()
     backend: Backend = options.backend
     document = json.loads(options.out.read_text()) if options.out.exists() else {}
+    planned = {table: planned_of(table, options) for table in options.only}
+    for table, parts in planned.items():
+        what = f"implementation of {table}" + (f" in {options.dtype}" if options.dtype else "")
+        holds.measured([task.expectation.name for tasks in parts.values() for task in tasks], what)
     device = device_of(backend)
     toolchain = toolchain_for(device)
     judge = on_all_cpus if backend == "cpu" else on_the_gpu
     part = document.setdefault(backend, {})
     unmet: list[str] = []
-    for table in options.only:
+    for table, parts in planned.items():
         started = time.monotonic()
         rows: list[dict[str, Any]] = []
-        for name in ("numeric", "unseen") if table == "numeric" else (table,):
+        for name, tasks in parts.items():
             jobs = 1 if name == "clock" and backend == "cpu" else options.jobs  # some take the CPUs of others
-            for each in judge(toolchain, tasks_of(backend, name, options.seeds, options.dtype), jobs):
+            for each in judge(toolchain, tasks, jobs):
                 rows.append(each)
                 print(f"{table} {len(rows)}: {each['name']} {each['found']}", file=sys.stderr, flush=True)
         key = f"{table} {options.dtype}" if options.dtype else table

@@ -103,6 +103,7 @@ def main() -> None:
                 print(
                     op, table, each["name"], each["dtype"], each["found"], each["verdict"], file=sys.stderr, flush=True
                 )
+    holds.measured([each["name"] for each in rows], "mutant", options.name)
     unmet = [f"{each['name']} {each['dtype']}: {each['found']}" for each in rows if not each["as_expected"]]
     document = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -21,6 +21,7 @@ from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.outcome import Device
+from benchmarks import holds
 from benchmarks.provenance import command_line
 from tests.helpers import preload
 from tests.helpers.judging import judged
@@ -62,12 +63,12 @@ def main() -> int:
     parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    wanted = [each for each in VIEWS if not given.names or each.name in given.names]
+    holds.measured([each.name for each in wanted], "mutant", given.names)
     device = DEVICES[given.backend].choose(Wishes(threads=1 if given.backend == "cpu" else None)).device
     rows: list[dict[str, Any]] = []
     with closing(executor_for(device)) as executor:
-        for each in VIEWS:
-            if given.names and each.name not in given.names:
-                continue
+        for each in wanted:
             rows.append(found := row(executor, each, given.backend))
             told = "as expected" if found["as_expected"] else f"expected {', '.join(each.codes)}"
             print(f"{each.name}: {found['verdict']} {found['found']}, {told}; {found['detail'][:100]}", flush=True)

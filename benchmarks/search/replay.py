@@ -233,7 +233,9 @@ def lower(kept: Path | None, means: Sequence[dict[str, Any]]) -> list[str]:
     told = []
     for each in means:
         then = before.get((each["sampler"], each["in_flight"]))
-        if then is not None and each["time"]["high"] < then["low"]:
+        if then is None:
+            told.append(f"{each['sampler']} with {each['in_flight']} in flight is not in the kept result")
+        elif each["time"]["high"] < then["low"]:
             told.append(f"{each['sampler']} scores {each['time']['p']:.3f}; it was {then['p']:.3f}")
     return told
 

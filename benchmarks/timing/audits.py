@@ -8,7 +8,8 @@ a plain forward), what the copies in between add to it more than to the baseline
 audit took. The inputs of races change by exact symmetries between the samples; a point whose outputs do not follow
 them is listed too. A point that is accused goes through the gate: one that the gate rejects is not right, and is
 counted apart. With --seconds a space is left at the first point after that time, its calibration apart. With
---more the runs that PATH has stay there, and a space gets the points that it lacks in all of them.
+--more the runs that PATH has stay there, a space gets the points that it lacks in all of them, and what they accuse
+goes through the gate if it has not.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
+from ast import literal_eval
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -94,8 +97,22 @@ def audits(bench: Workbench, caches: Sequence[str], points: Sequence[int], secon
             continue
         for cache, session in sessions.items():
             for row in session.audits(str(bench.space.point(index)), built):
-                fault = line.check(built, bench.conditions, lambda _: None).fault if row.accused else None
-                yield cache, row if fault is None else replace(row, rejected=f"{fault.code}: {fault.detail}")
+                yield cache, replace(row, rejected=said_of(bench, line, built)) if row.accused else row
+
+
+def said_of(bench: Workbench, line: Line, built: Artifact | Fault) -> str | None:
+    """Why the gate rejects it, if it does."""
+    fault = built if isinstance(built, Fault) else line.check(built, bench.conditions, lambda _: None).fault
+    return None if fault is None else f"{fault.code}: {fault.detail}"
+
+
+def gated(bench: Workbench, point: str) -> str | None:
+    """The same of a point as it is kept. One that the space has no more cannot be asked about, and stays accused."""
+    index = bench.space.index_of(literal_eval(point))
+    if index is None:
+        return None
+    (built,) = bench.build_all([index])
+    return said_of(bench, LineFactory(bench.device, bench.toolchain, bench.family)(), built)
 
 
 def built_in_turn(bench: Workbench, points: Sequence[int]) -> Iterator[tuple[int, Artifact | Fault]]:
@@ -172,10 +189,22 @@ class Kept:
         self.rows: dict[str, dict[str, list[Row]]] = {}
         self.device = ""
 
-    def lacking(self, name: str, points: int) -> int:
-        """How many of so many points no earlier run has audited, by the cache policy that has the fewest."""
-        found = [run["spaces"][name].values() for run in self._earlier if name in run["spaces"]]
-        return points - sum(min(int(one["points"]) for one in caches) for caches in found)
+    def lacking(self, name: str, points: int, caches: Sequence[str]) -> dict[str, int]:
+        """How many of so many points no earlier run has audited, of the cache policies that lack some."""
+        found = [run["spaces"].get(name, {}) for run in self._earlier]
+        left = {cache: points - sum(one[cache]["points"] for one in found if cache in one) for cache in caches}
+        return {cache: count for cache, count in left.items() if count > 0}
+
+    def settle(self, name: str, gated: Callable[[str], str | None]) -> None:
+        """Asks the gate once about each accused point of earlier runs that it was not asked about, and counts those
+        that it rejects apart, as those of later runs are."""
+        ones = [one for run in self._earlier for one in run["spaces"].get(name, {}).values()]
+        for one in ones:
+            for row in (each for each in one["accused"] if "rejected" not in each):
+                row["rejected"] = gated(row["point"])
+            rejected = [each for each in one["accused"] if each["rejected"] is not None]
+            one["accused"] = [each for each in one["accused"] if each["rejected"] is None]
+            one["rejected"] = [*one.get("rejected", ()), *rejected]
 
     def accused(self, names: Sequence[str]) -> dict[str, int]:
         """Of these spaces in all runs: what an earlier one has found is not forgotten."""
@@ -226,16 +255,17 @@ def earlier(given: argparse.Namespace) -> list[dict[str, Any]]:
 
 def main() -> None:
     given = arguments()
-    kept = Kept(given.json, given.seed, earlier(given))
+    kept, caches = Kept(given.json, given.seed, earlier(given)), given.cache.split(",")
     for name in given.spaces:
         bench = Workbench(load_space(name))
         kept.device = bench.device.name
-        wanted = kept.lacking(name, given.points)
-        if wanted <= 0:
+        kept.settle(name, partial(gated, bench))
+        wanted = kept.lacking(name, given.points, caches)
+        if not wanted:
             print(f"{name}: has its {given.points} points", flush=True)
             continue
-        points = points_of(bench, wanted, given.seed)
-        for number, (cache, row) in enumerate(audits(bench, given.cache.split(","), points, given.seconds)):
+        points = points_of(bench, max(wanted.values()), given.seed)
+        for number, (cache, row) in enumerate(audits(bench, tuple(wanted), points, given.seconds)):
             kept.add(name, cache, row)
             if number % BATCH == 0:
                 kept.write()
@@ -246,7 +276,7 @@ def main() -> None:
         silent = [
             f"{name}: no point was audited"
             for name in given.spaces
-            if name not in kept.spaces and kept.lacking(name, given.points) > 0
+            if name not in kept.spaces and kept.lacking(name, given.points, caches)
         ]
         accused = [f"{name}: {count} accused" for name, count in kept.accused(given.spaces).items() if count]
         holds.require([*silent, *accused])

@@ -200,6 +200,9 @@ def unmet(truth: Truth, others: list[Sweep]) -> list[str]:
         off = found["largest_error"]
         if off is None or off > OFF_BY:
             said.append(f"{other.name}: the largest error of a figure is {off}, and may be {OFF_BY}")
+        if other.judged < truth.quiet.judged or other.left or other.protested:
+            unsure = f"{other.left} found no calm moment" + (", and it protested" if other.protested else "")
+            said.append(f"{other.name}: it judged {other.judged} of {truth.quiet.judged}, {unsure}")
         if found["times_longer"] > LONGER:
             said.append(f"{other.name}: it took {found['times_longer']:.1f} times as long")
     return said

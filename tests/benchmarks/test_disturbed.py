@@ -59,6 +59,9 @@ def test_a_winner_of_the_quiet_sweeps_is_behind_nobody_and_another_by_what_they_
         (sweep((0.5, 0.8, 1.2), 2, {}), "its winner is behind"),
         (sweep((0.56, 0.8, 1.2), 0, {}), "the largest error of a figure"),
         (sweep((0.5, 0.8, 1.2), 0, {}, seconds=301), "3.0 times as long"),
+        (sweep((0.5, 0.8, 1.2), 0, {})._replace(judged=1), "it judged 1 of 3"),
+        (sweep((0.5, 0.8, 1.2), 0, {})._replace(left=2), "2 found no calm moment"),
+        (sweep((0.5, 0.8, 1.2), 0, {})._replace(protested=True), "it protested"),
     ],
 )
 def test_each_bound_can_be_broken(other: Sweep, why: str) -> None:
