@@ -208,6 +208,7 @@ def trust_drawn() -> dict[Path, str]:
     truth = loaded("simulated_truth")[0]
     method, timing = ROOT / "docs" / "finals-method.md", ROOT / "docs" / "timing.md"
     text = insert(method.read_text(), "simulated_truth", trust_pages.simulated(truth))
+    text = insert(text, "leader", trust_pages.leader(truth))
     itself = insert(timing.read_text(), "aa_sweeps", trust_pages.aa_sweeps(loaded("aa_sweeps_cuda", "aa_sweeps_cpu")))
     itself = insert(itself, "audit_cost", trust_pages.audit_cost(*loaded("audit_cost")))
     audits = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("audits_*.json"))]

@@ -40,6 +40,8 @@ SPREADS = (
     Spread("0.1 % and 1 %", 0.001, 0.01),
 )
 FINALISTS = (2, 9)
+FINALS = 500
+"""Of each row."""
 
 
 class Ended(NamedTuple):
@@ -49,7 +51,7 @@ class Ended(NamedTuple):
     heats: int
 
 
-def rows(finals: int = 500, seed: int = 0) -> Iterator[dict[str, object]]:
+def rows(finals: int = FINALS, seed: int = 0) -> Iterator[dict[str, object]]:
     """A row for each spread, number of finalists and largest number of processes; shares of the finals."""
     draw = random.Random(seed)
     for spread in SPREADS:

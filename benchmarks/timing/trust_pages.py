@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.attention.cuda_pages import table
+from benchmarks.timing import finals_methods
 
 Document = dict[str, Any]
 SHOWN = ("covered", "leader_covered", "equal_lost", "crowned_two_equal_ahead", "found_2_percent")
 
 
 def share(pair: list[int]) -> str:
-    """`pair`: those of which it holds, and all."""
-    return f"{100 * pair[0] / pair[1]:.1f} %" if pair[1] else ""
+    """`pair`: those of which it holds, and all. Both are shown: of few a share says little."""
+    return f"{100 * pair[0] / pair[1]:.1f} % ({pair[0]}/{pair[1]})" if pair[1] else ""
 
 
 def simulated(document: Document) -> str:
@@ -79,6 +80,17 @@ def methods(document: Document) -> str:
         for row in document["methods"]
     ]
     return f"{table(head, rows)}\n\nHeats: of all finalists together where two are equal and the others 5 % slower."
+
+
+def leader(document: Document) -> str:
+    """docs/finals-method.md: where the leader's intervals are worst."""
+    least = min(document["methods"], key=lambda each: float(each["leader_covered"]))
+    return (
+        f"The leader's interval, nominally 95 %, covers the truth in {_percent(least['leader_covered'])} of"
+        f" {finals_methods.FINALS} finals in the worst row: {least['finalists']} finalists, loads that differ by"
+        f" {least['between_processes']}, {least['processes']} processes. Those of all finalists cover it there in"
+        f" {_percent(least['covered'])}."
+    )
 
 
 def _percent(share: float) -> str:

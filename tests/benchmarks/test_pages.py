@@ -10,6 +10,7 @@ from benchmarks.attention import counters_pages
 from benchmarks.attention.elsewhere import rows_of
 from benchmarks.pages import kept_sweeps, loaded
 from benchmarks.throughput import throughput_pages
+from benchmarks.timing import trust_pages
 
 
 def test_the_share_of_the_store_is_drawn_beside_every_kept_sweep_and_marked_where_it_misses() -> None:
@@ -56,3 +57,11 @@ def test_ratios_outside_of_the_finals_intervals_are_counted() -> None:
     assert "1 of the 2 variants" in said
     assert "1 ratios" in said
     assert "1 above it and 0 below" in said
+
+
+def test_shares_of_known_truth_have_their_counts_and_the_leaders_worst_row_is_named() -> None:
+    (truth,) = loaded("simulated_truth")
+    assert "| 95.0 % (19/20) |" in trust_pages.simulated(truth)
+    rows = [{"covered": 0.97, "leader_covered": of, "finalists": 9, "processes": 7} for of in (0.95, 0.9)]
+    said = trust_pages.leader({"methods": [{**row, "between_processes": "1 %"} for row in rows]})
+    assert "covers the truth in 90.0 % of 500 finals" in said
