@@ -71,9 +71,10 @@ def cpu_brief(document: dict[str, Any]) -> str:
         for row in document["rows"]
         if row["problem"].startswith(MISSION)
     ]
-    head = ["problem", "threads", "speedup over SDPA", "95 % interval", "us"]
+    head = ["problem", "threads", "speedup over SDPA", "95 % interval", "us, by the search"]
     versions = f"torch {document['environment']['torch']}"
-    said = shown("Cold cache", document["when"], document["device"], versions, "cpu_attention.md")
+    said = "The microseconds are the search's own; the speedups were measured again in fresh processes. "
+    said += shown("Cold cache", document["when"], document["device"], versions, "cpu_attention.md")
     return f"{table(head, rows)}\n\n{said}"
 
 
