@@ -18,6 +18,9 @@ WORDS = {
     "package in a compiled graph": "the function of a package in a compiled graph",
 }
 """Which arms are shown, and what a reader calls them."""
+THROUGH = "torch's function through `autotuner.function`"
+BEFORE = {"torch": THROUGH, "torch in a compiled graph": f"{THROUGH}, in a compiled graph"}
+"""The same in a result that has no arm of its own for this: there torch's function was called so."""
 
 
 def table(found: dict[str, Any] | None) -> str:
@@ -25,7 +28,8 @@ def table(found: dict[str, Any] | None) -> str:
     if found is None:
         return "Not kept yet."
     lines = ["| a call of | us of the host | least to most |", "| --- | ---: | ---: |"]
-    for name, words in WORDS.items():
+    own = "torch by the recorded function" in found["host_us"]
+    for name, words in (WORDS if own else WORDS | BEFORE).items():
         if name in found["host_us"]:
             of = found["host_us"][name]
             lines.append(f"| {words} | {of['median']:.1f} | {of['least']:.1f} to {of['most']:.1f} |")
