@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.attention.counters import DURATION, SIDES, STALLED
+from benchmarks.attention.cuda_pages import QUARTILES
 
 SHOWN = {
     "time, us": (DURATION, 1e-3, 1),
@@ -42,7 +43,7 @@ def counted(found: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
         shown = ["-" if number is None else f"{factor * number:.{digits}f}" for number in numbers]
         lines.append(f"| {words} | {' | '.join(shown)} |")
     told = (timed(each) + elsewhere(each, found["device"], tuned["rows"]) for each in found["problems"])
-    return "\n".join([*lines, "", *told, "", made(found)])
+    return "\n".join([*lines, "", *told, "", f"{QUARTILES} {made(found)}"])
 
 
 def elsewhere(each: dict[str, Any], device: str, rows: list[dict[str, Any]]) -> str:

@@ -15,6 +15,10 @@ GOALS = (
 """The least speedup at the mission shape, warm, that this project holds itself to: implementation, opponent, ratio."""
 
 
+QUARTILES = "Speedups are medians of the rounds' ratios, in brackets their quartiles."
+"""Below tables of speedups whose brackets are no 95 % interval."""
+
+
 def table(head: list[str], rows: list[list[str]]) -> str:
     """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]

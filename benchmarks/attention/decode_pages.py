@@ -42,8 +42,15 @@ def few_queries(document: dict[str, Any] | None) -> str:
     return (
         f"{table(head, rows)}\n\nThe geometric mean is {said}. A row shows the fastest of the three points that were"
         f" timed to the end, of {min(row['tried'] for row in document['shapes'])} to"
-        f" {max(row['tried'] for row in document['shapes'])} that were tried; all of these were right. {made}"
+        f" {max(row['tried'] for row in document['shapes'])} that were tried; {_wrong(document['shapes'])}. Speedups"
+        f" are medians of the rounds' ratios.\n\n{made}"
     )
+
+
+def _wrong(shapes: list[dict[str, Any]]) -> str:
+    """How many points of all shapes gave wrong results."""
+    wrong, tried = sum(len(row["wrong"]) for row in shapes), sum(row["tried"] for row in shapes)
+    return f"of all {tried} together {wrong} were wrong"
 
 
 def old_and_new(*documents: dict[str, Any] | None) -> str:
@@ -62,8 +69,8 @@ def _of_a_device(document: dict[str, Any]) -> str:
     same = sum(row["same_bits"] for row in shapes)
     return (
         f"{document['device']}, torch {document['torch']}:\n\n{table(head, rows)}\n\nThe geometric mean is"
-        f" {' and '.join(means)}; {same} of {len(shapes)} give the same bits as before. Made by"
-        f" `{document['command']}`."
+        f" {' and '.join(means)}; {same} of {len(shapes)} give the same bits as before. Ratios are"
+        f" medians of the rounds', in brackets their quartiles. Made by `{document['command']}`."
     )
 
 

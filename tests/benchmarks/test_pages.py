@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from benchmarks import people_pages, tuned_pages
-from benchmarks.attention import counters_pages
+from benchmarks.attention import counters_pages, decode_pages
 from benchmarks.attention.elsewhere import rows_of
-from benchmarks.inference import host_time_pages
+from benchmarks.inference import host_time_pages, in_a_model
 from benchmarks.pages import kept_sweeps, loaded
 from benchmarks.throughput import throughput_pages
 from benchmarks.timing import trust_pages
@@ -76,3 +76,25 @@ def test_a_row_of_torchs_function_says_what_it_was_called_through() -> None:
     )
     both = {**found, "host_us": {"torch": arm, "torch by the recorded function": arm}}
     assert "| torch's function |" in host_time_pages.table(both)
+
+
+def test_the_gpts_gain_is_over_transformers_own_path() -> None:
+    said = in_a_model.generation(loaded("gpt_cpu")[0])
+    assert "prefill, transformers' own sdpa path, ms" in said
+    assert "repeats K and V" in said
+
+
+def test_brackets_that_are_quartiles_are_said_to_be() -> None:
+    quartiles = "in brackets their quartiles"
+    assert quartiles in in_a_model.table(loaded("encoder_cpu")[0])
+    assert quartiles not in in_a_model.generation(loaded("gpt_cpu")[0])  # it has no brackets
+    assert quartiles in in_a_model.generation(loaded("gpt_cuda_bfloat16")[0])
+    assert quartiles in decode_pages.old_and_new(*loaded("old_and_new"))
+    assert quartiles in counters_pages.counted(*loaded("counters", "tuned_wgmma"))
+
+
+def test_wrong_points_of_few_queries_are_counted() -> None:
+    (document,) = loaded("decode_attention")
+    assert "together 0 were wrong" in decode_pages.few_queries(document)
+    document["shapes"][0]["wrong"] = ["a point"]
+    assert "together 1 were wrong" in decode_pages.few_queries(document)
