@@ -176,12 +176,23 @@ def abridged(transcript: str, head: int = 6, width: int = 100) -> str:
     return "\n".join(line if len(line) <= width else line[: width - 3] + "..." for line in chosen)
 
 
+OLDER = (
+    "`python benchmarks/NAME.py` is a command of an earlier layout: the programs are in the folders of"
+    " `benchmarks/` now."
+)
+
+
+def with_older(drawn: str) -> str:
+    """What was drawn, and of a command in it that is no more where one finds it now."""
+    return f"{drawn.rstrip()}\n\n{OLDER}" if "`python benchmarks/" in drawn else drawn
+
+
 def insert(text: str, name: str, content: str) -> str:
     """`text` with the part of that name replaced."""
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
     if not pattern.search(text):
         raise SystemExit(f"a page has no part {name}")
-    return pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text)
+    return pattern.sub(lambda match: f"{match[1]}{with_older(content)}\n{match[2]}", text)
 
 
 def loaded(*names: str) -> list[dict[str, Any]]:
@@ -359,16 +370,10 @@ def landscapes_drawn() -> dict[Path, str]:
     return {RESULTS / "landscapes.md": f"{head}\n\n{part}\n"}
 
 
-OLDER = (
-    "`python benchmarks/NAME.py` is a command of an earlier layout: the programs are in the folders of"
-    " `benchmarks/` now."
-)
-
-
 def drawn() -> dict[Path, str]:
     """Every page that this program owns or has a part in, as it should be."""
     return {
-        path: f"{text}\n{OLDER}\n" if path.parent == RESULTS and "`python benchmarks/" in text else text
+        path: f"{with_older(text).rstrip()}\n" if path.parent == RESULTS and path.suffix == ".md" else text
         for path, text in pages().items()
     }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import random
 import statistics
 import sys
@@ -20,6 +19,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
 import autotuner
+from autotuner.devices import DEVICES, Wishes
 
 NAME = "autotuner"
 Masks = tuple[Tensor, Tensor]
@@ -133,12 +133,12 @@ def worst(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 def write(document: dict[str, Any], said: argparse.Namespace) -> None:
     """The document with what it was measured on."""
-    on_gpu, path = said.device == "cuda", said.out
+    path = said.out
     about = {
         "command": " ".join(sys.argv),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
-        "device": torch.cuda.get_device_name() if on_gpu else platform.processor() or "cpu",
+        "device": DEVICES[said.device].choose(Wishes()).device.name,
         "kind": said.device,
         "dtype": said.dtype,
         "threads": torch.get_num_threads(),

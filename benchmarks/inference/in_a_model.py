@@ -32,8 +32,8 @@ NOTHING_TO_DO = ("no length varies", "one length was tuned", "no variant to try"
 
 
 OWN_PATH = (
-    "Where it has a mask, transformers' own sdpa path repeats K and V for the heads of Q that share them, so a gain is"
-    " of kernel and interface together."
+    "Where it has a mask, in prompts and under torch.compile, transformers' own sdpa path repeats K and V for the heads"
+    " of Q that share them: a gain is of kernel and interface together."
 )
 """Of a model with groups of heads."""
 
@@ -152,7 +152,8 @@ def made(found: Mapping[str, Any]) -> str:
     """Where a result comes from, in a sentence."""
     versions = f"torch {found['torch']}, transformers {found['transformers']}"
     on_gpu = found.get("kind") == "cuda"
-    where = f"{found['device']}, {found['dtype']}" if on_gpu else f"{found['threads']} threads of a CPU"
+    cpu = "a CPU" if found["device"] == "cpu" else found["device"]  # earlier results do not name it
+    where = f"{found['device']}, {found['dtype']}" if on_gpu else f"{found['threads']} threads of {cpu}"
     return f"Made by `{found['command']}` on {found['when'][:10]}; {where}, {versions}."
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from pathlib import Path
 
+from autotuner.devices import DEVICES, Wishes
 from benchmarks import people_pages, tuned_pages
 from benchmarks.attention import counters_pages, decode_pages
 from benchmarks.attention.elsewhere import rows_of
 from benchmarks.inference import host_time_pages, in_a_model
-from benchmarks.pages import kept_sweeps, loaded
+from benchmarks.pages import OLDER, insert, kept_sweeps, loaded
 from benchmarks.throughput import throughput_pages
 from benchmarks.timing import trust_pages
+from examples.in_a_model import write
 
 
 def test_the_share_of_the_store_is_drawn_beside_every_kept_sweep_and_marked_where_it_misses() -> None:
@@ -98,3 +101,21 @@ def test_wrong_points_of_few_queries_are_counted() -> None:
     assert "together 0 were wrong" in decode_pages.few_queries(document)
     document["shapes"][0]["wrong"] = ["a point"]
     assert "together 1 were wrong" in decode_pages.few_queries(document)
+
+
+def test_a_drawn_command_of_an_earlier_layout_has_its_note_once() -> None:
+    page = "before\n<!-- part -->\n<!-- /part -->\nafter\n"
+    old, new = "Made by `python benchmarks/x.py`.", "Made by `python -m benchmarks.x`."
+    once = insert(page, "part", old)
+    assert once.count(OLDER) == 1
+    assert insert(once, "part", old) == once
+    assert OLDER not in insert(once, "part", new)
+
+
+def test_a_result_of_a_cpu_names_it(tmp_path: Path) -> None:
+    write({}, Namespace(device="cpu", dtype="float32", out=tmp_path / "out.json"))
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["device"] == DEVICES["cpu"].choose(Wishes()).device.name
+    about = {"command": "x", "when": "2026-11-26", "transformers": "5"}
+    assert f"threads of {found['device']}, torch" in in_a_model.made(found | about)
+    assert "threads of a CPU, torch" in in_a_model.made(found | about | {"device": "cpu"})
