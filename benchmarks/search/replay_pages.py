@@ -35,13 +35,18 @@ def scores(run: Document) -> str:
 
 def brief(runs: list[Document]) -> str:
     """The means of all runs, for the README."""
-    head = ["sampler", "in flight", "mean score (95 % interval)", "public spaces", "searches of each"]
+    axes = ("mean score on worker-seconds (95 % interval)", "on the clock")
+    head = ["sampler", "in flight", *axes, "public spaces", "searches of each"]
     lines = [
-        [*_named(mean), _score(mean["time"]), str(len(run["spaces"])), str(run["seeds"])]
+        [*_named(mean), _score(mean["time"]), _score(mean["clock"]), str(len(run["spaces"])), str(run["seeds"])]
         for run in runs
         for mean in run["means"]
     ]
-    return table(head, lines)
+    said = (
+        "Worker-seconds are those of evaluations that have ended, with the waiting for proposals; the clock's are"
+        " seconds since the start, times the number in flight."
+    )
+    return f"{table(head, lines)}\n\n{said}"
 
 
 def other_axes(run: Document) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.inference.in_a_model import Steps
+from autotuner.devices import DEVICES, Wishes
+from benchmarks.inference.in_a_model import Steps, made
 
 STEP = """
 import sys
@@ -41,3 +44,15 @@ def test_what_had_nothing_to_do_is_noted_and_what_failed_is_not(tmp_path: Path) 
     with pytest.raises(SystemExit, match="has no finals"):
         Steps(tmp_path).run("step", "compare", "refused")
     assert "compare" not in (tmp_path / "commands.json").read_text()
+
+
+def test_a_result_of_a_cpu_names_it(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from examples.in_a_model import write
+
+    write({}, Namespace(device="cpu", dtype="float32", out=tmp_path / "out.json"))
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert found["device"] == DEVICES["cpu"].choose(Wishes()).device.name
+    about = {"command": "x", "when": "2026-11-26", "transformers": "5"}
+    assert f"threads of {found['device']}, torch" in made(found | about)
+    assert "threads of a CPU, torch" in made(found | about | {"device": "cpu"})

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
 from pathlib import Path
 
-from autotuner.devices import DEVICES, Wishes
 from benchmarks import people_pages, tuned_pages
 from benchmarks.attention import counters_pages, decode_pages
 from benchmarks.attention.elsewhere import rows_of
 from benchmarks.inference import host_time_pages, in_a_model
 from benchmarks.pages import OLDER, insert, kept_sweeps, loaded
+from benchmarks.search import replay_pages
 from benchmarks.throughput import throughput_pages
 from benchmarks.timing import trust_pages
-from examples.in_a_model import write
 
 
 def test_the_share_of_the_store_is_drawn_beside_every_kept_sweep_and_marked_where_it_misses() -> None:
@@ -112,10 +110,9 @@ def test_a_drawn_command_of_an_earlier_layout_has_its_note_once() -> None:
     assert OLDER not in insert(once, "part", new)
 
 
-def test_a_result_of_a_cpu_names_it(tmp_path: Path) -> None:
-    write({}, Namespace(device="cpu", dtype="float32", out=tmp_path / "out.json"))
-    found = json.loads((tmp_path / "out.json").read_text())
-    assert found["device"] == DEVICES["cpu"].choose(Wishes()).device.name
-    about = {"command": "x", "when": "2026-11-26", "transformers": "5"}
-    assert f"threads of {found['device']}, torch" in in_a_model.made(found | about)
-    assert "threads of a CPU, torch" in in_a_model.made(found | about | {"device": "cpu"})
+def test_scores_of_several_in_flight_are_shown_on_both_axes() -> None:
+    head, _, line, _, said = replay_pages.brief(loaded("replay_parallel")).split("\n")
+    assert "on worker-seconds" in head
+    assert "on the clock" in head
+    assert "0.806 (0.794 to 0.817) | 0.565 (0.538 to 0.588)" in line
+    assert "times the number in flight" in said
