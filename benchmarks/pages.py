@@ -243,7 +243,7 @@ def throughput_drawn() -> dict[Path, str]:
     parts = {
         "On one GPU": throughput_pages.cuda(loaded(f"{cuda}_first", f"{cuda}_second", cuda)),
         "On a CPU": throughput_pages.cpu(*loaded(cpu)),
-        "Store and sampler": throughput_pages.store(*loaded(store), kept_sweeps()),
+        "Store and sampler": throughput_pages.store(loaded(store)[0], kept_sweeps()),
         "Several GPUs": throughput_pages.devices(
             loaded(*(f"{devices}_{count}{run}" for count in (2, 4) for run in ("_first", "")))
         ),

@@ -242,6 +242,7 @@ def main() -> None:
             }
             if options.json is not None:
                 options.json.write_text(json.dumps(document, indent=1) + "\n")
+    holds.measured([str(number) for number in range(len(rows))], "sweep")
     print(json.dumps(summary(rows), indent=1))
     if options.hold:
         holds.require([f"{each} sweeps crowned somebody" for each in [summary(rows)["crowned"]] if each])

@@ -224,7 +224,7 @@ class Kept:
             return
         when = datetime.now(UTC).isoformat(timespec="seconds")
         run = {"command": command_line(), "when": when, "versions": versions(), "device": self.device}
-        runs = [*self._earlier, {**run, "seed": self._seed, "spaces": self.spaces}]
+        runs = [*self._earlier, *([{**run, "seed": self._seed, "spaces": self.spaces}] if self.rows else ())]
         beside = self._path.with_suffix(".part")
         beside.write_text(json.dumps({"runs": runs}, indent=1) + "\n")
         beside.replace(self._path)

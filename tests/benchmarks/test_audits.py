@@ -41,9 +41,10 @@ def test_a_policy_that_no_run_had_lacks_all_of_its_points(tmp_path: Path) -> Non
     assert Kept(None, 2, runs).lacking("space", 1, ("warm", "cold")) == {"cold": 1}
 
 
-def test_what_an_earlier_run_accuses_goes_through_the_gate_once() -> None:
+def test_what_an_earlier_run_accuses_goes_through_the_gate_once(tmp_path: Path) -> None:
+    path = tmp_path / "audits.json"
     earlier = [{"point": each, "accused": "breaks T1"} for each in ("wrong", "right")]
-    kept = Kept(None, 2, [{"spaces": {"space": {"cold": {"points": 2, "accused": earlier}}}}])
+    kept = Kept(path, 2, [{"spaces": {"space": {"cold": {"points": 2, "accused": earlier}}}}])
     asked: list[str] = []
 
     def gated(point: str) -> str | None:
@@ -54,6 +55,9 @@ def test_what_an_earlier_run_accuses_goes_through_the_gate_once() -> None:
         kept.settle("space", gated)
         assert asked == ["wrong", "right"]
         assert kept.accused(["space"]) == {"space": 1}
+    kept.write()
+    (run,) = json.loads(path.read_text())["runs"]  # none of this one, which has audited nothing
+    assert [each["point"] for each in run["spaces"]["space"]["cold"]["rejected"]] == ["wrong"]
 
 
 def test_the_gate_is_asked_about_a_point_as_it_is_kept() -> None:

@@ -12,8 +12,9 @@ import pytest
 
 from benchmarks import holds
 from benchmarks.gate import emulated, mutants, op_mutants, view_mutants
+from benchmarks.provenance import RESULTS
 from benchmarks.search import replay, sweep_sets
-from benchmarks.timing import simulated_truth
+from benchmarks.timing import aa_sweeps, simulated_truth
 from tests.emulator.emulator import cuda_include
 
 Main = Callable[[], object]
@@ -33,10 +34,11 @@ def test_nothing_and_less_than_was_asked_for_do_not_hold(capsys: pytest.CaptureF
         (view_mutants.main, ["no_such_view", "--json", "OUT"]),
         (op_mutants.main, ["OUT", "--op", "rmsnorm", "--name", "no_such_mutant"]),
         (mutants.main, ["OUT", "--only", "right", "--dtype", "nonsense", "--hold"]),
+        (aa_sweeps.main, ["cpu", "--sweeps", "0", "--json", "OUT"]),
         (simulated_truth.main, ["--sweeps", "0", "--json", "OUT"]),
         (
             sweep_sets.main,
-            [str(next(Path("docs/results/landscapes").glob("*.json.gz"))), "--seeds", "0", "--json", "OUT"],
+            [str(next((RESULTS / "landscapes").glob("*.json.gz"))), "--seeds", "0", "--json", "OUT"],
         ),
         pytest.param(
             emulated.main,
@@ -44,7 +46,7 @@ def test_nothing_and_less_than_was_asked_for_do_not_hold(capsys: pytest.CaptureF
             marks=pytest.mark.skipif(cuda_include() is None, reason="needs the headers of CUDA"),
         ),
     ],
-    ids=["views", "ops", "mutants", "truth", "sets", "emulated"],
+    ids=["views", "ops", "mutants", "nobody", "truth", "sets", "emulated"],
 )
 def test_a_program_that_has_nothing_to_measure_fails_and_writes_over_nothing(
     main: Main, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
