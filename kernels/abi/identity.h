@@ -24,6 +24,8 @@ typedef struct at_identity {
 
 #ifdef __cplusplus
 extern "C"
+#else
+extern
 #endif
 const at_identity variant_identity;
 

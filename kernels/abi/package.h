@@ -17,6 +17,8 @@ typedef struct at_package {
 
 #ifdef __cplusplus
 extern "C"
+#else
+extern
 #endif
 const at_package autotuner_package;
 

@@ -24,6 +24,11 @@ int main(void) {
   return 0;
 }
 """
+FILE = """
+#include "sdpa_call.h"
+#include "package.h"
+int %s(void) { return AT_NOT_TUNED; }
+"""
 LENGTHS = (31, 32, 33, 48, 64, 65)
 
 
@@ -73,3 +78,13 @@ def test_c_and_python_find_the_same(tmp_path: Path) -> None:
     found = [None if place < 0 else uses[place] for place in places]
     assert found == [matcher.answer(each).use for each in asked]
     assert {place for place in places if place >= 0} == set(range(5)), "some place was never asked for"
+
+
+def test_two_files_of_a_c_program_may_include_the_headers(tmp_path: Path) -> None:
+    headers = [f"-I{abi_dir()}", f"-I{OPS['sdpa'].abi()}"]
+    for name in ("main", "other"):
+        (tmp_path / f"{name}.c").write_text(FILE % name)
+    strict = ["-std=c11", "-Wall", "-Wextra", "-Werror"]
+    command = ["gcc", *strict, *headers, "main.c", "other.c", "-o", "it"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
