@@ -45,7 +45,7 @@ def write_c_folder(table: Table, source: Source, target: Path) -> str:
     with fresh(target) as private:
         scratch = private / "scratch"
         scratch.mkdir()
-        joined(source.toolchain, linked(table, source, scratch), private / f"{name}_variants.o")
+        joined(source.toolchain, linked(table, source, name, scratch), private / f"{name}_variants.o")
         shutil.rmtree(scratch)
         (private / f"{name}.h").write_text(header)
         (private / f"{name}.cpp").write_text("\n".join([*_lines(table, name, package, kind), body]))
@@ -60,7 +60,7 @@ def _lines(table: Table, name: str, package: OpPackage, kind: Packaging) -> Iter
     yield from (f"#include <{each}>" for each in sorted({*system, *SYSTEM}))
     yield f'#include "{name}.h"\n'
     yield headers
-    yield from table_lines(table)
+    yield from table_lines(table, name)
     facts = table.proven_on
     yield f"#define AT_MAX_VARIANTS {MOST_VARIANTS}"
     yield f"#define ON_CUDA {int(kind.accelerator)}"

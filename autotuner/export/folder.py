@@ -74,12 +74,15 @@ def packaged(table: Table) -> tuple[OpPackage, Packaging]:
     return op.package, kind.packaging
 
 
-def linked(table: Table, source: Source, into: Path) -> list[Path]:
-    """An object of each variant of the table. Raises InputError where one cannot be had as it was proven."""
-    return [_object(table, each, place, source, into) for place, each in enumerate(table.variants)]
+def linked(table: Table, source: Source, name: str, into: Path) -> list[Path]:
+    """An object of each variant of the table, for the export of that name.
+
+    Raises InputError where one cannot be had as it was proven.
+    """
+    return [_object(table, each, source, symbol(place, name), into) for place, each in enumerate(table.variants)]
 
 
-def _object(table: Table, of: TableVariant, place: int, source: Source, into: Path) -> Path:
+def _object(table: Table, of: TableVariant, source: Source, name: str, into: Path) -> Path:
     problem = next(each.problem for each in table.entries if each.use == of.artifact)
     family = Family.find(of.variant.family, near=source.near)
     inputs = BuildInputs.of(family, of.variant, problem, source.toolchain)
@@ -91,7 +94,7 @@ def _object(table: Table, of: TableVariant, place: int, source: Source, into: Pa
             f"trial {of.trial} of {of.study} was built from other sources or by another compiler than are here: another"
             " program than the one that was proven; tune again"
         )
-    return isolated(inputs, Path(made.path).parent, symbol(place), into)
+    return isolated(inputs, Path(made.path).parent, name, into)
 
 
 def require_nothing(host: Path, kind: Packaging, of: str) -> None:

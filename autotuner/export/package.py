@@ -134,7 +134,7 @@ def _library(table: Table, source: Source, module: str, scratch: Path) -> Path:
     op = shared_object(source.toolchain, op_dir / package.source, (*include_dirs, torch / "include"), PLAIN)
     tables = scratch / "table.cpp"
     tables.write_text("\n".join([*_package_lines(table, module), ""]))
-    objects = [op, compiled(source.toolchain, tables, include_dirs), *linked(table, source, scratch)]
+    objects = [op, compiled(source.toolchain, tables, include_dirs), *linked(table, source, module, scratch)]
     made = scratch / f"_{module}.so"
     libraries = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-ldl"]
     safe = ["-shared", "-s", "-pthread", "-Wl,-z,defs", "-Wl,--no-undefined-version", "-Wl,--allow-shlib-undefined"]
@@ -153,7 +153,7 @@ def _torch_folder() -> Path:
 def _package_lines(table: Table, module: str) -> Iterator[str]:
     yield '#include "package.h"'
     yield f'#include "{table.op}.h"'
-    yield from table_lines(table)
+    yield from table_lines(table, module)
     facts = table.proven_on
     numbers = [int(facts.get(name, 0)) for name in ("THREADS_ALLOWED", "SM", "MULTIPROCESSORS")]
     fields = ", ".join(map(str, [int(packaged(table)[1].accelerator), *numbers]))

@@ -17,18 +17,18 @@ OTHER_THREADS, OTHER_MODEL, ELSEWHERE = -5, -4, -3
 `OpPackage.reasons`."""
 
 
-def symbol(place: int) -> str:
-    """The name of a variant's identity."""
-    return f"autotuner_variant_{place}"
+def symbol(place: int, name: str) -> str:
+    """The name of a variant's identity in the export of that name: a program may be linked with several exports."""
+    return f"{name}_variant_{place}"
 
 
-def table_lines(table: Table) -> Iterator[str]:
+def table_lines(table: Table, name: str) -> Iterator[str]:
     """Definitions of `entries`, `ranges`, `variants` and `why`, and of the macro AT_TABLE that initialises an
     `at_table` with them. They need the op's header and dispatch.h."""
     places = {each.artifact: place for place, each in enumerate(table.variants)}
-    for place in places.values():
-        yield f"extern const at_identity {symbol(place)};"
-    yield from _array("at_identity *const", "variants", [f"&{symbol(place)}" for place in places.values()])
+    symbols = [symbol(place, name) for place in places.values()]
+    yield from (f"extern const at_identity {each};" for each in symbols)
+    yield from _array("at_identity *const", "variants", [f"&{each}" for each in symbols])
     entries = [
         f"{{{problem_in_c(each.problem)}, {-1 if each.use is None else places[each.use]}}}" for each in table.entries
     ]

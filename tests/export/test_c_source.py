@@ -72,6 +72,69 @@ int main(void) {
   return 0;
 }
 """
+TWO = r"""
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "full/autotuner_full.h"
+#include "causal/autotuner_causal.h"
+
+enum { HEADS = 2, LENGTH = 32, WIDTH = 64, ROOM = HEADS * LENGTH * WIDTH };
+
+/* With Q and K of zeros a row of O is the mean of the rows of V that it sees. */
+static int is_mean(const float *o, const float *v, int causal) {
+  for (int row = 0; row < HEADS * LENGTH; row++) {
+    const int first = row / LENGTH * LENGTH, seen = causal ? row - first + 1 : LENGTH;
+    double sum = 0;
+    for (int j = 0; j < seen; j++) sum += v[(first + j) * WIDTH];
+    if (!(fabs(sum / seen - o[row * WIDTH]) < 1e-5)) return 0;
+  }
+  return 1;
+}
+
+int main(void) {
+  static float q[ROOM] __attribute__((aligned(64))), v[ROOM] __attribute__((aligned(64)));
+  static float o[ROOM] __attribute__((aligned(64))), space[1 << 20] __attribute__((aligned(64)));
+  for (int i = 0; i < ROOM; i++) v[i] = (float)(i / WIDTH * i % 17);
+  autotuner_full_call full = {.q = q, .k = q, .v = v, .o = o, .batch = 1, .heads = HEADS, .heads_kv = HEADS,
+                              .seq_q = LENGTH, .seq_k = LENGTH, .head_dim = WIDTH, .workspace = space,
+                              .workspace_bytes = sizeof space};
+  if (autotuner_full(&full) || !is_mean(o, v, 0)) return puts("full"), 1;
+  autotuner_causal_call causal;
+  memcpy(&causal, &full, sizeof causal);
+  causal.causal = 1;
+  if (autotuner_causal(&causal) || !is_mean(o, v, 1)) return puts("causal"), 1;
+  return 0;
+}
+"""
+STRICT = ("-Wall", "-Wextra", "-Werror")
+
+
+def run(folder: Path, *command: str) -> str:
+    """What a command prints that must succeed."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_program_is_linked_with_two_exports_as_objects_and_as_archives(tmp_path: Path) -> None:
+    objects, archives = [], []
+    for name in ("full", "causal"):
+        like = problem(32, causal=name == "causal")
+        made = built(like)
+        of = table([served(made)], [(like, made.digest)])
+        write_c_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / name)
+        run(tmp_path, "g++", "-std=c++17", "-c", f"{name}/autotuner_{name}.cpp")
+        parts = [f"autotuner_{name}.o", f"{name}/autotuner_{name}_variants.o"]
+        run(tmp_path, "ar", "rcs", f"lib{name}.a", *parts)
+        objects += parts
+        archives.append(f"lib{name}.a")
+    (tmp_path / "main.c").write_text(TWO)
+    run(tmp_path, "gcc", "-std=gnu11", *STRICT, "-c", "main.c")
+    for linked in (objects, archives):
+        run(tmp_path, "g++", "main.o", *linked, "-pthread", "-ldl", "-o", "it")
+        run(tmp_path, "./it")
 
 
 @pytest.mark.slow
@@ -84,18 +147,11 @@ def test_a_program_without_python_and_torch_computes_attention(tmp_path: Path) -
     folder = tmp_path / "demo"
     write_c_folder(of, Source(CpuToolchain.discover(), FOLDER), folder)
     (tmp_path / "main.c").write_text(PROGRAM)
-    strict = ["-Wall", "-Wextra", "-Werror"]
-    commands = [
-        ["gcc", "-std=gnu11", *strict, "-O1", f"-I{folder}", "-c", "main.c"],
-        ["g++", "-std=c++17", *strict, "-O2", "-c", str(folder / "autotuner_demo.cpp")],
-        ["g++", "main.o", "autotuner_demo.o", f"{folder}/autotuner_demo_variants.o", "-pthread", "-ldl", "-o", "it"],
-    ]
-    for command in commands:
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-    done = subprocess.run([tmp_path / "it"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-    tuned, causal, unaligned, strides = done.stdout.splitlines()
+    run(tmp_path, "gcc", "-std=gnu11", *STRICT, "-O1", "-Idemo", "-c", "main.c")
+    run(tmp_path, "g++", "-std=c++17", *STRICT, "-O2", "-c", "demo/autotuner_demo.cpp")
+    objects = ["main.o", "autotuner_demo.o", "demo/autotuner_demo_variants.o"]
+    run(tmp_path, "g++", *objects, "-pthread", "-ldl", "-o", "it")
+    tuned, causal, unaligned, strides = run(tmp_path, "./it").splitlines()
     assert tuned == causal == "it was not tuned, and no variant is proven and timed around it"
     assert unaligned == "a tensor is not aligned to 16 bytes"
     assert strides.startswith("rows must be dense")

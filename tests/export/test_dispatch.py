@@ -67,7 +67,7 @@ def test_c_and_python_find_the_same(tmp_path: Path) -> None:
         ],
     )
     asked = [sized(draw) for _ in range(400)]
-    lines = "\n".join(["extern const at_identity autotuner_variant_0 = {0};", *table_lines(of)])
+    lines = "\n".join(["extern const at_identity autotuner_it_variant_0 = {0};", *table_lines(of, "autotuner_it")])
     body = PROGRAM % (lines, ", ".join(map(problem_in_c, asked)))
     (tmp_path / "it.cpp").write_text(body)
     headers = [f"-I{abi_dir()}", f"-I{OPS['sdpa'].abi()}"]
