@@ -107,6 +107,26 @@ int main(void) {
   return 0;
 }
 """
+OUTPUTS = r"""
+#include <stdio.h>
+#include "autotuner_demo.h"
+
+int main(void) {
+  enum { ROOM = 2 * 2 * 32 * 64 };
+  static float q[ROOM] __attribute__((aligned(64))), o[3 * ROOM] __attribute__((aligned(64)));
+  static float space[1 << 20] __attribute__((aligned(64)));
+  const int64_t outputs[][3] = {{4096, 64, 128}, {8192, 4096, 128}, {0, 64, 128},
+                                {4096, 0, 128},  {4096, 64, 64},    {1024, 64, 128}};
+  autotuner_demo_call call = {.q = q, .k = q, .v = q, .o = o, .batch = 2, .heads = 2, .heads_kv = 2, .seq_q = 32,
+                              .seq_k = 32, .head_dim = 64, .q_stride = {4096, 64, 128}, .k_stride = {4096, 64, 128},
+                              .v_stride = {4096, 64, 128}, .workspace = space, .workspace_bytes = sizeof space};
+  for (unsigned i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+    for (int j = 0; j < 3; j++) call.o_stride[j] = outputs[i][j];
+    puts(autotuner_demo_why(autotuner_demo(&call)));
+  }
+  return 0;
+}
+"""
 STRICT = ("-Wall", "-Wextra", "-Werror")
 
 
@@ -115,6 +135,15 @@ def run(folder: Path, *command: str) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def printed(folder: Path) -> str:
+    """What the program main.c in the folder prints, linked with the export `demo` beside it."""
+    run(folder, "gcc", "-std=gnu11", *STRICT, "-O1", "-Idemo", "-c", "main.c")
+    run(folder, "g++", "-std=c++17", *STRICT, "-O2", "-c", "demo/autotuner_demo.cpp")
+    objects = ["main.o", "autotuner_demo.o", "demo/autotuner_demo_variants.o"]
+    run(folder, "g++", *objects, "-pthread", "-ldl", "-o", "it")
+    return run(folder, "./it")
 
 
 @pytest.mark.slow
@@ -147,13 +176,20 @@ def test_a_program_without_python_and_torch_computes_attention(tmp_path: Path) -
     folder = tmp_path / "demo"
     write_c_folder(of, Source(CpuToolchain.discover(), FOLDER), folder)
     (tmp_path / "main.c").write_text(PROGRAM)
-    run(tmp_path, "gcc", "-std=gnu11", *STRICT, "-O1", "-Idemo", "-c", "main.c")
-    run(tmp_path, "g++", "-std=c++17", *STRICT, "-O2", "-c", "demo/autotuner_demo.cpp")
-    objects = ["main.o", "autotuner_demo.o", "demo/autotuner_demo_variants.o"]
-    run(tmp_path, "g++", *objects, "-pthread", "-ldl", "-o", "it")
-    tuned, causal, unaligned, strides = run(tmp_path, "./it").splitlines()
+    tuned, causal, unaligned, strides = printed(tmp_path).splitlines()
     assert tuned == causal == "it was not tuned, and no variant is proven and timed around it"
     assert unaligned == "a tensor is not aligned to 16 bytes"
     assert strides.startswith("rows must be dense")
     said = json.loads((folder / "export.json").read_text())
     assert [each["trial"] for each in said["table"]["variants"]] == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_an_output_whose_elements_share_a_place_is_refused(tmp_path: Path) -> None:
+    like = SdpaProblem.parse("(2,2,32,64) float32 full bshd")
+    made = built(like)
+    of = table([served(made)], [(like, made.digest)])
+    write_c_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "demo")
+    (tmp_path / "main.c").write_text(OUTPUTS)
+    refused = [line.startswith("rows must be dense") for line in printed(tmp_path).splitlines()]
+    assert refused == [False, False, True, True, True, True]

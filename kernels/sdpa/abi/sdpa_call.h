@@ -30,6 +30,22 @@ static inline int sdpa_is_served(const sdpa_tensor *tensor, int item) {
   return 1;
 }
 
+/* Whether no two elements share a place: each stride, from the smallest on, leads past all that lies within. */
+static inline int sdpa_is_apart(const sdpa_tensor *tensor) {
+  int64_t within = 1;
+  int done[4] = {0};
+  for (int turn = 0; turn < 4; turn++) {
+    int least = -1;
+    for (int i = 0; i < 4; i++)
+      if (!done[i] && tensor->size[i] > 1 && (least < 0 || tensor->stride[i] < tensor->stride[least])) least = i;
+    if (least < 0) return 1;
+    if (tensor->stride[least] < within) return 0;
+    within += (tensor->size[least] - 1) * tensor->stride[least];
+    done[least] = 1;
+  }
+  return 1;
+}
+
 /* Where the tensors lie, by the names of sdpa.h; AT_STRIDES where no variant takes tensors like that. */
 static inline int sdpa_layout(const sdpa_tensor *qkv, int item) {
   if (sdpa_is_dense(&qkv[0]) && sdpa_is_dense(&qkv[1]) && sdpa_is_dense(&qkv[2])) return AT_BHSD;
