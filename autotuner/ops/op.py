@@ -275,7 +275,7 @@ class OpPackage(NamedTuple):
     function: tuple[str, str]
     """The templates there of the C header and of what follows the table in the C file; @NAME@ stands for the name."""
     reasons: tuple[str, ...]
-    """Words for the reasons of kernels/abi/dispatch.h, from AT_REFUSED on."""
+    """Words for the reasons of kernels/abi/dispatch.h, from the last one on."""
     call: Callable[[Problem], dict[str, Any]]
     """A call of the problem for the package's Python, in JSON."""
 

@@ -26,7 +26,8 @@ enum {
   AT_LENGTHS = -11,    /* lengths of keys that are not as the op says */
   AT_NO_LENGTHS = -12, /* no variant was tuned with lengths of keys */
   AT_REFUSED = -13,    /* the variant itself refused the call */
-  AT_REASONS = 13
+  AT_WORKSPACE = -14,  /* missing, too small or not aligned */
+  AT_REASONS = 14
 };
 
 /* Sizes in the order of the op's dims, and everything else that tells its problems apart. */
@@ -52,7 +53,7 @@ typedef struct at_table {
   const at_entry *entries;
   const at_range *ranges;
   const at_identity *const *variants;
-  const char *const *why; /* AT_REASONS reasons from AT_REFUSED on, then one of each entry and each range */
+  const char *const *why; /* AT_REASONS reasons from the last one on, then one of each entry and each range */
   int32_t entry_count, range_count, variant_count, dims;
 } at_table;
 

@@ -69,6 +69,20 @@ int main(void) {
   puts(autotuner_demo_why(autotuner_demo(&call)));
   call.q = tensors[0], call.q_stride[0] = 1, call.q_stride[1] = WIDTH + 1, call.q_stride[2] = WIDTH;
   puts(autotuner_demo_why(autotuner_demo(&call)));
+  call.q_stride[0] = call.q_stride[1] = call.q_stride[2] = 0, call.seq_q = call.seq_k = 16;
+  puts(autotuner_demo_why(autotuner_demo(&call)));
+  call.seq_q = call.seq_k = 32;
+  const int64_t needed = autotuner_demo_workspace(&call);
+  char *const space = aligned_alloc(64, (size_t)(needed / 64 + 2) * 64);
+  const struct { void *at; int64_t bytes; } given[] = {
+      {NULL, needed}, {space, needed - 1}, {space + 32, needed}, {space, needed}};
+  for (int i = 0; i < 4; i++) {
+    call.workspace = given[i].at, call.workspace_bytes = given[i].bytes;
+    puts(autotuner_demo_why(autotuner_demo(&call)));
+  }
+  free(space);
+  const int statuses[] = {1999, 3, -999, -1001, -2000};
+  for (int i = 0; i < 5; i++) puts(autotuner_demo_why(statuses[i]));
   return 0;
 }
 """
@@ -176,10 +190,13 @@ def test_a_program_without_python_and_torch_computes_attention(tmp_path: Path) -
     folder = tmp_path / "demo"
     write_c_folder(of, Source(CpuToolchain.discover(), FOLDER), folder)
     (tmp_path / "main.c").write_text(PROGRAM)
-    tuned, causal, unaligned, strides = printed(tmp_path).splitlines()
+    tuned, causal, unaligned, strides, baseline, *rest = printed(tmp_path).splitlines()
     assert tuned == causal == "it was not tuned, and no variant is proven and timed around it"
     assert unaligned == "a tensor is not aligned to 16 bytes"
     assert strides.startswith("rows must be dense")
+    assert baseline == "its own best", "the entry's own reason"
+    assert rest[:4] == ["the workspace is missing, too small or not aligned to 64 bytes"] * 3 + ["served"]
+    assert rest[4:] == ["the device's error, from 1000 on"] + ["no such reason"] * 4
     said = json.loads((folder / "export.json").read_text())
     assert [each["trial"] for each in said["table"]["variants"]] == [0, 1, 2]
 

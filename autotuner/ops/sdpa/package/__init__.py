@@ -24,6 +24,7 @@ NotServed = serving.NotServed
 __all__ = ["NotServed", "attention", "load"]
 """
 REASONS = (
+    "the workspace is missing, too small or not aligned to 64 bytes",
     "the variant refused the call",
     "no variant was tuned with lengths of keys",
     "key_lengths must be (batch,) of int32, dense",
