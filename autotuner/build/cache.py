@@ -82,16 +82,17 @@ def prune(most_bytes: int | None = None, unused_s: float | None = None) -> Prune
     return Pruned(removed=removed, bytes=freed, left=_usage(kept))
 
 
+def is_there(artifact: Artifact) -> bool:
+    """Whether a build's library is still there; that of the fake device has no path."""
+    return not artifact.path or Path(artifact.path).exists()
+
+
 def keep(artifact: Artifact) -> bool:
-    """Says that a build is used now, so that it stays; False where it is gone. A fake device's has no path."""
-    try:
-        if artifact.path:
+    """Says that a build is used now, so that it stays; whether it is there."""
+    if artifact.path:
+        with contextlib.suppress(OSError):  # it is gone, or another user's, who may remove it
             os.utime(Path(artifact.path).parent)
-    except FileNotFoundError:
-        return False
-    except OSError:  # another user's: whoever made it may remove it
-        return Path(artifact.path).exists()
-    return True
+    return is_there(artifact)
 
 
 def _usage(entries: Sequence[Entry]) -> Usage:

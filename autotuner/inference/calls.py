@@ -14,6 +14,8 @@ from autotuner.values.problem import Problem
 from autotuner.values.validation import explanation
 
 GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
+NO_GRADIENT = f'{GRADIENT}, or load with gradients="torch"'
+"""What is said where a gradient is refused."""
 
 
 def as_dense(tensors: Tensors) -> Tensors:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from autotuner.build.status import OUTSIDE_DOMAIN
-from autotuner.inference.calls import GRADIENT, as_dense, why_not
+from autotuner.inference.calls import GRADIENT, NO_GRADIENT, as_dense, why_not
 from autotuner.inference.plans import ADDRESS, Plan, Plans, kind_of, scalars
 from autotuner.inference.variants import Ready, broken, serving
 from autotuner.ops import OPS
@@ -105,7 +105,7 @@ class Loaded:
         tensors, options, beside = self._arguments(*args, **kwargs)
         if _grad_is_on() and needs_gradient(tensors):
             if self.gradients == "refuse":
-                raise InputError(f'{GRADIENT}, or load with gradients="torch"')
+                raise InputError(NO_GRADIENT)
             return self._by_torch(tensors, options, beside, GRADIENT)
         plan = self._plan(tensors, options)
         found = None if plan.variant is None else self._by_variant(plan, tensors, options)
@@ -127,7 +127,7 @@ class Loaded:
             if self.gradients == "torch":
                 return self._torch(**self.function.called(tensors, options), **beside)
             if not torch.compiler.is_compiling():
-                raise InputError(f'{GRADIENT}, or load with gradients="torch"')
+                raise InputError(NO_GRADIENT)
         if options.keys() <= self.function.scalars:
             found: Tensor = self.op(*tensors, **options, **beside)
             return found
@@ -236,7 +236,7 @@ class Loaded:
         """Remembered by all that it depends on."""
         try:
             kind = kind_of(tensors, options)
-        except (RuntimeError, AttributeError, NotImplementedError):  # a nested tensor has no sizes
+        except (RuntimeError, AttributeError):  # a nested tensor has no sizes
             return Plan(FOREIGN)
         plan = self._plans.of(kind)
         if plan is None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from autotuner.devices import DEVICES
-from autotuner.inference.calls import GRADIENT
+from autotuner.inference.calls import NO_GRADIENT
 from autotuner.inference.loaded import Loaded
 from autotuner.ops.op import TorchFunction
 from autotuner.ops.surroundings import as_autocast, needs_gradient
@@ -71,7 +71,7 @@ def _given(tensors: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
 
 def _refuse_gradients(tensors: tuple[Tensor, ...]) -> None:
     if needs_gradient(tensors):
-        raise InputError(f'{GRADIENT}, or load with gradients="torch"')
+        raise InputError(NO_GRADIENT)
 
 
 def _said(

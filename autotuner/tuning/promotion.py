@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from autotuner.values.outcome import Artifact, Outcome
+from autotuner.build.cache import is_there
+from autotuner.values.outcome import Outcome
 
 
 def takes_over(outcome: Outcome, incumbent: Outcome | None) -> bool:
@@ -14,14 +13,9 @@ def takes_over(outcome: Outcome, incumbent: Outcome | None) -> bool:
     their objectives.
     """
     new, artifact = outcome.measurement, outcome.artifact
-    if new is None or artifact is None or not new.promoted or not _is_there(artifact):
+    if new is None or artifact is None or not new.promoted or not is_there(artifact):
         return False
     if incumbent is None or incumbent.measurement is None or incumbent.artifact is None:
         return True
     (low, _), (_, high) = incumbent.measurement.ends, new.ends
     return new.incumbent == incumbent.artifact.digest or high < low
-
-
-def _is_there(artifact: Artifact) -> bool:
-    """Whether its library is still there; artifacts of the fake device have none."""
-    return not artifact.path or Path(artifact.path).exists()

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
+NO_GRADIENT = f'{GRADIENT}, or load with gradients="torch"'
 REFUSED = "no variant serves this call: "
 """What the error of a strict call begins with."""
 FOREIGN = "a tensor is nested, or of a class that answers for torch's functions itself"
@@ -212,7 +213,7 @@ class Attention:
         why = self._why_not(tensors, options)
         if why is not None:
             if why is GRADIENT and self.gradients == "refuse":
-                raise RuntimeError(f'{GRADIENT}, or load with gradients="torch"')
+                raise RuntimeError(NO_GRADIENT)
             return self._aside(tensors, {**options, **beside}, why)
         query, key, value, *lengths = tensors
         how = self._always | _how(options)
@@ -441,4 +442,4 @@ def _no_fake(*_: object, **__: object) -> int:
 
 
 def _no_backward(_: Any, *__: Tensor) -> Any:
-    raise RuntimeError(f'{GRADIENT}, or load with gradients="torch"')
+    raise RuntimeError(NO_GRADIENT)
