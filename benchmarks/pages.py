@@ -350,7 +350,7 @@ def kernels_drawn() -> dict[Path, str]:
     """docs/kernels-cuda.md, and rmsnorm's page where it is."""
     page, norm = ROOT / "docs" / "kernels-cuda.md", ROOT / "docs" / "kernels-rmsnorm.md"
     text = insert(page.read_text(), "decode", decode_pages.few_queries(if_kept("decode_attention")))
-    text = insert(text, "old_and_new", decode_pages.old_and_new(if_kept("old_and_new"), if_kept("old_and_new_h100")))
+    text = insert(text, "old_and_new", decode_pages.old_and_new(if_kept("old_and_new"), if_kept("old_and_new_again")))
     text = insert(text, "tuned_wgmma", tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE))
     text = insert(text, "elsewhere", tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")))
     text = insert(text, "counters", counters_pages.counted(if_kept("counters"), *loaded("tuned_wgmma")))

@@ -32,18 +32,27 @@ SHOWN = {
 
 
 def counted(found: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
-    """A column for each side of each problem. `tuned`: what benchmarks/tuned.py found, on each device."""
+    """Tables of two problems each, with a column for each side. `tuned`: what benchmarks/tuned.py found, on each device."""
     if found is None:
         return "Not kept yet."
-    columns = [(each, side) for each in found["problems"] for side in SIDES]
-    head = "| | " + " | ".join(f"{each['problem']}: {side}" for each, side in columns) + " |"
-    lines = [head, "| --- |" + " ---: |" * len(columns)]
+    problems = found["problems"]
+    tables = [columns(problems[first : first + 2]) for first in range(0, len(problems), 2)]
+    told = "\n".join(timed(each) + elsewhere(each, found["device"], tuned["rows"]) for each in problems)
+    return "\n\n".join([*tables, told, f"{QUARTILES} {made(found)}"])
+
+
+def columns(problems: list[dict[str, Any]]) -> str:
+    """The table of some problems."""
+    sides = [(each, side) for each in problems for side in SIDES]
+    lines = [
+        "| | " + " | ".join(f"{each['problem']}: {side}" for each, side in sides) + " |",
+        "| --- |" + " ---: |" * len(sides),
+    ]
     for words, (counter, factor, digits) in SHOWN.items():
-        numbers = [each[side]["counters"].get(counter) for each, side in columns]
+        numbers = [each[side]["counters"].get(counter) for each, side in sides]
         shown = ["-" if number is None else f"{factor * number:.{digits}f}" for number in numbers]
         lines.append(f"| {words} | {' | '.join(shown)} |")
-    told = (timed(each) + elsewhere(each, found["device"], tuned["rows"]) for each in found["problems"])
-    return "\n".join([*lines, "", *told, "", f"{QUARTILES} {made(found)}"])
+    return "\n".join(lines)
 
 
 def elsewhere(each: dict[str, Any], device: str, rows: list[dict[str, Any]]) -> str:
