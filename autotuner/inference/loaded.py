@@ -1,13 +1,13 @@
 """An export in a user's program: tuned variants serve the calls of torch's function, or torch does, and it says why.
 
 What a kind of call needs is found out once and remembered. A call of a kind that is known takes one look into a
-dictionary, an empty result and a launch.
+dictionary, an empty result and a launch; one that is like the call before needs no such look.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from autotuner.build.status import OUTSIDE_DOMAIN
+from autotuner.inference.before import Before
 from autotuner.inference.calls import GRADIENT, NO_GRADIENT, as_dense, why_not
-from autotuner.inference.plans import ADDRESS, Plan, Plans, kind_of, scalars
+from autotuner.inference.plans import ADDRESS, Plan, Plans, kind_of
 from autotuner.inference.variants import Ready, broken, serving
 from autotuner.ops import OPS
 from autotuner.ops.surroundings import autocast_is_on, cast_to_autocast, must_see_an_op, needs_gradient
@@ -79,9 +80,9 @@ class Loaded:
         self._empty, self._stream, self._on = self.function.empty, self._serving.stream, self._serving.on
         self._plans = Plans()
         """By tensors and options."""
-        self._torchs, self._torchs_turn = Plans(), False
-        """Plans of calls that torch serves, by their arguments as they are, and whether the last one was such a call:
-        then the next may be, and is given to torch as it is. A model must not wait for us where torch serves it."""
+        self._last: Plan | None = None
+        self._before: Before | None = None
+        """How the last call was answered, and the call, once two in turn were answered so."""
         self._counts: Counter[str] = Counter()
         self.op: Any = None
         """The same as an op of torch.library; torch.compile sees it as one node."""
@@ -95,13 +96,11 @@ class Loaded:
         is wanted and gradients are refused."""
         if _is_compiled() or must_see_an_op():
             return self._as_op(*self._arguments(*args, **kwargs))
-        if self._torchs_turn and not self.strict and not _grad_is_on():
-            plan = self._torchs.of(kind_of(args, kwargs))
-            if plan is not None:
-                self._counts[plan.why] += 1
-                if plan.named is not None:
-                    return self._own(*args, **plan.named)
-                return self._torch(*args, **kwargs)
+        before = self._before
+        if before is not None and before.comes_again(args, kwargs):
+            found = self._as_before(before, args, kwargs)
+            if found is not None:
+                return found
         tensors, options, beside = self._arguments(*args, **kwargs)
         if _grad_is_on() and needs_gradient(tensors):
             if self.gradients == "refuse":
@@ -109,16 +108,30 @@ class Loaded:
             return self._by_torch(tensors, options, beside, GRADIENT)
         plan = self._plan(tensors, options)
         found = None if plan.variant is None else self._by_variant(plan, tensors, options)
-        self._torchs_turn = found is None
-        if found is not None:
-            return found
-        found = self._by_torch(tensors, options, beside, self._why(plan, tensors))
-        if plan.variant is None and plan.why is not FOREIGN and not _grad_is_on():
-            handed = Plan(plan.why)
-            if not self.function.uses_added(tensors, options):
-                handed.named = scalars(args, kwargs, self.function.added)
-            self._torchs.keep(kind_of(args, kwargs), handed)
+        if found is None:
+            found = self._by_torch(tensors, options, beside, self._why(plan, tensors))
+        self._remember(plan, args, kwargs, tensors, options)
         return found
+
+    def _as_before(self, before: Before, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
+        """None where the variant does not take the call."""
+        plan = before.plan
+        if plan.variant is not None:
+            return self._by_variant(plan, before.tensors(args, kwargs), before.options)
+        self._counts[plan.why] += 1
+        return self._torch(*args, **kwargs) if before.named is None else self._own(*args, **before.named)
+
+    def _remember(
+        self, plan: Plan, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Tensors, options: Mapping[str, Any]
+    ) -> None:
+        """Of two calls in turn that were answered alike, the second: a guard is made where it is worth while."""
+        if plan is not self._last or plan.why is FOREIGN:
+            self._last, self._before = plan, None
+        elif self._before is None:
+            before = Before(plan, args, kwargs, tensors, options)
+            if not self.function.uses_added(tensors, options):
+                before.named = before.named_without(self.function.added)
+            self._before = before
 
     def _as_op(self, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
         """What torch.compile and others trace: one node. Who serves it is decided when it runs, so that no length is

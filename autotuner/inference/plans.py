@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,8 @@ from autotuner.values.problem import Problem
 
 REMEMBERED = 4096
 """Kinds of calls whose answer is remembered, at most; then all are forgotten."""
+SCALARS = frozenset({bool, int, float, str, type(None)})
+"""Types of arguments that are parts of a key as they are."""
 ADDRESS, OFFSET = Tensor.data_ptr, Tensor.storage_offset
 """Of a tensor."""
 
@@ -24,7 +26,7 @@ Kind = tuple[object, ...]
 class Plan:
     """How a kind of call is answered."""
 
-    __slots__ = ("copies", "index", "launcher", "like_first", "name", "named", "problem", "variant", "why")
+    __slots__ = ("copies", "index", "launcher", "like_first", "name", "problem", "variant", "why")
 
     def __init__(self, why: str, variant: Ready | None = None, problem: Problem | None = None) -> None:
         self.why, self.variant, self.problem = why, variant, problem
@@ -36,9 +38,6 @@ class Plan:
         """The result is an empty one like the first tensor, which is made faster than by the op's own function."""
         self.launcher: Launcher | None = None
         """From the first call on."""
-        self.named: dict[str, Any] | None = None
-        """Of a call that torch serves: its keyword arguments to torch's own function; None where that cannot be called
-        in this way, but our function that torch computes."""
 
 
 class Plans:
@@ -75,10 +74,10 @@ def kind_of(given: Sequence[object], named: Mapping[str, object]) -> Kind:
     """All that decides how a call with these arguments is answered, as a key. Of a tensor that is how it lies, and its
     class where that is one of its own; never what it holds: what is decided by content, such as a mask, no variant
     serves. Raises RuntimeError or AttributeError for nested tensors, which have no sizes."""
-    if len(given) == 3 and not named:  # what models call most, in one piece: that is faster by a third
+    if len(given) == 3 and SCALARS.issuperset(map(type, named.values())):  # what models call most, in one piece
         found = _of_three(*given)
         if found is not None:
-            return found
+            return (*found, *named, *named.values()) if named else found
     key: list[object] = [_threads(), *named]
     within: int | torch.SymInt = 0
     for each in (*given, *named.values()):
@@ -115,14 +114,6 @@ def _of_three(q: Any, k: Any, v: Any) -> Kind | None:
         v.dtype,
         v.device,
     )
-
-
-def scalars(given: Sequence[object], named: Mapping[str, object], but: Set[str]) -> dict[str, Any] | None:
-    """The keyword arguments of a call, without those of names `but`. A call of the same kind has the same ones: None
-    where a tensor is among them, or where something else than tensors is given without its name."""
-    if any(isinstance(each, Tensor) for each in named.values()) or not all(isinstance(each, Tensor) for each in given):
-        return None
-    return {name: value for name, value in named.items() if name not in but}
 
 
 def _sharing(tensors: Sequence[Tensor]) -> list[bool]:

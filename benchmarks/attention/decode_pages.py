@@ -54,12 +54,25 @@ def _wrong(shapes: list[dict[str, Any]]) -> str:
 
 
 def old_and_new(*documents: dict[str, Any] | None) -> str:
-    """How long dense problems take as kernels of version 2 of the ABI, relative to those of version 1: a table a
-    device."""
-    return "\n\n".join(_of_a_device(each) for each in documents if each is not None) or NONE
+    """How long dense problems take as kernels of version 2 of the ABI, relative to those of version 1: a table a run,
+    and the slowest problem of all runs together."""
+    kept = [each for each in documents if each is not None]
+    if not kept:
+        return NONE
+    said = [_slowest(kept, state) for state in STATES]
+    return "\n\n".join([*map(_of_a_run, kept), f"In all runs together the slowest are {' and '.join(said)}."])
 
 
-def _of_a_device(document: dict[str, Any]) -> str:
+def _slowest(documents: list[dict[str, Any]], state: str) -> str:
+    """The problem with the greatest ratio, the geometric mean of the runs."""
+    ratios: dict[str, list[float]] = {}
+    for row in (row for each in documents for row in each["shapes"]):
+        ratios.setdefault(row["problem"], []).append(row[state]["new_over_old"]["median"])
+    problem, ratio = max(((name, mean(each)) for name, each in ratios.items()), key=lambda found: found[1])
+    return f"{problem} at {ratio:.3f} {state}"
+
+
+def _of_a_run(document: dict[str, Any]) -> str:
     shapes = document["shapes"]
     tuned = any("tuned_over_old" in row["warm"] for row in shapes)
     sides = ("new_over_old", "tuned_over_old") if tuned else ("new_over_old",)

@@ -99,6 +99,16 @@ AT_DEVICE void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
 }
 
+// Blocks that tell each other ------------------------------------------------------------------------------------------
+
+// Adds to a number in global memory that other blocks add to, and gives what it was. Who adds sees what those before it
+// had written when they added; threads that have met this one in a barrier before, or do so after, are in that order too.
+AT_DEVICE unsigned long long add_in_order(unsigned long long *number, unsigned long long x) {
+  unsigned long long before;
+  asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], %2;\n" : "=l"(before) : "l"(number), "l"(x) : "memory");
+  return before;
+}
+
 #if __CUDA_ARCH__ >= 900
 // Thread-block clusters (sm_90) --------------------------------------------------------------------------------------
 

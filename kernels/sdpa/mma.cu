@@ -147,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
 #endif
   if (!own_loads_only) await_announcements();
   if (!fill_first) ring.fill();
-  prepare_arrivals(args);
+  const unsigned long long arrived = look_at_arrivals(args);
 #ifdef Q_FROM_SHARED
   cp_async_wait<Ring::FILL_COMMITS>();
   __syncthreads();
@@ -160,6 +160,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) variant_kernel(const __gri
 
   Partial partial[ROW_TILES];
   work(at, ring, queries, partial, args.scale_log2);
+  prepare_arrivals(args, arrived);
   if (own_loads_only) await_announcements();
   // No block may end while its copies to others are under way; when parts meet, they see to it.
 #if MULTICAST > 1 && (CLUSTER_SPLIT == 1 || SYNC_POLICY == 0)

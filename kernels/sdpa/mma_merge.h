@@ -147,11 +147,13 @@ AT_DEVICE unsigned long long *arrivals(const sdpa_args &args) {
 
 AT_DEVICE unsigned long long nobody_has_come(const sdpa_args &args) { return (unsigned long long)args.launch << 32; }
 
-// A launch finds garbage there. The first block to look replaces it; whoever else has seen it then exchanges nothing. This
-// is long before a block comes, so that coming is one addition.
-AT_DEVICE void prepare_arrivals(const sdpa_args &args) {
-  if (threadIdx.x != 0) return;
-  const unsigned long long found = *(volatile unsigned long long *)arrivals(args);
+// A launch finds garbage there. It is looked at when a block begins, so that nobody waits for it, and replaced before the
+// block comes: by the first to do so. The others, who have seen it too, exchange nothing. Coming is one addition then.
+AT_DEVICE unsigned long long look_at_arrivals(const sdpa_args &args) {
+  return threadIdx.x == 0 ? *(volatile unsigned long long *)arrivals(args) : nobody_has_come(args);
+}
+
+AT_DEVICE void prepare_arrivals(const sdpa_args &args, unsigned long long found) {
   if (found >> 32 != args.launch) atomicCAS(arrivals(args), found, nobody_has_come(args));
 }
 
@@ -237,12 +239,10 @@ AT_DEVICE void store_merged(const Place &at, const sdpa_args &args, int first_ro
 // last. It leaves the counter as a graph that launches with the same number again wants it.
 AT_DEVICE void merge_on_device(const Place &at, const sdpa_args &args, unsigned char *shared) {
   int *last = (int *)shared;
-  __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) {
-    *last = atomicAdd(arrivals(args), 1ull) == nobody_has_come(args) + SPLIT - 1;
+    *last = add_in_order(arrivals(args), 1) == nobody_has_come(args) + SPLIT - 1;
     if (*last) *arrivals(args) = nobody_has_come(args);
-    __threadfence();
   }
   __syncthreads();
   if (!*last) return;
@@ -268,7 +268,8 @@ AT_DEVICE void hand_in(const Place &at, const sdpa_args &args, int first_row, in
   store(at, args, first_row, first, output, sum, max);
 }
 
-AT_DEVICE void prepare_arrivals(const sdpa_args &) {}
+AT_DEVICE unsigned long long look_at_arrivals(const sdpa_args &) { return 0; }
+AT_DEVICE void prepare_arrivals(const sdpa_args &, unsigned long long) {}
 AT_DEVICE void merge_on_device(const Place &, const sdpa_args &, unsigned char *) {}
 
 #endif

@@ -50,6 +50,12 @@ AT_DEVICE float exp2_approx(float x) {
 AT_DEVICE void named_barrier_sync(int id, int threads) { emulator::barrier(id, threads, true); }
 AT_DEVICE void named_barrier_arrive(int id, int threads) { emulator::barrier(id, threads, false); }
 
+// Blocks that tell each other ------------------------------------------------------------------------------------------
+
+AT_DEVICE unsigned long long add_in_order(unsigned long long *number, unsigned long long x) {
+  return atomicAdd(number, x);
+}
+
 // Thread-block clusters ----------------------------------------------------------------------------------------------
 
 AT_DEVICE uint32_t cluster_rank() { return emulator::cluster_rank(); }
