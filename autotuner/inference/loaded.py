@@ -114,10 +114,12 @@ class Loaded:
         return found
 
     def _as_before(self, before: Before, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
-        """None where the variant does not take the call."""
+        """None where the variant does not take the call, or torch would have to serve it and must not."""
         plan = before.plan
         if plan.variant is not None:
             return self._by_variant(plan, before.tensors(args, kwargs), before.options)
+        if self.strict:
+            return None
         self._counts[plan.why] += 1
         return self._torch(*args, **kwargs) if before.named is None else self._own(*args, **before.named)
 

@@ -1,0 +1,165 @@
+"""A call like the one before is known again; one that differs in anything that decides is looked up."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+import autotuner
+from autotuner.inference.before import Before
+from autotuner.inference.load import Loaded
+from autotuner.inference.plans import Plan
+from autotuner.ops.sdpa.arguments import arguments
+from autotuner.values.outcome import Artifact
+from tests.helpers.tables import built, problem, served, table, write
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+SAID = {"attn_mask": None, "is_causal": False, "scale": 0.125}
+
+
+def qkv(length: int = 16, **options: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return tuple(torch.randn(1, 2, length, 64, **options) for _ in range(3))  # type: ignore[return-value]
+
+
+def within(each: Tensor) -> Tensor:
+    """The same, but it does not begin where its memory does."""
+    return torch.cat([each.new_zeros(4), each.reshape(-1)])[4:].view(each.shape)
+
+
+def call(*args: Any, **kwargs: Any) -> Call:
+    return args, kwargs
+
+
+def before(*args: Any, **kwargs: Any) -> Before:
+    tensors, options, _ = arguments(*args, **kwargs)
+    return Before(Plan("of a test"), args, kwargs, tensors, options)
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    kept = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(kept)
+
+
+@pytest.mark.parametrize("said", [{}, SAID, {"key_lengths": torch.tensor([9], dtype=torch.int32)}])
+def test_a_call_of_the_same_kind_comes_again(said: dict[str, Any]) -> None:
+    known = before(*qkv(), **said)
+    others = {name: value.clone() if isinstance(value, Tensor) else value for name, value in said.items()}
+    given = qkv()
+    assert known.comes_again(given, others)
+    lengths = tuple(each for each in others.values() if isinstance(each, Tensor))
+    assert all(one is other for one, other in zip(known.tensors(given, others), (*given, *lengths), strict=True))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda q, k, v: call(q[:, :, :15], k, v, **SAID),
+        lambda q, k, v: call(q, k[:, :1], v, **SAID),
+        lambda q, k, v: call(q, k, v[..., :32], **SAID),
+        lambda q, k, v: call(q, k, v.transpose(1, 2).contiguous().transpose(1, 2), **SAID),
+        lambda q, k, v: call(q, k.double(), v, **SAID),
+        lambda q, k, v: call(q.to("meta"), k, v, **SAID),
+        lambda q, k, v: call(within(q), k, v, **SAID),
+        lambda q, k, v: call(q, k, torch.nn.Parameter(v, requires_grad=False), **SAID),
+        lambda q, k, v: call(q.requires_grad_(), k, v, **SAID),
+        lambda q, k, v: call(q, k, v, **{**SAID, "is_causal": True}),
+        lambda q, k, v: call(q, k, v, **{**SAID, "scale": 0.25}),
+        lambda q, k, v: call(q, k, v, **{**SAID, "attn_mask": torch.zeros(16, 16)}),
+        lambda q, k, v: call(q, k, v, **{**SAID, "is_causal": torch.tensor([False, True])}),
+        lambda q, k, v: call(q, k, v, **SAID, key_lengths=torch.tensor([9])),
+        lambda q, k, v: call(q, k, v, is_causal=False),
+        lambda q, k, v: call(q, k, v, None, **{"is_causal": False, "scale": 0.125}),
+        lambda q, k, v: call(q, k, **SAID),
+        lambda q, k, v: call(q, k, 3.0, **SAID),
+        lambda q, k, v: call(query=q, key=k, value=v, **SAID),
+    ],
+)
+def test_a_call_that_differs_is_not_taken_for_it(other: Callable[..., Call]) -> None:
+    assert before(*qkv(), **SAID).comes_again(qkv(), SAID)
+    assert not before(*qkv(), **SAID).comes_again(*other(*qkv()))
+
+
+def test_other_lengths_and_masks_are_not_taken_for_those_before() -> None:
+    said = {"attn_mask": torch.zeros(1, 1, 16, 16), "key_lengths": torch.tensor([9], dtype=torch.int32)}
+    known = before(*qkv(), **said)
+    assert known.comes_again(qkv(), said)
+    assert not known.comes_again(qkv(), {**said, "key_lengths": torch.tensor([9])})
+    assert not known.comes_again(qkv(), {**said, "attn_mask": torch.zeros(1, 1, 1, 16)})
+    assert not known.comes_again(qkv(), {**said, "attn_mask": None})
+    assert not known.comes_again(qkv(), {"key_lengths": said["key_lengths"]})
+
+
+def test_another_number_of_threads_is_another_call(threads: Callable[[int], None]) -> None:
+    threads(1)
+    known = before(*qkv())
+    assert known.comes_again(qkv(), {})
+    threads(2)
+    assert not known.comes_again(qkv(), {})
+
+
+def test_it_keeps_no_tensor_alive() -> None:
+    given = qkv()
+    known, seen = before(*given), weakref.ref(given[0])
+    del given
+    assert seen() is None
+    assert known.comes_again(qkv(), {})
+
+
+@pytest.mark.parametrize("given", [(qkv()[0],) * 3, tuple(map(within, qkv()))])
+def test_what_cannot_be_guarded_never_comes_again(given: tuple[Tensor, ...]) -> None:
+    assert not before(*given).comes_again(given, {})
+
+
+@pytest.fixture(scope="module")
+def artifact() -> Artifact:
+    return built(problem(32))
+
+
+@pytest.fixture(params=[True, False], ids=["guards", "no guards"])
+def ours(request: pytest.FixtureRequest, tmp_path: Path, artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> Loaded:
+    """Length 32 is a variant's, all others are torch's; with and without what torch has no public name for."""
+    if not request.param:
+        monkeypatch.delattr(torch._C._dynamo.guards, "TensorGuards")
+    entries = [(problem(32), artifact.digest), (problem(16), None)]
+    return autotuner.load(write(table([served(artifact)], entries, []), tmp_path / "best.json"))
+
+
+@pytest.mark.parametrize("length", [16, 32])
+@pytest.mark.parametrize("said", [{}, SAID])
+def test_calls_are_answered_as_each_alone_would_be(ours: Loaded, length: int, said: dict[str, Any]) -> None:
+    alike = [(qkv(length), said)] * 4
+    others: list[Call] = [
+        call(*qkv(48 - length), **said),
+        call(*qkv(length), **{**said, "is_causal": True}),
+        call(*qkv(length, dtype=torch.float64), **said),
+        call(*(each.transpose(1, 2).contiguous().transpose(1, 2) for each in qkv(length)), **said),
+        call(*(each.expand(2, -1, -1, -1) for each in qkv(length)), **said),
+    ]
+    calls = [*alike, *(each for other in others for each in (other, *alike[:3], other, other, other))]
+    expected: dict[str, int] = {}
+    for args, kwargs in calls:
+        said_of = ours.explain(*args, **kwargs)
+        expected[said_of.variant or said_of.why] = expected.get(said_of.variant or said_of.why, 0) + 1
+        torch.testing.assert_close(
+            ours(*args, **kwargs), scaled_dot_product_attention(*args, **kwargs), atol=1e-5, rtol=1e-4
+        )
+    assert dict(ours.counters) == expected
+
+
+@pytest.mark.parametrize("length", [16, 32])
+def test_calls_alike_under_a_tracer_are_seen_as_an_op(ours: Loaded, length: int) -> None:
+    given = qkv(length)
+    for _ in range(3):
+        ours(*given)
+    traced = torch.fx.experimental.proxy_tensor.make_fx(lambda q: ours(q, *given[1:]))(given[0])
+    assert any(str(node.target).startswith("autotuner") for node in traced.graph.nodes)
