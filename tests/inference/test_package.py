@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
@@ -42,3 +44,34 @@ def test_a_package_is_loaded_from_its_folder_and_a_damaged_one_refused(tmp_path:
     assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="no package; write one with"):
         autotuner.load(tmp_path)
+
+
+def test_calls_alike_are_torchs_without_being_looked_up_and_all_others_are_looked_up(tmp_path: Path) -> None:
+    artifact = built(problem(32))
+    of = table([served(artifact)], [(problem(32), artifact.digest), (problem(16), None)])
+    write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "alike")
+    ours, other = autotuner.load(tmp_path / "alike"), autotuner.load(tmp_path / "alike")
+
+    def qkv(length: int, **options: Any) -> tuple[Tensor, ...]:
+        return tuple(torch.randn(1, 2, length, 64, **options) for _ in range(3))
+
+    alike: list[tuple[tuple[Tensor, ...], dict[str, Any]]] = [(qkv(16), {"scale": 0.125})] * 4
+    calls = [*alike, (qkv(32), {}), *alike, (qkv(16), {"is_causal": True}), *alike, (qkv(16, dtype=torch.float64), {})]
+    calls += [*alike, ([each.mT.contiguous().mT for each in qkv(16)], {}), *alike, (qkv(32), {})]
+    expected: dict[str, int] = {}
+    for given, said in calls:
+        found = ours.explain(*given, **said)
+        expected[found.variant or found.why] = expected.get(found.variant or found.why, 0) + 1
+        theirs = scaled_dot_product_attention(*given, **said)
+        torch.testing.assert_close(ours(*given, **said), theirs, atol=1e-5, rtol=1e-4)
+    assert dict(ours.counters) == dict(other.counters) == expected
+    before = ours._library.torchs.value
+    ours(*alike[0][0])
+    assert ours._library.torchs.value == before  # the library was not asked
+    given = alike[0][0]
+    traced = torch.fx.experimental.proxy_tensor.make_fx(lambda q: ours(q, *given[1:]))(given[0])
+    assert any("autotuner_alike" in str(node.target) for node in traced.graph.nodes)
+    with pytest.raises(RuntimeError, match="gradient"):
+        ours(given[0].clone().requires_grad_(), *given[1:])
+    ours.reset_counters()
+    assert dict(other.counters) == {}

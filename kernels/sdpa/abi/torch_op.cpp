@@ -32,6 +32,12 @@
 #include "package.h"
 #include "sdpa_call.h"
 
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+/* Calls that torch has served: whoever calls sees by it that the last one was such a call. */
+EXPORTED std::atomic<int64_t> autotuner_torchs;
+std::atomic<int64_t> autotuner_torchs{0};
+
 namespace {
 
 const at_package &package = autotuner_package;
@@ -348,6 +354,7 @@ Tensor by_torch(const Call &call) {
 Tensor aside(const Call &call, int reason) {
   if (call.strict) throw std::runtime_error(std::string("no variant serves this call: ") + at_why(&package.table, reason));
   count(reason);
+  autotuner_torchs++;
   Tensor found = by_torch(call);
   if (found.contiguous() && call.is_dense()) return found;
   const Dims q = call.q.sizes(), v = call.v.sizes();
@@ -438,8 +445,6 @@ void define() {
 }
 
 }  // namespace
-
-#define EXPORTED extern "C" __attribute__((visibility("default")))
 
 /* Defines the ops, once. Null, or "" where that was done before, or what went wrong. */
 EXPORTED const char *autotuner_register() {

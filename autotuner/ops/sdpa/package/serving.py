@@ -31,6 +31,7 @@ CAUSAL, GROUPS, BOTTOM_RIGHT_CORNER, STRICT, COPIES = 1, 2, 4, 8, 16
 OLDEST = (2, 10)
 """The oldest torch whose stable ABI has all that is called."""
 _wants_gradients, _is_traced = torch.is_grad_enabled, torch.compiler.is_dynamo_compiling
+_sdpa = torch.nn.functional.scaled_dot_product_attention
 """Asked for in each call: found once."""
 
 
@@ -59,8 +60,20 @@ class Surroundings(Protocol):
         """Whether it is worth while to ask for the latter."""
 
     @property
+    def must_see_an_op(self) -> Callable[[], bool]:
+        """Whether a call has to go through torch's dispatcher, for who traces or transforms it."""
+
+    @property
     def as_autocast(self) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """From an op: what it does under autocast."""
+
+
+class Alike(Protocol):
+    """The package's class of that name."""
+
+    @property
+    def are(self) -> Callable[[Sequence[Any]], bool]:
+        """Whether tensors lie as those that it was made with."""
 
 
 class Beside(NamedTuple):
@@ -68,6 +81,7 @@ class Beside(NamedTuple):
 
     arguments: Arguments
     surroundings: Surroundings
+    alike: Callable[[Sequence[Tensor]], Alike]
     masked: Callable[..., Tensor]
     """torch's attention with lengths of keys and a corner, which the library itself asks for."""
     facts: Callable[[int], Mapping[str, object]]
@@ -93,6 +107,14 @@ class Explanation(NamedTuple):
         return self.variant is not None
 
 
+class Torchs(NamedTuple):
+    """Calls that torch serves, so that the library need not be asked."""
+
+    how: int
+    tensors: Alike
+    why: str
+
+
 class Library:
     """The package's own library: its ops are registered with torch, once a process."""
 
@@ -102,6 +124,10 @@ class Library:
             self._function(function).restype = ctypes.c_char_p
         self._function("count").restype = ctypes.c_int64
         self.variants = variants
+        self.torchs = ctypes.c_int64.in_dll(self._library, "autotuner_torchs")
+        """Calls that the library has given to torch."""
+        self.aside: Counter[str] = Counter()
+        """Calls that torch has served and the library has not seen, by the reason."""
         failed = self._function("register")()
         if failed:
             raise ImportError(f"{path}: {failed.decode().splitlines()[0]}; is another copy of {namespace} loaded?")
@@ -134,6 +160,7 @@ class Library:
 
     def reset(self) -> None:
         """Counts from 0 again."""
+        self.aside.clear()
         self._function("reset")()
 
 
@@ -155,8 +182,13 @@ class Attention:
         self._needs_gradient = beside.surroundings.needs_gradient
         self._may_have_tangents = beside.surroundings.may_have_tangents
         self._always = STRICT * strict | COPIES * copies
+        self._must_see_an_op, self._alike = beside.surroundings.must_see_an_op, beside.alike
         self._torch = beside.masked
-        self._aside_counts: Counter[str] = Counter()
+        self._seen: int = library.torchs.value
+        self._last: tuple[object, ...] | None = None
+        self._torchs: Torchs | None = None
+        """Of the calls that torch has served: their number when it was last looked at, the kind of the last one, and
+        what is like it once two in turn were of one kind."""
         options = {"strict": strict, "gradients": gradients, "copies": copies}
         self.made_by: tuple[Callable[..., Any], tuple[Any, ...]] = _again, (__package__, options)
         """What makes such a one again in another process, and what that is given."""
@@ -200,14 +232,39 @@ class Attention:
             if _is_traced():
                 return self._answer(query, key, value, how, key_lengths)
             if type(query) is type(key) is type(value) is Tensor and not self._may_have_tangents():
+                if self._is_torchs(query, key, value, how, key_lengths):
+                    return _sdpa(query, key, value, is_causal=is_causal, enable_gqa=enable_gqa)
                 try:
                     found: Tensor = self._quick(query, key, value, how, key_lengths)
                 except RuntimeError as error:
                     return self._failed(error, query, key, value, how, key_lengths)
+                if self._library.torchs.value != self._seen:
+                    self._look(query, key, value, how, key_lengths)
                 return found
         said = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
         more = {"enable_gqa": enable_gqa, "key_lengths": key_lengths, "corner": corner}
         return self._any(*self._arguments(query, key, value, **said, **more))
+
+    def _is_torchs(self, query: Tensor, key: Tensor, value: Tensor, how: int, lengths: Tensor | None) -> bool:
+        """Whether torch serves such calls, which is counted: a model must not wait for the library then."""
+        torchs = self._torchs
+        if torchs is None or torchs.how != how or lengths is not None or not torchs.tensors.are((query, key, value)):
+            return False
+        if self._must_see_an_op():
+            return False
+        self._library.aside[torchs.why] += 1
+        return True
+
+    def _look(self, query: Tensor, key: Tensor, value: Tensor, how: int, lengths: Tensor | None) -> None:
+        """After a call that torch may have served: whether it serves all that are like it, if the last was of its
+        kind."""
+        self._seen = self._library.torchs.value
+        kind, last = (how, query.shape, key.shape, lengths is None), self._last
+        self._last = kind
+        if kind == last and lengths is None:
+            options = {"is_causal": bool(how & CAUSAL), "enable_gqa": bool(how & GROUPS), "copies": self.copies}
+            said = self._library.explained(self._library.ops.choice(query, key, value, **options))
+            self._torchs = None if said.served else Torchs(how, self._alike((query, key, value)), said.why)
 
     def _any(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
         why = self._why_not(tensors, options)
@@ -271,7 +328,7 @@ class Attention:
     @property
     def counters(self) -> Mapping[str, int]:
         """Calls by the variant that served them, or by the reason why torch did; the most frequent first."""
-        found = Counter(self._aside_counts)
+        found = Counter(self._library.aside)
         for said, count in self._library.counts():
             found[said.variant or said.why] += count
         return MappingProxyType(dict(found.most_common()))
@@ -285,7 +342,6 @@ class Attention:
 
     def reset_counters(self) -> None:
         """Counts from 0 again."""
-        self._aside_counts.clear()
         self._library.reset()
 
     def _why_not(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any]) -> str | None:
@@ -304,7 +360,7 @@ class Attention:
         if self.strict:
             raise NotServed(f"{REFUSED}{why}")
         if not torch.compiler.is_compiling():
-            self._aside_counts[why] += 1
+            self._library.aside[why] += 1
         # A class that answers for torch's functions knows torch's own.
         foreign = why is FOREIGN and len(tensors) == 3 and "corner" not in options
         function: Callable[..., Tensor] = torch.nn.functional.scaled_dot_product_attention if foreign else self._torch

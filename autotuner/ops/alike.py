@@ -1,0 +1,55 @@
+"""Whether tensors lie as others did. A package of torch has a copy of this file: it imports nothing of autotuner.
+
+A model calls one function for every layer, mostly with tensors that lie as those of the layer before. What guards the
+graphs of torch.compile compares all of that in one step of C++, where Python needs one for each property. torch has no
+public name for it: where it goes, no tensors are alike, and each call is looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_threads, _offset = torch.get_num_threads, Tensor.storage_offset
+
+
+class Alike:
+    """How tensors lie: their sizes, strides, element types and devices, whether a gradient is wanted, and on a CPU
+    torch's number of threads. None of them is kept."""
+
+    __slots__ = ("_count", "_guards", "_threads")
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        self._count = len(tensors)
+        self._guards = _guards(tensors)
+        self._threads = None if tensors[0].is_cuda else _threads()
+
+    def are(self, given: Sequence[Any]) -> bool:
+        """Whether these lie so too. What is going on around a call is not asked: a tracer, or autograd's forward
+        mode."""
+        return (
+            self._guards is not None
+            and len(given) == self._count
+            and self._guards.check(*given)
+            and (self._threads is None or _threads() == self._threads)
+            and not any(map(_offset, given))
+        )
+
+
+def _guards(tensors: Sequence[Any]) -> Any:
+    """None where torch cannot guard these. A view that does not begin where its memory does is not guarded either: how
+    it lies to the others decides too."""
+    if not all(type(each) is Tensor for each in tensors) or any(map(_offset, tensors)):
+        return None
+    try:
+        guards: Any = torch._C._dynamo.guards
+        return guards.TensorGuards(
+            *tensors,
+            dynamic_dims_sizes=[[*each.shape] for each in tensors],
+            dynamic_dims_strides=[[*each.stride()] for each in tensors],
+        )
+    except (AttributeError, TypeError, RuntimeError, SystemError):
+        return None
