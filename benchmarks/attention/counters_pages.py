@@ -32,7 +32,7 @@ SHOWN = {
 
 
 def counted(found: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
-    """Tables of two problems each, with a column for each side. `tuned`: what benchmarks/tuned.py found, on each device."""
+    """Tables of two problems each, a column for each side. `tuned`: what benchmarks/tuned.py found, on each device."""
     if found is None:
         return "Not kept yet."
     problems = found["problems"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
@@ -50,12 +49,13 @@ def test_calls_alike_are_torchs_without_being_looked_up_and_all_others_are_looke
     artifact = built(problem(32))
     of = table([served(artifact)], [(problem(32), artifact.digest), (problem(16), None)])
     write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "alike")
-    ours, other = autotuner.load(tmp_path / "alike"), autotuner.load(tmp_path / "alike")
+    ours: Any = autotuner.load(tmp_path / "alike")
+    other = autotuner.load(tmp_path / "alike")
 
-    def qkv(length: int, **options: Any) -> tuple[Tensor, ...]:
-        return tuple(torch.randn(1, 2, length, 64, **options) for _ in range(3))
+    def qkv(length: int, **options: Any) -> list[Any]:
+        return [torch.randn(1, 2, length, 64, **options) for _ in range(3)]
 
-    alike: list[tuple[tuple[Tensor, ...], dict[str, Any]]] = [(qkv(16), {"scale": 0.125})] * 4
+    alike: list[tuple[list[Any], dict[str, Any]]] = [(qkv(16), {"scale": 0.125})] * 4
     calls = [*alike, (qkv(32), {}), *alike, (qkv(16), {"is_causal": True}), *alike, (qkv(16, dtype=torch.float64), {})]
     calls += [*alike, ([each.mT.contiguous().mT for each in qkv(16)], {}), *alike, (qkv(32), {})]
     expected: dict[str, int] = {}
