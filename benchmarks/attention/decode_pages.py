@@ -80,10 +80,14 @@ def _of_a_run(document: dict[str, Any]) -> str:
     rows = [[row["problem"], *(_ratio(row[state].get(side)) for side in sides for state in STATES)] for row in shapes]
     means = [f"{mean([row[state]['new_over_old']['median'] for row in shapes]):.4f} {state}" for state in STATES]
     same = sum(row["same_bits"] for row in shapes)
+    again = [
+        row[state]["again_over_old"]["median"] for row in shapes for state in STATES if "again_over_old" in row[state]
+    ]
+    itself = f" Beside itself the old kernel is at {min(again):.3f} to {max(again):.3f}." if again else ""
     return (
         f"{document['device']}, torch {document['torch']}:\n\n{table(head, rows)}\n\nThe geometric mean is"
         f" {' and '.join(means)}; {same} of {len(shapes)} give the same bits as before. Ratios are"
-        f" medians of the rounds', in brackets their quartiles. Made by `{document['command']}`."
+        f" medians of the rounds', in brackets their quartiles.{itself} Made by `{document['command']}`."
     )
 
 

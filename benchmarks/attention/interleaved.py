@@ -39,9 +39,12 @@ def input_sets(problem: Problem, inputs: Tensors, cold: bool) -> list[Tensors]:
     return sets
 
 
-def variant_forward(built: Artifact, problem: Problem, sets: Sequence[Tensors]) -> tuple[Forward, Tensors]:
-    """Forwards of a built variant, and the outputs that they all write. Raises RuntimeError where one is refused."""
-    variant, outputs = LoadedVariant(built), op_of(problem).tensors().outputs(problem, sets[0])
+def variant_forward(
+    built: Artifact, problem: Problem, sets: Sequence[Tensors], given: Tensors | None = None
+) -> tuple[Forward, Tensors]:
+    """Forwards of a built variant, and the outputs that they all write: those that are given, or new ones. Raises
+    RuntimeError where one is refused."""
+    variant, outputs = LoadedVariant(built), given or op_of(problem).tensors().outputs(problem, sets[0])
     wanted = variant.workspace_bytes(problem)
     workspace = torch.full((wanted // 4 + 64,), 0x7FFF7FFF, dtype=torch.int32, device=sets[0][0].device)
     address = -(-workspace.data_ptr() // 64) * 64
