@@ -31,6 +31,11 @@ class Before:
         self._order = [place for each in tensors for place, one in enumerate(given) if one is each]
         self._alike = Alike(given) if len(self._order) == len(tensors) else None
 
+    @property
+    def is_guarded(self) -> bool:
+        """Whether it can come again at all."""
+        return self._alike is not None and self._alike.is_guarded
+
     def comes_again(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         """Whether a call is answered in the same way, for all that its arguments say. Whether torch has to see an op is
         asked elsewhere."""

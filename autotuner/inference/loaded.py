@@ -80,9 +80,10 @@ class Loaded:
         self._empty, self._stream, self._on = self.function.empty, self._serving.stream, self._serving.on
         self._plans = Plans()
         """By tensors and options."""
-        self._last: Plan | None = None
+        self._last: tuple[object, ...] = ()
         self._before: Before | None = None
-        """How the last call was answered, and the call, once two in turn were answered so."""
+        """The last call that was looked up, its plan and the names of its arguments; and what a call is compared with:
+        of two in turn that had to be looked up and are alike, the second."""
         self._counts: Counter[str] = Counter()
         self.op: Any = None
         """The same as an op of torch.library; torch.compile sees it as one node."""
@@ -98,6 +99,7 @@ class Loaded:
             return self._as_op(*self._arguments(*args, **kwargs))
         before = self._before
         if before is not None and before.comes_again(args, kwargs):
+            self._last = ()
             found = self._as_before(before, args, kwargs)
             if found is not None:
                 return found
@@ -126,14 +128,20 @@ class Loaded:
     def _remember(
         self, plan: Plan, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Tensors, options: Mapping[str, Any]
     ) -> None:
-        """Of two calls in turn that were answered alike, the second: a guard is made where it is worth while."""
-        if plan is not self._last or plan.why is FOREIGN:
-            self._last, self._before = plan, None
-        elif self._before is None:
-            before = Before(plan, args, kwargs, tensors, options)
-            if not self.function.uses_added(tensors, options):
-                before.named = before.named_without(self.function.added)
-            self._before = before
+        """A guard costs more than it saves once, so it is made for the second of two calls."""
+        if not plan.may_come_again:
+            return
+        this = plan, len(args), *kwargs
+        if this != self._last:
+            self._last = this
+            return
+        before = Before(plan, args, kwargs, tensors, options)
+        if not before.is_guarded:
+            plan.may_come_again = False
+            return
+        if not self.function.uses_added(tensors, options):
+            before.named = before.named_without(self.function.added)
+        self._before = before
 
     def _as_op(self, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
         """What torch.compile and others trace: one node. Who serves it is decided when it runs, so that no length is

@@ -26,7 +26,7 @@ Kind = tuple[object, ...]
 class Plan:
     """How a kind of call is answered."""
 
-    __slots__ = ("copies", "index", "launcher", "like_first", "name", "problem", "variant", "why")
+    __slots__ = ("copies", "index", "launcher", "like_first", "may_come_again", "name", "problem", "variant", "why")
 
     def __init__(self, why: str, variant: Ready | None = None, problem: Problem | None = None) -> None:
         self.why, self.variant, self.problem = why, variant, problem
@@ -36,6 +36,8 @@ class Plan:
         """Of the device."""
         self.like_first = False
         """The result is an empty one like the first tensor, which is made faster than by the op's own function."""
+        self.may_come_again = True
+        """A call of its kind can be recognised by what guards graphs."""
         self.launcher: Launcher | None = None
         """From the first call on."""
 

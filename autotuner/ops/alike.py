@@ -27,6 +27,11 @@ class Alike:
         self._guards = _guards(tensors)
         self._threads = None if tensors[0].is_cuda else _threads()
 
+    @property
+    def is_guarded(self) -> bool:
+        """Whether any tensors can be like these."""
+        return self._guards is not None
+
     def are(self, given: Sequence[Any]) -> bool:
         """Whether these lie so too. What is going on around a call is not asked: a tracer, or autograd's forward
         mode."""

@@ -124,8 +124,8 @@ class Library:
             self._function(function).restype = ctypes.c_char_p
         self._function("count").restype = ctypes.c_int64
         self.variants = variants
-        self.torchs = ctypes.c_int64.in_dll(self._library, "autotuner_torchs")
-        """Calls that the library has given to torch."""
+        self.torchs = memoryview(ctypes.c_int64.in_dll(self._library, "autotuner_torchs")).cast("B").cast("q")
+        """Calls that the library has given to torch: one number, read in each call."""
         self.aside: Counter[str] = Counter()
         """Calls that torch has served and the library has not seen, by the reason."""
         failed = self._function("register")()
@@ -184,7 +184,7 @@ class Attention:
         self._always = STRICT * strict | COPIES * copies
         self._must_see_an_op, self._alike = beside.surroundings.must_see_an_op, beside.alike
         self._torch = beside.masked
-        self._seen: int = library.torchs.value
+        self._given_to_torch, self._seen = library.torchs, library.torchs[0]
         self._last: tuple[object, ...] | None = None
         self._torchs: Torchs | None = None
         """Of the calls that torch has served: their number when it was last looked at, the kind of the last one, and
@@ -232,13 +232,13 @@ class Attention:
             if _is_traced():
                 return self._answer(query, key, value, how, key_lengths)
             if type(query) is type(key) is type(value) is Tensor and not self._may_have_tangents():
-                if self._is_torchs(query, key, value, how, key_lengths):
+                if self._torchs is not None and self._is_torchs(query, key, value, how, key_lengths):
                     return _sdpa(query, key, value, is_causal=is_causal, enable_gqa=enable_gqa)
                 try:
                     found: Tensor = self._quick(query, key, value, how, key_lengths)
                 except RuntimeError as error:
                     return self._failed(error, query, key, value, how, key_lengths)
-                if self._library.torchs.value != self._seen:
+                if self._given_to_torch[0] != self._seen:
                     self._look(query, key, value, how, key_lengths)
                 return found
         said = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
@@ -258,7 +258,7 @@ class Attention:
     def _look(self, query: Tensor, key: Tensor, value: Tensor, how: int, lengths: Tensor | None) -> None:
         """After a call that torch may have served: whether it serves all that are like it, if the last was of its
         kind."""
-        self._seen = self._library.torchs.value
+        self._seen = self._given_to_torch[0]
         kind, last = (how, query.shape, key.shape, lengths is None), self._last
         self._last = kind
         if kind == last and lengths is None:
