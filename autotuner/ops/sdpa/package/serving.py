@@ -184,11 +184,10 @@ class Attention:
         self._always = STRICT * strict | COPIES * copies
         self._must_see_an_op, self._alike = beside.surroundings.must_see_an_op, beside.alike
         self._torch = beside.masked
-        self._given_to_torch, self._seen = library.torchs, library.torchs[0]
+        self._given_to_torch, self._seen = library.torchs, -1
         self._last: tuple[object, ...] | None = None
         self._torchs: Torchs | None = None
-        """Of the calls that torch has served: their number when it was last looked at, the kind of the last one, and
-        what is like it once two in turn were of one kind."""
+        """Of calls that torch serves: how many there were at the last look, the last one's kind, what is like it."""
         options = {"strict": strict, "gradients": gradients, "copies": copies}
         self.made_by: tuple[Callable[..., Any], tuple[Any, ...]] = _again, (__package__, options)
         """What makes such a one again in another process, and what that is given."""
@@ -248,9 +247,9 @@ class Attention:
     def _is_torchs(self, query: Tensor, key: Tensor, value: Tensor, how: int, lengths: Tensor | None) -> bool:
         """Whether torch serves such calls, which is counted: a model must not wait for the library then."""
         torchs = self._torchs
-        if torchs is None or torchs.how != how or lengths is not None or not torchs.tensors.are((query, key, value)):
+        if torchs is None or torchs.how != how or lengths is not None or self._must_see_an_op():
             return False
-        if self._must_see_an_op():
+        if not torchs.tensors.are((query, key, value)):
             return False
         self._library.aside[torchs.why] += 1
         return True
