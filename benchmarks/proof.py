@@ -42,10 +42,13 @@ AUDITED = {path.stem: path.stem for path in sorted(config.spaces_dir().glob("*_c
 }
 """Spaces on the CPU, and those of the right kernels beside the mutants, by the name of what is kept of their audits.
 Each is a step of its own: a machine can do them one by one."""
-AUDITED_ON_CUDA = tuple(
-    sorted({path.stem for path in config.spaces_dir().glob("*.toml") if "_cpu" not in path.stem} - {"sdpa_cuda_smoke"})
+AUDITED_ON_CUDA = (
+    *sorted(
+        {path.stem for path in config.spaces_dir().glob("*.toml") if "_cpu" not in path.stem} - {"sdpa_cuda_smoke"}
+    ),
+    *(str(path.relative_to(ROOT)) for path in sorted(MUTANTS.rglob("right_cuda.toml"))),
 )
-"""Spaces on CUDA. The points of the smoke test are of another one."""
+"""The same on CUDA. The points of the smoke test are of another space."""
 WITHOUT_A_SAY = tuple(map(str, sorted(landscapes.LANDSCAPES.rglob("*.json.gz"), key=lambda path: path.name)[1::2]))
 """Every second one of all. The rule of sweep sets was chosen on the rest."""
 

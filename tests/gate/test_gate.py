@@ -21,6 +21,7 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.ops.sdpa import OP
 from autotuner.report.trial_words import outcome_words
 from autotuner.run.local import Deadlines, LocalExecutor
+from autotuner.tuning.workbench import load_space
 from autotuner.values.verdict import Verdict
 from tests.helpers import conduct_driver, preload
 from tests.helpers.judging import judged
@@ -166,11 +167,16 @@ def test_every_way_to_cheat_the_clock_is_judged_or_said_to_be_unproven(backend: 
     assert not judged & {entry["name"] for entry in said}
 
 
-@pytest.mark.parametrize("path", sorted(MUTANTS.rglob("right_cpu.toml")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize(
+    "path", sorted(MUTANTS.rglob("right_*.toml")), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
 def test_every_right_implementation_is_audited(path: Path) -> None:
-    written = tomllib.loads(path.with_name("expected.toml").read_text())["right"]
+    expected = {"right_cpu": "expected.toml", "right_cuda": "expected_cuda.toml"}[path.stem]
+    written = tomllib.loads(path.with_name(expected).read_text())["right"]
+    space = load_space(str(path))
+    (dtype,) = {problem.facts()["DTYPE"] for problem in space.problems}
     kinds = tomllib.loads(path.read_text())["parameters"]["KIND"]
-    assert kinds == [entry["name"] for entry in written if "float32" in entry["dtype"]]
+    assert kinds == [entry["name"] for entry in written if dtype in entry["dtype"]]
 
 
 def test_every_numeric_mutant_is_judged_on_cuda_too_or_said_to_be_unseen() -> None:
