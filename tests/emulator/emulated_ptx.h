@@ -50,7 +50,7 @@ AT_DEVICE float exp2_approx(float x) {
 AT_DEVICE void named_barrier_sync(int id, int threads) { emulator::barrier(id, threads, true); }
 AT_DEVICE void named_barrier_arrive(int id, int threads) { emulator::barrier(id, threads, false); }
 
-// Blocks that tell each other ------------------------------------------------------------------------------------------
+// Blocks that tell each other: what is left out of the memory order does not show here --------------------------------
 
 AT_DEVICE unsigned long long add_in_order(unsigned long long *number, unsigned long long x) {
   return atomicAdd(number, x);
