@@ -1,4 +1,4 @@
-"""The call before, recognised when it comes again."""
+"""A call of before, recognised when it comes again."""
 
 from __future__ import annotations
 
@@ -41,12 +41,11 @@ class Before:
         asked elsewhere."""
         if self._alike is None:
             return False
-        given, named = args, kwargs
-        if self._names:
-            given = self._given(args, kwargs)
-            named = {name: value for name, value in kwargs.items() if name not in self._names}
         try:
-            return self._alike.are(given) and named == self._scalars
+            if not self._names:
+                return self._alike.are(args) and kwargs == self._scalars
+            named = {name: value for name, value in kwargs.items() if name not in self._names}
+            return named == self._scalars and self._alike.are(self._given(args, kwargs))
         except (TypeError, RuntimeError, ValueError):  # an argument that cannot be compared
             return False
 

@@ -1,7 +1,7 @@
 """An export in a user's program: tuned variants serve the calls of torch's function, or torch does, and it says why.
 
 What a kind of call needs is found out once and remembered. A call of a kind that is known takes one look into a
-dictionary, an empty result and a launch; one that is like the call before needs no such look.
+dictionary, an empty result and a launch; one that is like a call of before needs no such look.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from autotuner.inference.calls import GRADIENT, NO_GRADIENT, as_dense, why_not
 from autotuner.inference.plans import ADDRESS, Plan, Plans, kind_of
 from autotuner.inference.variants import Ready, broken, serving
 from autotuner.ops import OPS
+from autotuner.ops.alike import Recent
 from autotuner.ops.surroundings import autocast_is_on, cast_to_autocast, must_see_an_op, needs_gradient
 from autotuner.ops.tensors import Tensors
 from autotuner.values.errors import InputError
@@ -28,7 +29,7 @@ from autotuner.values.table import Matcher, Table
 ALIGNMENT = 16
 """Bytes to which the address of each tensor must be aligned."""
 UNALIGNED = f"a tensor is not aligned to {ALIGNMENT} bytes"
-_is_compiled, _grad_is_on, _empty_like = torch.compiler.is_compiling, torch.is_grad_enabled, torch.empty_like
+_is_compiled, _grad_is_on, _empty_like = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled, torch.empty_like
 """Asked for in each call: found once."""
 FOREIGN = "a tensor is nested, or of a class that answers for torch's functions itself"
 
@@ -81,9 +82,9 @@ class Loaded:
         self._plans = Plans()
         """By tensors and options."""
         self._last: tuple[object, ...] = ()
-        self._before: Before | None = None
-        """The last call that was looked up, its plan and the names of its arguments; and what a call is compared with:
-        of two in turn that had to be looked up and are alike, the second."""
+        self._before = Recent[Before]()
+        """The last call that was looked up, its plan and the names of its arguments; and what calls are compared with:
+        of two that had to be looked up in turn and are alike, the second."""
         self._counts: Counter[str] = Counter()
         self.op: Any = None
         """The same as an op of torch.library; torch.compile sees it as one node."""
@@ -97,12 +98,12 @@ class Loaded:
         is wanted and gradients are refused."""
         if _is_compiled() or must_see_an_op():
             return self._as_op(*self._arguments(*args, **kwargs))
-        before = self._before
-        if before is not None and before.comes_again(args, kwargs):
-            self._last = ()
-            found = self._as_before(before, args, kwargs)
-            if found is not None:
-                return found
+        for before in self._before.of(args[0] if args else None):
+            if before.comes_again(args, kwargs):
+                found = self._as_before(before, args, kwargs)
+                if found is not None:
+                    return found
+                break
         tensors, options, beside = self._arguments(*args, **kwargs)
         if _grad_is_on() and needs_gradient(tensors):
             if self.gradients == "refuse":
@@ -141,7 +142,7 @@ class Loaded:
             return
         if not self.function.uses_added(tensors, options):
             before.named = before.named_without(self.function.added)
-        self._before = before
+        self._before.put_first(args[0], before)
 
     def _as_op(self, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
         """What torch.compile and others trace: one node. Who serves it is decided when it runs, so that no length is

@@ -1,4 +1,5 @@
-"""Whether tensors lie as others did. A package of torch has a copy of this file: it imports nothing of autotuner.
+"""Whether tensors lie as those of an earlier call did. A package of torch has a copy of this file: it imports nothing
+of autotuner.
 
 A model calls one function for every layer, mostly with tensors that lie as those of the layer before. What guards the
 graphs of torch.compile compares all of that in one step of C++, where Python needs one for each property. torch has no
@@ -8,12 +9,42 @@ public name for it: where it goes, no tensors are alike, and each call is looked
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+SIZES, LAST = 256, 3
+"""Sizes of the first tensor for which something is remembered, at most, then all is forgotten; and of each the last."""
 _threads, _offset = torch.get_num_threads, Tensor.storage_offset
+Remembered = TypeVar("Remembered")
+
+
+class Recent(Generic[Remembered]):
+    """What is remembered of calls, by the sizes of their first tensor: a model is asked for one batch and then for
+    another, and its layers may take turns with two kinds of calls."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: dict[object, tuple[Remembered, ...]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._kept)
+
+    def of(self, first: Any) -> tuple[Remembered, ...]:
+        """The latest one first."""
+        try:
+            return self._kept.get(first.shape, ())
+        except (AttributeError, TypeError, RuntimeError):  # it has no sizes, or they are no key
+            return ()
+
+    def put_first(self, first: Tensor, each: Remembered) -> None:
+        """Remembers it, or that it was asked for."""
+        if len(self._kept) >= SIZES:
+            self._kept.clear()
+        others = (one for one in self.of(first) if one is not each)
+        self._kept[first.shape] = (each, *others)[:LAST]
 
 
 class Alike:

@@ -65,9 +65,12 @@ def test_calls_alike_are_torchs_without_being_looked_up_and_all_others_are_looke
         theirs = scaled_dot_product_attention(*given, **said)
         torch.testing.assert_close(ours(*given, **said), theirs, atol=1e-5, rtol=1e-4)
     assert dict(ours.counters) == dict(other.counters) == expected
+    for causal in (True, True):
+        ours(*qkv(16), is_causal=causal)
     before = ours._library.torchs[0]
-    ours(*alike[0][0])
-    assert ours._library.torchs[0] == before  # the library was not asked
+    for length, causal in ((16, False), (16, True), (32, False), (16, False)):
+        ours(*qkv(length), is_causal=causal)
+    assert ours._library.torchs[0] == before  # the library gave none of them to torch
     given = alike[0][0]
     traced = torch.fx.experimental.proxy_tensor.make_fx(lambda q: ours(q, *given[1:]))(given[0])
     assert any("autotuner_alike" in str(node.target) for node in traced.graph.nodes)

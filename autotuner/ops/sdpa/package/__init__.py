@@ -18,7 +18,7 @@ INIT = """
 from . import alike, arguments, machine, masked, serving, surroundings
 
 facts, instructions = machine.cpu_facts, machine.instructions
-beside = serving.Beside(arguments, surroundings, alike.Alike, masked.attention, facts, instructions)
+beside = serving.Beside(arguments, surroundings, alike, masked.attention, facts, instructions)
 load = serving.opened(FOLDER, beside)
 attention = load()
 NotServed = serving.NotServed

@@ -10,7 +10,7 @@ import platform
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
@@ -68,20 +68,13 @@ class Surroundings(Protocol):
         """From an op: what it does under autocast."""
 
 
-class Alike(Protocol):
-    """The package's class of that name."""
-
-    @property
-    def are(self) -> Callable[[Sequence[Any]], bool]:
-        """Whether tensors lie as those that it was made with."""
-
-
 class Beside(NamedTuple):
     """What the package has beside this file."""
 
     arguments: Arguments
     surroundings: Surroundings
-    alike: Callable[[Sequence[Tensor]], Alike]
+    alike: ModuleType
+    """The package's module of that name."""
     masked: Callable[..., Tensor]
     """torch's attention with lengths of keys and a corner, which the library itself asks for."""
     facts: Callable[[int], Mapping[str, object]]
@@ -111,7 +104,8 @@ class Torchs(NamedTuple):
     """Calls that torch serves, so that the library need not be asked."""
 
     how: int
-    tensors: Alike
+    tensors: Any
+    """An Alike."""
     why: str
 
 
@@ -182,12 +176,12 @@ class Attention:
         self._needs_gradient = beside.surroundings.needs_gradient
         self._may_have_tangents = beside.surroundings.may_have_tangents
         self._always = STRICT * strict | COPIES * copies
-        self._must_see_an_op, self._alike = beside.surroundings.must_see_an_op, beside.alike
+        self._must_see_an_op, self._alike = beside.surroundings.must_see_an_op, beside.alike.Alike
         self._torch = beside.masked
         self._given_to_torch, self._seen = library.torchs, -1
         self._last: tuple[object, ...] | None = None
-        self._torchs: Torchs | None = None
-        """Of calls that torch serves: how many there were at the last look, the last one's kind, what is like it."""
+        self._torchs = beside.alike.Recent()
+        """Of calls that torch serves: how many there were at the last look, the last one's kind, what is like them."""
         options = {"strict": strict, "gradients": gradients, "copies": copies}
         self.made_by: tuple[Callable[..., Any], tuple[Any, ...]] = _again, (__package__, options)
         """What makes such a one again in another process, and what that is given."""
@@ -231,7 +225,7 @@ class Attention:
             if _is_traced():
                 return self._answer(query, key, value, how, key_lengths)
             if type(query) is type(key) is type(value) is Tensor and not self._may_have_tangents():
-                if self._torchs is not None and self._is_torchs(query, key, value, how, key_lengths):
+                if self._torchs and self._is_torchs(query, key, value, how, key_lengths):
                     return _sdpa(query, key, value, is_causal=is_causal, enable_gqa=enable_gqa)
                 try:
                     found: Tensor = self._quick(query, key, value, how, key_lengths)
@@ -246,13 +240,12 @@ class Attention:
 
     def _is_torchs(self, query: Tensor, key: Tensor, value: Tensor, how: int, lengths: Tensor | None) -> bool:
         """Whether torch serves such calls, which is counted: a model must not wait for the library then."""
-        torchs = self._torchs
-        if torchs is None or torchs.how != how or lengths is not None or self._must_see_an_op():
-            return False
-        if not torchs.tensors.are((query, key, value)):
-            return False
-        self._library.aside[torchs.why] += 1
-        return True
+        if lengths is None and not self._must_see_an_op():
+            for torchs in self._torchs.of(query):
+                if torchs.how == how and torchs.tensors.are((query, key, value)):
+                    self._library.aside[torchs.why] += 1
+                    return True
+        return False
 
     def _look(self, query: Tensor, key: Tensor, value: Tensor, how: int, lengths: Tensor | None) -> None:
         """After a call that torch may have served: whether it serves all that are like it, if the last was of its
@@ -263,7 +256,8 @@ class Attention:
         if kind == last and lengths is None:
             options = {"is_causal": bool(how & CAUSAL), "enable_gqa": bool(how & GROUPS), "copies": self.copies}
             said = self._library.explained(self._library.ops.choice(query, key, value, **options))
-            self._torchs = None if said.served else Torchs(how, self._alike((query, key, value)), said.why)
+            if not said.served:
+                self._torchs.put_first(query, Torchs(how, self._alike((query, key, value)), said.why))
 
     def _any(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
         why = self._why_not(tensors, options)
