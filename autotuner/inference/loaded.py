@@ -103,6 +103,9 @@ class Loaded:
             if before.comes_again(args, kwargs):
                 if before is not known[0]:  # the next layer's call will be like it
                     self._before.put_first(args[0], before)
+                if before.named is not None and not self.strict:  # here: torch alone would have no step more
+                    self._counts[before.plan.why] += 1
+                    return self._own(*args, **before.named)
                 found = self._as_before(before, args, kwargs)
                 if found is not None:
                     return found
@@ -127,7 +130,7 @@ class Loaded:
         if self.strict:
             return None
         self._counts[plan.why] += 1
-        return self._torch(*args, **kwargs) if before.named is None else self._own(*args, **before.named)
+        return self._torch(*args, **kwargs)
 
     def _remember(
         self, plan: Plan, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Tensors, options: Mapping[str, Any]
@@ -143,7 +146,7 @@ class Loaded:
         if not before.is_guarded:
             plan.may_come_again = False
             return
-        if not self.function.uses_added(tensors, options):
+        if plan.variant is None and not self.function.uses_added(tensors, options):
             before.named = before.named_without(self.function.added)
         self._before.put_first(args[0], before)
 

@@ -51,28 +51,33 @@ class Alike:
     """How tensors lie: their sizes, strides, element types and devices, whether a gradient is wanted, and on a CPU
     torch's number of threads. None of them is kept."""
 
-    __slots__ = ("_count", "_guards", "_threads")
+    __slots__ = ("_begin_anywhere", "_check", "_threads", "is_guarded")
 
     def __init__(self, tensors: Sequence[Any]) -> None:
-        self._count = len(tensors)
-        self._guards = _guards(tensors)
-        self._threads = None if tensors[0].is_cuda else _threads()
-
-    @property
-    def is_guarded(self) -> bool:
+        guards = _guards(tensors)
+        self.is_guarded: bool = guards is not None
         """Whether any tensors can be like these."""
-        return self._guards is not None
+        self._check = guards.check if self.is_guarded else _never
+        self._threads = None if tensors[0].is_cuda else _threads()
+        self._begin_anywhere = self.is_guarded and all(map(_fills_its_memory, tensors))
 
     def are(self, given: Sequence[Any]) -> bool:
         """Whether these lie so too. What is going on around a call is not asked: a tracer, or autograd's forward
-        mode."""
+        mode. Raises TypeError where these are more or less of them."""
         return (
-            self._guards is not None
-            and len(given) == self._count
-            and self._guards.check(*given)
+            self._check(*given)
             and (self._threads is None or _threads() == self._threads)
-            and not any(map(_offset, given))
+            and (self._begin_anywhere or not any(map(_offset, given)))
         )
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+def _fills_its_memory(each: Tensor) -> bool:
+    """What lies so is no part of a larger tensor, where others begin that have to do with it."""
+    return each.numel() * each.element_size() == each.untyped_storage().nbytes()
 
 
 def _guards(tensors: Sequence[Any]) -> Any:
