@@ -90,7 +90,7 @@ class Side:
         self.problem = OPS["sdpa"].problem.parse(row["problem"])
         file = load_space(row["space"])
         self.workbench = Workbench(file.model_copy(update={"problems": (self.problem,)}))
-        index = self.workbench.space.index_of(self.workbench.space.completed(row["parameters"]))
+        index = self.workbench.space.index_of(row["parameters"])
         if index is None:
             sys.exit(f"{row['problem']}: its parameters are no point of {row['space']} on this device; tune it anew")
         (built,) = self.workbench.build_all([index])

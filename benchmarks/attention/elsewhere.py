@@ -55,7 +55,7 @@ class Case:
         self.row, self.where, self.problem = row, where, problem
         file = load_space(row["space"])
         self._bench = Workbench(file.model_copy(update={"problems": (problem,)}))
-        index = self._bench.space.index_of(self._bench.space.completed(row["parameters"]))
+        index = self._bench.space.index_of(row["parameters"])
         self._built = None if index is None else self._bench.build_all([index])[0]
 
     def figures(self, rounds: int) -> Figures:

@@ -69,7 +69,6 @@ COMMON: Point = {
     "Q_FROM": "shared",
     "Q_BUFFERS": 2,
     "EARLY_START": 0,
-    "FIRST_TILE": "whole",
     "O_STAGING": "query",
     "SOFTMAX": "spec",
 }

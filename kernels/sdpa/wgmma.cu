@@ -5,7 +5,7 @@
 // rows after another (wgmma_schedule.h). Who waits for whom is a matter of transaction barriers: a buffer is full, a
 // buffer is free. The output goes back by bulk copies too, which leave out rows past the end.
 //
-// Parameters (all integers but SCHEDULE, Q_FROM, FIRST_TILE, O_STAGING, SOFTMAX):
+// Parameters (all integers but SCHEDULE, Q_FROM, O_STAGING, SOFTMAX):
 //   CONSUMERS    warpgroups that compute; with 64 rows each
 //   BLOCK_N      keys of a tile
 //   STAGES       tiles in the ring of K, and in that of V
@@ -17,8 +17,6 @@
 //   Q_FROM       shared: both operands of the first product come from shared memory; registers: Q is kept in registers
 //   Q_BUFFERS    2: the Q of the next item arrives during this one
 //   EARLY_START  1: the first scores of the next item are issued before the output of this one is stored
-//   FIRST_TILE   half: a first tile of whose second half no row of the warpgroup sees a key is multiplied by half; it has
-//                code of its own
 //   O_STAGING    query: the output goes through the shared memory of its Q; own: through its own
 //   SOFTMAX      exact: the row maximum of each tile is looked for. spec: a tile is exponentiated with the maximum of
 //                earlier ones, and the warp goes back where that was too small. spec_rounded: as spec, and the sums are

@@ -21,7 +21,6 @@ struct Consumer {
   Cursor<Q_BUFFERS> query;
   int stored = -1;  // the barrier of the Q buffer that a store of O still reads
   int slice, row, tiles;  // of the item at hand: this consumer's first row, and the tiles that it sees
-  bool half;              // of its first tile these rows see nothing of the second half
   float output[HEAD_DIM / 2];
   Scores scores;
   uint32_t probabilities[BLOCK_N / 4];
@@ -70,9 +69,7 @@ struct Consumer {
 
   // Products -----------------------------------------------------------------------------------------------------------
 
-  // Those of as many keys as `scores` has room for.
-  template <int COUNT>
-  __device__ __forceinline__ void issue_scores(float (&scores)[COUNT]) {
+  __device__ __forceinline__ void issue_scores() {
     const uint64_t q = matrix_descriptor(query_tile()), k = matrix_descriptor(key_tile());
 #pragma unroll
     for (int i = 0; i < COLUMNS; i++) {
@@ -85,12 +82,10 @@ struct Consumer {
     wgmma_commit();
   }
 
-  // Probabilities times V, added to what was summed before or, with the first tile, not.
-  template <int STEPS = KEYS>
   __device__ __forceinline__ void issue_output(bool add) {
     const uint64_t v = matrix_descriptor(shared + VALUES_OFFSET + values.slot * TILE_BYTES, TILE_PANEL);
 #pragma unroll
-    for (int i = 0; i < STEPS; i++)
+    for (int i = 0; i < KEYS; i++)
       wgmma<1>(output, probabilities + 4 * i, v + i * 16 * ROW_BYTES / 16, i > 0 || add, element());
     wgmma_commit();
   }
@@ -112,7 +107,7 @@ struct Consumer {
     }
     copy_engine_fence();  // an arrival would overtake these reads
     __syncwarp();
-    mask(scores, tile);
+    mask(tile);
   }
 
   // An item --------------------------------------------------------------------------------------------------------------
@@ -122,7 +117,6 @@ struct Consumer {
     slice = item.slice;
     row = item.row + group * GROUP_ROWS;
     tiles = own_tiles(item, row);
-    half = (CAUSAL ? least(args.seq_k, row + GROUP_ROWS) : args.seq_k) <= tiles * BLOCK_N - BLOCK_N / 2;
     for (int hidden = item.tiles - tiles; CAUSAL && hidden > 0; hidden--) {
       wait_keys();
       __syncwarp();  // a lane that looks later must not find the phase after this one
@@ -137,14 +131,9 @@ struct Consumer {
     if (QUERY_IN_REGISTERS) load_queries_to_registers();
     wait_keys();
     if (!OVERLAP) await_turn();
-    if (!HALVES) issue_first_scores(scores);
-  }
-
-  template <int COUNT>
-  __device__ __forceinline__ void issue_first_scores(float (&first)[COUNT]) {
-    hold(first);
+    hold(scores);
     wgmma_fence();
-    issue_scores(first);
+    issue_scores();
     if (!OVERLAP) pass_turn();
   }
 
@@ -157,24 +146,22 @@ struct Consumer {
   }
 
   // Keys past the end, and those that a causal row does not see.
-  template <int COUNT>
-  __device__ __forceinline__ void mask(float (&scores)[COUNT], int tile) {
+  __device__ __forceinline__ void mask(int tile) {
     const int key = tile * BLOCK_N;
-    if (key + 2 * COUNT <= (CAUSAL ? least(args.seq_k, row + 1) : args.seq_k)) return;
+    if (key + BLOCK_N <= (CAUSAL ? least(args.seq_k, row + 1) : args.seq_k)) return;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       const int my_row = row + warp * 16 + lane / 4 + half * 8;
       const int end = (CAUSAL ? least(args.seq_k, my_row + 1) : args.seq_k) - key - lane % 4 * 2;
 #pragma unroll
-      for (int i = 0; i < COUNT / 2; i++)
+      for (int i = 0; i < HALF; i++)
         if (i / 2 * 8 + i % 2 >= end) scores[place(half, i)] = -INFINITY;
     }
   }
 
-  template <int COUNT>
-  __device__ __forceinline__ void round_probabilities(const float (&scores)[COUNT]) {
+  __device__ __forceinline__ void round_probabilities() {
 #pragma unroll
-    for (int i = 0; i < COUNT / 2; i++) probabilities[i] = pack(scores[2 * i], scores[2 * i + 1]);
+    for (int i = 0; i < BLOCK_N / 4; i++) probabilities[i] = pack(scores[2 * i], scores[2 * i + 1]);
   }
 
   __device__ __forceinline__ void rescale(const float (&factor)[2]) {
@@ -182,42 +169,19 @@ struct Consumer {
     for (int i = 0; i < HEAD_DIM / 2; i++) output[i] *= factor[i / 2 % 2];
   }
 
-  // The first tile or the first half of it: exact, whatever follows.
-  template <int COUNT>
-  __device__ __forceinline__ void take_first(float (&first)[COUNT]) {
-    if (HALVES) issue_first_scores(first);
-    wgmma_wait<0>();
-    hold(first);
-    release_keys();
-    mask(first, tiles - 1);
-    softmax_exact<true>(softmax, first, args.scale_log2);
-    round_probabilities(first);
-  }
-
+  // The first tile, whose scores have come: exact, whatever follows.
   __device__ __forceinline__ void first_tile() {
-    bool taken = false;
-    if constexpr (HALVES)
-      if (half) {
-        take_first_half();
-        taken = true;
-      }
-    if (!taken) take_first(scores);
+    release_keys();
+    mask(tiles - 1);
+    softmax_exact<true>(softmax, scores, args.scale_log2);
+    round_probabilities();
     if (stored >= 0 && elected()) {
       tma_store_wait();
       mbarrier_arrive(barrier(shared, stored));
     }
   }
 
-  template <int COUNT = BLOCK_N / 4>
-  __device__ __forceinline__ void take_first_half() {
-    float narrow[COUNT];  // of their own: ptxas serialises products of two widths in the same registers
-    take_first(narrow);
-#pragma unroll
-    for (int i = COUNT / 2; i < BLOCK_N / 4; i++) probabilities[i] = 0;  // of the only tile all are multiplied
-  }
-
   // Issues the scores of the next tile and the output of the last, in the order in which they are waited for.
-  template <int STEPS>
   __device__ __forceinline__ void issue_both(bool add) {
     if (OVERLAP) wait_keys(); else wait_values();
     await_turn();
@@ -225,10 +189,10 @@ struct Consumer {
     hold(output);
     hold(probabilities);
     wgmma_fence();
-    if (OVERLAP) issue_scores(scores); else issue_output<STEPS>(add);
+    if (OVERLAP) issue_scores(); else issue_output(add);
     if (OVERLAP) wait_values(); else wait_keys();
     wgmma_fence();
-    if (OVERLAP) issue_output<STEPS>(add); else issue_scores(scores);
+    if (OVERLAP) issue_output(add); else issue_scores();
     pass_turn();
   }
 
@@ -242,21 +206,19 @@ struct Consumer {
     }
   }
 
-  // STEPS: those of the product with V of the tile before.
-  template <int STEPS = KEYS>
   __device__ __forceinline__ void next_tile(int tile) {
-    issue_both<STEPS>(tile < tiles - 2);
+    issue_both(tile < tiles - 2);
     wgmma_wait<OVERLAP ? 1 : 0>();
     hold(scores);
     if (!SPECULATE) release_keys();
-    mask(scores, tile);
+    mask(tile);
     const bool decays = soften(tile);
     if (SPECULATE) release_keys();  // the way back reads them
     wgmma_wait<0>();
     hold(output);
     hold(probabilities);
     release_values();
-    round_probabilities(scores);
+    round_probabilities();
     if (decays) rescale(softmax.decay);
   }
 
@@ -320,12 +282,11 @@ AT_DEVICE void consume(const wgmma_args &args, unsigned char *shared, int group)
   Schedule schedule(args, shared);
   at.begin(item(args, schedule.number));
   while (true) {
+    wgmma_wait<0>();
+    hold(at.scores);
     at.first_tile();
-    int tile = at.tiles - 2;
-    if constexpr (HALVES)
-      if (at.half && tile >= 0) at.next_tile<KEYS / 2>(tile--);
 #pragma unroll 1
-    for (; tile >= 0; tile--) at.next_tile(tile);
+    for (int tile = at.tiles - 2; tile >= 0; tile--) at.next_tile(tile);
     at.release_query();
     schedule.next(false, false);
     const int slice = at.slice, row = at.row, buffer = at.query_buffer();

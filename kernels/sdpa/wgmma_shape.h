@@ -24,11 +24,6 @@ static constexpr bool OUTPUT_APART = true;
 #else
 static constexpr bool OUTPUT_APART = false;
 #endif
-#ifdef FIRST_TILE_HALF
-static constexpr bool HALVES = true;
-#else
-static constexpr bool HALVES = false;
-#endif
 #ifdef SOFTMAX_EXACT
 static constexpr bool SPECULATE = false;
 #else
@@ -85,8 +80,6 @@ static_assert(!PING_PONG || CONSUMERS > 1, "one consumer has nobody to take turn
 static_assert(!EARLY_START || (OVERLAP && Q_BUFFERS == 2), "the next Q must be there, and no turn be due");
 static_assert(!EARLY_START || !CAUSAL || CONSUMERS == 1 || BLOCK_N % BLOCK_ROWS == 0,
               "a hidden tile of the next item would be given back while the last V is in use");
-static_assert(!HALVES || !EARLY_START, "a product is in flight where the width of the next one is decided");
-static_assert(!HALVES || (BLOCK_N >= 128 && BLOCK_N % 32 == 0), "there must be a product of half the width");
 static_assert(SCHEDULE != WGMMA_TILE || (Q_BUFFERS == 1 && !EARLY_START), "there is no next work item");
 
 // A position in a ring of DEPTH buffers, and the parity of how often it has gone round.

@@ -29,11 +29,10 @@ AT_DEVICE float quad_sum(float x) {
 }
 
 // Four running maxima, so that they do not wait for each other.
-template <int COUNT>
-AT_DEVICE float row_max(const float (&scores)[COUNT], int half) {
+AT_DEVICE float row_max(const Scores &scores, int half) {
   float max[4];
 #pragma unroll
-  for (int i = 0; i < COUNT / 2; i++) {
+  for (int i = 0; i < HALF; i++) {
     const float score = scores[place(half, i)];
     max[i % 4] = i < 4 ? score : fmaxf(max[i % 4], score);
   }
@@ -47,10 +46,9 @@ AT_DEVICE float pair_sum(float even, float odd) {
 }
 
 // Scores to probabilities, in place: 2^(score * scale - shift), not rounded yet. `sum` is that of the lane's columns.
-template <int COUNT>
-AT_DEVICE void exponentiate(float (&scores)[COUNT], const float (&shift)[2], float scale, float (&sum)[2]) {
+AT_DEVICE void exponentiate(Scores &scores, const float (&shift)[2], float scale, float (&sum)[2]) {
 #pragma unroll
-  for (int i = 0; i < COUNT / 2; i += 2)
+  for (int i = 0; i < HALF; i += 2)
 #pragma unroll
     for (int half = 0; half < 2; half++) {
       float &even = scores[place(half, i)], &odd = scores[place(half, i + 1)];
@@ -61,8 +59,8 @@ AT_DEVICE void exponentiate(float (&scores)[COUNT], const float (&shift)[2], flo
 }
 
 // The maximum first. A row that has seen no key yet subtracts 0, not -inf.
-template <bool FIRST, int COUNT>
-AT_DEVICE void softmax_exact(Softmax &state, float (&scores)[COUNT], float scale) {
+template <bool FIRST>
+AT_DEVICE void softmax_exact(Softmax &state, Scores &scores, float scale) {
   float shift[2], sum[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {

@@ -141,7 +141,6 @@ WGMMA: Point = {
     "Q_FROM": "shared",
     "Q_BUFFERS": 2,
     "EARLY_START": 0,
-    "FIRST_TILE": "whole",
     "O_STAGING": "query",
     "SOFTMAX": "spec_rounded",
 }
@@ -172,7 +171,6 @@ CHANGES: dict[str, list[Point]] = {
         {"SCHEDULE": "static", "OVERLAP": 0, "STAGES": 1, "BLOCK_N": 80, "Q_BUFFERS": 1, "CONSUMERS": 3},
         {"OVERLAP": 0, "PING_PONG": 0, "O_STAGING": "own", "Q_FROM": "registers", "CONSUMERS": 4, "STAGES": 3},
         {"BLOCK_N": 96, "Q_BUFFERS": 1, "SOFTMAX": "exact", "STAGES": 1},
-        {"BLOCK_N": 128, "FIRST_TILE": "half", "CONSUMERS": 3, "SOFTMAX": "spec"},
         {"SCHEDULE": "tile", "OVERLAP": 0, "CONSUMERS": 3, "STAGES": 1, "Q_BUFFERS": 1},
     ],
 }

@@ -27,7 +27,6 @@ POINT: dict[str, Value] = {
     "Q_FROM": "shared",
     "Q_BUFFERS": 2,
     "EARLY_START": 0,
-    "FIRST_TILE": "whole",
     "O_STAGING": "query",
     "SOFTMAX": "spec_rounded",
 }
