@@ -221,8 +221,8 @@ class _Judging:
         return measured
 
     def _audit(self, measured: Measurement) -> Fault | None:
-        """Before a variant becomes the incumbent, and of every finalist: does it compute while it is timed? A pass
-        goes into the report; a fault drops the times."""
+        """Before a variant becomes the incumbent, and of finalists that may lead: does it compute while it is timed? A
+        pass goes into the report; a fault drops the times."""
         job, started = self._job, time.monotonic()
 
         def audit_it() -> str | Fault:

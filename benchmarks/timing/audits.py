@@ -6,10 +6,10 @@
 For every point: how much longer a forward takes on fresh inputs than on those of the call before (`kept`, relative to
 a plain forward), what the copies in between add to it more than to the baseline (`hidden`, microseconds), and what the
 audit took. The inputs of races change by exact symmetries between the samples; a point whose outputs do not follow
-them is listed too. A point that is accused goes through the gate: one that the gate rejects is not right, and is
-counted apart. With --seconds a space is left at the first point after that time, its calibration apart. With
---more the runs that PATH has stay there, a space gets the points that it lacks in all of them, and what they accuse
-goes through the gate if it has not.
+them is listed too. Nothing is raced, so nobody is accused of being slower here than in a race. A point that is accused
+goes through the gate: one that the gate rejects is not right, and is counted apart. With --seconds a space is left at
+the first point after that time, its calibration apart. With --more the runs that PATH has stay there, a space gets the
+points that it lacks in all of them, and what they accuse goes through the gate if it has not.
 """
 
 from __future__ import annotations
