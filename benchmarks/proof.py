@@ -38,7 +38,7 @@ ALL = "all"
 LANDSCAPES = tuple(map(str, sorted(landscapes.LANDSCAPES.glob("*.json.gz"))))
 AUDITED = {path.stem: path.stem for path in sorted(config.spaces_dir().glob("*_cpu*.toml"))} | {
     "_".join(path.relative_to(MUTANTS).with_suffix("").parts): str(path.relative_to(ROOT))
-    for path in sorted(MUTANTS.rglob("right_cpu.toml"))
+    for path in sorted(MUTANTS.rglob("right_cpu*.toml"))
 }
 """Spaces on the CPU, and those of the right kernels beside the mutants, by the name of what is kept of their audits.
 Each is a step of its own: a machine can do them one by one."""
