@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from autotuner.tuning.workbench import Workbench, load_space
 from benchmarks.timing.audits import Kept, Row, gated
 
@@ -60,6 +62,7 @@ def test_what_an_earlier_run_accuses_goes_through_the_gate_once(tmp_path: Path) 
     assert [each["point"] for each in run["spaces"]["space"]["cold"]["rejected"]] == ["wrong"]
 
 
+@pytest.mark.slow
 def test_the_gate_is_asked_about_a_point_as_it_is_kept() -> None:
     """A right one, and one that the space has no more."""
     bench = Workbench(load_space("sdpa_cpu_small"))

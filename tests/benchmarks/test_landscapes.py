@@ -295,7 +295,7 @@ def test_the_second_judging_has_the_number_and_the_lane_of_the_first() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timed
-@pytest.mark.rotating(3, of="whole sweeps")
+@pytest.mark.rotating(2, of="whole sweeps")
 def test_the_command_on_real_variants(tmp_path: Path) -> None:
     lay_out(tmp_path)
     (tmp_path / "space.toml").write_text(MUTANT_SPACE)

@@ -26,7 +26,7 @@ from tests.helpers import simulated
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 
 
-@pytest.mark.rotating(3, of="whole sweeps")
+@pytest.mark.rotating(2, of="whole sweeps")
 @pytest.mark.slow
 def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
     lay_out(tmp_path)
@@ -58,7 +58,7 @@ def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
         one_line(autotuner(tmp_path, "worker", "--ray", "auto"), "--ray needs Ray: pip install 'autotuner[ray]'")
 
 
-@pytest.mark.rotating(3, of="whole sweeps")
+@pytest.mark.rotating(2, of="whole sweeps")
 @pytest.mark.slow
 def test_a_worker_and_its_devices_speak_json(tmp_path: Path) -> None:
     said = json_lines(tmp_path, "worker", "--devices", "cpu", "--idle-exit", "--json")

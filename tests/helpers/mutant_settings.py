@@ -6,18 +6,26 @@ import pytest
 
 from tests.mutants.expectations import Backend, expectations
 
+SECOND = 2
+"""Settings that run of entries of which another setting is judged in every run."""
+
 
 def settings(backend: Backend, table: str, every: int = 1, together: int | None = None) -> list[object]:
-    """All settings of all entries. Of one in `every` entries one is fast; of the others of each entry, one rotates.
-    With `together` that number of all the others do.
+    """All settings of all entries. Of one in `every` entries one is fast, and of the others of all of these entries
+    SECOND rotate; of the settings of each other entry, one rotates. With `together` that number of all the others do.
 
     benchmarks/gate/mutants.py judges all settings.
     """
     found: list[object] = []
     for index, group in enumerate(expectations(backend, table)):
         fast = (index // every) % len(group) if index % every == 0 else None
+        if together is not None:
+            rotating = pytest.mark.rotating(together)
+        elif fast is not None:  # judged in every run already
+            rotating = pytest.mark.rotating(SECOND, "second settings")
+        else:
+            rotating = pytest.mark.rotating(1, group[0].name)
         for place, each in enumerate(group):
-            rotating = pytest.mark.rotating(1, each.name) if together is None else pytest.mark.rotating(together)
             marks = [] if place == fast else [pytest.mark.slow, rotating]
             found.append(pytest.param(each, id=str(each), marks=marks))
     return found

@@ -52,7 +52,7 @@ def check(source: Path, point: Point, on: SdpaProblem, seeds: int = SEEDS) -> No
 # The emulator -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["tensor_core", "bulk", "split"])
+@pytest.mark.parametrize("name", [pytest.param("tensor_core", marks=pytest.mark.slow), "bulk", "split"])
 @pytest.mark.parametrize("on", [FULL, pytest.param(WIDE, marks=pytest.mark.slow)], ids=str)
 def test_right_kernels_pass(name: str, on: SdpaProblem) -> None:
     check(FIXTURES / f"{name}.cu", {"FAULT": "none"}, on, seeds=6)
