@@ -32,6 +32,8 @@ def test_a_family_loads(tmp_path: Path) -> None:
     [
         ('op = "sdpa"', 'op = "gemm"', "op: "),
         ('family = "mine"', "", "family: "),
+        ("abi = 2", "", "abi: its sources are for version 1 of the kernel ABI, this is version 2: change them"),
+        ("abi = 2", "abi = 3", "abi: its sources are for version 3 of the kernel ABI"),
         ('["float32"]', '["float8"]', r"cpu.fast.dtypes[0]: "),
         ("[64]", '["wide"]', r"cpu.fast.head_dims[0]: "),
         ('source = "fast.cpp"', "", r"cpu.fast.source: "),

@@ -1,0 +1,45 @@
+"""The shipped CPU kernels at head dimensions that no space has, in each element type: views, groups, log-sum-exps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.gate.cases import Case
+from autotuner.gate.tolerance import compute_truth, judge
+from autotuner.ops import op_of
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values.outcome import Artifact
+
+POINTS = [
+    pytest.param(impl, f"(1,4:2,70x91,{dim}) {dtype} {mask} bshd lse", id=f"{impl}-{dim}-{dtype}")
+    for place, dim in enumerate((80, 96, 192, 256))
+    for dtype in ("float32", "float16", "bfloat16")
+    for impl, mask in zip(("scalar", "simd"), (("full", "causal"), ("causal", "full"))[place % 2], strict=True)
+]
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(8)
+@pytest.mark.parametrize("distribution", ["gaps", "huge"])
+@pytest.mark.parametrize(("impl", "text"), POINTS)
+def test_outputs_are_within_tolerance(impl: str, text: str, distribution: str) -> None:
+    workbench = Workbench(load_space("sdpa_cpu", problems=[text]))
+    index = workbench.space.index_of(workbench.space.completed({"IMPL": impl}))
+    assert index is not None
+    (built,) = workbench.build_all([index])
+    assert isinstance(built, Artifact), built
+    problem = SdpaProblem.parse(text)
+    truth = compute_truth(Case(name=text, problem=problem, distribution=distribution), 1, "cpu")
+    outputs = op_of(problem).tensors().outputs(problem, truth.inputs)
+    for each in outputs:
+        each.fill_(torch.nan)
+    variant = LoadedVariant(built)
+    wanted = variant.workspace_bytes(problem)
+    workspace = torch.empty(wanted + 64, dtype=torch.uint8)
+    assert variant.prepared(problem, truth.inputs, outputs, -(-workspace.data_ptr() // 64) * 64, wanted)(0) == 0
+    for found, expected in zip(outputs, truth.outputs, strict=True):
+        errors = judge(found, expected)
+        assert errors.failed_rule is None, (text, errors)
