@@ -6,10 +6,10 @@
 For every point: how much longer a forward takes on fresh inputs than on those of the call before (`kept`, relative to
 a plain forward), what the copies in between add to it more than to the baseline (`hidden`, microseconds), and what the
 audit took. The inputs of races change by exact symmetries between the samples; a point whose outputs do not follow
-them is listed too. Nothing is raced, so nobody is accused of being slower here than in a race. A point that is accused
-goes through the gate: one that the gate rejects is not right, and is counted apart. With --seconds a space is left at
-the first point after that time, its calibration apart. With --more the runs that PATH has stay there, a space gets the
-points that it lacks in all of them, and what they accuse goes through the gate if it has not.
+them is listed too. Plain forwards before the audit stand for those of a race. A point that is accused goes through the
+gate: one that the gate rejects is not right, and is counted apart. With --seconds a space is left at the first point
+after that time, its calibration apart. With --more the runs that PATH has stay there, a space gets the points that it
+lacks in all of them, and what they accuse goes through the gate if it has not.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from typing import Any
 
 from autotuner.devices.versions import versions
 from autotuner.gate.references import names
-from autotuner.measure.arms import ArmError
-from autotuner.measure.audit import Times, looked_at
+from autotuner.measure.arms import ArmError, Audited
+from autotuner.measure.audit import Raced, Times, looked_at
 from autotuner.measure.calibrate import fastest, time_baselines
 from autotuner.measure.long_step import LongStep
 from autotuner.measure.statistics import trimmed_interval
@@ -42,6 +42,8 @@ from autotuner.values.verdict import Fault
 from benchmarks import holds
 from benchmarks.provenance import command_line
 
+RACED = 6
+"""Plain samples of each side before an audit."""
 BATCH = 16
 """Points that are built at a time. Those of a GPU are built while the ones before them are audited."""
 
@@ -129,13 +131,20 @@ def built_in_turn(bench: Workbench, points: Sequence[int]) -> Iterator[tuple[int
             beside.shutdown(cancel_futures=True)
 
 
+def raced_before(arms: Audited) -> Raced:
+    """By the shortest of some plain forwards of each side."""
+    variant, baseline = zip(*((arms.variant(), arms.baseline()) for _ in range(RACED)), strict=True)
+    return Raced(min(variant), min(baseline))
+
+
 def audited(point: str, track: Any, built: Artifact, baseline: str) -> Row:
     """One audit, with as many looks as in a sweep."""
     started = time.monotonic()
     try:
         arms = track.audit(built, baseline)
-        times: Times = looked_at(arms, track, LongStep(lambda _: None, "audit"))
-        why = times.why(track.problem, track.gap, times.raced)
+        raced = raced_before(arms)
+        times: Times = looked_at(arms, track, LongStep(lambda _: None, "audit"), raced)
+        why = times.why(track.problem, track.gap, raced)
         arms.variant_audit(fresh=True)
         fault = arms.variant_audit.recheck() or arms.variant.recheck()
     except ArmError as error:
