@@ -42,13 +42,15 @@ AUDITED = {path.stem: path.stem for path in sorted(config.spaces_dir().glob("*_c
 }
 """Spaces on the CPU, and those of the right kernels beside the mutants, by the name of what is kept of their audits.
 Each is a step of its own: a machine can do them one by one."""
-AUDITED_ON_CUDA = (
-    *sorted(
-        {path.stem for path in config.spaces_dir().glob("*.toml") if "_cpu" not in path.stem} - {"sdpa_cuda_smoke"}
-    ),
-    *(str(path.relative_to(ROOT)) for path in sorted(MUTANTS.rglob("right_cuda.toml"))),
+AUDITED_ON_CUDA = sorted(
+    {path.stem for path in config.spaces_dir().glob("*.toml") if "_cpu" not in path.stem} - {"sdpa_cuda_smoke"}
 )
-"""The same on CUDA. The points of the smoke test are of another space."""
+"""Spaces on CUDA. The points of the smoke test are of another one."""
+RIGHT_ON_CUDA = {
+    "_".join(path.relative_to(MUTANTS).with_suffix("").parts): str(path.relative_to(ROOT))
+    for path in sorted(MUTANTS.rglob("right_cuda.toml"))
+}
+"""Right kernels on CUDA, an op each: without an op there is no such file, and nothing is kept of it."""
 WITHOUT_A_SAY = tuple(map(str, sorted(landscapes.LANDSCAPES.rglob("*.json.gz"), key=lambda path: path.name)[1::2]))
 """Every second one of all. The rule of sweep sets was chosen on the rest."""
 
@@ -219,7 +221,13 @@ PARTS = {
     "gpu_audits": Part(
         "the audit accuses no right kernel on a GPU, cold and warm",
         60,
-        (step(audits, *AUDITED_ON_CUDA, "--json", kept("audits_cuda"), "--more", "--hold"),),
+        (
+            step(audits, *AUDITED_ON_CUDA, "--json", kept("audits_cuda"), "--more", "--hold"),
+            *(
+                step(audits, space, "--json", kept(f"audits_{name}"), "--more", "--hold")
+                for name, space in RIGHT_ON_CUDA.items()
+            ),
+        ),
         needs_gpu=True,
     ),
     "gpu_tuned": Part(
