@@ -36,21 +36,27 @@ from tests.mutants.expectations import MUTANTS
 SPACES = "SPACES"
 ALL = "all"
 LANDSCAPES = tuple(map(str, sorted(landscapes.LANDSCAPES.glob("*.json.gz"))))
-AUDITED = {path.stem: path.stem for path in sorted(config.spaces_dir().glob("*_cpu*.toml"))} | {
-    "_".join(path.relative_to(MUTANTS).with_suffix("").parts): str(path.relative_to(ROOT))
-    for path in sorted(MUTANTS.rglob("right_cpu*.toml"))
-}
-"""Spaces on the CPU, and those of the right kernels beside the mutants, by the name of what is kept of their audits.
-Each is a step of its own: a machine can do them one by one."""
+
+
+def right_kernels(pattern: str) -> dict[str, str]:
+    """Spaces of the right kernels beside the mutants, by the name of what is kept of their audits."""
+    return {
+        "_".join(path.relative_to(MUTANTS).with_suffix("").parts): str(path.relative_to(ROOT))
+        for path in sorted(MUTANTS.rglob(pattern))
+    }
+
+
+AUDITED = {path.stem: path.stem for path in sorted(config.spaces_dir().glob("*_cpu*.toml"))} | right_kernels(
+    "right_cpu*.toml"
+)
+"""Spaces on the CPU, by the name of what is kept of their audits. Each is a step of its own: a machine can do them one
+by one."""
 AUDITED_ON_CUDA = sorted(
     {path.stem for path in config.spaces_dir().glob("*.toml") if "_cpu" not in path.stem} - {"sdpa_cuda_smoke"}
 )
 """Spaces on CUDA. The points of the smoke test are of another one."""
-RIGHT_ON_CUDA = {
-    "_".join(path.relative_to(MUTANTS).with_suffix("").parts): str(path.relative_to(ROOT))
-    for path in sorted(MUTANTS.rglob("right_cuda.toml"))
-}
-"""Right kernels on CUDA, an op each: without an op there is no such file, and nothing is kept of it."""
+RIGHT_ON_CUDA = right_kernels("right_cuda*.toml")
+"""Apart, so that nothing of an op is kept elsewhere where the op is deleted."""
 WITHOUT_A_SAY = tuple(map(str, sorted(landscapes.LANDSCAPES.rglob("*.json.gz"), key=lambda path: path.name)[1::2]))
 """Every second one of all. The rule of sweep sets was chosen on the rest."""
 

@@ -103,7 +103,7 @@ class Loaded:
             if before.comes_again(args, kwargs):
                 if before is not known[0]:  # the next layer's call will be like it
                     self._before.put_first(args[0], before)
-                if before.named is not None and not self.strict:  # here: torch alone would have no step more
+                if before.named is not None and not self.strict:  # in place: a model waits for each step
                     self._counts[before.plan.why] += 1
                     return self._own(*args, **before.named)
                 found = self._as_before(before, args, kwargs)

@@ -9,7 +9,7 @@ public name for it: where it goes, no tensors are alike, and each call is looked
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,31 +20,25 @@ _threads, _offset = torch.get_num_threads, Tensor.storage_offset
 Remembered = TypeVar("Remembered")
 
 
-class Recent(Generic[Remembered]):
+class Recent(dict[object, tuple[Remembered, ...]]):
     """What is remembered of calls, by the sizes of their first tensor: a model is asked for one batch and then for
     another, and its layers may take turns with two kinds of calls."""
 
-    __slots__ = ("_kept",)
-
-    def __init__(self) -> None:
-        self._kept: dict[object, tuple[Remembered, ...]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._kept)
+    __slots__ = ()
 
     def of(self, first: Any) -> tuple[Remembered, ...]:
         """The latest one first."""
         try:
-            return self._kept.get(first.shape, ())
+            return self.get(first.shape, ())
         except (AttributeError, TypeError, RuntimeError):  # it has no sizes, or they are no key
             return ()
 
     def put_first(self, first: Tensor, each: Remembered) -> None:
         """Remembers it, or that it was asked for."""
-        if len(self._kept) >= SIZES:
-            self._kept.clear()
+        if len(self) >= SIZES:
+            self.clear()
         others = (one for one in self.of(first) if one is not each)
-        self._kept[first.shape] = (each, *others)[:LAST]
+        self[first.shape] = (each, *others)[:LAST]
 
 
 class Alike:
