@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from autotuner.values import config
+from autotuner.values.errors import OlderStoreError
 
 if TYPE_CHECKING:
     from autotuner.store import Store
@@ -55,3 +57,13 @@ def open_store(store: str | None) -> Store:
     from autotuner.store import Store
 
     return Store.open(store or config.store_url(), create=False)
+
+
+def opened_to_read(store: str | None) -> Store:
+    """The same, and nothing is written to it but a newer schema where it has an older one, as every question does."""
+    from autotuner.store import Store
+
+    with suppress(OlderStoreError):
+        return Store.open(store or config.store_url(), read_only=True)
+    open_store(store).close()
+    return Store.open(store or config.store_url(), read_only=True)

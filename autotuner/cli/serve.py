@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotuner.cli.options import StoreOption, StudyName
+from autotuner.cli.options import StoreOption, StudyName, opened_to_read
 from autotuner.cli.output import out
 from autotuner.values import config
 from autotuner.values.errors import InputError
@@ -158,10 +158,10 @@ def page(
         raise InputError(f"{MISSING} ({error.name} is not here)") from None
     from autotuner.report.kept_beliefs import kept_beliefs
     from autotuner.service.reader import Reader
-    from autotuner.store import Store, queries
+    from autotuner.store import queries
 
     regular_target(output, "--out")
-    with Store.open(store or config.store_url(), read_only=True) as opened:
+    with opened_to_read(store) as opened:
         snapshot = Reader(opened).study(queries.resolve_study(opened, study))
         believed: StudyBeliefs | str
         try:

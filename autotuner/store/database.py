@@ -30,7 +30,7 @@ from sqlalchemy.pool import QueuePool
 
 from autotuner.store import migrations
 from autotuner.store.patience import Patience
-from autotuner.values.errors import AutotunerError, DiskFullError, StoreError, StoreUnavailableError
+from autotuner.values.errors import AutotunerError, DiskFullError, OlderStoreError, StoreError, StoreUnavailableError
 from autotuner.values.files import text_of, why
 
 BUSY_SECONDS = 60.0
@@ -343,7 +343,7 @@ class Database:
                 " upgrade autotuner"
             )
         if self._read_only:
-            raise StoreError(
+            raise OlderStoreError(
                 f"{self.label} was written by an older autotuner (schema {found}, this one reads {migrations.HEAD}):"
                 " open it once without --read-only"
             )

@@ -90,7 +90,7 @@ class Finals:
             numbers = contenders(found, self._default)
             if not numbers:
                 raise InputError(f"{self._study} has no right variant yet; run `autotuner tune` first")
-            require_this_abi(queries.study(self._store, self._study), self._store.outcome(self._study, numbers[0]))
+            require_this_abi(self._store, self._study)
             conditions = self._calibrated(beat)
             entrants = self._built(self._invited(numbers, found, until), beat)
             if not entrants:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from autotuner.build.family import ABI_VERSION
 from autotuner.spaces.space import Space
-from autotuner.store import StudyRecord
+from autotuner.store import Store, StudyRecord, queries
 from autotuner.values.conditions import StudyProtocol
 from autotuner.values.errors import InputError
-from autotuner.values.outcome import Device, Outcome, study_name
+from autotuner.values.outcome import Device, study_name
 
 
 def study_record(
@@ -38,13 +38,16 @@ def study_record(
     )
 
 
-def require_this_abi(study: StudyRecord, outcome: Outcome) -> None:
-    """Raises InputError when a variant of the study was built for another version of the kernel ABI: today's sources do
-    not build what was measured."""
-    reported = None if outcome.gate is None else outcome.gate.identity
-    if reported is not None and reported.abi_version != ABI_VERSION:
+def require_this_abi(store: Store, name: str) -> None:
+    """Raises InputError when a study's variants were built for another version of the kernel ABI: today's sources build
+    other kernels than were measured. All are of one version, and the first that the gate has asked tells which."""
+    gates = (outcome.gate for _, outcome in store.outcomes(name))
+    told = (gate.identity.abi_version for gate in gates if gate is not None and gate.identity is not None)
+    version = next(told, ABI_VERSION)
+    if version != ABI_VERSION:
+        study = queries.study(store, name)
         raise InputError(
-            f"{study.name} is of version {reported.abi_version} of the kernel ABI, which is read and not gone on with:"
-            f" `autotuner tune {study.space_name} --from {study.name}` begins a study of version {ABI_VERSION} with its"
+            f"{name} is of version {version} of the kernel ABI, which is read and not gone on with:"
+            f" `autotuner tune {study.space_name} --from {name}` begins a study of version {ABI_VERSION} with its"
             " best points"
         )

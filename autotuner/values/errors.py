@@ -44,6 +44,10 @@ class StoreError(InputError):
     """The study store cannot be used as asked."""
 
 
+class OlderStoreError(StoreError):
+    """The study store has an older schema, and is opened to be read alone: nothing brings it up to date."""
+
+
 class StoreUnavailableError(StoreError):
     """The study store is locked, or its server cannot be reached; later it may be there again."""
 

@@ -53,7 +53,7 @@ CREATE TABLE at_study (
 	CONSTRAINT pk_at_study PRIMARY KEY (id), 
 	CONSTRAINT uq_at_study_name UNIQUE (name)
 );
-INSERT INTO "at_study" VALUES(1,'scalar-abc','scalar','dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd','{"name": "scalar"}','[{"op":"sdpa","batch":1,"heads":8,"seq_q":512,"seq_k":512,"head_dim":64,"dtype":"float32","causal":false}]','{"backend":"cpu","name":"A CPU","facts":{"CORES":2,"AVX512":true},"environment":{"torch":"2.11"}}','cold','evolution',1099511627776,'2026-11-21 17:02:25.877829');
+INSERT INTO "at_study" VALUES(1,'scalar-abc','scalar','895989825011d32626e5046bb2a322319771d92348518820188b957aa4f1d37c','{"path":"/opt/spaces/scalar.toml","title":"A scalar kernel","family":"sdpa","backend":"cpu","threads":"all","cache":"cold","problems":[{"op":"sdpa","batch":1,"heads":8,"seq_q":512,"seq_k":512,"head_dim":64,"dtype":"float32","causal":false}],"parameters":{"IMPL":{"values":["scalar"],"when":null},"BLOCK_M":{"values":[8,16,32,64],"when":null}},"constraints":[],"default":{"IMPL":"scalar","BLOCK_M":16}}','[{"op":"sdpa","batch":1,"heads":8,"seq_q":512,"seq_k":512,"head_dim":64,"dtype":"float32","causal":false}]','{"backend":"cpu","name":"A CPU","facts":{"CORES":2,"AVX512":true},"environment":{"torch":"2.11"}}','cold','evolution',1099511627776,'2026-11-21 17:02:25.877829');
 CREATE TABLE at_trial (
 	id INTEGER NOT NULL, 
 	study_id INTEGER NOT NULL, 
