@@ -19,7 +19,7 @@ from typing import Any
 from autotuner.export.best import json_schema
 from autotuner.tuning import trial_report
 from benchmarks import people_pages, tuned_pages
-from benchmarks.attention import counters_pages, cuda_pages, decode_pages, wgmma_pages
+from benchmarks.attention import counters_pages, cuda_pages, decode_pages, old_and_new_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
@@ -350,7 +350,8 @@ def kernels_drawn() -> dict[Path, str]:
     """docs/kernels-cuda.md, and rmsnorm's page where it is."""
     page, norm = ROOT / "docs" / "kernels-cuda.md", ROOT / "docs" / "kernels-rmsnorm.md"
     text = insert(page.read_text(), "decode", decode_pages.few_queries(if_kept("decode_attention")))
-    text = insert(text, "old_and_new", decode_pages.old_and_new(if_kept("old_and_new"), if_kept("old_and_new_again")))
+    runs = (if_kept(name) for name in ("old_and_new", "old_and_new_again", "old_and_new_others"))
+    text = insert(text, "old_and_new", old_and_new_pages.old_and_new(*runs))
     text = insert(text, "tuned_wgmma", tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE))
     text = insert(text, "elsewhere", tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")))
     text = insert(text, "counters", counters_pages.counted(if_kept("counters"), *loaded("tuned_wgmma")))

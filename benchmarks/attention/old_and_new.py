@@ -1,13 +1,15 @@
 """Times two checkouts' builds of the same points side by side at the dense shapes, on this GPU.
 
-    python -m benchmarks.attention.old_and_new OLD [--tuned FILE] [--json FILE] [--impl mma] [--rounds 31]
-        [--problems TEXT]
+    python -m benchmarks.attention.old_and_new OLD [--impl mma]... [--problems TEXT]... [--rounds 31] [--graphs 2]
+        [--tuned FILE] [--json FILE]
 
 OLD is a checkout of version 1 of the kernel ABI (`git archive COMMIT | tar x -C OLD`). The points are the fastest of
-the implementation at each shape of docs/results/cuda_attention.json whose name begins with TEXT. Graphs of forwards are
-replayed in random order, warm and cold; the ratio is new / old. All read and write the same tensors: where an output
-lies changes the time by more than is looked for. A second graph of the old forwards shows what the same kernel differs
-by. With --tuned, the points that benchmarks/tuned.py found of the new kernels on this kind of device race beside them.
+each named implementation at each shape of docs/results/cuda_attention.json whose name begins with TEXT; both checkouts
+build them from the same parameters. Graphs of forwards are replayed in random order, warm and cold; the ratio is
+new / old. All read and write the same tensors: where an output lies changes the time by more than is looked for. Of
+each side there are several graphs, which show what the same kernel differs by. With --tuned, the points that
+benchmarks/tuned.py found of the new kernels on this kind of device race beside them. A point that one of the checkouts
+does not build, or that refuses to run, is noted with the reason.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
@@ -61,15 +64,18 @@ with ThreadPoolExecutor(os.cpu_count()) as pool:
 """What the old checkout runs: it builds with its own sources, and says where the libraries are."""
 
 
-def asked_for(impl: str, problems: list[str]) -> list[dict[str, Any]]:
-    """The fastest point of the implementation at each shape."""
+def asked_for(impls: list[str], problems: list[str]) -> list[dict[str, Any]]:
+    """The fastest point of each implementation at each shape."""
     shapes = json.loads(RESULTS.read_text())["shapes"]
     found = []
     for text, row in shapes.items():
-        best = row["sensitivity"].get(impl, {}).get("best")
-        if best is not None and (not problems or any(text.startswith(each) for each in problems)):
-            parameters = {name: value for name, value in best.items() if name != "IMPL"}
-            found.append({"problem": text, "impl": impl, "parameters": parameters})
+        if problems and not any(text.startswith(each) for each in problems):
+            continue
+        for impl in impls:
+            best = row["sensitivity"].get(impl, {}).get("best")
+            if best is not None:
+                parameters = {name: value for name, value in best.items() if name != "IMPL"}
+                found.append({"problem": text, "impl": impl, "parameters": parameters})
     return found
 
 
@@ -80,8 +86,9 @@ def tuned_for(path: Path | None) -> dict[str, dict[str, Any]]:
     return {row["problem"]: row["parameters"] for row in here if row["parameters"]["IMPL"] != "wgmma"}
 
 
-def old_builds(checkout: Path, asked: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Name and path of the library of each point as the old checkout builds it."""
+def old_builds(checkout: Path, asked: list[dict[str, Any]]) -> list[tuple[str | None, str]]:
+    """Name and path of the library of each point as the old checkout builds it; no name, and why not, where it does
+    not."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), *sys.path[1:]])}
     command = [sys.executable, "-c", BUILD]
     done = subprocess.run(
@@ -89,7 +96,7 @@ def old_builds(checkout: Path, asked: list[dict[str, Any]]) -> list[tuple[str, s
     )
     if done.returncode:
         raise SystemExit(done.stderr)
-    return [(str(name), str(path)) for name, path in json.loads(done.stdout.splitlines()[-1])]
+    return [(name, str(path)) for name, path in json.loads(done.stdout.splitlines()[-1])]
 
 
 def old_forward(name: str, path: str, problem: SdpaProblem, sets: list[Tensors], outputs: Tensors) -> Forward:
@@ -115,8 +122,24 @@ def old_forward(name: str, path: str, problem: SdpaProblem, sets: list[Tensors],
     return forward
 
 
-def compared(each: dict[str, Any], old: tuple[str, str], new: Artifact, tuned: Artifact | None, rounds: int) -> Figures:
-    """The figures of one shape; old and new must give the same bits."""
+def graphs_of(sides: Mapping[str, Forward], count: int) -> dict[str, Forward]:
+    """The name of each graph and what it is one of: `count` of each side, the sides in turn. The second of "old" is
+    "again"."""
+    later = {name: "again" if name == "old" else f"{name} again" for name in sides}
+    named = {name: [name, later[name], *(f"{later[name]} {n}" for n in range(2, count))][:count] for name in sides}
+    return {named[name][turn]: sides[name] for turn in range(count) for name in sides}
+
+
+def over_old(taken: Mapping[str, Sequence[float]]) -> Figures:
+    """The figures of a race from the microseconds of each graph in every round."""
+    over = {f"{name}_over_old": ratios(us, taken["old"]) for name, us in taken.items() if name != "old"}
+    return {"us": {name: spread(us) for name, us in taken.items()}, **over}
+
+
+def compared(
+    each: dict[str, Any], old: tuple[str, str], new: Artifact, tuned: Artifact | None, rounds: int, graphs: int
+) -> Figures:
+    """The figures of one shape; old and new should give the same bits. Raises RuntimeError where one refuses to run."""
     problem = SdpaProblem.parse(each["problem"])
     inputs = moved(op_of(problem).tensors().inputs(problem, "randn", 1), "cuda")
     found: Figures = dict(each)
@@ -129,60 +152,94 @@ def compared(each: dict[str, Any], old: tuple[str, str], new: Artifact, tuned: A
         outputs[0].fill_(float("nan"))
         after(0)
         found["same_bits"] = bool(torch.equal(then, outputs[0]))
-        forwards = {"old": before, "again": before, "new": after}
+        sides = {"old": before, "new": after}
         if tuned is not None:
-            forwards["tuned"] = variant_forward(tuned, problem, sets, outputs)[0]
-        taken = race({name: timer(forward, len(sets)) for name, forward in forwards.items()}, rounds)
-        state = {name: spread(us) for name, us in taken.items()}
-        over = {f"{name}_over_old": ratios(us, taken["old"]) for name, us in taken.items() if name != "old"}
-        found["cold" if cold else "warm"] = {"us": state, **over}
+            sides["tuned"] = variant_forward(tuned, problem, sets, outputs)[0]
+        timers = {name: timer(forward, len(sets)) for name, forward in graphs_of(sides, graphs).items()}
+        found["cold" if cold else "warm"] = over_old(race(timers, rounds))
     return found
 
 
-def main() -> int:
-    """Prints a line a shape and writes the figures."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.attention.old_and_new", description=__doc__)
-    parser.add_argument("old", type=Path)
-    parser.add_argument("--tuned", type=Path)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--impl", default="mma")
-    parser.add_argument("--rounds", type=int, default=31)
-    parser.add_argument("--problems", action="append", default=[])
-    given = parser.parse_args()
-    asked, found = asked_for(given.impl, given.problems), tuned_for(given.tuned)
-    old = old_builds(given.old.resolve(), asked)
+def built_here(asked: list[dict[str, Any]]) -> list[Artifact | Fault]:
+    """The build of each point by this checkout."""
     family, toolchain = Family.load(config.kernels_dir() / "sdpa"), Workbench(load_space("sdpa_cuda")).toolchain
-    rows: list[Figures] = []
 
-    def built(problem: str, impl: str, parameters: dict[str, Any]) -> Artifact | Fault:
-        variant = Variant(family="sdpa", backend="cuda", impl=impl, parameters=parameters)
-        return build(family, variant, SdpaProblem.parse(problem), toolchain)
-
-    def built_tuned(problem: str) -> Artifact | None:
-        if problem not in found:
-            return None
-        parameters = {name: value for name, value in found[problem].items() if name != "IMPL"}
-        each = built(problem, found[problem]["IMPL"], parameters)
-        return each if isinstance(each, Artifact) else None
+    def built(each: dict[str, Any]) -> Artifact | Fault:
+        variant = Variant(family="sdpa", backend="cuda", impl=each["impl"], parameters=each["parameters"])
+        return build(family, variant, SdpaProblem.parse(each["problem"]), toolchain)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        mine = list(pool.map(lambda each: built(**each), asked))
-        tuned = list(pool.map(lambda each: built_tuned(each["problem"]), asked))
-    for each, library, new, best in zip(asked, old, mine, tuned, strict=True):
-        if not isinstance(new, Artifact):
-            print(each["problem"], "is not built:", new, flush=True)
-            continue
-        rows.append(compared(each, library, new, best, given.rounds))
-        said = {
-            state: {name: round(of["median"], 4) for name, of in rows[-1][state].items() if name != "us"}
-            for state in ("warm", "cold")
-        }
-        print(each["problem"], said, "same bits" if rows[-1]["same_bits"] else "OTHER BITS", flush=True)
+        return list(pool.map(built, asked))
+
+
+def tuned_builds(path: Path | None, asked: list[dict[str, Any]]) -> list[Artifact | None]:
+    """The build of the tuned point of each problem that is asked for; None where there is none."""
+    found = tuned_for(path)
+    wanted = {each["problem"]: found[each["problem"]] for each in asked if each["problem"] in found}
+    points = [
+        {"problem": problem, "impl": point["IMPL"], "parameters": {k: v for k, v in point.items() if k != "IMPL"}}
+        for problem, point in wanted.items()
+    ]
+    made = dict(zip(wanted, built_here(points), strict=True))
+    return [each if isinstance(each := made.get(one["problem"]), Artifact) else None for one in asked]
+
+
+def row_or_reason(
+    each: dict[str, Any],
+    old: tuple[str | None, str],
+    new: Artifact | Fault,
+    tuned: Artifact | None,
+    rounds: int,
+    graphs: int,
+) -> Figures | str:
+    """The row of a point, or why there is none."""
+    name, path = old
+    if name is None:
+        return f"the old checkout does not build it: {path}"
+    if not isinstance(new, Artifact):
+        return f"it is not built: {new}"
+    try:
+        return compared(each, (name, path), new, tuned, rounds, graphs)
+    except RuntimeError as error:
+        return f"it does not run: {str(error).splitlines()[0]}"
+
+
+def said(row: Figures) -> str:
+    """A line of the row: the medians of the rounds' ratios."""
+    states = {
+        state: {name: round(of["median"], 4) for name, of in row[state].items() if name != "us"}
+        for state in ("warm", "cold")
+    }
+    return f"{row['impl']} {row['problem']} {states} {'same bits' if row['same_bits'] else 'OTHER BITS'}"
+
+
+def main() -> int:
+    """Prints a line a row and writes the figures."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.attention.old_and_new", description=__doc__)
+    parser.add_argument("old", type=Path)
+    parser.add_argument("--impl", action="append")
+    parser.add_argument("--problems", action="append", default=[])
+    parser.add_argument("--rounds", type=int, default=31)
+    parser.add_argument("--graphs", type=int, default=2)
+    parser.add_argument("--tuned", type=Path)
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    asked = asked_for(given.impl or ["mma"], given.problems)
+    builds = old_builds(given.old.resolve(), asked), built_here(asked), tuned_builds(given.tuned, asked)
+    rows: list[Figures] = []
+    left_out: list[dict[str, str]] = []
+    for each, old, new, tuned in zip(asked, *builds, strict=True):
+        row = row_or_reason(each, old, new, tuned, given.rounds, given.graphs)
+        if isinstance(row, str):
+            left_out.append({"problem": each["problem"], "impl": each["impl"], "reason": row})
+            print(each["impl"], each["problem"], row, flush=True)
+        else:
+            rows.append(row)
+            print(said(row), flush=True)
         if given.json is not None:
             where = {"device": torch.cuda.get_device_name(), "torch": str(torch.__version__)}
-            given.json.write_text(
-                json.dumps({"command": command_line([given.old]), **where, "shapes": rows}, indent=1) + "\n"
-            )
+            document = {"command": command_line([given.old]), **where, "left_out": left_out, "shapes": rows}
+            given.json.write_text(json.dumps(document, indent=1) + "\n")
     return 0
 
 

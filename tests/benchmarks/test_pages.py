@@ -91,7 +91,6 @@ def test_brackets_that_are_quartiles_are_said_to_be() -> None:
     assert quartiles in in_a_model.table(loaded("encoder_cpu")[0])
     assert quartiles not in in_a_model.generation(loaded("gpt_cpu")[0])  # it has no brackets
     assert quartiles in in_a_model.generation(loaded("gpt_cuda_bfloat16")[0])
-    assert quartiles in decode_pages.old_and_new(*loaded("old_and_new"))
     assert quartiles in counters_pages.counted(*loaded("counters", "tuned_wgmma"))
 
 

@@ -1,5 +1,5 @@
-"""Every question is answered from every store that an earlier release wrote. What would build or time kernels of another
-version of the kernel ABI is refused."""
+"""Every question is answered from every store that an earlier release wrote. What would build or time kernels of
+another version of the kernel ABI is refused."""
 
 from __future__ import annotations
 
