@@ -5,6 +5,8 @@
 
 #include "wgmma_plan.h"
 
+#include <algorithm>
+
 namespace {
 
 at::Kernel kernel("variant_kernel");
@@ -41,13 +43,26 @@ int encode_all(wgmma_args &args, const at_call *call) {
 
 bool draws_tickets() { return at::geometry().host[WGMMA_SCHEDULE] == WGMMA_DYNAMIC; }
 
-// As many slices as share the second-level cache well, the same number each time: a few that are left over would begin
-// with long items when all others are at their short ones.
-int32_t slices_at_once(const wgmma_args &args, int cache_bytes) {
+// Which slices take turns where every block knows its items beforehand: as many as share the second-level cache well,
+// the same number each time. A few that are left over would begin with long items when all others are at their short
+// ones.
+void batches_of_static(wgmma_args &args, int cache_bytes) {
   const int64_t bytes = 2 * (int64_t)args.seq_k * at::geometry().head_dim * (int64_t)ELEMENT_BYTES;
   const int64_t fit = (int64_t)cache_bytes * 5 / 8 / bytes;
   const int64_t batches = fit < 1 ? args.slices : (args.slices + fit - 1) / fit;
-  return (int32_t)((args.slices + batches - 1) / batches);
+  args.slices_at_once = (int32_t)((args.slices + batches - 1) / batches);
+  args.last_batch = (args.slices - 1) / args.slices_at_once * args.slices_at_once;
+}
+
+// Where a block that is ready takes the next item: small batches, so that blocks which work at the same time read the
+// same K and V and are not all at their longest items. The last batch has two items a block at least: with fewer their
+// order could not even out when the blocks end.
+void batches_in_turn(wgmma_args &args, int64_t blocks) {
+  const int64_t rows = args.row_blocks, slices = args.slices;
+  const int64_t some = std::clamp<int64_t>(blocks / 2 / rows, 1, slices);
+  const int64_t last = std::clamp<int64_t>((2 * blocks + rows - 1) / rows, some, slices);
+  args.slices_at_once = (int32_t)some;
+  args.last_batch = (int32_t)((slices - last) / some * some);
 }
 
 int attribute(int *value, CUdevice_attribute which) {
@@ -81,9 +96,12 @@ extern "C" int variant_run(const at_call *call) {
   int processors, cache_bytes;
   if (const int error = attribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)) return at::status(error);
   if (const int error = attribute(&cache_bytes, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)) return at::status(error);
-  args.slices_at_once = slices_at_once(args, cache_bytes);
-  if (const int error = encode_all(args, call)) return at::status(error);
   const int resident = processors * shape.host[WGMMA_BLOCKS_SM];
+  if (shape.host[WGMMA_SCHEDULE] == WGMMA_STATIC)
+    batches_of_static(args, cache_bytes);
+  else
+    batches_in_turn(args, resident);
+  if (const int error = encode_all(args, call)) return at::status(error);
   const bool all = shape.host[WGMMA_SCHEDULE] == WGMMA_TILE || args.items < resident;
   return at::status(kernel.launch((unsigned)(all ? args.items : resident), &args, (CUstream)call->stream));
 }

@@ -26,7 +26,8 @@ typedef struct wgmma_args {
   unsigned long long *tickets; /* WGMMA_DYNAMIC: one word of workspace, holding garbage */
   uint32_t launch;             /* not 0, and another one for each launch */
   int32_t slices;              /* batch * heads */
-  int32_t slices_at_once;      /* causal: the slices that take turns, their K and V in the second-level cache together */
+  int32_t slices_at_once;      /* causal: the slices of a batch, which take turns */
+  int32_t last_batch;          /* causal: first slice of the last batch, which may have more */
   int32_t row_blocks, items;   /* work items of a slice, of all */
   int32_t seq_q, seq_k;
   float scale_log2;

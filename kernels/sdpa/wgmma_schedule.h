@@ -9,15 +9,16 @@ struct Item {
   int tiles;       // of keys that any of its rows sees
 };
 
-// Causal items are unequal, so the longest come first: all last row blocks, then those before, for as many slices as the
-// second-level cache holds.
+// Causal items are unequal, so the longest of a batch of slices come first: all last row blocks, then those before.
 AT_DEVICE Item item(const wgmma_args &args, int number) {
   Item found;
   int row_block;
   if (CAUSAL) {
-    const int whole = args.slices_at_once * args.row_blocks, batch = number / whole, within = number - batch * whole;
-    const int first = batch * args.slices_at_once, count = least(args.slices_at_once, args.slices - first);
-    const int turn = within / count;
+    const bool last = number >= args.last_batch * args.row_blocks;
+    const int batch = number / (args.slices_at_once * args.row_blocks);
+    const int first = last ? args.last_batch : batch * args.slices_at_once;
+    const int count = last ? args.slices - args.last_batch : args.slices_at_once;
+    const int within = number - first * args.row_blocks, turn = within / count;
     row_block = args.row_blocks - 1 - turn;
     found.slice = first + within - turn * count;
   } else {

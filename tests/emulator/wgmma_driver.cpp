@@ -28,7 +28,8 @@ void read_arguments(char **words) {
   if (shape.args_bytes != (int)sizeof(args)) fail("geometry.args_bytes is %d", shape.args_bytes);
   args.launch = 0x12345;
   args.slices = atoi(words[0]) * atoi(words[1]);
-  args.slices_at_once = (args.slices + 1) / 2;
+  args.slices_at_once = args.slices < 3 ? 1 : args.slices / 3;
+  args.last_batch = args.slices / 2 / args.slices_at_once * args.slices_at_once;
   args.seq_q = atoi(words[2]);
   args.seq_k = atoi(words[3]);
   args.row_blocks = (args.seq_q + shape.rows - 1) / shape.rows;
