@@ -35,6 +35,7 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, moved
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
+from autotuner.values.errors import AutotunerError
 from autotuner.values.outcome import Artifact
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
@@ -56,7 +57,10 @@ family = Family.load(config.kernels_dir() / "sdpa")
 toolchain = Workbench(load_space("sdpa_cuda")).toolchain
 def one(each):
     variant = Variant(family="sdpa", backend="cuda", impl=each["impl"], parameters=each["parameters"])
-    built = build(family, variant, SdpaProblem.parse(each["problem"]), toolchain)
+    try:
+        built = build(family, variant, SdpaProblem.parse(each["problem"]), toolchain)
+    except Exception as error:  # no header of cuBLAS, say: the other points do without
+        return None, str(error)
     return getattr(built, "name", None), str(getattr(built, "path", built))
 with ThreadPoolExecutor(os.cpu_count()) as pool:
     print(json.dumps(list(pool.map(one, asked))))
@@ -160,13 +164,16 @@ def compared(
     return found
 
 
-def built_here(asked: list[dict[str, Any]]) -> list[Artifact | Fault]:
-    """The build of each point by this checkout."""
+def built_here(asked: list[dict[str, Any]]) -> list[Artifact | Fault | AutotunerError]:
+    """The build of each point by this checkout, or why there is none."""
     family, toolchain = Family.load(config.kernels_dir() / "sdpa"), Workbench(load_space("sdpa_cuda")).toolchain
 
-    def built(each: dict[str, Any]) -> Artifact | Fault:
+    def built(each: dict[str, Any]) -> Artifact | Fault | AutotunerError:
         variant = Variant(family="sdpa", backend="cuda", impl=each["impl"], parameters=each["parameters"])
-        return build(family, variant, SdpaProblem.parse(each["problem"]), toolchain)
+        try:
+            return build(family, variant, SdpaProblem.parse(each["problem"]), toolchain)
+        except AutotunerError as error:
+            return error
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(built, asked))
@@ -187,7 +194,7 @@ def tuned_builds(path: Path | None, asked: list[dict[str, Any]]) -> list[Artifac
 def row_or_reason(
     each: dict[str, Any],
     old: tuple[str | None, str],
-    new: Artifact | Fault,
+    new: Artifact | Fault | AutotunerError,
     tuned: Artifact | None,
     rounds: int,
     graphs: int,

@@ -131,6 +131,8 @@ def test_the_old_checkout_is_asked_for_the_same_points(tmp_path: Path, monkeypat
         "def build(family, variant, problem, toolchain):\n"
         "    if variant['impl'] == 'cublas':\n"
         "        return 'no cuBLAS here'\n"
+        "    if variant['impl'] == 'mma':\n"
+        "        raise RuntimeError('no compiler')\n"
         "    return SimpleNamespace(name=variant['impl'] + problem, path='/x/' + str(variant['parameters']['A']))\n"
     )
     (package / "build" / "family.py").write_text("class Family:\n    load = staticmethod(lambda path: path)\n")
@@ -143,5 +145,6 @@ def test_the_old_checkout_is_asked_for_the_same_points(tmp_path: Path, monkeypat
     )
     (package / "values" / "config.py").write_text("from pathlib import Path\nkernels_dir = Path\n")
     (package / "values" / "variant.py").write_text("Variant = dict\n")
-    asked = [{"impl": impl, "problem": "p", "parameters": {"A": 1}} for impl in ("scalar", "cublas")]
-    assert old_and_new.old_builds(tmp_path, asked) == [("scalarp", "/x/1"), (None, "no cuBLAS here")]
+    asked = [{"impl": impl, "problem": "p", "parameters": {"A": 1}} for impl in ("scalar", "cublas", "mma")]
+    found = old_and_new.old_builds(tmp_path, asked)
+    assert found == [("scalarp", "/x/1"), (None, "no cuBLAS here"), (None, "no compiler")]
