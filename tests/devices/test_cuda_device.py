@@ -125,14 +125,20 @@ def test_what_the_device_can_do_is_measured(backend: GatedLine, conditions: Cond
     assert ceilings.bytes > 1e11
 
 
-@pytest.mark.parametrize("impl", ["scalar", "cublas", "wmma", "mma"])
-def test_every_shipped_implementation_passes(impl: str) -> None:
-    workbench = Workbench(load_space("sdpa_cuda"))
+SHIPPED = (("sdpa_cuda", "scalar"), ("sdpa_cuda", "cublas"), ("sdpa_cuda", "wmma"), ("sdpa_cuda", "mma"))
+
+
+@pytest.mark.parametrize(("space", "impl"), [*SHIPPED, ("sdpa_decode", "decode")])
+def test_every_shipped_implementation_passes(space: str, impl: str) -> None:
+    workbench = Workbench(load_space(space))
     assert isinstance(workbench.toolchain, CudaToolchain)
     backend = cuda_line(workbench.toolchain, workbench.family)()
     wanted = workbench.variant(first_of(workbench.space, impl))
-    for update in ({}, {"causal": True}, {"dtype": "bfloat16"}, {"head_dim": 128}):
-        problem = workbench.conditions.compiled_for.model_copy(update=update)
+    tuned = workbench.conditions.compiled_for
+    assert isinstance(tuned, SdpaProblem)
+    other = 64 if tuned.head_dim == 128 else 128
+    for update in ({}, {"causal": True}, {"dtype": "bfloat16"}, {"head_dim": other}):
+        problem = tuned.model_copy(update=update)
         here = workbench.conditions.model_copy(update={"problems": (problem,)})
         report = judged(backend, here, wanted)
         assert report.passed, (problem, report.fault)

@@ -11,10 +11,62 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
+from autotuner.inference.loaded import Loaded
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
 from tests.helpers.tables import served, table, write
+
+
+def loaded(space: str, problem: str, path: Path) -> tuple[SdpaProblem, Loaded]:
+    """An export whose table has the default variant of a space, for its first problem or that one."""
+    here = Workbench(load_space(space, problems=[problem] if problem else ()))
+    (artifact,) = here.build_all([here.space.default_index])
+    assert isinstance(artifact, Artifact), artifact
+    tuned = here.conditions.compiled_for
+    assert isinstance(tuned, SdpaProblem)
+    document = table([served(artifact)], [(tuned, artifact.digest)], device="cuda")
+    return tuned, autotuner.load(write(document, path))
+
+
+def drawn(problem: SdpaProblem, seed: int) -> list[Tensor]:
+    """Q, K and V."""
+    draw = torch.Generator("cuda").manual_seed(seed)
+    sizes = [(problem.heads, problem.seq_q), *[(problem.heads_kv, problem.seq_k)] * 2]
+    dtype = getattr(torch, problem.dtype)
+    return [
+        torch.randn(problem.batch, *size, problem.head_dim, generator=draw, dtype=dtype, device="cuda")
+        for size in sizes
+    ]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("space", "text"),
+    [
+        ("sdpa_decode", "(3,8:2,1x700,128) float16 full lengths"),
+        ("sdpa_cuda", "(3,4,96x160,64) float16 full lengths"),
+    ],
+)
+def test_one_graph_serves_lengths_that_change_in_place(space: str, text: str, tmp_path: Path) -> None:
+    problem, ours = loaded(space, text, tmp_path / "best.json")
+    (q, k, v), keys = drawn(problem, 0), problem.seq_k
+    lengths = torch.full((problem.batch,), keys, dtype=torch.int32, device="cuda")
+    ours(q, k, v, enable_gqa=problem.grouped, key_lengths=lengths)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = ours(q, k, v, enable_gqa=problem.grouped, key_lengths=lengths)
+    for seed, now in enumerate([(keys, 1, keys // 2), (5, keys, 64), (keys - 9, 17, keys - 1)]):
+        for tensor, other in zip((q, k, v), drawn(problem, seed + 1), strict=True):
+            tensor.copy_(other)
+        lengths.copy_(torch.tensor(now, dtype=torch.int32))
+        seen = torch.arange(keys, device="cuda") < lengths.view(-1, 1, 1, 1)
+        expected = scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=problem.grouped)
+        for tensor in (k, v):
+            tensor.masked_fill_(~seen.transpose(2, 3), torch.nan)
+        graph.replay()
+        torch.testing.assert_close(found, expected, atol=2e-3, rtol=2e-2)
+    assert ours.served == 1.0, ours.counters
 
 
 @pytest.mark.gpu
@@ -22,21 +74,8 @@ def test_a_thread_that_has_no_context_yet_is_served(tmp_path: Path) -> None:
     """What torch does in it before the launch comes from its cache of memory, and makes none."""
     from autotuner.devices.cuda.serving import has_context
 
-    here = Workbench(load_space("sdpa_cuda_smoke"))
-    (artifact,) = here.build_all([here.space.default_index])
-    assert isinstance(artifact, Artifact), artifact
-    problem = here.conditions.compiled_for
-    assert isinstance(problem, SdpaProblem)
-    ours = autotuner.load(write(table([served(artifact)], [(problem, artifact.digest)], device="cuda"), tmp_path / "b"))
-    dtype = getattr(torch, problem.dtype)
-    q, k, v = (
-        torch.randn(problem.batch, heads, length, problem.head_dim, dtype=dtype, device="cuda")
-        for heads, length in (
-            (problem.heads, problem.seq_q),
-            (problem.heads_kv, problem.seq_k),
-            (problem.heads_kv, problem.seq_k),
-        )
-    )
+    problem, ours = loaded("sdpa_cuda_smoke", "", tmp_path / "best.json")
+    q, k, v = drawn(problem, 0)
     expected = scaled_dot_product_attention(q, k, v, is_causal=problem.causal, enable_gqa=problem.grouped)
     torch.empty_like(q)  # and given back: the result of the call takes its place
     had: list[bool] = []
