@@ -273,19 +273,23 @@ class BaselineArm:
     A graph that is the only one of its process is replayed faster: on an H200 a forward of cuDNN and the kernels of a
     mask took 23.0 us instead of 25.5. Beside a variant a baseline is not alone, so it must not be where it is timed by
     itself: its graph is captured twice.
+
+    What it gives for each set is kept, so that the results lie apart as a variant's outputs do: with all of them in one
+    place, which torch takes for what was just let go, only the variant's outputs would be cold.
     """
 
     def __init__(self, baseline: Baseline, sets: InputSets) -> None:
-        """Raises RuntimeError when the baseline does not take the problem."""
         """Raises RuntimeError when the baseline does not take the problem, and InfrastructureError when the device has
         no memory left for it."""
         self._baseline, self._sets = baseline, sets
+        self.results: dict[int, object] = {}
         with full_is_no_refusal():
             self._beside = self._made()
             pinned = baseline.forward(sets.problem)
 
             def forward(index: int) -> None:
-                pinned(*sets.inputs[index], *self._beside)
+                self.results.pop(index, None)
+                self.results[index] = pinned(*sets.inputs[index], *self._beside)
 
             self.forward = forward
             self._arm, self._company = make_arm(forward, sets), make_arm(forward, sets)
