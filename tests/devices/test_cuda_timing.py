@@ -252,10 +252,13 @@ def test_a_track_says_that_its_device_is_shared_and_looks_now_and_then(monkeypat
 @pytest.mark.parametrize(("cache", "apart"), [("cold", True), ("warm", False)])
 def test_results_of_the_baseline_lie_apart_as_those_of_a_variant_do(cache: str, apart: bool) -> None:
     """A place that torch gives again and again is in the cache, whatever is cold."""
-    given = SimpleNamespace(forward=lambda problem: lambda q, k, v: torch.empty_like(q), beside=lambda problem, given: ())
+    given = SimpleNamespace(
+        forward=lambda problem: lambda q, k, v: torch.empty_like(q), beside=lambda problem, given: ()
+    )
     sets = sets_of(cache)
     arm = BaselineArm(cast("Any", given), sets)
     for index in range(2 * len(sets)):
         arm.forward(index % len(sets))
     places = {cast("Tensor", result).data_ptr() for result in arm.results.values()}
-    assert len(places) == len(sets) and (len(sets) > 1) == apart
+    assert len(places) == len(sets)
+    assert (len(sets) > 1) == apart
