@@ -42,13 +42,17 @@ def input_sets(problem: Problem, inputs: Tensors, cold: bool) -> list[Tensors]:
 def variant_forward(
     built: Artifact, problem: Problem, sets: Sequence[Tensors], given: Tensors | None = None
 ) -> tuple[Forward, Tensors]:
-    """Forwards of a built variant, and the outputs that they all write: those that are given, or new ones. Raises
-    RuntimeError where one is refused."""
-    variant, outputs = LoadedVariant(built), given or op_of(problem).tensors().outputs(problem, sets[0])
+    """Forwards of a built variant, and the outputs of the first set: those given, which all sets then write, or
+    new ones, a set each. Raises RuntimeError where one is refused."""
+    variant, new = LoadedVariant(built), op_of(problem).tensors().outputs
+    outputs = [given or new(problem, inputs) for inputs in sets]
     wanted = variant.workspace_bytes(problem)
     workspace = torch.full((wanted // 4 + 64,), 0x7FFF7FFF, dtype=torch.int32, device=sets[0][0].device)
     address = -(-workspace.data_ptr() // 64) * 64
-    calls = [variant.prepared(problem, inputs, outputs, address, wanted) for inputs in sets]
+    calls = [
+        variant.prepared(problem, inputs, written, address, wanted)
+        for inputs, written in zip(sets, outputs, strict=True)
+    ]
 
     def forward(number: int) -> object:
         status = calls[number](torch.cuda.current_stream().cuda_stream)
@@ -56,14 +60,21 @@ def variant_forward(
             raise RuntimeError(f"status {status}")
         return workspace, outputs  # which live as long as the forward
 
-    return forward, outputs
+    return forward, outputs[0]
 
 
 def baseline_forward(name: str, problem: Problem, sets: Sequence[Tensors]) -> Forward:
-    """Forwards of one of the op's baselines. All sets hold the same numbers."""
+    """Forwards of one of the op's baselines, whose results lie apart, a set each. All sets hold the same numbers."""
     baseline = op_of(problem).tensors().BASELINES[name]
-    forward, beside = baseline.forward(problem), baseline.beside(problem, sets[0])
-    return lambda number: forward(*sets[number], *beside)
+    pinned, beside = baseline.forward(problem), baseline.beside(problem, sets[0])
+    results: dict[int, object] = {}
+
+    def forward(number: int) -> object:
+        results.pop(number, None)
+        results[number] = pinned(*sets[number], *beside)
+        return results[number]
+
+    return forward
 
 
 def timer(forward: Forward, sets: int) -> Callable[[], float]:
