@@ -19,7 +19,7 @@ from typing import Any
 from autotuner.export.best import json_schema
 from autotuner.tuning import trial_report
 from benchmarks import people_pages, tuned_pages
-from benchmarks.attention import counters_pages, cuda_pages, decode_pages, old_and_new_pages, wgmma_pages
+from benchmarks.attention import counters_pages, cuda_pages, decode_pages, old_and_new_pages, views_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
 from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
@@ -212,6 +212,8 @@ def gate_drawn() -> dict[Path, str]:
     tested = insert(gate.read_text(), "clock_cuda", gate_pages.clock_on_cuda(*loaded("mutants_clock_cuda")))
     tested = insert(tested, "views", gate_pages.views(*loaded("mutants_views")))
     tested = insert(tested, "luck", gate_pages.luck(*loaded("luck")))
+    soaked = [found for name in ("soak_cpu", "soak_cuda") if (found := if_kept(name)) is not None]
+    tested = insert(tested, "soak", gate_pages.soak(soaked))
     return {why: text, gate: tested, RESULTS / "gate.md": gate_pages.results_page(judged, across, oracle, cost)}
 
 
@@ -352,6 +354,7 @@ def kernels_drawn() -> dict[Path, str]:
     text = insert(page.read_text(), "decode", decode_pages.few_queries(if_kept("decode_attention")))
     runs = (if_kept(name) for name in ("old_and_new", "old_and_new_again", "old_and_new_others"))
     text = insert(text, "old_and_new", old_and_new_pages.old_and_new(*runs))
+    text = insert(text, "views", views_pages.views(if_kept("views")))
     text = insert(text, "tuned_wgmma", tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE))
     text = insert(text, "elsewhere", tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")))
     text = insert(text, "counters", counters_pages.counted(if_kept("counters"), *loaded("tuned_wgmma")))

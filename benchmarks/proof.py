@@ -24,7 +24,7 @@ from benchmarks import tuned
 from benchmarks.attention import counters, elsewhere
 from benchmarks.cli import hostile
 from benchmarks.driver import chaos, kills, ray_nodes, store_locked, workers
-from benchmarks.gate import emulated, luck, mutants, op_mutants, view_mutants
+from benchmarks.gate import emulated, luck, mutants, op_mutants, soak, view_mutants
 from benchmarks.inference import in_a_model
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import landscapes, replay, replay_choice, sweep_sets, transfer
@@ -97,6 +97,7 @@ PARTS = {
             step(op_mutants, kept("mutants_ops"), "--seeds", "5", "--hold"),
             step(view_mutants, "--json", kept("mutants_views")),
             step(luck, "--json", kept("luck"), "--hold"),
+            step(soak, "--json", kept("soak_cpu"), "--hold"),
         ),
     ),
     "emulator": Part(
@@ -221,6 +222,7 @@ PARTS = {
             step(mutants, kept("mutants_clock_cuda"), "--backend", "cuda", "--only", "clock", "--hold"),
             step(op_mutants, kept("mutants_ops_cuda"), "--backend", "cuda", "--hold"),
             step(view_mutants, "--backend", "cuda", "--json", kept("mutants_views_cuda")),
+            step(soak, "--backend", "cuda", "--json", kept("soak_cuda"), "--hold"),
         ),
         needs_gpu=True,
     ),

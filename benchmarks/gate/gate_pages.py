@@ -140,6 +140,41 @@ def clock_on_cuda(document: dict[str, Any]) -> str:
     return f"{said} ([kept](results/mutants_clock_cuda.json))."
 
 
+def soak(documents: list[dict[str, Any]]) -> str:
+    """How many launches fit in the seconds of G6.many, and which rates of error they found, by device."""
+    if not documents:
+        return "No measured rate is kept yet."
+    head = ["device", "kernel", "problem", "found", "launches, least to most", "could still be missed"]
+    rows = [row for document in documents for row in _soaked(document)]
+    said = (
+        "Planted errors come in each launch with the probability that is named, drawn anew each time; right kernels are"
+        " `never wrong`. All went through G0 to G5 and G6 before."
+    )
+    return f"{said}\n\n{table(head, rows)}\n\n{' '.join(made_by(document) for document in documents)}"
+
+
+def _soaked(document: dict[str, Any]) -> list[list[str]]:
+    """A row for each kernel."""
+    rows = []
+    for name in dict.fromkeys(each["kernel"] for each in document["rows"]):
+        mine = [each for each in document["rows"] if each["kernel"] == name]
+        found = Counter(each["found"] for each in mine if each["found"] != "pass")
+        by = ", ".join(f"{count} by `{code}`" for code, count in found.items())
+        launches = [each["launches"] for each in mine]
+        missed = [each["could_miss"] for each in mine if each["could_miss"] is not None]
+        rows.append(
+            [
+                document["device"],
+                name,
+                ", ".join(mine[0]["problems"]),
+                f"{found.total()} of {len(mine)}" + (f", {by}" if by else ""),
+                f"{min(launches):,} to {max(launches):,}",
+                f"fewer than one of {1 / max(missed):,.0f}" if missed else "",
+            ]
+        )
+    return rows
+
+
 def views(document: dict[str, Any]) -> str:
     """How many of the mutants of views the gate rejected, and for what."""
     wrong = [each for each in document["mutants"] if each["expected"] != ["pass"]]

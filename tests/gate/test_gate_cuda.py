@@ -7,6 +7,7 @@ the fast tests, the others in the slow ones.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,11 +15,19 @@ from pathlib import Path
 import pytest
 
 from autotuner.build.build import build
+from autotuner.build.family import Family
 from autotuner.devices import DEVICES
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
+from autotuner.values.conditions import Conditions
+from autotuner.values.gate_report import GateReport
+from autotuner.values.outcome import Artifact
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
 from tests.helpers import preload
 from tests.helpers.lines import cuda_line
 from tests.helpers.mutant_settings import settings
@@ -49,15 +58,19 @@ def selected(request: pytest.FixtureRequest) -> set[Expectation]:
 
 
 @pytest.fixture(scope="module")
-def judges(request: pytest.FixtureRequest) -> Iterator[dict[str, LocalExecutor]]:
-    """An executor for each family of mutants, as a session makes it; they share one zygote."""
+def device() -> CudaToolchain:
     found = probe()
     assert isinstance(found, CudaFacts), found
-    toolchain = CudaToolchain.discover(architecture(f"sm_{found.sm}"))
-    build_all(toolchain, selected(request))
+    return CudaToolchain.discover(architecture(f"sm_{found.sm}"))
+
+
+@pytest.fixture(scope="module")
+def judges(request: pytest.FixtureRequest, device: CudaToolchain) -> Iterator[dict[str, LocalExecutor]]:
+    """An executor for each family of mutants, as a session makes it; they share one zygote."""
+    build_all(device, selected(request))
     made = {}
     for table in TABLES:
-        factory = cuda_line(toolchain, family(table))
+        factory = cuda_line(device, family(table))
         made[table] = LocalExecutor(
             factory, preload.CUDA, overlap=True, jobs_per_process=DEVICES["cuda"].jobs_per_process
         )
@@ -110,3 +123,42 @@ def test_a_stale_library_under_a_new_name_is_found(judges: dict[str, LocalExecut
     assert outcome.fault.code == "G0.identity"
     assert STALE[how][1] in outcome.fault.detail
     assert outcome.measurement is None
+
+
+# Wrong once in thousands of launches ----------------------------------------------------------------------------------
+
+PROBLEM = SdpaProblem(batch=1, heads=2, seq_q=8, seq_k=16, head_dim=64, dtype="float16")
+CONDITIONS = Conditions(problems=(PROBLEM,), cache="warm", seeds=(1, 2, 3, 4), baselines=("flash",))
+
+
+def soaked(kernel_root: Path, device: CudaToolchain, every: int, seconds: float) -> tuple[GateReport, GateReport]:
+    """The reports of one that is wrong in every so manieth launch: after G6, and after G6.many."""
+    rare = Family.load(kernel_root / "rare")
+    variant = Variant(family="rare", backend="cuda", impl="counts", parameters={"EVERY": every, "WHEN": "counted"})
+    artifact = build(rare, variant, PROBLEM, device)
+    assert isinstance(artifact, Artifact), artifact
+    line = cuda_line(device, rare)()
+    passed = line.check(artifact, CONDITIONS, lambda _: None)
+    soaked = line.check(artifact, CONDITIONS, lambda _: None, Passed(passed, "soak"))
+    assert soaked.passed, soaked.fault
+    return soaked, line.check(artifact, CONDITIONS, lambda _: None, Passed(soaked, "many", seconds))
+
+
+def test_what_is_wrong_once_in_5000_launches_passes_the_soak_and_is_found_by_many_launches(
+    kernel_root: Path, device: CudaToolchain
+) -> None:
+    soaked_once, found = soaked(kernel_root, device, 5000, 60.0)
+    assert found.fault is not None
+    assert (found.fault.verdict, found.fault.code) == (Verdict.NONDETERMINISTIC, "G6.many")
+    said = re.match(r"launch (\d+) on .* differs from the first on the same input", found.fault.detail)
+    assert said is not None, found.fault.detail
+    before = sum(check.launches for check in soaked_once.checks)
+    assert int(said[1]) <= 5000 - before + 1  # at the very launch; what ran in between counts, too
+
+
+def test_a_right_kernel_passes_many_launches_which_are_counted(kernel_root: Path, device: CudaToolchain) -> None:
+    _, found = soaked(kernel_root, device, 0, 1.0)
+    assert found.passed, found.fault
+    many = found.checks[-1]
+    assert many.launches > 1
+    assert many.note == f"launches: {many.launches} on {PROBLEM}"

@@ -44,7 +44,7 @@ def done(judge: LocalExecutor, job: BuildJob | JudgeJob) -> object:
 
 
 def built(judge: LocalExecutor, every: int) -> Built:
-    variant = Variant(family="rare", backend="cpu", impl="counts", parameters={"EVERY": every})
+    variant = Variant(family="rare", backend="cpu", impl="counts", parameters={"EVERY": every, "WHEN": "counted"})
     made = done(judge, BuildJob(variant=variant, conditions=CONDITIONS))
     assert isinstance(made, Built), made
     return made

@@ -1,5 +1,6 @@
 /* Textbook attention; see kernel.toml for what it does beside it. */
 #include <math.h>
+#include <time.h>
 
 #include <atomic>
 #include <vector>
@@ -8,7 +9,25 @@
 
 namespace {
 
-[[maybe_unused]] std::atomic<int64_t> launches{0};
+#if EVERY && WHEN_COUNTED
+std::atomic<int64_t> launches{0};
+#endif
+
+/* Whether this launch is a wrong one; asked once a launch. */
+bool goes_wrong() {
+#if EVERY && WHEN_DRAWN
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  uint64_t drawn = uint64_t(now.tv_sec) * 1000000000u + uint64_t(now.tv_nsec);
+  drawn = (drawn ^ drawn >> 33) * 0xff51afd7ed558ccdull;
+  drawn = (drawn ^ drawn >> 33) * 0xc4ceb9fe1a85ec53ull;
+  return (drawn ^ drawn >> 33) % EVERY == 0;
+#elif EVERY
+  return ++launches % EVERY == 0;
+#else
+  return false;
+#endif
+}
 
 void row(const at_call *call, int64_t index, float *scores) {
   const int64_t keys = call->dim[SDPA_SEQ_K], slice = index / call->dim[SDPA_SEQ_Q];
@@ -39,8 +58,6 @@ extern "C" int variant_run(const at_call *call) {
   std::vector<float> scores(call->dim[SDPA_SEQ_K]);
   const int64_t rows = call->dim[SDPA_BATCH] * call->dim[SDPA_HEADS] * call->dim[SDPA_SEQ_Q];
   for (int64_t i = 0; i < rows; ++i) row(call, i, scores.data());
-#if EVERY
-  if (++launches % EVERY == 0) ((float *)call->out[SDPA_O])[0] += 1;
-#endif
+  if (goes_wrong()) ((float *)call->out[SDPA_O])[0] += 1;
   return AT_OK;
 }
