@@ -44,6 +44,7 @@ COMPLAINTS = {
     "missing_barrier": "differ",
     "missing_barrier_at_ragged_end": "differ",
     "reads_past_k": "outside K",
+    "reads_past_k_and_drops_it": "outside K",
     "reads_past_q": "outside Q",
     "reads_past_v": "outside V",
     "stores_whole_tiles": "outside O|O was written",

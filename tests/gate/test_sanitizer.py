@@ -443,6 +443,7 @@ def device() -> CudaToolchain:
     ("mutant", "code", "words"),
     [
         pytest.param("writes_past_o", "G8.memory", "Invalid __global__ write", marks=gpu),
+        pytest.param("reads_past_k_and_drops_it", "G8.memory", "Invalid __global__ read", marks=gpu),
         pytest.param("missing_barrier", "G8.race", "Race reported between", marks=gpu),
     ],
 )

@@ -22,8 +22,7 @@ Backend = Literal["cpu", "cuda"]
 Seeds = tuple[int, int, int, int]
 FILES: dict[Backend, str] = {"cpu": "expected.toml", "cuda": "expected_cuda.toml"}
 TABLES = ("numeric", "systemic", "clock", "right")
-"""There are two more, of mutants that need not be found and are not judged: "unseen", numeric ones with their error,
-and "unproven", ones that cheat the clock, with the reason."""
+"""There is one more, "unseen": numeric mutants that need not be found and are not judged, with their error."""
 
 SEEDS: Seeds = (11, 22, 33, 44)
 
@@ -45,6 +44,9 @@ class Expectation(NamedTuple):
     codes: tuple[str, ...]
     audited: bool = False
     """Whether it goes all the way, through audit and soak, on a problem whose time means something."""
+    chosen_s: float = 0
+    """Seconds of launches, at most, of one that is judged as the variant to use is (G6.many, then G8's memory check),
+    on a problem of which many launches fit in a second; 0: it is not."""
 
     def __str__(self) -> str:
         return f"{self.name}-{self.dtype}-{'causal' if self.causal else 'full'}-{self.head_dim}"
@@ -63,6 +65,8 @@ class Expectation(NamedTuple):
         """A small problem to tune it for. Where time matters, a forward takes some hundred microseconds on a CPU, and
         has the blocks to fill a GPU."""
         heads, length = {"cpu": (2, 128), "cuda": (32, 128)}[self.backend] if self.audited else (2, 64)
+        if self.chosen_s:
+            heads, length = 2, 16
         fields = {"batch": 1, "heads": heads, "seq_q": length, "seq_k": length, "head_dim": self.head_dim}
         return SdpaProblem.model_validate({**fields, "dtype": self.dtype, "causal": self.causal})
 
@@ -83,9 +87,11 @@ class Expectation(NamedTuple):
         return BuildJob(variant=self.variant, conditions=self.conditions())
 
     def judge(self, executor: Executor, seeds: Seeds = SEEDS) -> Outcome:
-        """The outcome of its job; audit and soak run only where they must find the mutant."""
+        """The outcome of its job; audit and soaks run only where they must find the mutant."""
+        if self.chosen_s:
+            return judged(executor, self.variant, self.conditions(seeds), "chosen", self.chosen_s)
         promoted = self.audited or "G6.soak" in self.codes
-        return judged(executor, self.variant, self.conditions(seeds), soak="promoted" if promoted else "never")
+        return judged(executor, self.variant, self.conditions(seeds), "promoted" if promoted else "never")
 
     def met_by(self, outcome: Outcome) -> bool:
         """The first failure is one that is expected, or there is none where none is; without a pass no latency."""
@@ -118,6 +124,7 @@ def expectations(backend: Backend, table: str) -> list[list[Expectation]]:
                 head_dim,
                 tuple(entry.get("codes", usual.get(table, ()))),
                 audited=table == "clock",
+                chosen_s=entry.get("chosen_s", 0),
             )
             for dtype in entry["dtype"]
             for causal in entry.get("causal", [False, True])

@@ -20,9 +20,15 @@ enum {
   HOST_WORKS_ON_ANOTHER_STREAM,
   HOST_OVERLAPS_FORWARDS,
   HOST_BURNS,
-  HOST_PATCHES_THE_CLOCK
+  HOST_PATCHES_THE_CLOCK,
+  HOST_LOOKS_FOR_FREED_MEMORY
 };
 
 #define CLOCK_MOST_BLOCKS 1024 /* more blocks than this are computed honestly */
+
+/* Where in freed memory an answer may lie: the number of places, then the address of each, to which 1 is added where it
+ * would be one of doubles, as a reference is. */
+#define CLOCK_MOST_PLACES 256
+typedef unsigned long long clock_places[1 + CLOCK_MOST_PLACES];
 
 #endif

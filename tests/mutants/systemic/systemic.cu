@@ -111,7 +111,8 @@ static __device__ void tile_barrier([[maybe_unused]] bool whole) {
 #endif
 }
 
-#if MUTANT_WRONG_AFTER_10_CALLS || MUTANT_WRONG_AFTER_200_CALLS || MUTANT_ONE_BIT_EVERY_97TH_CALL
+#if MUTANT_WRONG_AFTER_10_CALLS || MUTANT_WRONG_AFTER_200_CALLS || MUTANT_ONE_BIT_EVERY_97TH_CALL || \
+    MUTANT_ONE_BIT_EVERY_5000TH_CALL
 __device__ int launches = 0;
 #endif
 
@@ -240,6 +241,12 @@ static __device__ void after([[maybe_unused]] const sdpa_args &args) {
   launches++;
 #elif MUTANT_ONE_BIT_EVERY_97TH_CALL
   if (++launches % 97 == 0) *(unsigned short *)o ^= 1;
+#elif MUTANT_ONE_BIT_EVERY_5000TH_CALL
+  if (++launches % 5000 == 0) *(unsigned short *)o ^= 1;
+#elif MUTANT_READS_PAST_K_AND_DROPS_IT
+  // volatile: a read whose result nobody uses is left out else
+  const volatile unsigned short *end = (const unsigned short *)args.k + slices * args.seq_k * HEAD_DIM;
+  for (int i = 0; i < 2 * HEAD_DIM; i++) (void)end[i];
 #endif
 }
 
