@@ -195,7 +195,7 @@ def timed_at(text: str, points: Points, wgmma: dict[str, Value] | None, rounds: 
             try:
                 timers[name] = timer(forward, count[on_views(name)])
             except RuntimeError as error:
-                row["left_out"][name] = str(error).splitlines()[0]
+                row["left_out"][name] = str(error).splitlines()[0].rstrip(".")
         row[state] = figures(race(timers, rounds))
     return row
 
