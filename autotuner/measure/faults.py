@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autotuner.values import codes
 from autotuner.values.verdict import Meaning
 
 MEANINGS = {
@@ -35,6 +36,10 @@ MEANINGS = {
     "measure.incumbent": Meaning(
         "the variant that it races against can be loaded and launched",
         "a build that was removed from the cache while the sweep ran",
+    ),
+    codes.FULL: Meaning(
+        "the device has memory for what is judged",
+        "another program that holds it, or a variant that takes more and more",
     ),
     "measure.throttled": Meaning(
         "the device's clocks are not held down, but for a few blocks, which are taken again",

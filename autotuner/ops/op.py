@@ -139,8 +139,8 @@ class Baseline(NamedTuple):
     """It is made for one problem, which takes long: only those that are timed are asked for, not the gate's cases."""
 
     def answer(self, problem: Problem, inputs: Tensors) -> Tensors:
-        """What it gives on these inputs. Raises RuntimeError where it does not take the problem, and
-        InfrastructureError where the device has no memory left for it."""
+        """What it gives on these inputs. Raises RuntimeError where it does not take the problem, and DeviceFullError
+        where the device has no memory left for it."""
         from autotuner.ops.tensors import full_is_no_refusal
 
         with full_is_no_refusal():

@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from autotuner.values.errors import InfrastructureError
+from autotuner.values.errors import DeviceFullError
 
 Tensors = tuple[Tensor, ...]
 """The inputs, or the outputs, of one call, in the op's order."""
@@ -121,13 +121,25 @@ def on_one_thread() -> Iterator[None]:
 
 @contextmanager
 def full_is_no_refusal() -> Iterator[None]:
-    """A device without room for a baseline raises InfrastructureError in the block. To torch that is a RuntimeError,
-    too, by which a baseline says that it does not take a problem; but another program may have the memory."""
+    """A device without room raises DeviceFullError in the block. To torch that is a RuntimeError, by which a baseline
+    says that it does not take a problem, or an error of the device; but another program may have the memory."""
     try:
         yield
-    except torch.OutOfMemoryError as error:
-        said = str(error).splitlines()[0]
-        raise InfrastructureError(f"the memory of the device is full: {said}") from None
+    except RuntimeError as error:
+        full = full_of(error)
+        if full is None:
+            raise
+        raise full from None
+
+
+def full_of(error: RuntimeError) -> DeviceFullError | None:
+    """What torch says of a device without memory; None of any other error. Its allocator has a class for that, and a
+    call of CUDA that fails for want of memory has none."""
+    said = str(error).splitlines()[0] if str(error) else ""
+    accelerator = isinstance(error, torch.AcceleratorError) and "out of memory" in said
+    if not accelerator and not isinstance(error, torch.OutOfMemoryError):
+        return None
+    return DeviceFullError(f"the memory of the device is full: {said}")
 
 
 def plain_product(a: Tensor, b: Tensor, order: Sequence[int] | None = None) -> Tensor:

@@ -5,9 +5,11 @@ A variant's way takes two: it is built where no device is seen, and judged (chec
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Literal, TypeVar
 
 from pydantic import AwareDatetime, Field, PositiveInt
@@ -22,7 +24,7 @@ from autotuner.measure.thermometer import Drifted
 from autotuner.run.line import Level, Line, Passed
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
-from autotuner.values.errors import InfrastructureError
+from autotuner.values.errors import DeviceFullError, InfrastructureError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome, Say
@@ -30,6 +32,9 @@ from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 
 T = TypeVar("T")
+
+PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0, 15.0)
+"""Between tries on a device whose memory is full."""
 
 
 class BuildJob(Model):
@@ -108,15 +113,59 @@ def not_done(job: AnyJob, why: str, tail: str = "") -> Result:
 
 
 def perform(job: AnyJob, line: Line, say: Say) -> Result:
-    """Does the job. `say` hears of every step before it starts, so that a death can be placed."""
+    """Does the job. `say` hears of every step before it starts, so that a death can be placed.
+
+    A device without memory is waited for. Where it has none for long, the machine was disturbed: what was asked for is
+    not at fault. Raises DeviceFullError then where no variant was asked for.
+    """
     if isinstance(job, BuildJob):
         return build(job, line, say)
+    try:
+        return _with_memory(partial(_done, job, line, say), say)
+    except DeviceFullError as full:
+        if isinstance(job, CalibrationJob):
+            raise
+        fault = Fault(verdict=Verdict.DISTURBED, code=codes.FULL, detail=str(full))
+        if isinstance(job, RaceJob):
+            return fault
+        return Outcome(variant=job.variant, verdict=fault.verdict, artifact=job.built.artifact, fault=fault)
+
+
+def _done(job: JudgeJob | RaceJob | CalibrationJob, line: Line, say: Say) -> Result:
     if isinstance(job, JudgeJob):
         return judge(job, line, say)
     if isinstance(job, RaceJob):
         return race(job, line, say)
     say("calibrate")
     return line.calibrate(job.conditions, say)
+
+
+def _with_memory(work: Callable[[], T], say: Say) -> T:
+    """What the work gives, which begins anew after a pause while the device has no memory left. Raises DeviceFullError
+    after the last pause."""
+    for pause in (*PAUSES_S, None):
+        try:
+            return work()
+        except (DeviceFullError, RuntimeError) as error:
+            full = _full(error)
+        if pause is None:
+            raise full
+        say(f"waiting for memory: {full}")
+        gc.collect()  # the error and the frames that it came through refer to each other, and these to tensors
+        time.sleep(pause)
+    raise AssertionError("the last try returns or raises")
+
+
+def _full(error: DeviceFullError | RuntimeError) -> DeviceFullError:
+    """What is said of a full device, without the frames that it was raised in. Raises any other error again."""
+    if isinstance(error, DeviceFullError):
+        return DeviceFullError(str(error))
+    from autotuner.ops.tensors import full_of  # where torch says so it is here already
+
+    full = full_of(error)
+    if full is None:
+        raise error
+    return full
 
 
 def build(job: BuildJob, line: Line, say: Say) -> Built | Outcome:

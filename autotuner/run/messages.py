@@ -8,6 +8,7 @@ from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from autotuner.run.jobs import Result
+from autotuner.values import codes
 from autotuner.values.errors import AutotunerError
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Fault, Verdict
@@ -38,7 +39,11 @@ class Message(NamedTuple):
         """Whether the process, having ended a job like this, must do no other."""
         if self.result is None:
             return True
-        return isinstance(self.result, Outcome | Fault) and self.result.verdict in SPOILING
+        if not isinstance(self.result, Outcome | Fault):
+            return False
+        fault = self.result.fault if isinstance(self.result, Outcome) else self.result
+        full = fault is not None and fault.code == codes.FULL  # the process gives back what a variant may have taken
+        return full or self.result.verdict in SPOILING
 
 
 def send(pipe: Connection, key: bytes, message: Message) -> None:

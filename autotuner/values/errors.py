@@ -15,6 +15,7 @@ AutotunerError
 │   └── DiskFullError     nothing more can be written
 ├── OracleError           calibration found a case on which no baseline is right; the sweep does not start
 ├── InfrastructureError   our machinery failed while judging a variant (worker lost); the trial runs again
+│   └── DeviceFullError   the device has no memory left, which another program may have: waiting may help
 └── Stopped               a person has stopped the command; the message says what is kept and how to go on
 """
 
@@ -79,6 +80,10 @@ class OracleError(AutotunerError):
 
 class InfrastructureError(AutotunerError):
     """The machinery around a variant failed; says nothing about the variant."""
+
+
+class DeviceFullError(InfrastructureError):
+    """The device has no memory left: another program may have it, and give it back later."""
 
 
 class Stopped(AutotunerError):

@@ -16,13 +16,14 @@ from autotuner.devices.cuda import audit, timing, track
 from autotuner.devices.cuda.timing import BaselineArm, EventArm, InputSets, VariantArm
 from autotuner.devices.cuda.track import CudaTrack
 from autotuner.gate.recheck import Timed
-from autotuner.measure.arms import Clocks
+from autotuner.measure.arms import ArmError, Clocks
 from autotuner.measure.calibrate import time_baselines
 from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, reference
-from autotuner.values.errors import InfrastructureError
-from autotuner.values.verdict import Fault
+from autotuner.run.local import Deadlines
+from autotuner.values.errors import DeviceFullError, InfrastructureError
+from autotuner.values.verdict import Fault, Verdict
 
 PROBLEM = SdpaProblem(batch=2, heads=3, seq_q=5, seq_k=9, head_dim=64, dtype="float16")
 PLAIN = inputs(PROBLEM, "randn", 1)
@@ -66,6 +67,7 @@ def without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (timing, audit):
         monkeypatch.setattr(module, "elapsed", lambda work: (work(), 1e-3)[1])
     monkeypatch.setattr(timing, "make_arm", EventArm)
+    monkeypatch.setattr(timing, "device_bytes", lambda device: 1 << 30)
 
 
 def sets_of(cache: str) -> InputSets:
@@ -177,10 +179,81 @@ def test_a_calibration_without_memory_for_a_baseline_does_not_go_on_with_others(
 
 
 def test_a_variant_for_which_there_is_no_memory_was_not_refused_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is judged again in a fresh process, as after any exception."""
     monkeypatch.setattr(timing, "make_arm", no_room)
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(DeviceFullError, match=r"^the memory of the device is full: CUDA out of memory\."):
         arm_of(Kernel(), sets_of("warm"))
+
+
+def test_a_call_of_cuda_without_memory_is_no_error_of_the_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(text: str) -> Callable[[], float]:
+        def sample() -> float:
+            raise torch.AcceleratorError(f"CUDA error: {text}\nand more")
+
+        return sample
+
+    arm = arm_of(Kernel(), sets_of("warm"))
+    monkeypatch.setattr(arm, "_arm", fails("out of memory"))
+    with pytest.raises(DeviceFullError, match=r"^the memory of the device is full: CUDA error: out of memory$"):
+        arm()
+    monkeypatch.setattr(arm, "_arm", fails("an illegal memory access was encountered"))
+    with pytest.raises(ArmError) as caught:
+        arm()
+    assert (caught.value.fault.verdict, caught.value.fault.code) == (Verdict.CRASHED, "measure.device")
+
+
+class Refuses(Kernel):
+    """The driver has no memory for its launch."""
+
+    def run(self, problem: SdpaProblem, given: Any, written: Any, workspace: int, size: int, stream: int) -> int:
+        return 1002
+
+
+@pytest.mark.parametrize(("free", "full"), [(2, True), (60, False)])
+def test_a_launch_without_memory_is_the_variants_fault_only_where_some_is_free(
+    free: int, full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (free, 80))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(timing, "make_arm", lambda forward, sets: forward(0))
+    if full:
+        with pytest.raises(DeviceFullError, match=r"a launch ended with device error 2 \(out of memory\)$"):
+            arm_of(Refuses(), sets_of("warm"))
+    else:
+        with pytest.raises(ArmError) as caught:
+            arm_of(Refuses(), sets_of("warm"))
+        assert (caught.value.fault.verdict, caught.value.fault.code) == (Verdict.LAUNCH_FAILED, "measure.launch")
+
+
+def test_a_workspace_that_the_whole_device_has_no_room_for_is_the_variants_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timing, "device_bytes", lambda device: 63)
+    with pytest.raises(ArmError) as caught:
+        arm_of(Kernel(), sets_of("warm"))
+    assert (caught.value.fault.verdict, caught.value.fault.code) == (Verdict.OVER_LIMITS, "G1.workspace")
+    assert "asks for 64 bytes of workspace" in caught.value.fault.detail
+
+
+def test_a_device_that_is_full_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(timing.time, "sleep", pauses.append)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    sums = iter([False, False, True])
+
+    def arange(count: int, device: str, dtype: torch.dtype) -> Tensor:
+        return full(count) if not next(sums) else real(count, dtype=dtype)
+
+    def full(count: int) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    real = torch.arange
+    monkeypatch.setattr(torch, "arange", arange)
+    timing.require_working_device()
+    assert pauses == [1.0, 2.0]
+    sums = iter([False] * 100)
+    with pytest.raises(DeviceFullError):
+        timing.require_working_device()
+    assert sum(pauses[2:]) < Deadlines().start / 2
 
 
 # A device that is shared ----------------------------------------------------------------------------------------------

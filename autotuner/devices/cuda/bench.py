@@ -13,11 +13,12 @@ from torch import Tensor
 
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.errors import CUDA_ERRORS
+from autotuner.devices.cuda.full import unless_full
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
 from autotuner.devices.cuda.instruments import NOT_READY, Instruments
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, distinct, gaps_of, lying_in, moved, span
+from autotuner.ops.tensors import Tensors, distinct, full_is_no_refusal, gaps_of, lying_in, moved, span
 from autotuner.values.problem import Problem
 
 SHARED_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
@@ -105,7 +106,7 @@ class CudaBench:
 
     def _forward(self, problem: Problem, inputs: Tensors, outputs: Tensors, workspace: int, wanted: int) -> int:
         stream = torch.cuda.current_stream().cuda_stream
-        return self._variant.run(problem, inputs, outputs, workspace, wanted, stream)
+        return unless_full(self._variant.run(problem, inputs, outputs, workspace, wanted, stream))
 
     def _finished(self, stream: int) -> int:
         """Waits for the stream without blocking in the driver: a launch that never ends could not be left."""
@@ -185,7 +186,7 @@ class CudaBench:
         workspace = self._workspace(problem)
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph):
+            with full_is_no_refusal(), torch.cuda.graph(graph):
                 status = self._forward(problem, placed, outputs, *workspace)
         except RuntimeError as error:
             raise ValueError(f"the launch cannot be captured: {str(error).splitlines()[0]}") from None

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.errors import CUDA_ERRORS
+from autotuner.devices.cuda.full import device_bytes, unless_full
 from autotuner.devices.cuda.guarded_memory import ALIGNMENT, BAND, PATTERN, Band, Segment, damage
 from autotuner.devices.cuda.joints import Joints
 from autotuner.gate.recheck import Timed
@@ -21,7 +22,8 @@ from autotuner.measure.arms import ArmError, Clocks
 from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
 from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits, full_is_no_refusal, lying_in, span
-from autotuner.values.errors import InfrastructureError
+from autotuner.values import codes
+from autotuner.values.errors import DeviceFullError, InfrastructureError
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
 
@@ -253,10 +255,11 @@ class LaunchError(Exception):
 
 @contextmanager
 def device_faults() -> Iterator[None]:
-    """What the device or the variant says becomes an ArmError. After an error of the device the process is of no more
-    use."""
+    """What the device or the variant says becomes an ArmError; that the device is full, a DeviceFullError. After an
+    error of the device the process is of no more use."""
     try:
-        yield
+        with full_is_no_refusal():
+            yield
     except torch.AcceleratorError as error:
         raise ArmError(Fault(verdict=Verdict.CRASHED, code="measure.device", detail=_first_line(error))) from None
     except LaunchError as error:
@@ -279,8 +282,8 @@ class BaselineArm:
     """
 
     def __init__(self, baseline: Baseline, sets: InputSets) -> None:
-        """Raises RuntimeError when the baseline does not take the problem, and InfrastructureError when the device has
-        no memory left for it."""
+        """Raises RuntimeError when the baseline does not take the problem, and DeviceFullError when the device has no
+        memory left for it."""
         self._baseline, self._sets = baseline, sets
         self.results: dict[int, object] = {}
         with full_is_no_refusal():
@@ -329,9 +332,11 @@ class VariantArm:
     """The arm of a built variant, with guarded outputs and a guarded workspace of its own."""
 
     def __init__(self, variant: LoadedVariant, sets: InputSets, judge: Callable[[Timed], Fault | None]) -> None:
-        """`judge` is G7. Raises ArmError when the variant cannot be launched or captured."""
+        """`judge` is G7. Raises ArmError when the variant cannot be launched or captured, and DeviceFullError when the
+        device has no memory left."""
         self._sets, self.outputs, self._judge = sets, Outputs(sets), judge
         wanted = variant.workspace_bytes(sets.problem)
+        _require_possible(wanted, sets)
         self._workspace = Segment.around(wanted, sets.flush.device)
         words = self._workspace.take(wanted)
         assert words is not None
@@ -341,7 +346,7 @@ class VariantArm:
 
         def forward(index: int) -> None:
             stream = torch.cuda.current_stream().cuda_stream
-            status = variant.run(sets.problem, inputs[index], outputs[index], workspace, wanted, stream)
+            status = unless_full(variant.run(sets.problem, inputs[index], outputs[index], workspace, wanted, stream))
             if status:
                 raise LaunchError(f"the variant returned status {status} ({CUDA_ERRORS.text(status)})")
 
@@ -408,6 +413,16 @@ class VariantArm:
             return self._judge(Timed(sets.inputs[arm.last], last, found, strays, arm.replay, busy))
 
 
+def _require_possible(wanted: int, sets: InputSets) -> None:
+    """Raises ArmError where no device of this size has that many bytes of workspace, whoever else uses it."""
+    if wanted <= 0:
+        return
+    most = device_bytes(sets.flush.device)
+    if wanted > most:
+        detail = f"the variant asks for {wanted} bytes of workspace on {sets.problem}; the device has {most} in all"
+        raise ArmError(Fault(verdict=Verdict.OVER_LIMITS, code=codes.WORKSPACE, detail=detail))
+
+
 def _still_busy() -> str | None:
     """What the device still does although the stream of the samples has come to its end, in words."""
     torch.cuda.current_stream().synchronize()
@@ -426,13 +441,29 @@ def _variant_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
         raise LaunchError(str(error)) from None
 
 
+START_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0, 15.0)
+"""Between tries of the canary on a device without memory; together less than a process may take to start."""
+
+
 def require_working_device() -> None:
-    """The canary: allocates, runs a known kernel and verifies it. Raises InfrastructureError when that fails."""
+    """The canary: allocates, runs a known kernel and verifies it. Raises InfrastructureError when that fails, and after
+    some waiting DeviceFullError where there is no memory even for this."""
+    for pause in START_PAUSES_S:
+        try:
+            return _require_right_sum()
+        except DeviceFullError:
+            time.sleep(pause)
+    return _require_right_sum()
+
+
+def _require_right_sum() -> None:
+    """One try."""
     try:
         if not torch.cuda.is_available():
             raise InfrastructureError("torch sees no CUDA device; is a driver installed, and torch built for CUDA?")
         count = 1 << 20
-        found = int(torch.arange(count, device="cuda", dtype=torch.int64).sum())
+        with full_is_no_refusal():
+            found = int(torch.arange(count, device="cuda", dtype=torch.int64).sum())
     except RuntimeError as error:
         raise InfrastructureError(f"the CUDA device does not work: {str(error).splitlines()[0]}") from None
     if found != count * (count - 1) // 2:
