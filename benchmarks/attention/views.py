@@ -119,8 +119,15 @@ def built(sides: Mapping[str, tuple[str, dict[str, Value]]]) -> dict[str, Artifa
 
 
 def copying(sets: Sequence[tuple[torch.Tensor, ...]]) -> Forward:
-    """Dense copies of Q, K and V, as a model would make them."""
-    return lambda number: tuple(tensor.contiguous() for tensor in sets[number])
+    """Dense copies of Q, K and V, as a model would make them. They lie apart, as results do, a set each."""
+    copies: dict[int, tuple[torch.Tensor, ...]] = {}
+
+    def forward(number: int) -> object:
+        copies.pop(number, None)
+        copies[number] = tuple(tensor.contiguous() for tensor in sets[number])
+        return copies[number]
+
+    return forward
 
 
 def forwards_of(

@@ -142,6 +142,22 @@ def test_copies_are_dense_and_what_they_copy_is_not() -> None:
         assert torch.equal(copy, tensor)
 
 
+def test_copies_of_several_sets_lie_apart() -> None:
+    """Where one set's were written into those of the last, they would be found in the cache."""
+    problem = SdpaProblem.parse("(2,3,16,64) float16 full bshd")
+    given = inputs(problem, "randn", 1)
+    forward = copying([given, given, given])
+    for number in (0, 1, 2, 0):
+        forward(number)
+    places = {copy.data_ptr() for number in range(3) for copy in _copies(forward(number))}
+    assert len(places) == 9
+
+
+def _copies(found: object) -> tuple[torch.Tensor, ...]:
+    assert isinstance(found, tuple)
+    return found
+
+
 def test_each_side_is_over_the_backend_on_tensors_that_lie_so() -> None:
     cold = row()["cold"]
     assert cold["baseline"] == {"dense": "cudnn", "views": "flash on views"}
