@@ -33,7 +33,7 @@ from autotuner.values.verdict import Fault, Verdict
 
 T = TypeVar("T")
 
-PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0, 15.0)
+PAUSES_S: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 15.0, 15.0)
 """Between tries on a device whose memory is full."""
 
 

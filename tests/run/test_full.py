@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from autotuner.measure.arms import Tracks
 from autotuner.run import jobs
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
@@ -27,7 +28,7 @@ from autotuner.values.errors import DeviceFullError
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact, Calibration, Heat, Outcome, Say
 from autotuner.values.verdict import Fault, Verdict
-from tests.conformance.executors import CONDITIONS, PlayBackend, PlayTrack, judge_job, outcome, race_job
+from tests.conformance.executors import CONDITIONS, PlayBackend, judge_job, outcome, race_job
 from tests.helpers import preload, simulated
 
 SMALL = simulated.small_space()
@@ -55,9 +56,9 @@ class Full(PlayBackend):
         self._take()
         return super().check(artifact, conditions, say, passed)
 
-    def tracks(self, conditions: Conditions) -> list[PlayTrack]:
+    def tracks(self, conditions: Conditions) -> Tracks:
         self._take()
-        return list(super().tracks(conditions))
+        return super().tracks(conditions)
 
 
 @pytest.fixture(autouse=True)
