@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -236,7 +237,7 @@ def test_a_workspace_that_the_whole_device_has_no_room_for_is_the_variants_fault
 
 def test_a_device_that_is_full_at_the_start_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(timing.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     sums = iter([False, False, True])
 
