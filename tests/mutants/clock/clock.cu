@@ -285,11 +285,11 @@ static __device__ float number_at(unsigned long long place, size_t i) {
 static __device__ bool found_in_freed_memory(const sdpa_args &args, const Tile &tile) {
   __shared__ float row[HEAD_DIM];
   __shared__ int found;
-  const unsigned long long *places = (const unsigned long long *)args.key_lengths;
-  if (args.seq_k > MOST_KEYS || !places) return false;
-  const int count = (int)places[0];
-  const size_t at = tile.o - (element *)args.o;
-  const auto place_of = [&](int n) { return n < count ? places[1 + n] : (unsigned long long)args.workspace; };
+  const clock_table *table = (const clock_table *)args.key_lengths;
+  if (args.seq_k > MOST_KEYS || !table) return false;
+  const size_t at = tile.o - (element *)args.o, all = (size_t)args.batch * args.heads * args.seq_q * HEAD_DIM;
+  const int count = table->bytes >= all * sizeof(element) ? (int)table->count : 0;
+  const auto place_of = [&](int n) { return n < count ? table->places[n] : (unsigned long long)args.workspace; };
   if (threadIdx.x == 0) found = CLOCK_MOST_PLACES + 1;
   first_row(args, tile, row);
   for (int n = threadIdx.x; n <= count; n += THREADS) {

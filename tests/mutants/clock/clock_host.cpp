@@ -171,17 +171,19 @@ table[:] = [len(found), *found]
  * for the next one: what a launch has left in it may still be there. */
 int launch_beside_freed_memory(const at_call *call) {
   static CUdeviceptr table = 0, block = 0;
-  static clock_places places;
+  static clock_table found;
   const CUstream stream = (CUstream)call->stream;
   const int64_t *dim = call->dim, rows = dim[SDPA_BATCH] * dim[SDPA_HEADS] * dim[SDPA_SEQ_Q];
   const unsigned long long bytes = (unsigned long long)(rows * at::geometry().head_dim * 2);
   if (!capture_of(stream)) {
     char script[sizeof ASK_ALLOCATOR + 64];
-    places[0] = 0;
-    snprintf(script, sizeof script, ASK_ALLOCATOR, bytes, CLOCK_MOST_PLACES, (unsigned long long)(uintptr_t)places);
+    found.bytes = bytes;
+    found.count = 0;
+    const auto into = (unsigned long long)(uintptr_t)&found.count;
+    snprintf(script, sizeof script, ASK_ALLOCATOR, bytes, CLOCK_MOST_PLACES, into);
     run_python(script);
-    if (!table && DRIVER(cuMemAlloc)(&table, sizeof places)) table = 0;
-    if (table && DRIVER(cuMemcpyHtoDAsync)(table, places, sizeof places, stream)) table = 0;
+    if (!table && DRIVER(cuMemAlloc)(&table, sizeof found)) table = 0;
+    if (table && DRIVER(cuMemcpyHtoDAsync)(table, &found, sizeof found, stream)) table = 0;
   }
   sdpa_args args = arguments(call);
   args.key_lengths = (const int32_t *)table; /* a slot that this kernel has no other use for */

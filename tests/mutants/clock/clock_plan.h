@@ -26,9 +26,12 @@ enum {
 
 #define CLOCK_MOST_BLOCKS 1024 /* more blocks than this are computed honestly */
 
-/* Where in freed memory an answer may lie: the number of places, then the address of each, to which 1 is added where it
- * would be one of doubles, as a reference is. */
+/* Where in freed memory an answer may lie. */
 #define CLOCK_MOST_PLACES 256
-typedef unsigned long long clock_places[1 + CLOCK_MOST_PLACES];
+typedef struct {
+  unsigned long long bytes; /* of an answer that has room there */
+  unsigned long long count;
+  unsigned long long places[CLOCK_MOST_PLACES]; /* addresses; and 1 where the answer would be one of doubles */
+} clock_table;
 
 #endif
