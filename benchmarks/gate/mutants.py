@@ -6,10 +6,10 @@
 Adds to OUT.json, for the backend: each mutant with the codes expected and the code found, and how many were rejected,
 those that no case shows counted in; for each right implementation how often it was rejected and its largest error in
 units of its tolerance. Mutants that pass all that a search asks are judged as the variant to use is (`chosen_s` of
-tests/mutants/expected.toml). Right implementations of head_dim 64 are judged under N sets of secret seeds, others under one.
-On the CPU --jobs processes judge side by side, each on a CPU of its own; on CUDA --jobs builds go ahead, and one
-process judges. With --dtype the part is "TABLE D", of that element type alone. Sets of seeds keep their references in
-the cache: about 70 MB for each dtype and mask on the CPU.
+tests/mutants/expected.toml). Right implementations of head_dim 64 are judged under N sets of secret seeds,
+others under one. On the CPU --jobs processes judge side by side, each on a CPU of its own; on CUDA --jobs builds go
+ahead, and one process judges. With --dtype the part is "TABLE D", of that element type alone. Sets of seeds keep their
+references in the cache: about 70 MB for each dtype and mask on the CPU.
 """
 
 from __future__ import annotations
