@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from autotuner.gate.check import RACE
@@ -13,7 +13,7 @@ from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Meaning, Verdict
 
 if TYPE_CHECKING:
-    from autotuner.gate.tolerance import Truth
+    from autotuner.gate.tolerance import Leeway, Truth
     from autotuner.ops.tensors import Tensors
 
 AUDIT = "G7.audit"
@@ -71,18 +71,30 @@ class Judges(NamedTuple):
     """Whether these outputs are right for these inputs, which are like the ordinary ones."""
 
 
-def judge_fresh(problem: Problem, inputs: Tensors, outputs: Tensors, tolerance: Tolerance) -> Fault | None:
-    """A fault when the outputs are not those of the inputs, which an audit made."""
-    from autotuner.gate.cases import Case
-    from autotuner.gate.tolerance import judge, truth_of
+def judge_fresh(
+    problem: Problem, inputs: Tensors, outputs: Tensors, tolerance: Tolerance, known: Sequence[Leeway] = ()
+) -> Fault | None:
+    """A fault when the outputs are not those of the inputs, which an audit made.
 
-    right = truth_of(Case(name="audited", problem=problem, distribution=op_of(problem).ordinary), inputs)
-    for output, expected in zip(outputs, right.outputs, strict=True):
-        errors = judge(output, expected, tolerance)
-        if errors.failed_rule is not None:
-            detail = f"with fresh inputs before every forward an output breaks {errors.failed_rule}"
-            return Fault(verdict=Verdict.INCORRECT, code=AUDIT, detail=detail)
-    return None
+    `known`: how far the outputs may be off on the inputs that these are like. What is within that is right; else, or
+    where nothing is known, it is worked out for these.
+    """
+    from autotuner.gate.cases import Case
+    from autotuner.gate.tolerance import judge, truth_like, truth_of
+
+    case = Case(name="audited", problem=problem, distribution=op_of(problem).ordinary)
+
+    def broken(right: Truth) -> str | None:
+        found = (judge(output, due, tolerance) for output, due in zip(outputs, right.outputs, strict=True))
+        return next((errors.failed_rule for errors in found if errors.failed_rule is not None), None)
+
+    if known and broken(truth_like(case, inputs, known)) is None:
+        return None
+    rule = broken(truth_of(case, inputs))
+    if rule is None:
+        return None
+    detail = f"with fresh inputs before every forward an output breaks {rule}"
+    return Fault(verdict=Verdict.INCORRECT, code=AUDIT, detail=detail)
 
 
 def recheck(problem: Problem, timed: Timed, expected: Truth, fresh: Truth, tolerance: Tolerance) -> Fault | None:

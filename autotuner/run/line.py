@@ -34,7 +34,7 @@ from autotuner.values.verdict import Fault, Verdict
 if TYPE_CHECKING:
     from autotuner.devices.process import DeviceProcess
     from autotuner.gate.launching import Launching
-    from autotuner.gate.tolerance import Truth
+    from autotuner.gate.tolerance import Leeway, Truth
     from autotuner.ops.tensors import Tensors
 
 Level = Literal["soak", "finalist", "many", "memory", "sanitize"]
@@ -142,15 +142,16 @@ class GatedLine:
 
     def _judges(self, conditions: Conditions, problem: Problem) -> Judges:
         tolerance = self._family.document.gate.tolerance
-        return Judges(
-            partial(self._recheck, conditions, problem),
-            lambda inputs, outputs: judge_fresh(problem, inputs, outputs, tolerance),
-        )
+        known: list[Leeway] = []
+        """Of the problem's outputs, once G7 was asked."""
 
-    def _recheck(self, conditions: Conditions, problem: Problem, timed: Timed) -> Fault | None:
-        """G7."""
-        expected, fresh = (self._measured(problem, seed) for seed in conditions.seeds[:2])
-        return recheck(problem, timed, expected, fresh, self._family.document.gate.tolerance)
+        def timed(left: Timed) -> Fault | None:
+            """G7."""
+            expected, fresh = (self._measured(problem, seed) for seed in conditions.seeds[:2])
+            known[:] = [output.leeway for output in expected.outputs]
+            return recheck(problem, left, expected, fresh, tolerance)
+
+        return Judges(timed, lambda inputs, outputs: judge_fresh(problem, inputs, outputs, tolerance, known))
 
     def _measured(self, problem: Problem, seed: int) -> Truth:
         return self._device.truth(measured(problem), seed)

@@ -22,7 +22,9 @@ class AuditArm:
         sets = arm.sets
         sets.restore(0)
         self._arm, self._judge = arm, judge
-        seconds = max(self._timed(), self._timed())  # the second one may find an answer of the first
+        seconds = self._timed()
+        if seconds < SAMPLE_S:  # else a sample has as few forwards as there may be, whatever the second one takes
+            seconds = max(seconds, self._timed())  # which may find an answer of the first
         calls = buffers.most_calls(math.ceil(SAMPLE_S / seconds))
         self._refills = Refills(sets.problem, buffers, sets.plain, calls)
 

@@ -31,6 +31,9 @@ SAMPLE_S = 0.006
 TRIED = 3
 """Forwards by which the number of calls in a sample is chosen."""
 
+LONG_S = 10 * SAMPLE_S
+"""Seconds of a forward of which one is enough for that: nothing holds up a short one for so long."""
+
 SETTLE_S = 0.015
 """Pause before a sample of several threads: threads of the other arm spin for a few milliseconds before they sleep."""
 
@@ -252,7 +255,10 @@ class Arm:
         for _ in range(TRIED):
             started = perf_counter()
             self._run()
-            yield perf_counter() - started
+            took = perf_counter() - started
+            yield took
+            if took > LONG_S:
+                return
 
     def _run(self) -> None:
         self.last = self.sets.turn()
