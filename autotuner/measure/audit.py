@@ -11,7 +11,8 @@ the baseline too.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from autotuner.measure.arms import Audited, Track, Tracks
 from autotuner.measure.long_step import LongStep
 from autotuner.measure.statistics import trimmed_bound
 from autotuner.values.conditions import Conditions
-from autotuner.values.outcome import Artifact, Measurement, Say
+from autotuner.values.outcome import Artifact, Say
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
 
@@ -29,11 +30,19 @@ KEPT = 0.03
 """How much longer fresh forwards may take, relative to a plain one. Other numbers heat a device in another way, and
 branch predictors learn what comes again: `python -m benchmarks.timing.audits` shows by how much on right kernels."""
 LOOKS = ((6, KEPT / 2), (12, KEPT))
-"""Samples of each kind, and from how large a median of `kept` on the variant is under suspicion: then there is another
-look. Most variants keep nothing, and show it at the first. Few samples have a median that a disturbance of the still
-ones can hide something in, so the shortest must not show more than `KEPT` either."""
+"""Rounds of one sample of each kind, and from how large a median of `kept` on the variant is under suspicion: then
+there is another look. Most variants keep nothing, and show it at the first. Few samples have a median that a
+disturbance of the still ones can hide something in, so the shortest must not show more than `KEPT` either."""
+ROUND_S = 0.5
+"""Seconds that a round of these looks should take. Where it takes longer they have fewer, half of them at least: what
+disturbs a forward by a share of its time has to last the longer, the longer a forward is. A look that says too little
+is followed by the next."""
 LAST_ROUNDS = 48
-"""Samples of the last look, which decides."""
+"""Rounds of the last look, which alone accuses: what it says then, it says with all of them."""
+CLEARING = 6
+"""So often in the last look, from the second time on, it is asked whether the variant is cleared already."""
+CLEARED = 0.01
+"""Probability that one look at a variant that keeps `KEPT` clears it."""
 HIDDEN = 0.5
 """How much more the copies may add to a variant than to the baseline, relative to a plain forward of the variant: they
 meet another state of caches and threads after each of the two."""
@@ -49,6 +58,11 @@ class Raced(NamedTuple):
 
     variant: float
     baseline: float
+
+    @classmethod
+    def of(cls, variant_us: Sequence[float], baseline_us: Sequence[float]) -> Raced:
+        """Of the samples of a race, microseconds."""
+        return cls(min(variant_us) / 1e6, min(baseline_us) / 1e6)
 
 
 class Times(NamedTuple):
@@ -83,6 +97,11 @@ class Times(NamedTuple):
         """The plain forwards, as those of a race."""
         return Raced(min(self.plain), min(self.baseline))
 
+    @property
+    def kept_at_most(self) -> float:
+        """The same at most, but for a chance of `CLEARED`."""
+        return -trimmed_bound([-kept for kept in self.kept], CLEARED)
+
     def why(self, problem: Problem, gap: float, raced: Raced) -> str | None:
         """Why the variant's latency depends on earlier calls, in words; None when that is not shown. `gap` is the
         track's."""
@@ -106,8 +125,8 @@ class Times(NamedTuple):
         return None
 
 
-def take(arms: Audited, rounds: int, step: LongStep) -> Times:
-    """The rounds, each in random order. Raises ArmError."""
+def take(arms: Audited, rounds: int, step: LongStep, enough: Callable[[Times], bool] = lambda _: False) -> Times:
+    """The rounds, each in random order; fewer where those taken are `enough`. Raises ArmError."""
     times = Times([], [], [], [], [])
     samples: list[tuple[list[float], Callable[[], float]]] = [
         (times.plain, arms.variant),
@@ -120,27 +139,44 @@ def take(arms: Audited, rounds: int, step: LongStep) -> Times:
         for into, sample in random.sample(samples, len(samples)):
             step.go_on()
             into.append(sample())
+        if enough(times):
+            break
     return times
 
 
 def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced | None = None) -> Times:
     """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race, else of the
     look itself. Raises ArmError."""
+
+    def unsuspected(times: Times) -> bool:
+        return times.why(track.problem, track.gap, raced or times.raced) is None
+
+    def cleared(times: Times) -> bool:
+        times_asked, rest = divmod(len(times.plain), CLEARING)
+        return times_asked > 1 and not rest and times.kept_at_most <= KEPT and unsuspected(times)
+
     for rounds, suspicious in LOOKS:
-        times = take(arms, rounds, step)
+        times = take(arms, rounds, step, _out_of_time(rounds))
         calm = median(times.kept) <= suspicious and times.kept_at_least <= KEPT
-        if calm and times.why(track.problem, track.gap, raced or times.raced) is None:
+        if calm and unsuspected(times):
             return times
-    return take(arms, LAST_ROUNDS, step)
+    return take(arms, LAST_ROUNDS, step, cleared)
 
 
-def audit(tracks: Tracks, artifact: Artifact, measured: Measurement, conditions: Conditions, say: Say) -> str | Fault:
-    """The audit on every problem: what it found, in words, or a fault of the variant. Raises ArmError."""
+def _out_of_time(rounds: int) -> Callable[[Times], bool]:
+    """Whether the rounds of a look have taken what all of so many should: how many there are depends on how long they
+    take and not on what they show."""
+    until = time.monotonic() + rounds * ROUND_S
+    return lambda times: 2 * len(times.plain) >= rounds and time.monotonic() >= until
+
+
+def audit(tracks: Tracks, artifact: Artifact, raced: Sequence[Raced], conditions: Conditions, say: Say) -> str | Fault:
+    """The audit on every problem: what it found, in words, or a fault of the variant. `raced`: on each of them. Raises
+    ArmError."""
     notes: list[str] = []
-    for track, baseline, timing in zip(tracks, conditions.baselines, measured.timings, strict=True):
+    for track, baseline, before in zip(tracks, conditions.baselines, raced, strict=True):
         step = LongStep(say, f"audit {track.problem}")
-        raced = Raced(min(timing.variant_us) / 1e6, min(timing.baseline_us) / 1e6)
-        found = judged(track, artifact, baseline, raced, step)
+        found = judged(track, artifact, baseline, before, step)
         if isinstance(found, Fault):
             return found
         notes.append(f"{100 * median(found.kept):+.1f} %")

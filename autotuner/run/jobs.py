@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Literal, TypeVar
@@ -15,8 +15,8 @@ from typing import Literal, TypeVar
 from pydantic import AwareDatetime, Field, PositiveInt
 
 from autotuner.gate import recheck
-from autotuner.measure.arms import ArmError
-from autotuner.measure.audit import audit
+from autotuner.measure.arms import ArmError, Tracks
+from autotuner.measure.audit import Raced, audit
 from autotuner.measure.blocks import Throttled
 from autotuner.measure.heat import heat
 from autotuner.measure.race import Incumbent, measure
@@ -66,6 +66,9 @@ class JudgeJob(Model):
         description="G6 before it is promoted; of a finalist in any case, and longer; of the one that is chosen as long"
         " as some seconds allow, and G8's check of memory where its tool is there",
     )
+    audited: bool = Field(
+        default=False, description="this build has passed an audit on these problems, which is not repeated"
+    )
     many_s: float = Field(default=10.0, description="seconds of launches, of the one that is chosen")
     fresh: bool = Field(default=False, description="in a process that has judged nothing before")
     sanitize: bool = Field(default=False, description="G8 too")
@@ -94,6 +97,7 @@ class RaceJob(Model):
     artifacts: tuple[Artifact, ...]
     conditions: Conditions
     blocks: PositiveInt
+    audits: bool = Field(default=False, description="the one variant is audited after the race, in the same process")
     fresh: bool = Field(default=False, description="in a process that has judged nothing before")
 
 
@@ -184,9 +188,36 @@ def race(job: RaceJob, line: Line, say: Say) -> Heat | Fault:
     """Interleaved blocks of all; a fault when the machine was disturbed, or one of them failed while it was timed."""
     say("measure")
     try:
-        return heat(line.tracks(job.conditions), job.artifacts, job.blocks, job.conditions, say)
+        tracks = line.tracks(job.conditions)
+        found = heat(tracks, job.artifacts, job.blocks, job.conditions, say)
     except (ArmError, Drifted, Throttled) as error:
         return error.fault
+    return _audited_after(found, job, tracks, say) if job.audits and not found.faults else found
+
+
+def _audited_after(found: Heat, job: RaceJob, tracks: Tracks, say: Say) -> Heat:
+    """The heat of one variant, with its audit; a fault that shows there is one of the heat."""
+    say("audit")
+    (artifact,), (us,) = job.artifacts, found.us
+    raced = [Raced.of(*each) for each in zip(us, found.baseline_us, strict=True)]
+    check, fault = _audit(artifact, raced, job.conditions, tracks, say)
+    if fault is not None:
+        return found.model_copy(update={"faults": {0: fault}, "us": ((),), "audit": check})
+    return found.model_copy(update={"audit": check})
+
+
+def _audit(
+    artifact: Artifact, raced: Sequence[Raced], conditions: Conditions, tracks: Tracks, say: Say
+) -> tuple[CheckResult, Fault | None]:
+    """What the audit found, as a check of the gate, and the variant's fault if it has one."""
+    started = time.monotonic()
+    try:
+        found = audit(tracks, artifact, raced, conditions, say)
+    except ArmError as error:
+        found = error.fault
+    fault, note = (found, None) if isinstance(found, Fault) else (None, found)
+    status = "fail" if fault else "pass"
+    return CheckResult(code=recheck.AUDIT, status=status, seconds=time.monotonic() - started, note=note), fault
 
 
 def judge(job: JudgeJob, line: Line, say: Say) -> Outcome:
@@ -231,7 +262,7 @@ class _Judging:
         if isinstance(measured, Fault):
             return self._end(measured.verdict, fault=measured)
         levels = self._levels(measured)
-        if any(level != "sanitize" for level in levels):
+        if any(level != "sanitize" for level in levels) and not self._job.audited:
             fault = self._audit(measured)
             if fault is not None:
                 return self._end(fault.verdict, fault=fault)
@@ -270,21 +301,16 @@ class _Judging:
         return measured
 
     def _audit(self, measured: Measurement) -> Fault | None:
-        """Before a variant becomes the incumbent, and of finalists that may lead: does it compute while it is timed? A
-        pass goes into the report; a fault drops the times."""
-        job, started = self._job, time.monotonic()
+        """Before a variant becomes the incumbent, and of finalists: does it compute while it is timed? A pass goes into
+        the report; a fault drops the times."""
+        job = self._job
+        raced = [Raced.of(timing.variant_us, timing.baseline_us) for timing in measured.timings]
 
-        def audit_it() -> str | Fault:
-            try:
-                tracks = self._line.tracks(job.conditions)
-                return audit(tracks, job.built.artifact, measured, job.conditions, self._say)
-            except ArmError as error:
-                return error.fault
+        def audit_it() -> tuple[CheckResult, Fault | None]:
+            tracks = self._line.tracks(job.conditions)
+            return _audit(job.built.artifact, raced, job.conditions, tracks, self._say)
 
-        found = self._timed("audit", audit_it)
-        fault, note = (found, None) if isinstance(found, Fault) else (None, found)
-        status = "fail" if fault else "pass"
-        check = CheckResult(code=recheck.AUDIT, status=status, seconds=time.monotonic() - started, note=note)
+        check, fault = self._timed("audit", audit_it)
         assert self._report is not None
         self._report = self._report.extended((check,), fault)
         return fault

@@ -116,6 +116,10 @@ class Ending(Standing):
     """How finals ended."""
 
     proofs: tuple[Proof, ...] = ()
+    audits: dict[str, CheckResult] = Field(
+        default_factory=dict,
+        description="of every finalist that is left, by its artifact: made in these finals, or before in this study",
+    )
 
 
 class Lineup(Model):

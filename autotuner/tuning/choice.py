@@ -58,7 +58,7 @@ def standing(record: FinalsRecord) -> Ending | None:
         return record.standing
     gone = {finalist.digest for finalist in record.finalists if finalist.number in record.revoked}
     drawn = confirm([_heat_without(heat, gone) for heat in record.heats], record.tie, record.objective)
-    return Ending(**dict(drawn), proofs=record.standing.proofs)
+    return Ending(**dict(drawn), proofs=record.standing.proofs, audits=record.standing.audits)
 
 
 def _heat_without(heat: Heat, gone: set[str]) -> Heat:

@@ -70,15 +70,16 @@ class FinalHeats:
         """
         return self._calm()[0]
 
-    def of(self, artifact: Artifact) -> tuple[Heat | None, Fault | None]:
-        """A finalist's heat; or its fault, with the heat in which it showed if there is one.
+    def of(self, artifact: Artifact, audits: bool = False) -> tuple[Heat | None, Fault | None]:
+        """A finalist's heat; or its fault, with the heat in which it showed if there is one. `audits`: it is audited in
+        the same process, after the heat.
 
         Raises InfrastructureError when the machine stays disturbed, or processes are lost again and again.
         """
         strikes, detail = 0, ""
         while strikes < STRIKES:
             started = time.monotonic()
-            result = self._race(artifact)
+            result = self._race(artifact, audits=audits)
             if isinstance(result, Heat):
                 return result, result.faults.get(0)
             if result.code != DRIFT:
@@ -139,13 +140,13 @@ class FinalHeats:
         self._conditions = self._conditions.model_copy(update={"baseline_us": lower})
         return lower != calm
 
-    def _race(self, *artifacts: Artifact, thermometer: bool = True) -> Heat | Fault:
+    def _race(self, *artifacts: Artifact, thermometer: bool = True, audits: bool = False) -> Heat | Fault:
         """A heat; or a fault: that the machine is disturbed, or one of the finalist's own. Without `thermometer` nobody
         asks whether it is disturbed."""
         why: object = None
         conditions = self._conditions if thermometer else self._conditions.model_copy(update={"baseline_us": ()})
         for _ in range(TRIES):
-            job = RaceJob(artifacts=artifacts, conditions=conditions, blocks=FINAL_BLOCKS, fresh=True)
+            job = RaceJob(artifacts=artifacts, conditions=conditions, blocks=FINAL_BLOCKS, audits=audits, fresh=True)
             result = ask(self._executor, job, self._beat)
             if isinstance(result, Heat):
                 return result

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from autotuner.measure.confirm import FIRST, PROCESSES, Standing, confirm
 from autotuner.run.ask import Beat, ask
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import Built, JudgeJob
-from autotuner.store import Ending, Finalist, Lineup, Proof, Store
+from autotuner.store import Ending, Finalist, FinalsRecord, Lineup, Proof, Store
 from autotuner.tuning import finals_plan
 from autotuner.tuning.choice import choice
 from autotuner.tuning.final_heats import TRIES, FinalHeats
@@ -26,6 +26,7 @@ from autotuner.tuning.workbench import fresh_seeds
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Heat, Measurement, Outcome
 from autotuner.values.verdict import Fault
 
@@ -38,11 +39,14 @@ PROVEN = (codes.MANY, codes.MEMORY)
 class Entrant:
     """A finalist that was built here, and what became of it so far."""
 
-    def __init__(self, number: Number, searched: Outcome, built: Built) -> None:
+    def __init__(self, number: Number, searched: Outcome, built: Built, audit: CheckResult | None = None) -> None:
+        """`audit`: that it passed in earlier finals of the study, where it did."""
         self.number, self.searched, self.built = number, searched, built
         self.digest = built.artifact.digest
-        self.heat_s, self.judging_s = finals_plan.costs(searched)
-        """Seconds of its last heat; before the first, as expected. And of the gate, as expected."""
+        self.heat_s, self.judging_s, self._audit_s = finals_plan.costs(searched)
+        """Seconds of its last heat; before the first, as expected. And of the gate and the audit, as expected."""
+        self.audit = audit or (finals_plan.audited(searched) if self.is_as_searched else None)
+        """That it passed in this study; None: it has none yet."""
         self.heats = 0
         self.is_judged, self.is_out = False, False
 
@@ -51,6 +55,11 @@ class Entrant:
         """Whether it is the very binary that the search has judged."""
         artifact = self.searched.artifact
         return artifact is not None and artifact.digest == self.digest
+
+    @property
+    def next_s(self) -> float:
+        """Seconds of its next heat, as expected, and of the audit after it where that is due."""
+        return self.heat_s + (self._audit_s if self.audit is None else 0.0)
 
     def finalist(self, slower_than: frozenset[Number]) -> Finalist:
         """As the store keeps it."""
@@ -131,8 +140,10 @@ class FinalRounds:
             if unproven is None:
                 break
             self._prove(unproven, chosen)
-        proofs = tuple(proof for digest, proof in self._proofs.items() if not self._entrants[digest].is_out)
-        self._hall.store.finish_finals(self._id, Ending(**dict(self._standing()), proofs=proofs))
+        alive = {entrant.digest: entrant for entrant in self._alive()}
+        proofs = tuple(proof for digest, proof in self._proofs.items() if digest in alive)
+        audits = {digest: entrant.audit for digest, entrant in alive.items() if entrant.audit is not None}
+        self._hall.store.finish_finals(self._id, Ending(**dict(self._standing()), proofs=proofs, audits=audits))
 
     # Rounds -----------------------------------------------------------------------------------------------------
 
@@ -184,7 +195,7 @@ class FinalRounds:
         return self._hall.until + self._runner.waited_s - time.monotonic()
 
     def _round_s(self, running: Sequence[Entrant]) -> float:
-        return self._witness_s + math.fsum(entrant.heat_s for entrant in running)
+        return self._witness_s + math.fsum(entrant.next_s for entrant in running)
 
     def _round(self, running: Sequence[Entrant]) -> None:
         """One more process of each, in random order, after one of the baseline alone. All have the same inputs."""
@@ -204,11 +215,14 @@ class FinalRounds:
     def _heat(self, entrant: Entrant) -> None:
         self._hall.say(f"timing trial {entrant.number}, process {entrant.heats + 1}", passing=True)
         started, waited_s = time.monotonic(), self._runner.waited_s
-        heat, fault = self._runner.of(entrant.built.artifact)
+        heat, fault = self._runner.of(entrant.built.artifact, audits=entrant.audit is None)
         entrant.heat_s = time.monotonic() - started - (self._runner.waited_s - waited_s)
         entrant.heats += 1
         if heat is not None:
             self._record(heat)
+            if heat.audit is not None:
+                entrant.heat_s -= heat.audit.seconds
+                entrant.audit = heat.audit
         if fault is not None:
             self._fails(entrant, fault)
 
@@ -278,6 +292,7 @@ class FinalRounds:
             built=entrant.built,
             conditions=conditions,
             soak=soak,
+            audited=entrant.audit is not None,
             many_s=MANY * self._hall.seconds,
             fresh=soak == "chosen",
         )
@@ -311,6 +326,12 @@ class FinalRounds:
             self._hall.say(f"{said}; revoked")
         else:
             self._hall.say(f"{said}; left out")
+
+
+def audits_of(records: Iterable[FinalsRecord]) -> dict[str, CheckResult]:
+    """The audits that finals have made, also those that did not come to an end, by artifact; those that passed."""
+    heats = (heat for record in records for heat in record.heats)
+    return {heat.entrants[0]: heat.audit for heat in heats if heat.audit is not None and not heat.faults}
 
 
 def lineup_of(entrants: Sequence[Entrant], known: Mapping[Number, frozenset[Number]]) -> tuple[Finalist, ...]:

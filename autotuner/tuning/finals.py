@@ -21,7 +21,7 @@ from autotuner.store import FinalsRecord, Lineup, Store, queries
 from autotuner.store.undisturbed import fastest_baselines
 from autotuner.tuning import finals_plan, optuna_marks, standings
 from autotuner.tuning.final_heats import calm_baselines
-from autotuner.tuning.final_rounds import Entrant, FinalRounds, Hall, lineup_of
+from autotuner.tuning.final_rounds import Entrant, FinalRounds, Hall, audits_of, lineup_of
 from autotuner.tuning.finals_plan import FINALS_S, PROVING, Number, Searched, contenders, searched
 from autotuner.tuning.study_identity import require_this_abi
 from autotuner.tuning.workbench import fresh_seeds
@@ -134,9 +134,10 @@ class Finals:
         outcomes = {number: self._store.outcome(self._study, number) for number in numbers}
         jobs = [(BuildJob(variant=each.variant, conditions=self._conditions), 0) for each in outcomes.values()]
         entrants: list[Entrant] = []
+        audits = audits_of(queries.all_finals(self._store, self._study))
         for number, result in zip(numbers, ask_all(self._executor, jobs, beat), strict=True):
             if isinstance(result, Built):
-                entrants.append(Entrant(number, outcomes[number], result))
+                entrants.append(Entrant(number, outcomes[number], result, audits.get(result.artifact.digest)))
             else:
                 self._say(f"trial {number} cannot be built here and is left out")
         return entrants

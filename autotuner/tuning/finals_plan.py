@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+from autotuner.gate.recheck import AUDIT
 from autotuner.measure.confirm import FINAL_BLOCKS, FIRST, PROCESSES
+from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Outcome, Stop
 from autotuner.values.verdict import Verdict
 
@@ -20,6 +22,8 @@ TOP = 8
 """Best trials by the search's estimate that are always worth a place."""
 MOST = 32
 """Trials whose interval overlaps that of the best, at most, that are worth a place beside these."""
+AUDIT_SAMPLES = 36
+"""Samples that an audit takes about as long as."""
 STAYING = 3
 """Finalists that usually stay in the running after the first look."""
 LEAST = 2
@@ -42,6 +46,8 @@ class Costs(NamedTuple):
 
     heat: float
     judging: float
+    audit: float = 0.0
+    """Where the search did not audit it."""
 
 
 class Searched(NamedTuple):
@@ -137,7 +143,20 @@ def costs(outcome: Outcome) -> Costs:
     took, blocks = outcome.seconds, _blocks(outcome)
     heat = START_S + took.get("measure", 0.0) * min(FINAL_BLOCKS / blocks, MOST_SCALED)
     check = took.get("check", 0.0)
-    return Costs(heat, START_S + check + LONGER_SOAK * took.get("soak", check))
+    audit = 0.0 if audited(outcome) else took.get("measure", 0.0) * AUDIT_SAMPLES / _samples(outcome)
+    return Costs(heat, START_S + check + LONGER_SOAK * took.get("soak", check), audit)
+
+
+def audited(outcome: Outcome) -> CheckResult | None:
+    """The audit that it passed in the search, on every problem; None where there was none."""
+    checks = outcome.gate.checks if outcome.gate is not None else ()
+    return next((check for check in checks if check.code == AUDIT and check.status == "pass"), None)
+
+
+def _samples(outcome: Outcome) -> int:
+    assert outcome.measurement is not None
+    first = outcome.measurement.timings[0]
+    return len(first.variant_us) + len(first.baseline_us) + len(first.incumbent_us)
 
 
 def _blocks(outcome: Outcome) -> int:
@@ -157,7 +176,7 @@ def needed_s(all_of_them: Sequence[Costs]) -> float:
     """Seconds of finals with these finalists, when as many stay in the running as usually do."""
     staying = sorted(all_of_them, reverse=True)[:STAYING]
     rest = math.fsum((PROCESSES - FIRST) * one.heat + one.judging for one in staying)
-    return FIRST * math.fsum(one.heat for one in all_of_them) + rest
+    return math.fsum(FIRST * one.heat + one.audit for one in all_of_them) + rest
 
 
 def by_merit(numbers: Sequence[Number], right: Mapping[Number, Searched]) -> tuple[Number, ...]:

@@ -25,7 +25,7 @@ from autotuner.store import (
 )
 from autotuner.tuning.choice import alike, choice, rivals, standing
 from autotuner.values.errors import StoreError
-from autotuner.values.gate_report import GateReport
+from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Interval, MeanInterval, Outcome
 from autotuner.values.variant import Variant
@@ -93,6 +93,7 @@ class Best(Model):
     record: TrialRecord
     finals: FinalsSummary | None = Field(default=None, description="the finals that chose it")
     raced: str | None = Field(default=None, description="digest of its artifact that raced in them")
+    audit: CheckResult | None = Field(default=None, description="that it passed as a finalist")
     proof: Proof | None = Field(default=None, description="what they found of it once it was chosen")
 
     @property
@@ -103,8 +104,7 @@ class Best(Model):
     @property
     def gate(self) -> GateReport | None:
         """What the gate found, in the search and once it was chosen."""
-        report = self.outcome.gate
-        return report if report is None or self.proof is None else report.extended(self.proof.checks, report.fault)
+        return _extended(self.outcome, self.audit, self.proof).gate
 
     @property
     def tied(self) -> tuple[int, ...]:
@@ -173,7 +173,14 @@ def best(store: Store, study: str) -> Best | None:
     if found is None or confirmed is None:
         return Best(entry=entry, record=record)
     proof = next((each for each in found.proofs if each.digest == confirmed.digest), None)
-    return Best(entry=entry, record=record, finals=found.summary(store), raced=confirmed.digest, proof=proof)
+    return Best(
+        entry=entry,
+        record=record,
+        finals=found.summary(store),
+        raced=confirmed.digest,
+        audit=found.standing.audits.get(confirmed.digest),
+        proof=proof,
+    )
 
 
 def confirmed(store: Store, study: str, number: int) -> MeanInterval | None:
@@ -182,13 +189,25 @@ def confirmed(store: Store, study: str, number: int) -> MeanInterval | None:
 
 
 def proven(store: Store, record: TrialRecord) -> Outcome:
-    """A trial's outcome whose gate has what the last finals found of it, if it was chosen there. Raises StoreError."""
-    found, outcome = _result(store, record.study), record.outcome
-    proofs = () if found is None else found.proofs
-    proof = next((each for each in proofs if each.number == record.number), None)
-    if proof is None or outcome.gate is None:
+    """A trial's outcome whose gate has what the last finals found of it: the audit of each finalist, and the proof of
+    those that were chosen. Raises StoreError."""
+    found = _result(store, record.study)
+    finalists = () if found is None else found.record.finalists
+    digest = next((each.digest for each in finalists if each.number == record.number), None)
+    if found is None or digest is None:
+        return record.outcome
+    proof = next((each for each in found.proofs if each.digest == digest), None)
+    return _extended(record.outcome, found.standing.audits.get(digest), proof)
+
+
+def _extended(outcome: Outcome, audit: CheckResult | None, proof: Proof | None) -> Outcome:
+    """The outcome whose gate has what finals found."""
+    report = outcome.gate
+    if report is None:
         return outcome
-    return outcome.model_copy(update={"gate": outcome.gate.extended(proof.checks, outcome.gate.fault)})
+    made_here = () if audit is None or any(each.code == audit.code for each in report.checks) else (audit,)
+    more = (*made_here, *(() if proof is None else proof.checks))
+    return outcome.model_copy(update={"gate": report.extended(more, report.fault)}) if more else outcome
 
 
 def corrections(store: Store, study: str) -> dict[int, float]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, Field, model_validator
 
 from autotuner.values import first_documents
-from autotuner.values.gate_report import GateReport, ReferenceCheck
+from autotuner.values.gate_report import CheckResult, GateReport, ReferenceCheck
 from autotuner.values.model import Model
 from autotuner.values.objective import weighted
 from autotuner.values.problem import Problem
@@ -171,8 +171,13 @@ class Heat(Model):
     baselines: tuple[str, ...] = Field(description="the baseline, one a problem")
     us: tuple[tuple[tuple[float, ...], ...], ...] = Field(description="[entrant][problem][block]")
     baseline_us: tuple[tuple[float, ...], ...] = Field(description="[problem][block]")
-    faults: dict[int, Fault] = Field(default_factory=dict, description="entrants that failed while they were timed")
+    faults: dict[int, Fault] = Field(
+        default_factory=dict, description="entrants that failed while they were timed, or in the audit after it"
+    )
     discarded: int = 0
+    audit: CheckResult | None = Field(
+        default=None, description="of the one entrant, after the blocks; None: it was not audited in this process"
+    )
 
 
 class Ceilings(Model):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import cast
@@ -9,7 +11,7 @@ from typing import cast
 import pytest
 
 from autotuner.measure.arms import Audited
-from autotuner.measure.audit import LAST_ROUNDS, LOOKS, Raced, Times, audit, looked_at
+from autotuner.measure.audit import CLEARING, LAST_ROUNDS, LOOKS, Raced, Times, audit, looked_at
 from autotuner.measure.long_step import LongStep
 from autotuner.measure.race import measure
 from autotuner.ops.sdpa.problem import SdpaProblem
@@ -97,6 +99,52 @@ def test_a_disturbance_in_the_first_look_acquits_nobody() -> None:
     assert "keeps results" in found
 
 
+def shown(seconds: Callable[[str, int], float]) -> tuple[int, Times]:
+    """How many samples of a kind were taken, and the times that decide."""
+    arms = Scripted(seconds)
+    track = FakeLine(lambda _: Truth(us=1000)).tracks(CONDITIONS)[0]
+    times = looked_at(cast(Audited, arms), track, LongStep(lambda _: None, "audit"))
+    return arms.taken["still"], times
+
+
+@pytest.mark.parametrize(("round_s", "rounds"), [(0.0, 3), (math.inf, 6)])
+def test_a_look_at_long_forwards_has_fewer_rounds(round_s: float, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotuner.measure.audit.ROUND_S", round_s)
+    assert shown(lambda kind, _: 1e-3)[0] == rounds
+
+
+def test_what_long_forwards_keep_is_said_by_all_rounds_of_the_last_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotuner.measure.audit.ROUND_S", 0.0)
+    taken, times = shown(lambda kind, _: 0.33 if kind == "fresh" else 0.3)
+    assert (taken, len(times.plain)) == (3 + 6 + LAST_ROUNDS, LAST_ROUNDS)
+    found = times.why(PROBLEM, GAP, times.raced)
+    assert found is not None
+    assert "keeps results" in found
+
+
+def test_who_was_disturbed_in_the_first_looks_is_cleared_early_in_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotuner.measure.audit.ROUND_S", math.inf)
+    before = sum(rounds for rounds, _ in LOOKS)
+    taken, times = shown(lambda kind, number: 1.1e-3 if kind == "fresh" and number <= before else 1e-3)
+    assert taken == before + 2 * CLEARING
+    assert times.why(PROBLEM, GAP, times.raced) is None
+
+
+@pytest.mark.parametrize("kept", [0.06, 0.1, 0.5])
+def test_the_last_look_clears_nobody_who_keeps_more_than_it_must(kept: float) -> None:
+    """Samples vary by two per cent, and one in ten is disturbed: of those that keep twice the bound, few are missed."""
+    draw, missed = random.Random(1), 0
+
+    def seconds(kind: str, _: int) -> float:
+        spike = 1.3 if draw.random() < 0.1 else 1.0
+        return 1e-3 * spike * math.exp(draw.gauss(0.0, 0.02)) * (1 + kept if kind == "fresh" else 1.0)
+
+    for _ in range(60):
+        taken, times = shown(seconds)
+        missed += taken > 18 and len(times.plain) < LAST_ROUNDS
+    assert missed <= 1
+
+
 def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
     line = FakeLine(lambda variant: truth, deviations=deviations, seed=seed)
     artifact = line.build(Variant(family="f", backend="fake", impl="a", parameters={}), CONDITIONS)
@@ -104,13 +152,15 @@ def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
     tracks = line.tracks(CONDITIONS)
     measured = measure(tracks, artifact, None, CONDITIONS, lambda _: None)
     assert isinstance(measured, Measurement)
-    return audit(tracks, artifact, measured, CONDITIONS, lambda _: None)
+    raced = [Raced.of(timing.variant_us, timing.baseline_us) for timing in measured.timings]
+    return audit(tracks, artifact, raced, CONDITIONS, lambda _: None)
 
 
 @pytest.mark.parametrize("every_s", [0.0, 3600.0])
 def test_an_audit_is_announced_as_it_goes_on(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through all its looks, so that its deadline is one for a sample."""
     monkeypatch.setattr("autotuner.measure.long_step.EVERY_S", every_s)
+    monkeypatch.setattr("autotuner.measure.audit.ROUND_S", math.inf)
     said: list[str] = []
     looked_at(
         cast(Audited, Scripted(lambda kind, _: 1.3e-3 if kind == "fresh" else 1e-3)),

@@ -1,0 +1,100 @@
+"""Every finalist has passed an audit, in the search or in finals, and none is audited twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autotuner.gate.recheck import AUDIT
+from autotuner.run.fake import FakeLine, Truth
+from autotuner.run.inline import InlineExecutor
+from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
+from autotuner.store import Store, queries
+from autotuner.tuning import standings
+from autotuner.tuning.finals_plan import audited
+from autotuner.values.variant import Variant
+from tests.helpers import simulated
+from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, Truths, confirmed, swept
+
+
+class Notes(InlineExecutor):
+    """Remembers what it was asked, and may be killed at a job."""
+
+    def __init__(self, truth: Truths, killed_at: int | None = None) -> None:
+        super().__init__(FakeLine(truth, deviations=DEVIATIONS))
+        self.jobs: list[AnyJob] = []
+        self._killed_at = killed_at
+
+    def submit(self, job: AnyJob, lane: int = 0) -> int:
+        self.jobs.append(job)
+        if len(self.audited) == self._killed_at:
+            raise KeyboardInterrupt
+        return super().submit(job, lane)
+
+    @property
+    def audited(self) -> list[str]:
+        """The artifacts of which an audit was asked for."""
+        races = [job.artifacts[0].digest for job in self.jobs if isinstance(job, RaceJob) and job.audits]
+        return races + [job.built.artifact.digest for job in self.jobs if isinstance(job, JudgeJob) and not job.audited]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
+        yield opened
+
+
+def in_the_search(store: Store, study: str) -> set[str]:
+    """The artifacts that the search has audited."""
+    found = (outcome for _, outcome in store.outcomes(study) if audited(outcome) is not None)
+    return {outcome.artifact.digest for outcome in found if outcome.artifact is not None}
+
+
+def test_every_finalist_is_audited_once(store: Store) -> None:
+    study = swept(store, simulated.truth, 20)
+    before, by = in_the_search(store, study), Notes(simulated.truth)
+    found = confirmed(store, study, by)
+    finalists = {each.digest for each in found.finalists}
+    assert found.standing is not None
+    assert set(found.standing.audits) == {each.digest for each in found.standing.finalists} == finalists
+    assert before & finalists
+    assert sorted(by.audited) == sorted(finalists - before)
+    for finalist in found.finalists:
+        record = queries.trial(store, study, finalist.number)
+        gate = standings.proven(store, record).gate
+        assert gate is not None
+        assert [check.status for check in gate.checks if check.code == AUDIT] == ["pass"]
+
+
+def test_what_earlier_finals_have_audited_is_not_audited_again(store: Store) -> None:
+    study = swept(store, simulated.truth, 20)
+    killed, later = Notes(simulated.truth, killed_at=3), Notes(simulated.truth)
+    with pytest.raises(KeyboardInterrupt):
+        confirmed(store, study, killed)
+    found = confirmed(store, study, later)
+    finalists = {each.digest for each in found.finalists}
+    assert found.standing is not None
+    assert set(found.standing.audits) == finalists
+    assert sorted(killed.audited[:2] + later.audited) == sorted(finalists - in_the_search(store, study))
+    again = Notes(simulated.truth)
+    confirmed(store, study, again)
+    assert again.audited == []
+
+
+def test_a_finalist_that_never_led_is_found_out_too(store: Store) -> None:
+    """Too slow to be promoted or to stay in the running, and never audited for that; yet its figure is quoted."""
+
+    def keeps(variant: Variant) -> Truth:
+        return Truth(us=50.0) if variant.digest == DEFAULT else Truth(us=56.0, honest_us=112.0)
+
+    study = swept(store, keeps, 6)
+    found = confirmed(store, study, Notes(keeps))
+    default = next(each for each in found.finalists if each.variant.digest == DEFAULT)
+    assert len(found.finalists) > 1
+    assert set(found.revoked) == {each.number for each in found.finalists} - {default.number}
+    assert set(standings.every_confirmed(store, study)) == {default.number}
+    for number in found.revoked:
+        assert "measure.memory" in (queries.trial(store, study, number).revoked_reason or "")
