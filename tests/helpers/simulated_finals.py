@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 
 from autotuner.run.fake import Deviations, FakeLine, Truth
@@ -10,6 +11,7 @@ from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.finals import Finals, Step
 from autotuner.tuning.plan import Plan
+from autotuner.values.outcome import Interval, Outcome
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
 
@@ -39,3 +41,26 @@ def confirmed(
 ) -> FinalsRecord:
     """Holds the finals of a study."""
     return Finals(store, study, simulated.conditions(), by, {"os": "none"}, DEFAULT, listen).run()
+
+
+def flatter(raw: sqlite3.Connection, number: int) -> None:
+    """Makes a recorded trial of a store look e**4 times as fast as it was."""
+    (text,) = raw.execute("SELECT outcome FROM at_trial WHERE number = ?", (number,)).fetchone()
+    outcome = Outcome.model_validate_json(text)
+    assert outcome.measurement is not None
+    timings = tuple(
+        timing.model_copy(
+            update={
+                "log_ratio": Interval(
+                    **{name: getattr(timing.log_ratio, name) - 4.0 for name in ("low", "median", "high")}
+                )
+            }
+        )
+        for timing in outcome.measurement.timings
+    )
+    objective = outcome.measurement.objective - 4.0
+    measurement = outcome.measurement.model_copy(update={"timings": timings, "objective": objective})
+    wrong = outcome.model_copy(update={"measurement": measurement})
+    raw.execute(
+        "UPDATE at_trial SET outcome = ?, objective = ? WHERE number = ?", (wrong.model_dump_json(), objective, number)
+    )

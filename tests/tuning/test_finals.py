@@ -30,11 +30,11 @@ from autotuner.tuning.plan import Plan
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult, GateReport, ReportedIdentity
-from autotuner.values.outcome import Artifact, Interval, Outcome, Say
+from autotuner.values.outcome import Artifact, Outcome, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
-from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, SPACE, confirmed, executor, swept
+from tests.helpers.simulated_finals import DEFAULT, DEVIATIONS, SPACE, confirmed, executor, flatter, swept
 
 SECOND = """
 [[problems]]
@@ -335,7 +335,7 @@ def test_a_search_that_goes_on_believes_the_finals_and_not_its_own_estimate(stor
     study = swept(store, simulated.truth, 12)
     lucky = next(n for n, o in outcomes(store, study).items() if o.variant.digest == DEFAULT)
     with sqlite3.connect(store.label) as raw:
-        _flatter(raw, lucky)
+        flatter(raw, lucky)
     best = standings.best(store, study)
     assert best is not None
     assert best.entry.number == lucky
@@ -364,26 +364,3 @@ def test_samplers_are_shown_what_was_confirmed() -> None:
         study.add_trial(trial)
     sampler.sample_relative(study, study.ask()._get_latest_trial(), {})
     assert sampler._seen.objectives.tolist() == [-0.5, 0.7, math.inf]
-
-
-def _flatter(raw: sqlite3.Connection, number: int) -> None:
-    """Makes a recorded trial look much faster than it was."""
-    (text,) = raw.execute("SELECT outcome FROM at_trial WHERE number = ?", (number,)).fetchone()
-    outcome = Outcome.model_validate_json(text)
-    assert outcome.measurement is not None
-    timings = tuple(
-        timing.model_copy(
-            update={
-                "log_ratio": Interval(
-                    **{name: getattr(timing.log_ratio, name) - 4.0 for name in ("low", "median", "high")}
-                )
-            }
-        )
-        for timing in outcome.measurement.timings
-    )
-    objective = outcome.measurement.objective - 4.0
-    measurement = outcome.measurement.model_copy(update={"timings": timings, "objective": objective})
-    wrong = outcome.model_copy(update={"measurement": measurement})
-    raw.execute(
-        "UPDATE at_trial SET outcome = ?, objective = ? WHERE number = ?", (wrong.model_dump_json(), objective, number)
-    )
