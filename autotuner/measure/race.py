@@ -46,7 +46,7 @@ class Incumbent(NamedTuple):
 
     artifact: Artifact
     ratios: Sequence[float] = ()
-    """ln(t_incumbent / t_baseline) by its own race, one a problem; empty: not known."""
+    """ln(t_incumbent / t_baseline) by its races, one a problem; empty: not known."""
 
 
 class _Race:

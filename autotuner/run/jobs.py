@@ -59,7 +59,7 @@ class JudgeJob(Model):
     conditions: Conditions
     incumbent: Artifact | None = Field(default=None, description="what it races against, besides the baseline")
     incumbent_ratios: tuple[float, ...] = Field(
-        default=(), description="of the incumbent, one a problem, from its own race: ln(t_incumbent / t_baseline)"
+        default=(), description="of the incumbent, one a problem, from its races: ln(t_incumbent / t_baseline)"
     )
     soak: Literal["never", "promoted", "finalist", "chosen"] = Field(
         default="promoted",

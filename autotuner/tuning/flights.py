@@ -88,8 +88,7 @@ class Flights:
             elif lane is not None and not self._lanes.is_judging(program):
                 incumbent = self._outcomes.opponent()
                 best = incumbent.artifact if incumbent is not None else None
-                measured = incumbent.measurement if incumbent is not None else None
-                ratios = tuple(each.log_ratio.median for each in measured.timings) if measured is not None else ()
+                ratios = self._outcomes.opponent_ratios()
                 self._under_way[self._lanes.judge(lane, built, best, ratios)] = flight
             else:
                 self._built.append((flight, built))

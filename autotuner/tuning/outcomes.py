@@ -6,6 +6,7 @@ decisions need; a whole outcome is read from the store when it is wanted, but fo
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from statistics import median
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from autotuner.build.cache import keep
 from autotuner.tuning.promotion import takes_over
-from autotuner.values.outcome import Outcome
+from autotuner.values.outcome import Measurement, Outcome, Timing
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 
@@ -58,6 +59,9 @@ class Outcomes:
         """The best objective; None before anything was measured."""
         self.incumbent: Outcome | None = None
         """The variant that was promoted last: the others race against it."""
+        self._beside: dict[str, list[tuple[float, ...]]] = {}
+        """What races against an incumbent show of it, by its artifact: medians of ln(t_incumbent / t_baseline), one a
+        problem."""
 
     def add(self, number: int, outcome: Outcome, recorded: int | None = None) -> None:
         """Takes in the outcome of a trial. `recorded`: under which number the store has it, if under another one."""
@@ -74,10 +78,18 @@ class Outcomes:
             self._set_aside[digest] = outcome.variant
         if verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and outcome.artifact is not None:
             self._programs.setdefault(outcome.artifact.program_hash, recorded)
+        if verdict in (Verdict.MEASURED, Verdict.RACED_OUT) and recorded == number:
+            self._note_incumbent(outcome.measurement)
         if verdict == Verdict.MEASURED:
             self.best = min(outcome.objective, self.best if self.best is not None else outcome.objective)
             if takes_over(outcome, self.incumbent):
                 self.incumbent = outcome
+
+    def _note_incumbent(self, raced: Measurement | None) -> None:
+        """Remembers what the race of a variant shows of the incumbent that it raced against."""
+        if raced is not None and raced.incumbent is not None and all(each.incumbent_us for each in raced.timings):
+            found = tuple(_of_incumbent(timing) for timing in raced.timings)
+            self._beside.setdefault(raced.incumbent, []).append(found)
 
     def opponent(self) -> Outcome | None:
         """The incumbent, kept from being pruned while variants race against it. Where its library is gone there is none
@@ -85,6 +97,20 @@ class Outcomes:
         if self.incumbent is not None and self.incumbent.artifact is not None and not keep(self.incumbent.artifact):
             self.incumbent = None
         return self.incumbent
+
+    def opponent_ratios(self) -> tuple[float, ...]:
+        """ln(t_incumbent / t_baseline) on each problem, by all of the incumbent's races; empty where there is none.
+
+        It leads because it looked fast in its own race, perhaps beside a baseline that was slowed by less than is
+        noticed. What it shows against others is not chosen: their median counts where it is the slower one. So what
+        loses to the incumbent never has a better figure than the incumbent's own.
+        """
+        measured = self.incumbent.measurement if self.incumbent is not None else None
+        if measured is None or self.incumbent is None or self.incumbent.artifact is None:
+            return ()
+        own = tuple(timing.log_ratio.median for timing in measured.timings)
+        races = [own, *self._beside.get(self.incumbent.artifact.digest, ())]
+        return tuple(max(first, median(each)) for first, each in zip(own, zip(*races, strict=True), strict=True))
 
     def tell_again(self, number: int, variant: Variant) -> Outcome | None:
         """The judgement of a variant under whichever number, which is that of another trial from now on; None where
@@ -157,3 +183,9 @@ class Outcomes:
         """Of that many points those that can be judged: all but those that were lost in every try."""
         given_up = [digest for digest, count in self._losses.items() if count > RETRIES and digest not in self._judged]
         return points - len(given_up)
+
+
+def _of_incumbent(timing: Timing) -> float:
+    """Median of ln(t_incumbent / t_baseline) in a race against an incumbent."""
+    pairs = zip(timing.incumbent_us, timing.baseline_us, strict=True)
+    return median(math.log(incumbent / baseline) for incumbent, baseline in pairs)
