@@ -28,6 +28,7 @@ from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
 from benchmarks.throughput import throughput_pages
 from benchmarks.timing import trust_pages
+from benchmarks.timing.wall import whole
 from benchmarks.tuned import LARGE
 
 GOALS = {
@@ -171,9 +172,22 @@ def abridged(transcript: str, head: int = 6, width: int = 100) -> str:
     lines = [line.rstrip() for line in transcript.splitlines() if line.strip()]
     ranks = next(i for i, line in enumerate(lines) if line.split()[0] == "rank")
     verdict = max(i for i, line in enumerate(lines) if line.startswith("["))
-    leaders = [line for line in lines[ranks + 2 :] if line.split()[0].rstrip("=").isdigit()][:2]
+    leaders = [line for line in lines[ranks + 2 :] if line.split()[0].rstrip("=*").isdigit()][:2]
     chosen = [*lines[:head], "...", lines[verdict], "...", lines[ranks], *leaders, "...", lines[-1]]
     return "\n".join(line if len(line) <= width else line[: width - 3] + "..." for line in chosen)
+
+
+def took(found: dict[str, Any] | None) -> str:
+    """What the recorded sweep took; nothing where that was not kept."""
+    if found is None:
+        return ""
+    asked = "".join(f"{name}={value}, " for name, value in found["asked"].items())
+    where = f"{asked}{found['cpus']} CPUs, torch {found['torch']}, {found['when'][:10]}; `{found['command']}`"
+    beside = f"Installing took {found['before_s']:.0f} s before, waiting for a calm machine {found['waited_s']:.0f} s"
+    return (
+        f"\n\nThe search took {found['search_s']:.0f} s and the finals {found['finals_s']:.0f} s,"
+        f" {whole(found) / 60:.1f} minutes together. {beside} beside these ({where})."
+    )
 
 
 OLDER = (
@@ -388,7 +402,7 @@ def pages() -> dict[Path, str]:
     transcript = abridged((RESULTS / "make_tune.txt").read_text())
     readme = (ROOT / "README.md").read_text()
     readme = insert(readme, "cpu_attention", cpu_brief(document))
-    readme = insert(readme, "make_tune", f"```\n{transcript}\n```")
+    readme = insert(readme, "make_tune", f"```\n{transcript}\n```{took(if_kept('make_tune'))}")
     cuda = json.loads((RESULTS / "cuda_attention.json").read_text())
     readme = insert(readme, "cuda_attention", cuda_brief(cuda))
     readme = insert(readme, "replay", replay_pages.brief(replays()))

@@ -22,7 +22,7 @@ from autotuner.devices.cuda.probe import probe
 from autotuner.values import config
 from benchmarks import tuned
 from benchmarks.attention import counters, elsewhere
-from benchmarks.cli import hostile
+from benchmarks.cli import hostile, make_tune
 from benchmarks.driver import chaos, kills, ray_nodes, store_locked, workers
 from benchmarks.gate import emulated, luck, mutants, op_mutants, soak, view_mutants
 from benchmarks.inference import in_a_model
@@ -30,7 +30,7 @@ from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import landscapes, replay, replay_choice, sweep_sets, transfer
 from benchmarks.service import first_paint
 from benchmarks.throughput import figures
-from benchmarks.timing import aa_sweeps, audits, disturbed, simulated_truth
+from benchmarks.timing import aa_sweeps, audit_cost, audits, disturbed, simulated_truth
 from tests.mutants.expectations import MUTANTS
 
 SPACES = "SPACES"
@@ -155,6 +155,16 @@ PARTS = {
         tuple(
             step(audits, space, "--json", kept(f"audits_{name}"), "--more", "--hold") for name, space in AUDITED.items()
         ),
+    ),
+    "audit_cost": Part(
+        "audits take less than 5 % of whole sweeps (CPU; needs a quiet machine)",
+        24,
+        (step(audit_cost, "sdpa_cpu", "sdpa_cpu_causal", "sdpa_cpu_long", "--json", kept("audit_cost"), "--hold"),),
+    ),
+    "make_tune": Part(
+        "make tune in a new checkout ends within 8 minutes, installing and waiting aside (needs a quiet machine)",
+        12,
+        (step(make_tune, "--out", str((RESULTS / "make_tune.txt").relative_to(ROOT)), "--hold"),),
     ),
     "kills": Part(
         "a sweep killed twenty times loses nothing and judges nothing twice",

@@ -1,68 +1,111 @@
-"""What audits cost a sweep: their share of the seconds that it took.
+"""What audits cost whole sweeps, those of the search and those of the finals: their share of the seconds.
 
-    python -m benchmarks.timing.audit_cost STORE [--json docs/results/audit_cost.json]
+    python -m benchmarks.timing.audit_cost SPACE ... [--trials 60] [--minutes 5] [--finals-minutes 2]
+        [--json docs/results/audit_cost.json] [--hold]
 
-A row a study of the store: trials, how many were audited before they led, the seconds of that, and the seconds of the
-search, from each calibration to the last trial. Finals and what they audit are on neither side. Rows that the file
-holds of other devices or problems stay.
+Each space is swept by `autotuner tune` as a user does, from an empty store, finals included. A row a sweep: trials,
+how many audits there were before a variant led and how many of finalists, their seconds, and those of the search and of
+the finals; what was waited for a calm machine counts in neither. Rows
+that the file holds of other devices, spaces or problems stay. With --hold no share may be 5 % or more.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from autotuner.gate.recheck import AUDIT
 from autotuner.store import Store, queries
-from benchmarks.provenance import provenance
+from autotuner.values.gate_report import CheckResult
+from benchmarks import holds
+from benchmarks.provenance import ROOT, provenance
+from benchmarks.timing.wall import phases, run, whole
+
+MOST = 0.05
+"""The share of a sweep that audits may take, 0..1."""
 
 Row = dict[str, Any]
 
 
-def cost(store: Store, study: str) -> Row:
-    """Of the trials of a study."""
+def swept(space: str, options: argparse.Namespace) -> Row:
+    """A sweep of the space, and what audits took of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = str(Path(folder) / "studies.db")
+        words = ["tune", space, "--store", store, "--out", str(Path(folder) / "best.json")]
+        limits = {"--trials": options.trials, "--minutes": options.minutes, "--finals-minutes": options.finals_minutes}
+        words += [str(each) for pair in limits.items() for each in pair]
+        done = run([sys.executable, "-m", "autotuner", *words], ROOT, os.environ)
+        if done.code:
+            sys.exit(f"the sweep of {space} ended with exit code {done.code}")
+        with closing(Store.open(store, read_only=True)) as opened:
+            (study,) = queries.names(opened)
+            found = {**of_study(opened, study), **phases(done)}
+    return {**found, "share": round((found["audit_s"] + found["finals_audit_s"]) / whole(found), 4)}
+
+
+def of_study(store: Store, study: str) -> Row:
+    """What a store says of the audits of a sweep."""
     record, sessions = queries.study(store, study), queries.sessions(store, study)
     outcomes = [queries.trial(store, study, each.number).outcome for each in queries.judged(store, study)]
-    audits = [
-        check.seconds
-        for outcome in outcomes
-        if outcome.gate is not None
-        for check in outcome.gate.checks
-        if check.code == AUDIT
-    ]
-    runs = sum((each.finished_at - each.started_at).total_seconds() for each in sessions if each.finished_at)
+    in_search = audits(check for each in outcomes if each.gate is not None for check in each.gate.checks)
+    heats = [heat for finals in queries.all_finals(store, study) for heat in finals.heats]
+    in_finals = audits(heat.audit for heat in heats if heat.audit is not None)
     return {
         "device": record.device.name,
-        "torch": sessions[0].calibration.versions["torch"],
+        "torch": sessions[0].calibration.versions.get("torch", "?"),
         "cache": record.cache,
         "problems": [str(each) for each in record.problems],
         "space": record.space_name,
         "trials": len(outcomes),
-        "audits": len(audits),
-        "audit_s": round(sum(audits), 2),
-        "runs_s": round(runs, 1),
-        "share": round(sum(audits) / runs, 4) if runs else None,
+        "audits": len(in_search),
+        "audit_s": round(sum(in_search), 2),
+        "finals_audits": len(in_finals),
+        "finals_audit_s": round(sum(in_finals), 2),
     }
 
 
+def audits(checks: Iterable[CheckResult]) -> list[float]:
+    """Seconds of each audit among these checks."""
+    return [check.seconds for check in checks if check.code == AUDIT]
+
+
+def identity(row: Row) -> tuple[object, ...]:
+    """Of what a row is."""
+    return row["device"], row["space"], tuple(row["problems"])
+
+
+def merged(path: Path, rows: Sequence[Row]) -> list[Row]:
+    """These rows, and those of the file that are of something else."""
+    held = json.loads(path.read_text())["rows"] if path.exists() else []
+    new = {identity(row) for row in rows}
+    return [*(row for row in held if identity(row) not in new), *rows]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.timing.audit_cost", description=__doc__)
-    parser.add_argument("store")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("spaces", nargs="+", metavar="SPACE")
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--finals-minutes", type=float, default=2.0)
     parser.add_argument("--json", type=Path)
+    holds.add_option(parser)
     options = parser.parse_args()
-    with closing(Store.open(options.store, read_only=True)) as store:
-        rows = [cost(store, name) for name in queries.names(store) if queries.sessions(store, name)]
-    for row in rows:
-        print(json.dumps(row))
-    if options.json is not None:
-        held = json.loads(options.json.read_text())["rows"] if options.json.exists() else []
-        of = [(row["device"], row["space"], row["problems"]) for row in rows]
-        kept = [row for row in held if (row["device"], row["space"], row["problems"]) not in of]
-        made = provenance([Path(options.store), options.json])
-        options.json.write_text(json.dumps({**made, "rows": kept + rows}, indent=1) + "\n")
+    made, rows = provenance([options.json]), []
+    for space in options.spaces:
+        rows.append({**swept(space, options), "command": made["command"], "when": made["when"]})
+        print(json.dumps(rows[-1]), flush=True)
+        if options.json is not None:
+            options.json.write_text(json.dumps({"rows": merged(options.json, rows)}, indent=1) + "\n")
+    if options.hold:
+        shares = {row["space"]: row["share"] for row in rows}
+        holds.require([f"{name}: audits took {share:.1%}" for name, share in shares.items() if share >= MOST])
 
 
 if __name__ == "__main__":

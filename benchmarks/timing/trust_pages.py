@@ -145,14 +145,26 @@ def _raced_out(off: Document) -> bool:
 
 
 def audit_cost(document: Document) -> str:
-    """docs/timing.md: the share of a search that audits take."""
-    said = (
-        f"{each['audits']} audits of {each['trials']} trials took {100 * each['share']:.1f} % of the"
-        f" {each['runs_s']:.0f} s of the search ({each['space']}, {each['problems'][0]}, {each['device']},"
-        f" torch {each['torch']})"
-        for each in document["rows"]
-    )
-    return f"{'; '.join(said)}. Made by `{document['command']}` on {document['when'][:10]}."
+    """docs/timing.md: the share of whole sweeps that audits take, a sweep a row."""
+    head = ["space", "problem", "device", "trials", "audits in the search", "in the finals", "audits took"]
+    head += ["search and finals took", "share"]
+    rows = [
+        [
+            row["space"],
+            row["problems"][0] + (f" and {len(row['problems']) - 1} more" if len(row["problems"]) > 1 else ""),
+            row["device"],
+            str(row["trials"]),
+            str(row["audits"]),
+            str(row["finals_audits"]),
+            f"{row['audit_s'] + row['finals_audit_s']:.1f} s",
+            f"{row['search_s']:.0f} + {row['finals_s']:.0f} s",
+            f"{100 * row['share']:.1f} %",
+        ]
+        for row in document["rows"]
+    ]
+    runs = dict.fromkeys((row["command"], row["when"][:10], row["torch"]) for row in document["rows"])
+    said = "; ".join(f"`{command}` on {day}, torch {torch}" for command, day, torch in runs)
+    return f"{table(head, rows)}\n\nMade by {said}."
 
 
 def audits(documents: list[Document]) -> str:
