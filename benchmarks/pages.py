@@ -368,6 +368,7 @@ def kernels_drawn() -> dict[Path, str]:
     text = insert(page.read_text(), "decode", decode_pages.few_queries(if_kept("decode_attention")))
     runs = (if_kept(name) for name in ("old_and_new", "old_and_new_again", "old_and_new_others"))
     text = insert(text, "old_and_new", old_and_new_pages.old_and_new(*runs))
+    text = insert(text, "same_code", old_and_new_pages.same_code(if_kept("same_code")))
     text = insert(text, "views", views_pages.views(if_kept("views")))
     text = insert(text, "tuned_wgmma", tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE))
     text = insert(text, "elsewhere", tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")))

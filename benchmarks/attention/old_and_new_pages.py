@@ -102,3 +102,19 @@ def _slowest(states: list[tuple[str, dict[str, Any], str]], wanted: str) -> str:
             ratios.setdefault(name, []).append(over(found))
     problem, ratio = max(((name, mean(each)) for name, each in ratios.items()), key=lambda found: found[1])
     return f"{problem} at {ratio:.3f} {wanted}"
+
+
+def same_code(document: dict[str, Any] | None) -> str:
+    """How many points of each implementation compile to the machine code that they had; nothing where nothing is
+    kept."""
+    if document is None:
+        return NONE
+    built = [row for row in document["rows"] if row["same_code"] is not None]
+    by_impl: dict[str, list[bool]] = {}
+    for row in built:
+        by_impl.setdefault(row["impl"], []).append(row["same_code"])
+    counts = ", ".join(f"{sum(each)} of {len(each)} of `{impl}`" for impl, each in by_impl.items())
+    return (
+        f"For {document['architecture']} the fastest points at these shapes are, to the byte, the machine code that"
+        f" they were: {counts}. Made by `{document['command']}`."
+    )

@@ -16,7 +16,10 @@ from benchmarks.attention import old_and_new
 from benchmarks.attention.old_and_new import asked_for, graphs_of, over_old, row_or_reason
 from benchmarks.attention.old_and_new_pages import apart, decides, over
 from benchmarks.attention.old_and_new_pages import old_and_new as page
+from benchmarks.attention.old_and_new_pages import same_code as same_code_part
+from benchmarks.attention.same_code import libraries, machine_code, same
 from benchmarks.pages import loaded
+from benchmarks.provenance import ROOT
 
 IMPLS = ["scalar", "cublas", "wmma", "mma"]
 SHAPES = 16
@@ -148,3 +151,23 @@ def test_the_old_checkout_is_asked_for_the_same_points(tmp_path: Path, monkeypat
     asked = [{"impl": impl, "problem": "p", "parameters": {"A": 1}} for impl in ("scalar", "cublas", "mma")]
     found = old_and_new.old_builds(tmp_path, asked)
     assert found == [("scalarp", "/x/1"), (None, "no cuBLAS here"), (None, "no compiler")]
+
+
+def test_machine_code_is_compared_to_the_byte() -> None:
+    points = [each for each in asked_for(["scalar"], ["(1,2,64,64)"]) if "full" in each["problem"]]
+    other = {**points[0], "problem": "(1,2,64,64) float16 causal"}
+    here = libraries(ROOT, [*points, other], "sm_90")
+    if not all(here):
+        pytest.skip("there is no nvcc")
+    assert same(here[0], here[0])
+    assert same(here[0], here[1]) is False
+    assert same("", here[0]) is None
+    with pytest.raises(ValueError, match="no cubin"):
+        machine_code(b"none")
+
+
+def test_the_page_counts_the_points_whose_machine_code_is_the_same() -> None:
+    rows = [{"impl": "mma", "same_code": each} for each in (True, False, None)]
+    said = same_code_part({"command": "python -m it", "architecture": "sm_90", "rows": rows})
+    assert "1 of 2 of `mma`" in said
+    assert same_code_part(None) == page(None)

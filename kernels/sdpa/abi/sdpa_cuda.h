@@ -41,20 +41,24 @@ typedef struct sdpa_strides {
   int64_t batch, head, row;
 } sdpa_strides;
 
-/* The kernel's one argument. The tensor maps of K and V are filled in when geometry.tma_rows > 0: dimensions, innermost
- * first, (HEAD_DIM, seq_k, batch * heads_kv), for dense tensors, or with strided_maps (HEAD_DIM, seq_k, heads_kv, batch);
- * box (64, tma_rows, 1, 1), 128-byte swizzle; what lies outside reads as 0. */
+/* The kernel's one argument. What the dense kernels read lies where it lay in version 1: at other places ptxas schedules
+ * them otherwise, and not always as well.
+ *
+ * The tensor maps of K and V are filled in when geometry.tma_rows > 0: dimensions, innermost first, (HEAD_DIM, seq_k,
+ * batch * heads_kv), for dense tensors, or with strided_maps (HEAD_DIM, seq_k, heads_kv, batch); box (64, tma_rows, 1, 1),
+ * 128-byte swizzle; what lies outside reads as 0. */
 typedef struct sdpa_args {
   sdpa_tensor_map k_map, v_map;
   const void *q, *k, *v;
   void *o;
   float *lse;                 /* with LSE */
   const int32_t *key_lengths; /* with KEY_LENGTHS */
+  int32_t heads_kv;
+  uint32_t launch; /* with a workspace: not 0, and another one for each launch */
   void *workspace;
-  int32_t batch, heads, heads_kv, seq_q, seq_k;
+  int32_t batch, heads, seq_q, seq_k;
   float scale, scale_log2; /* scale_log2 = scale * log2(e) */
   sdpa_strides q_stride, k_stride, v_stride, o_stride;
-  uint32_t launch; /* with a workspace: not 0, and another one for each launch */
 } sdpa_args;
 
 #define AT_GEOMETRY extern "C" __device__ const at_geometry variant_geometry
