@@ -34,6 +34,7 @@ AT_GEOMETRY = {
     .dynamic_shared = SHARED_BYTES,
     .head_dim = HEAD_DIM,
     .tma_rows = BLOCK_N,
+    .strided_maps = STRIDED,
     .host = {SCHEDULE, BLOCKS_SM},
 };
 

@@ -7,6 +7,7 @@
 #ifndef WGMMA_CONSUMER_H
 #define WGMMA_CONSUMER_H
 
+#include "wgmma_places.h"
 #include "wgmma_schedule.h"
 #include "wgmma_softmax.h"
 
@@ -263,9 +264,10 @@ struct Consumer {
     copy_engine_fence();
     named_barrier_sync(GROUP_BARRIER + group, WARPGROUP);
     if (elected()) {
+      const Place place = place_of_output(args, to_slice);
 #pragma unroll
       for (int panel = 0; panel < PANELS; panel++)
-        tma_store(&args.o_map, tile + panel * GROUP_PANEL, panel * 64, to_row, to_slice);
+        store_box(&args.o_map, tile + panel * GROUP_PANEL, panel * 64, to_row, place);
       tma_store_commit();
       if (!OUTPUT_APART && Q_BUFFERS == 1) {
         tma_store_wait();
