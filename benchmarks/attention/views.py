@@ -1,15 +1,15 @@
 """Times views of (batch, length, heads, head_dim) beside dense tensors on this GPU, and what copies of them would cost.
 
     python -m benchmarks.attention.views [--shapes 1,2,3] [--trials 20] [--finals-minutes 0.4] [--points FILE]
-        [--tuned docs/results/tuned_wgmma.json] [--rounds 41] [--json FILE]
+        [--rounds 41] [--json FILE]
     python -m benchmarks.attention.views --merge FILE... --json FILE
 
-Of each shape `autotuner tune` searches both layouts from empty stores, with as many trials each; or the points are
-those of FILE, which an earlier run wrote. Then, in one run, replayed in random order, warm and cold: torch's backends
-on dense tensors and on views; the dense winner on dense tensors; its parameters compiled for views, on views; the
-winner of views; three `.contiguous()`; and, where --tuned has one of this kind of device, the dense winner of wgmma,
-which takes no views. What gives a wrong result is named and not timed. With --merge the rows of several runs, on
-several GPUs say, become one file. Needs a GPU that nothing else uses.
+Of each shape `autotuner tune` searches both layouts from empty stores, with as many trials each: of mma where the shape
+leaves multiprocessors idle, else of wgmma. Or the points are those of FILE, which an earlier run wrote. Then, in one
+run, replayed in random order, warm and cold: torch's backends on dense tensors and on views; the dense winner on dense
+tensors; its parameters compiled for views, on views; the winner of views; and three `.contiguous()`. What gives a wrong
+result is named and not timed. With --merge the rows of several runs, on several GPUs say, become one file. Needs a GPU
+of sm_90 that nothing else uses.
 """
 
 from __future__ import annotations
@@ -46,13 +46,17 @@ from benchmarks.attention.interleaved import (
 from benchmarks.provenance import command_line
 from benchmarks.tuned import Set, tuned
 
-SHAPES = ("(1,8,512,64) float16 full", "(4,16,1024,64) float16 full", "(1,32,2048,128) float16 full")
-SPACE = "sdpa_sm90"
-"""Of mma: the implementation that takes views."""
+SPACES = {
+    "(1,8,512,64) float16 full": "sdpa_sm90",
+    "(4,16,1024,64) float16 full": "sdpa_wgmma",
+    "(1,32,2048,128) float16 full": "sdpa_wgmma",
+}
+"""The space of each shape: that of mma for the one that leaves multiprocessors idle."""
+SHAPES = tuple(SPACES)
 BACKENDS = ("cudnn", "flash", "efficient")
 STATES = {"warm": False, "cold": True}
-DENSE, SAME, VIEWS, WGMMA, COPIES = "dense point", "dense point on views", "point of views", "wgmma", "copies"
-"""The sides that are no backends; the first and the fourth are on dense tensors."""
+DENSE, SAME, VIEWS, COPIES = "dense point", "dense point on views", "point of views", "copies"
+"""The sides that are no backends; the first is on dense tensors."""
 Points = dict[str, dict[str, Value]]
 """Parameters with IMPL, by problem."""
 
@@ -70,7 +74,7 @@ def winners(text: str, trials: int, finals_minutes: float) -> tuple[Points, list
     rows: list[Figures] = []
     for each in (text, of_views(text)):
         with tempfile.TemporaryDirectory() as folder:
-            row = tuned(Set("sdpa", SPACE, (each,)), each, Path(folder) / "studies.db", options)
+            row = tuned(Set("sdpa", SPACES[text], (each,)), each, Path(folder) / "studies.db", options)
         if "parameters" not in row:
             raise SystemExit(f"{each}: {row.get('error', 'no winner')}")
         points[each] = row["parameters"]
@@ -92,18 +96,10 @@ def points_in(path: Path, texts: Sequence[str]) -> Points:
     return {each: known[each] for each in wanted}
 
 
-def wgmma_of(path: Path | None, text: str, device: str) -> dict[str, Value] | None:
-    """The point of wgmma that was tuned for the problem on this kind of device."""
-    rows = [] if path is None else json.loads(path.read_text())["rows"]
-    here = [row for row in rows if row.get("device") == device and row["problem"] == text]
-    return next((row["parameters"] for row in here if row["parameters"]["IMPL"] == "wgmma"), None)
-
-
-def sides_of(text: str, points: Points, wgmma: dict[str, Value] | None) -> dict[str, tuple[str, dict[str, Value]]]:
+def sides_of(text: str, points: Points) -> dict[str, tuple[str, dict[str, Value]]]:
     """The problem and the point of each variant that is built."""
     views = of_views(text)
-    found = {DENSE: (text, points[text]), SAME: (views, points[text]), VIEWS: (views, points[views])}
-    return found if wgmma is None else {**found, WGMMA: (text, wgmma)}
+    return {DENSE: (text, points[text]), SAME: (views, points[text]), VIEWS: (views, points[views])}
 
 
 def built(sides: Mapping[str, tuple[str, dict[str, Value]]]) -> dict[str, Artifact | Fault]:
@@ -177,22 +173,22 @@ def figures(taken: Mapping[str, Sequence[float]]) -> Figures:
     for views, layout in ((False, "dense"), (True, "views")):
         there = [named(backend, views) for backend in BACKENDS if named(backend, views) in taken]
         found["baseline"][layout] = min(there, key=lambda name: us[name]["median"])
-    for name in (DENSE, SAME, VIEWS, WGMMA):
+    for name in (DENSE, SAME, VIEWS):
         if name in taken:
             baseline = found["baseline"]["views" if on_views(name) else "dense"]
             found["speedup"][name] = ratios(taken[baseline], taken[name])
     return found
 
 
-def timed_at(text: str, points: Points, wgmma: dict[str, Value] | None, rounds: int) -> Figures:
+def timed_at(text: str, points: Points, rounds: int) -> Figures:
     """The figures of one shape."""
-    builds = built(sides_of(text, points, wgmma))
+    builds = built(sides_of(text, points))
     cases = {views: SdpaProblem.parse(of_views(text) if views else text) for views in (False, True)}
     truths = {
         views: compute_truth(Case(name=str(problem), problem=problem, distribution="randn"), 1, "cuda")
         for views, problem in cases.items()
     }
-    row: Figures = {"problem": text, "points": points, "wgmma": wgmma, "left_out": {}}
+    row: Figures = {"problem": text, "points": points, "left_out": {}}
     row["left_out"] |= {name: each.detail for name, each in builds.items() if isinstance(each, Fault)}
     for state, cold in STATES.items():
         forwards, count, wrong = forwards_of(text, builds, truths, cold)
@@ -231,7 +227,6 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--finals-minutes", type=float, default=0.4)
     parser.add_argument("--points", type=Path)
-    parser.add_argument("--tuned", type=Path)
     parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--merge", type=Path, nargs="+")
     parser.add_argument("--json", type=Path)
@@ -248,7 +243,7 @@ def main() -> int:
     for text in texts:
         points, sweeps = (known, []) if known else winners(text, given.trials, given.finals_minutes)
         mine = {each: points[each] for each in (text, of_views(text))}
-        row = timed_at(text, mine, wgmma_of(given.tuned, text, where["device"]), given.rounds)
+        row = timed_at(text, mine, given.rounds)
         command = command_line([each for each in (given.points,) if each is not None])
         rows.append({**row, **where, "command": command, "sweeps": sweeps})
         print(*(said(rows[-1], state) for state in STATES), sep="\n", flush=True)

@@ -7,15 +7,15 @@ from typing import Any
 
 from benchmarks.attention.cuda_pages import table
 from benchmarks.attention.decode_pages import STATES, mean
-from benchmarks.attention.views import COPIES, DENSE, SAME, VIEWS, WGMMA, of_views
+from benchmarks.attention.views import COPIES, DENSE, SAME, VIEWS, of_views
 
 Row = dict[str, Any]
 HEADING = "## Views beside dense tensors"
 EXPLAINED = (
-    "A projection's output is (batch, length, heads, head_dim); a model hands over views of it. `mma` takes them, and"
-    " each layout is tuned for itself. Microseconds, and in brackets how many times as fast as the fastest backend of"
-    " torch on tensors that lie so; with copies it is over that backend on views, as a model that makes copies has"
-    " views."
+    "A projection's output is (batch, length, heads, head_dim); a model hands over views of it. `mma` and `wgmma` take"
+    " them, and each layout is tuned for itself. Microseconds, and in brackets how many times as fast as the fastest"
+    " backend of torch on tensors that lie so; with copies it is over that backend on views, as a model that makes"
+    " copies has views."
 )
 
 
@@ -49,15 +49,13 @@ def _baseline(row: Row, state: str, layout: str) -> float:
 
 
 def _table(rows: list[Row], state: str) -> str:
-    wgmma = any(us(row, state, WGMMA) is not None for row in rows)
     head = ["problem", "SDPA, dense", "SDPA, views", "winner, dense", "its parameters, views", "winner, views"]
     head = [f"{state}: problem", *head[1:], "three copies", "winner, dense, and copies"]
-    head += ["wgmma, dense", "wgmma and copies"] if wgmma else []
-    return table(head, [[*_cells(row, state, wgmma)] for row in rows])
+    return table(head, [[*_cells(row, state)] for row in rows])
 
 
-def _cells(row: Row, state: str, wgmma: bool) -> Iterator[str]:
-    yield row["problem"]
+def _cells(row: Row, state: str) -> Iterator[str]:
+    yield f"{row['problem']}, {row['points'][of_views(row['problem'])]['IMPL']}"
     for layout in ("dense", "views"):
         backend = row[state]["baseline"][layout].split()[0]
         yield f"{_baseline(row, state, layout):.2f} ({backend})"
@@ -66,9 +64,6 @@ def _cells(row: Row, state: str, wgmma: bool) -> Iterator[str]:
     copies = us(row, state, COPIES)
     yield "" if copies is None else f"{copies:.2f}"
     yield _sum(row, state, DENSE)
-    if wgmma:
-        yield _with_speedup(row, state, WGMMA)
-        yield _sum(row, state, WGMMA)
 
 
 def _with_speedup(row: Row, state: str, name: str) -> str:

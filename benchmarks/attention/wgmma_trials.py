@@ -36,7 +36,7 @@ from autotuner.ops.tensors import DTYPES
 from autotuner.run.jobs import Built, JudgeJob
 from autotuner.values.outcome import Artifact, Outcome
 from autotuner.values.verdict import Fault
-from benchmarks.attention.wgmma import PROBLEMS, Figures, Room, answer, fastest, judged, opened, problem_of, spread
+from benchmarks.attention.wgmma import PROBLEMS, Figures, Room, answer, fastest, judged, opened, spread
 from tests.mutants.warpgroups import mutants
 
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -154,8 +154,9 @@ def judged_mutants() -> list[Figures]:
     found: list[Figures] = []
     with tempfile.TemporaryDirectory() as folder, closing(Room(PROBLEMS["B"]).workbench.executor()) as executor:
         for mutant in mutants():
-            setting = mutant.problem
-            room = Room(problem_of(2, 8, 512, setting.head_dim, setting.causal))
+            like = mutant.problem.problem()
+            sizes = {"batch": 2, "heads": 8, "heads_kv": 8 // like.group, "seq_q": 512, "seq_k": 512}
+            room = Room(like.model_copy(update=sizes))
             problem, toolchain = room.problem, room.workbench.toolchain
             built = build(mutant.family(Path(folder)), mutant.variant, problem, toolchain)
             if isinstance(built, Fault):

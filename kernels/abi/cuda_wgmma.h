@@ -42,6 +42,13 @@ AT_DEVICE void tma_store(const void *map, const void *shared, int x, int y, int 
                : "memory");
 }
 
+// The same to a matrix of four dimensions.
+AT_DEVICE void tma_store_4d(const void *map, const void *shared, int x, int y, int z, int w) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];\n" ::"l"(map),
+               "r"(shared_address(shared)), "r"(x), "r"(y), "r"(z), "r"(w)
+               : "memory");
+}
+
 AT_DEVICE void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;\n" ::: "memory"); }
 
 // Waits until all of this thread's stores have read shared memory.

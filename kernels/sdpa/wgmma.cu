@@ -4,6 +4,7 @@
 // (wgmma_consumer.h) of 64 query rows each. They share the tiles of K and V. A block works on one item of BLOCK_ROWS
 // rows after another (wgmma_schedule.h). Who waits for whom is a matter of transaction barriers: a buffer is full, a
 // buffer is free. The output goes back by bulk copies too, which leave out rows past the end.
+// Views and groups of heads are a matter of the copies alone (wgmma_places.h).
 //
 // Parameters (all integers but SCHEDULE, Q_FROM, O_STAGING, SOFTMAX):
 //   CONSUMERS    warpgroups that compute; with 64 rows each
@@ -34,6 +35,7 @@ AT_GEOMETRY = {
     .dynamic_shared = SHARED_BYTES,
     .head_dim = HEAD_DIM,
     .tma_rows = BLOCK_N,
+    .strided_maps = STRIDED,
     .host = {SCHEDULE, BLOCKS_SM},
 };
 

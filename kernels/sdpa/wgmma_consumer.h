@@ -7,6 +7,7 @@
 #ifndef WGMMA_CONSUMER_H
 #define WGMMA_CONSUMER_H
 
+#include "wgmma_places.h"
 #include "wgmma_schedule.h"
 #include "wgmma_softmax.h"
 
@@ -242,11 +243,23 @@ struct Consumer {
     if (lane == 0) mbarrier_arrive(barrier(shared, QUERY_FREE + query_buffer()));
   }
 
-  __device__ __forceinline__ void normalize() {
+  __device__ __forceinline__ void normalize([[maybe_unused]] int of_slice, [[maybe_unused]] int of_row) {
     float factor[2];
 #pragma unroll
-    for (int half = 0; half < 2; half++) factor[half] = 1.0f / quad_sum(softmax.sum[half]);
+    for (int half = 0; half < 2; half++) {
+      const float sum = quad_sum(softmax.sum[half]);
+#if LSE
+      store_log_sum_exp(of_slice, of_row + warp * 16 + lane / 4 + half * 8, softmax.max[half], sum);
+#endif
+      factor[half] = 1.0f / sum;
+    }
     rescale(factor);
+  }
+
+  // ln(sum(exp(score))) of a row, by one of the four lanes that have it: the sum is relative to 2^max.
+  __device__ __forceinline__ void store_log_sum_exp(int of_slice, int of_row, float max, float sum) {
+    if (lane % 4 == 0 && of_row < args.seq_q)
+      args.lse[(int64_t)of_slice * args.seq_q + of_row] = (max + __log2f(sum)) * 0.693147181f;
   }
 
   // O goes through shared memory: to where its Q was, in `buffer`, or to its own place.
@@ -263,9 +276,10 @@ struct Consumer {
     copy_engine_fence();
     named_barrier_sync(GROUP_BARRIER + group, WARPGROUP);
     if (elected()) {
+      const Place place = place_of_output(args, to_slice);
 #pragma unroll
       for (int panel = 0; panel < PANELS; panel++)
-        tma_store(&args.o_map, tile + panel * GROUP_PANEL, panel * 64, to_row, to_slice);
+        store_box(&args.o_map, tile + panel * GROUP_PANEL, panel * 64, to_row, place);
       tma_store_commit();
       if (!OUTPUT_APART && Q_BUFFERS == 1) {
         tma_store_wait();
@@ -298,14 +312,14 @@ AT_DEVICE void consume(const wgmma_args &args, unsigned char *shared, int group)
       wgmma_wait<1>();
       hold(at.output);
       at.release_values();
-      at.normalize();
+      at.normalize(slice, row);
       at.store(slice, row, buffer);
     } else {
       at.issue_last_output();
       wgmma_wait<0>();
       hold(at.output);
       at.release_values();
-      at.normalize();
+      at.normalize(slice, row);
       at.store(slice, row, buffer);
       if (schedule.done()) break;
       at.begin(item(args, schedule.number));

@@ -1,7 +1,5 @@
 // The host side of IMPL = wgmma: tensor maps of Q, K, V and O, and a grid that may be smaller than the work.
-#include "sdpa_cuda.h"  // first: it names the op's fields of the geometry
-
-#include "cuda_host.h"
+#include "sdpa_maps.h"
 
 #include "wgmma_plan.h"
 
@@ -13,42 +11,50 @@ at::Kernel kernel("variant_kernel");
 
 constexpr uint64_t ELEMENT_BYTES = 2;
 
-struct Matrix {
-  const void *base;
-  uint64_t length, slices;
-  uint32_t box_rows;
-};
-
-int encode(sdpa_tensor_map *map, const Matrix &matrix) {
-  const at::Driver &driver = at::Driver::get();
-  if (!driver.cuTensorMapEncodeTiled) return CUDA_ERROR_NOT_SUPPORTED;
-  const uint64_t row = (uint64_t)at::geometry().head_dim * ELEMENT_BYTES;
-  const cuuint64_t sizes[3] = {(uint64_t)at::geometry().head_dim, matrix.length, matrix.slices};
-  const cuuint64_t strides[2] = {row, row * matrix.length};
-  const cuuint32_t box[3] = {64, matrix.box_rows, 1}, steps[3] = {1, 1, 1};
-  return driver.cuTensorMapEncodeTiled((CUtensorMap *)map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3,
-                                       const_cast<void *>(matrix.base), sizes, strides, box, steps,
-                                       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-}
+sdpa_strides strides_of(const at_call *call, int tensor) { return at::strides_of(call->in_stride[tensor]); }
 
 int encode_all(wgmma_args &args, const at_call *call) {
-  const uint64_t slices = (uint64_t)args.slices, seq_q = (uint64_t)args.seq_q, seq_k = (uint64_t)args.seq_k;
-  const uint32_t keys = (uint32_t)at::geometry().tma_rows;
-  if (const int error = encode(&args.q_map, {call->in[SDPA_Q], seq_q, slices, WGMMA_GROUP_ROWS})) return error;
-  if (const int error = encode(&args.k_map, {call->in[SDPA_K], seq_k, slices, keys})) return error;
-  if (const int error = encode(&args.v_map, {call->in[SDPA_V], seq_k, slices, keys})) return error;
-  return encode(&args.o_map, {call->out[SDPA_O], seq_q, slices, WGMMA_GROUP_ROWS});
+  const int64_t *dim = call->dim;
+  const int64_t batch = dim[SDPA_BATCH], heads = dim[SDPA_HEADS], heads_kv = dim[SDPA_HEADS_KV];
+  const int32_t keys = at::geometry().tma_rows;
+  const auto queries_at = [&](const void *base, const sdpa_strides &stride) -> at::Matrix {
+    return {base, stride, dim[SDPA_SEQ_Q], heads, batch, WGMMA_GROUP_ROWS};
+  };
+  const auto keys_at = [&](int tensor) -> at::Matrix {
+    return {call->in[tensor], strides_of(call, tensor), dim[SDPA_SEQ_K], heads_kv, batch, keys};
+  };
+  if (const int error = at::tensor_map(&args.q_map, queries_at(call->in[SDPA_Q], strides_of(call, SDPA_Q)))) return error;
+  if (const int error = at::tensor_map(&args.k_map, keys_at(SDPA_K))) return error;
+  if (const int error = at::tensor_map(&args.v_map, keys_at(SDPA_V))) return error;
+  return at::tensor_map(&args.o_map, queries_at(call->out[SDPA_O], at::strides_of(call->out_stride[SDPA_O])));
+}
+
+/* False where one row is to stand for all of a tensor. */
+bool served(const at_call *call) {
+  if (call->dim[SDPA_HEADS] % call->dim[SDPA_HEADS_KV]) return false;
+  if (!at::geometry().strided_maps) return true;
+  const int64_t seq_q = call->dim[SDPA_SEQ_Q], seq_k = call->dim[SDPA_SEQ_K];
+  return at::rows_apart(strides_of(call, SDPA_Q), seq_q) && at::rows_apart(strides_of(call, SDPA_K), seq_k) &&
+         at::rows_apart(strides_of(call, SDPA_V), seq_k);
+}
+
+uint32_t expanded_in(const at_call *call) {
+  uint32_t bits = 0;
+  for (int tensor = SDPA_Q; tensor <= SDPA_V; tensor++) {
+    const sdpa_strides stride = strides_of(call, tensor);
+    bits |= (stride.batch ? 0 : WGMMA_ONE_BATCH(tensor)) | (stride.head ? 0 : WGMMA_ONE_HEAD(tensor));
+  }
+  return bits;
 }
 
 bool draws_tickets() { return at::geometry().host[WGMMA_SCHEDULE] == WGMMA_DYNAMIC; }
 
 // Which slices take turns where every block knows its items beforehand: as many as share the second-level cache well,
-// the same number each time. A few that are left over would begin with long items when all others are at their short
+// the same number each time. Those of a group are neighbours and read the same K and V. A few that are left over would begin with long items when all others are at their short
 // ones.
 void batches_of_static(wgmma_args &args, int cache_bytes) {
   const int64_t bytes = 2 * (int64_t)args.seq_k * at::geometry().head_dim * (int64_t)ELEMENT_BYTES;
-  const int64_t fit = (int64_t)cache_bytes * 5 / 8 / bytes;
+  const int64_t fit = (int64_t)cache_bytes * 5 / 8 / bytes * args.group;
   const int64_t batches = fit < 1 ? args.slices : (args.slices + fit - 1) / fit;
   args.slices_at_once = (int32_t)((args.slices + batches - 1) / batches);
   args.last_batch = (args.slices - 1) / args.slices_at_once * args.slices_at_once;
@@ -81,13 +87,17 @@ extern "C" int variant_run(const at_call *call) {
   const int64_t slices = dim[SDPA_BATCH] * dim[SDPA_HEADS];
   const int64_t row_blocks = (dim[SDPA_SEQ_Q] + shape.rows - 1) / shape.rows;
   if (shape.args_bytes != (int32_t)sizeof(wgmma_args) || slices * row_blocks > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;
-  if (dim[SDPA_SEQ_Q] > INT32_MAX / 2 || dim[SDPA_SEQ_K] > INT32_MAX / 2) return AT_OUTSIDE_DOMAIN;
+  if (dim[SDPA_SEQ_Q] > INT32_MAX / 2 || dim[SDPA_SEQ_K] > INT32_MAX / 2 || !served(call)) return AT_OUTSIDE_DOMAIN;
   if (draws_tickets() && (!call->workspace || call->workspace_bytes < 64)) return AT_NO_WORKSPACE;
   if (!at::Driver::get().found) return at::status(CUDA_ERROR_NO_DEVICE);
   wgmma_args args = {};
   args.tickets = (unsigned long long *)call->workspace;
   args.launch = at::launch_number();
   args.slices = (int32_t)slices;
+  args.heads = (int32_t)dim[SDPA_HEADS];
+  args.group = (int32_t)(dim[SDPA_HEADS] / dim[SDPA_HEADS_KV]);
+  args.expanded = expanded_in(call);
+  args.lse = (float *)call->out[SDPA_LSE];
   args.row_blocks = (int32_t)row_blocks;
   args.items = (int32_t)(slices * row_blocks);
   args.seq_q = (int32_t)dim[SDPA_SEQ_Q];

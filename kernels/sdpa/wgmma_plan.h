@@ -10,7 +10,7 @@ enum {
   WGMMA_BLOCKS_SM /* blocks of a multiprocessor */
 };
 
-/* A work item is BLOCK_M query rows of one slice. */
+/* A work item is the query rows of a block, of one slice. */
 enum {
   WGMMA_TILE,   /* as many blocks as work items */
   WGMMA_STATIC, /* as many blocks as fit the device; each takes its share of the work items, known beforehand */
@@ -19,18 +19,26 @@ enum {
 
 #define WGMMA_GROUP_ROWS 64 /* query rows of a warpgroup: a box of Q and of O */
 
-/* The kernel's argument. The tensor maps have the dimensions (HEAD_DIM, length, slices), innermost first, and boxes of 64
- * columns with the 128-byte swizzle; what is read past the end is 0, what is written there is dropped. */
+/* Bits of wgmma_args.expanded for a tensor, SDPA_Q, SDPA_K or SDPA_V: its batches, or its heads, are all the same one. A
+ * tensor map has no stride of 0, so they are read at the coordinate 0. */
+#define WGMMA_ONE_BATCH(tensor) (1u << 2 * (tensor))
+#define WGMMA_ONE_HEAD(tensor) (2u << 2 * (tensor))
+
+/* The kernel's argument. The tensor maps are those of sdpa_maps.h, of 64 columns by WGMMA_GROUP_ROWS or by a tile's keys. */
 typedef struct wgmma_args {
   sdpa_tensor_map q_map, k_map, v_map, o_map;
   unsigned long long *tickets; /* WGMMA_DYNAMIC: one word of workspace, holding garbage */
   uint32_t launch;             /* not 0, and another one for each launch */
-  int32_t slices;              /* batch * heads */
+  int32_t slices;              /* batch * heads of Q */
   int32_t slices_at_once;      /* causal: the slices of a batch, which take turns */
   int32_t last_batch;          /* causal: first slice of the last batch, which may have more */
   int32_t row_blocks, items;   /* work items of a slice, of all */
   int32_t seq_q, seq_k;
   float scale_log2;
+  int32_t heads;     /* of Q */
+  float *lse;        /* with LSE */
+  int32_t group;     /* heads of Q that share one of K and V */
+  uint32_t expanded; /* which tensors have a stride of 0 */
 } wgmma_args;
 
 #endif

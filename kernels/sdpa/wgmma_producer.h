@@ -3,6 +3,7 @@
 #ifndef WGMMA_PRODUCER_H
 #define WGMMA_PRODUCER_H
 
+#include "wgmma_places.h"
 #include "wgmma_schedule.h"
 
 // One of the rings of K and V, as the producer sees it.
@@ -12,14 +13,14 @@ struct Loads {
   int offset, full, free;
   Cursor<STAGES> cursor;
 
-  __device__ __forceinline__ void load(int slice, int tile) {
+  __device__ __forceinline__ void load(Place at, int tile) {
     uint64_t *const arrived = barrier(shared, full + cursor.slot);
     unsigned char *const target = shared + offset + cursor.slot * TILE_BYTES;
     mbarrier_wait(barrier(shared, free + cursor.slot), cursor.parity ^ 1);
     mbarrier_expect(arrived, TILE_BYTES);
 #pragma unroll
     for (int panel = 0; panel < PANELS; panel++)
-      tma_load(target + panel * TILE_PANEL, map, panel * 64, tile * BLOCK_N, slice, arrived);
+      load_box(target + panel * TILE_PANEL, map, panel * 64, tile * BLOCK_N, at, arrived);
     cursor.next();
   }
 };
@@ -31,11 +32,12 @@ AT_DEVICE void load_keys_and_values(const wgmma_args &args, unsigned char *share
   Loads values = {&args.v_map, shared, VALUES_OFFSET, VALUES_FULL, VALUES_FREE, {}};
   for (Schedule schedule(args, shared); !schedule.done(); schedule.next(true, true)) {
     const Item now = item(args, schedule.number);
-    keys.load(now.slice, now.tiles - 1);
+    const Place k = place_in(args, SDPA_K, now.slice), v = place_in(args, SDPA_V, now.slice);
+    keys.load(k, now.tiles - 1);
     for (int tile = now.tiles - 1; tile >= 0; tile--) {
-      if (OVERLAP && tile > 0) keys.load(now.slice, tile - 1);
-      values.load(now.slice, tile);
-      if (!OVERLAP && tile > 0) keys.load(now.slice, tile - 1);
+      if (OVERLAP && tile > 0) keys.load(k, tile - 1);
+      values.load(v, tile);
+      if (!OVERLAP && tile > 0) keys.load(k, tile - 1);
     }
   }
 }
@@ -44,6 +46,7 @@ AT_DEVICE void load_queries(const wgmma_args &args, unsigned char *shared) {
   Cursor<Q_BUFFERS> cursor;
   for (Schedule schedule(args, shared); !schedule.done(); schedule.next(false, true)) {
     const Item now = item(args, schedule.number);
+    const Place q = place_in(args, SDPA_Q, now.slice);
     for (int consumer = 0; consumer < CONSUMERS; consumer++) {
       const int buffer = cursor.slot * CONSUMERS + consumer;
       uint64_t *const arrived = barrier(shared, QUERY_FULL + buffer);
@@ -52,8 +55,7 @@ AT_DEVICE void load_queries(const wgmma_args &args, unsigned char *shared) {
       mbarrier_expect(arrived, GROUP_BYTES);
 #pragma unroll
       for (int panel = 0; panel < PANELS; panel++)
-        tma_load(target + panel * GROUP_PANEL, &args.q_map, panel * 64, now.row + consumer * GROUP_ROWS, now.slice,
-                 arrived);
+        load_box(target + panel * GROUP_PANEL, &args.q_map, panel * 64, now.row + consumer * GROUP_ROWS, q, arrived);
     }
     cursor.next();
   }

@@ -7,6 +7,8 @@
 #include "cuda_wgmma.h"
 #include "wgmma_plan.h"
 
+#define STRIDED (LAYOUT != AT_BHSD)
+
 #if defined(SCHEDULE_TILE)
 static constexpr int SCHEDULE = WGMMA_TILE;
 #elif defined(SCHEDULE_STATIC)

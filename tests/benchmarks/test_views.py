@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from autotuner.build.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs
 from autotuner.spaces.space import Space
 from autotuner.tuning.workbench import choose_device, load_space
-from autotuner.values import config
-from autotuner.values.variant import Value, Variant
+from autotuner.values.variant import Value
 from benchmarks.attention import views as program
 from benchmarks.attention import views_pages
 from benchmarks.attention.interleaved import input_sets
@@ -24,9 +22,8 @@ from benchmarks.attention.views import (
     DENSE,
     SAME,
     SHAPES,
-    SPACE,
+    SPACES,
     VIEWS,
-    WGMMA,
     copying,
     figures,
     merged,
@@ -34,7 +31,6 @@ from benchmarks.attention.views import (
     on_views,
     points_in,
     sides_of,
-    wgmma_of,
     winners,
 )
 from benchmarks.pages import insert
@@ -47,13 +43,13 @@ OTHER: dict[str, Value] = {"IMPL": "mma", "BLOCK_N": 64}
 def row(**more: Any) -> dict[str, Any]:
     """A row as the program writes it."""
     cold = {"cudnn": 9.0, "flash": 12.0, "cudnn on views": 10.0, "flash on views": 9.5}
-    cold |= {DENSE: 4.5, SAME: 5.0, VIEWS: 4.75, COPIES: 7.0, WGMMA: 3.0}
-    warm = {name: us for name, us in cold.items() if name not in (VIEWS, WGMMA)}
+    cold |= {DENSE: 4.5, SAME: 5.0, VIEWS: 4.75, COPIES: 7.0}
+    warm = {name: us for name, us in cold.items() if name != VIEWS}
     states = {
         name: figures({side: [us] * 3 for side, us in of.items()}) for name, of in (("cold", cold), ("warm", warm))
     }
     made = {"device": "one", "torch": "2", "command": "x", "left_out": {}, "sweeps": []}
-    return {"problem": TEXT, "points": {TEXT: POINT, of_views(TEXT): OTHER}, "wgmma": None, **made, **states, **more}
+    return {"problem": TEXT, "points": {TEXT: POINT, of_views(TEXT): OTHER}, **made, **states, **more}
 
 
 def written(path: Path, *rows: dict[str, Any]) -> Path:
@@ -67,29 +63,18 @@ def test_each_shape_has_points_on_both_layouts(text: str) -> None:
     assert str(SdpaProblem.parse(of_views(text))) == of_views(text)
     assert SdpaProblem.parse(of_views(text)).layout == "bshd"
     assert SdpaProblem.parse(text).layout == "bhsd"
-    found = [load_space(SPACE, problems=[each]) for each in (text, of_views(text))]
+    found = [load_space(SPACES[text], problems=[each]) for each in (text, of_views(text))]
     dense, viewed = (Space.enumerate(each, choose_device(each, "sm_90").device.facts) for each in found)
     assert len(dense) > 1000
-    assert {*dense.values["IMPL"]} == {"mma"}
+    assert {*dense.values["IMPL"]} == ({"mma"} if text == TEXT else {"wgmma"})
     for place in range(0, len(dense), 97):
         assert viewed.index_of(dense.point(place)) is not None
 
 
 def test_the_dense_winner_is_compiled_for_both_layouts() -> None:
     points = {TEXT: POINT, of_views(TEXT): OTHER}
-    sides = sides_of(TEXT, points, None)
+    sides = sides_of(TEXT, points)
     assert sides == {DENSE: (TEXT, POINT), SAME: (of_views(TEXT), POINT), VIEWS: (of_views(TEXT), OTHER)}
-    assert sides_of(TEXT, points, {"IMPL": "wgmma"})[WGMMA] == (TEXT, {"IMPL": "wgmma"})
-
-
-def test_the_point_of_wgmma_is_one_of_this_kind_of_device() -> None:
-    tuned = config.kernels_dir().parent / "docs" / "results" / "tuned_wgmma.json"
-    point = wgmma_of(tuned, SHAPES[2], "NVIDIA H200")
-    assert point is not None
-    Family.load(config.kernels_dir() / "sdpa").admit(Variant.of("sdpa", "cuda", point), SdpaProblem.parse(SHAPES[2]))
-    assert wgmma_of(tuned, SHAPES[2], "another") is None
-    assert wgmma_of(tuned, SHAPES[0], "NVIDIA H200") is None  # there mma is the winner
-    assert wgmma_of(None, SHAPES[2], "NVIDIA H200") is None
 
 
 def test_what_was_swept_is_what_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +89,7 @@ def test_what_was_swept_is_what_is_timed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(program, "tuned", swept)
     points, sweeps = winners(TEXT, 12, 0.3)
     assert points == {TEXT: POINT, of_views(TEXT): OTHER}
-    assert asked == [(SPACE, TEXT, 12, 0.3, False), (SPACE, of_views(TEXT), 12, 0.3, False)]
+    assert asked == [("sdpa_sm90", each, 12, 0.3, False) for each in (TEXT, of_views(TEXT))]
     assert [each["problem"] for each in sweeps] == [TEXT, of_views(TEXT)]
     monkeypatch.setattr(program, "tuned", lambda *_: {"problem": TEXT, "error": "no GPU"})
     with pytest.raises(SystemExit, match="no GPU"):
@@ -162,8 +147,8 @@ def test_each_side_is_over_the_backend_on_tensors_that_lie_so() -> None:
     cold = row()["cold"]
     assert cold["baseline"] == {"dense": "cudnn", "views": "flash on views"}
     speedup = {name: found["median"] for name, found in cold["speedup"].items()}
-    assert speedup == {DENSE: 2.0, SAME: 1.9, VIEWS: 2.0, WGMMA: 3.0}
-    assert [name for name in (DENSE, SAME, VIEWS, WGMMA, COPIES, "flash", "flash on views") if on_views(name)] == [
+    assert speedup == {DENSE: 2.0, SAME: 1.9, VIEWS: 2.0}
+    assert [name for name in (DENSE, SAME, VIEWS, COPIES, "flash", "flash on views") if on_views(name)] == [
         *(SAME, VIEWS, COPIES, "flash on views")
     ]
 
@@ -171,14 +156,14 @@ def test_each_side_is_over_the_backend_on_tensors_that_lie_so() -> None:
 def test_the_page_shows_both_layouts_and_what_copies_cost() -> None:
     said = views_pages.views({"shapes": [row()]})
     assert said.startswith(views_pages.HEADING)
-    line = next(each for each in said.splitlines() if "3.00 (3.00x)" in each)
+    line = next(each for each in said.splitlines() if "4.75 (2.00x)" in each)
     assert line == (
-        f"| {TEXT} | 9.00 (cudnn) | 9.50 (flash) | 4.50 (2.00x) | 5.00 (1.90x) | 4.75 (2.00x) | 7.00 | 11.50 (0.83x)"
-        " | 3.00 (3.00x) | 10.00 (0.95x) |"
+        f"| {TEXT}, mma | 9.00 (cudnn) | 9.50 (flash) | 4.50 (2.00x) | 5.00 (1.90x) | 4.75 (2.00x) | 7.00"
+        " | 11.50 (0.83x) |"
     )
     assert "the same parameters on views as dense 0.900, the winner of views as those 1.053, SDPA on views as" in said
     assert f"At {TEXT} the winner of views has BLOCK_N=64 (dense: 32)." in said
-    warm = next(each for each in said.splitlines() if "| 7.00 |" in each and "3.00x" not in each)
+    warm = next(each for each in said.splitlines() if "| 7.00 |" in each and "4.75" not in each)
     assert " |  | 7.00 | 11.50 (0.83x) |" in warm  # what was left out has an empty cell
 
 

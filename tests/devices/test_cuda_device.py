@@ -166,6 +166,36 @@ def test_a_right_variant_of_views_passes_every_level(load: str, lengths: str) ->
         assert report.fault is None, report.fault
 
 
+WARPGROUPS: dict[str, dict[str, Value]] = {
+    "(2,4,128,64) float16 full bshd": {},
+    "(2,8:2,256,64) float16 causal packed": {"SCHEDULE": "dynamic", "Q_BUFFERS": 2},
+    "(2,8:1,256,128) bfloat16 full": {"SCHEDULE": "tile"},
+    "(2,8:2,256,128) float16 causal bshd lse": {"SOFTMAX": "exact", "Q_FROM": "registers"},
+    "(2,4,256x512,64) bfloat16 full bshd lse": {"SOFTMAX": "exact", "EARLY_START": 1, "Q_BUFFERS": 2, "PING_PONG": 0},
+}
+
+
+@pytest.mark.parametrize("problem", WARPGROUPS)
+def test_warpgroup_products_of_views_and_groups_pass_every_level(problem: str) -> None:
+    found = probe()
+    assert isinstance(found, CudaFacts), found
+    if found.sm != 90:
+        pytest.skip("needs sm_90")
+    workbench = Workbench(load_space("sdpa_wgmma", problems=[problem]))
+    assert isinstance(workbench.toolchain, CudaToolchain)
+    space = workbench.space
+    row = space.row_of(space.point(space.default_index) | WARPGROUPS[problem])
+    wanted = workbench.variant(space.nearest(row))
+    assert wanted.parameters.items() >= WARPGROUPS[problem].items()
+    backend = cuda_line(workbench.toolchain, workbench.family)()
+    artifact = built(backend, workbench.conditions, wanted)
+    report = backend.check(artifact, workbench.conditions, lambda _: None)
+    assert report.passed, report.fault
+    for level in ("soak", "many"):
+        report = backend.check(artifact, workbench.conditions, lambda _: None, Passed(report, level, 1.0))
+        assert report.fault is None, report.fault
+
+
 def test_what_is_written_between_tensors_is_found() -> None:
     arena = Arena(torch.device("cuda"))
     words = [arena.take(1000), arena.take(2000, shift=16)]

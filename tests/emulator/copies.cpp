@@ -187,19 +187,12 @@ bool inside(const TensorMap &map, int64_t x, int64_t y, int64_t z) {
   return x >= 0 && x < map.head_dim && y >= 0 && y < map.seq && z >= 0 && z < map.slices;
 }
 
-// Where row y of the box's slice begins.
-int64_t place(const Box &box, int64_t y) {
-  const TensorMap &map = box.map;
-  if (box.w < 0) return (box.z * map.seq + y) * map.head_dim;
-  return box.w * map.batch_stride + box.z * map.slice_stride + y * map.row_stride;
-}
-
 void write_row(const Box &box, int row) {
   const TensorMap &map = box.map;
   uint16_t elements[BOX_COLUMNS] = {};
   const int64_t y = box.y + row;
   for (int i = 0; i < BOX_COLUMNS; i++)
-    if (inside(map, box.x + i, y, box.z)) elements[i] = map.base[place(box, y) + box.x + i];
+    if (inside(map, box.x + i, y, box.z)) elements[i] = map.base[map.place(y, box.z, box.w) + box.x + i];
   unsigned char *target = box.shared + row * ROW_BYTES;
   for (int chunk = 0; chunk < ROW_BYTES / CHUNK; chunk++)  // the 128-byte swizzle
     memcpy(target + (chunk ^ row % 8) * CHUNK, elements + chunk * CHUNK / 2, CHUNK);

@@ -15,6 +15,9 @@ AT_DEVICE void stmatrix_x4(void *row, uint32_t r0, uint32_t r1, uint32_t r2, uin
 AT_DEVICE void tma_store(const void *map, const void *shared, int x, int y, int z) {
   emulator::tma_store(map, shared, x, y, z);
 }
+AT_DEVICE void tma_store_4d(const void *map, const void *shared, int x, int y, int z, int w) {
+  emulator::tma_store(map, shared, x, y, z, w);
+}
 AT_DEVICE void tma_store_commit() { emulator::tma_store_commit(); }
 AT_DEVICE void tma_store_wait() { emulator::tma_store_wait(); }
 

@@ -46,7 +46,8 @@ void wgmma(const Product &product);
 void wgmma_commit();
 void wgmma_wait(int pending_groups);
 void stmatrix(void *row, const uint32_t (&words)[4]);
-void tma_store(const void *map, const void *shared, int x, int y, int z);
+// A map of three dimensions has w = -1.
+void tma_store(const void *map, const void *shared, int x, int y, int z, int w = -1);
 void tma_store_commit();
 void tma_store_wait();
 

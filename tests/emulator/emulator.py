@@ -79,13 +79,10 @@ def emulate(
     driver = DRIVERS.get(source.name, "sdpa_driver.cpp")
     program = build(source, parameters, problem, driver)
     (o, *lse), given = OP.tensors().outputs(problem, inputs), b"".join(map(_raw, inputs))
-    dims = (problem.batch, problem.heads, problem.seq_q, problem.seq_k)
-    if driver in DRIVERS.values():
-        found = _run(program, given, seed, *dims, problem.scale)
-        return (torch.frombuffer(found, dtype=o.dtype).view(o.shape),)
+    dims = (problem.batch, problem.heads, problem.seq_q, problem.seq_k, problem.heads_kv)
     places = (number for tensor in (*inputs[:3], o) for number in (span(tensor), *tensor.stride()[:3]))
     small = (inputs[3].numel() * 4 if problem.key_lengths else 0, lse[0].numel() * 4 if problem.lse else 0)
-    found = _run(program, given, seed, *dims, problem.heads_kv, problem.scale, *places, *small)
+    found = _run(program, given, seed, *dims, problem.scale, *places, *small)
     whole = torch.frombuffer(found, dtype=o.dtype, count=span(o))
     gaps = gaps_of(o)
     if gaps is not None and not bool((whole[gaps].view(torch.uint8) == POISON).all()):

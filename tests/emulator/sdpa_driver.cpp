@@ -1,41 +1,38 @@
-// Runs a variant of sdpa that is one kernel: unit INPUT OUTPUT seed batch heads seq_q seq_k heads_kv scale, then for each of
-// Q, K, V and O its elements, gaps included, and its strides of batch, head and row; then the bytes of lengths and of
-// log-sum-exps, 0 for none.
-//
-// INPUT holds Q, K, V and the lengths one after another; O and the log-sum-exps go to OUTPUT. Exits with 3 and a message
-// when the kernel misbehaves.
-#include "sdpa_cuda.h"  // first: it names the op's fields of the geometry
+// Runs a variant of sdpa that is one kernel, on what sdpa_given.h says. Exits with 3 and a message when the kernel
+// misbehaves.
+#include "sdpa_given.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "memory.h"
-#include "scheduler.h"
-#include "tensor_map.h"
-
-extern "C" const at_geometry variant_geometry;
 extern "C" void variant_kernel(const sdpa_args args);
 
 namespace {
 
 using emulator::fail;
+using emulator::Given;
 
 sdpa_args args;
 
-void read_arguments(char **words) {
-  args.batch = atoi(words[0]);
-  args.heads = atoi(words[1]);
-  args.seq_q = atoi(words[2]);
-  args.seq_k = atoi(words[3]);
-  args.heads_kv = atoi(words[4]);
-  const double scale = atof(words[5]);
-  args.scale = (float)scale;
-  args.scale_log2 = (float)(scale * 1.4426950408889634);
-}
-
-size_t read_strides(char **words, sdpa_strides &strides) {
-  strides = {atoll(words[1]), atoll(words[2]), atoll(words[3])};
-  return (size_t)atoll(words[0]) * 2;
+void fill_arguments(const Given &given) {
+  args.batch = given.batch;
+  args.heads = given.heads;
+  args.seq_q = given.seq_q;
+  args.seq_k = given.seq_k;
+  args.heads_kv = given.heads_kv;
+  args.scale = (float)given.scale;
+  args.scale_log2 = (float)(given.scale * 1.4426950408889634);
+  args.q_stride = given.strides[0];
+  args.k_stride = given.strides[1];
+  args.v_stride = given.strides[2];
+  args.o_stride = given.strides[3];
+  args.q = given.q->data;
+  args.k = given.k->data;
+  args.v = given.v->data;
+  args.o = given.o->data;
+  if (given.lengths) args.key_lengths = (const int32_t *)given.lengths->data;
+  if (given.lse) args.lse = (float *)given.lse->data;
+  const int rows = variant_geometry.tma_rows;
+  if (!rows) return;
+  emulator::fill_map(args.k_map, *given.k, given.strides[1], given.batch, given.heads_kv, given.seq_k, rows);
+  emulator::fill_map(args.v_map, *given.v, given.strides[2], given.batch, given.heads_kv, given.seq_k, rows);
 }
 
 void check_geometry() {
@@ -49,88 +46,29 @@ void check_geometry() {
   if (shape.fixed_seq_k && shape.fixed_seq_k != args.seq_k) fail("only seq_k %d is served", shape.fixed_seq_k);
 }
 
-struct Outputs {
-  const emulator::Region *o, *lse;
-};
-
-// Places all tensors, the inputs with their contents.
-Outputs place_tensors(const char *input, char **words, uint64_t seed) {
-  const size_t sizes[4] = {read_strides(words, args.q_stride), read_strides(words + 4, args.k_stride),
-                           read_strides(words + 8, args.v_stride), read_strides(words + 12, args.o_stride)};
-  const size_t lengths = (size_t)atoll(words[16]), lse = (size_t)atoll(words[17]);
-  const emulator::Region &q = emulator::place("Q", sizes[0], seed), &k = emulator::place("K", sizes[1], seed);
-  const emulator::Region &v = emulator::place("V", sizes[2], seed), &o = emulator::place("O", sizes[3], seed);
-  read_tensor(q, input, 0, false);
-  read_tensor(k, input, sizes[0], false);
-  read_tensor(v, input, sizes[0] + sizes[1], false);
-  args.q = q.data;
-  args.k = k.data;
-  args.v = v.data;
-  args.o = o.data;
-  if (lengths) {
-    const emulator::Region &region = emulator::place("lengths", lengths, seed);
-    read_tensor(region, input, sizes[0] + sizes[1] + sizes[2], false);
-    args.key_lengths = (const int32_t *)region.data;
-  }
-  Outputs outputs = {&o, nullptr};
-  if (lse) {
-    outputs.lse = &emulator::place("LSE", lse, seed);
-    args.lse = (float *)outputs.lse->data;
-  }
-  return outputs;
-}
-
-// As launch.cpp does: a map has no stride of 0.
-int64_t step(int64_t stride) { return stride ? stride : 8; }
-
-void fill_map(sdpa_tensor_map &map, const void *base, const sdpa_strides &strides) {
-  const at_geometry &shape = variant_geometry;
-  emulator::TensorMap filled = {.magic = emulator::TENSOR_MAP_MAGIC,
-                                .base = (const uint16_t *)base,
-                                .head_dim = shape.head_dim,
-                                .seq = args.seq_k,
-                                .slices = args.batch * args.heads_kv,
-                                .rows = shape.tma_rows};
-  if (shape.strided_maps) {
-    filled.slices = args.heads_kv;
-    filled.row_stride = step(strides.row);
-    filled.slice_stride = step(strides.head);
-    filled.batches = args.batch;
-    filled.batch_stride = step(strides.batch);
-  }
-  static_assert(sizeof filled <= sizeof map);
-  memcpy(&map, &filled, sizeof filled);
-}
-
 }  // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 28) fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
-  const uint64_t seed = strtoull(argv[3], nullptr, 10);
+  const Given given = emulator::given_by(argc, argv);
   const at_geometry &shape = variant_geometry;
-  read_arguments(argv + 4);
+  fill_arguments(given);
   check_geometry();
-  const Outputs outputs = place_tensors(argv[1], argv + 10, seed);
-  if (shape.tma_rows) {
-    fill_map(args.k_map, args.k, args.k_stride);
-    fill_map(args.v_map, args.v, args.v_stride);
-  }
   const int group = shape.packs_groups ? args.heads / args.heads_kv : 1;
   const int row_blocks = (args.seq_q * group + shape.rows - 1) / shape.rows;
   const int blocks = args.batch * args.heads / group * row_blocks * shape.split;
   args.launch = 7;
   if (shape.block_workspace) {
     const int64_t words = blocks / shape.split * (int64_t)sizeof(sdpa_arrivals);
-    args.workspace = emulator::place("workspace", (size_t)(blocks * (int64_t)shape.block_workspace + words), seed).data;
+    const size_t bytes = (size_t)(blocks * (int64_t)shape.block_workspace + words);
+    args.workspace = emulator::place("workspace", bytes, given.seed).data;
   }
-  emulator::run_grid([] { variant_kernel(args); }, shape, blocks, seed);
+  emulator::run_grid([] { variant_kernel(args); }, shape, blocks, given.seed);
   args.launch = 8;
   // Another launch finds what this one left, and a graph launches with the same number again.
   for (uint64_t again = 1; shape.block_workspace && again <= 2; again++) {
-    emulator::poison_tensor(*outputs.o);
-    emulator::run_grid([] { variant_kernel(args); }, shape, blocks, seed + again);
+    emulator::poison_tensor(*given.o);
+    emulator::run_grid([] { variant_kernel(args); }, shape, blocks, given.seed + again);
   }
-  emulator::write_tensor(*outputs.o, argv[2]);
-  if (outputs.lse) emulator::append_tensor(*outputs.lse, argv[2]);
+  emulator::write_outputs(given);
   return 0;
 }

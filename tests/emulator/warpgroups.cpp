@@ -150,7 +150,7 @@ void scatter(const Operands &operands, uint32_t) {
 struct Box {
   TensorMap map;
   const unsigned char *shared;
-  int x, y, z;
+  int x, y, z, w;
 };
 
 void write_back(const Box &box) {
@@ -159,7 +159,7 @@ void write_back(const Box &box) {
     for (int column = 0; column < PANEL_COLUMNS; column++) {
       const int64_t x = box.x + column, y = box.y + row;
       if (x >= map.head_dim || y >= map.seq || box.z >= map.slices) continue;
-      auto *target = (uint16_t *)map.base + (box.z * map.seq + y) * map.head_dim + x;
+      auto *target = (uint16_t *)map.base + map.place(y, box.z, box.w) + x;
       check_global("tma_store", target, 2);
       memcpy(target, box.shared + row * ROW_BYTES + (column / 8 ^ row % 8) * 16 + column % 8 * 2, 2);
     }
@@ -173,10 +173,12 @@ void stmatrix(void *row, const uint32_t (&words)[4]) {
   meet("stmatrix", ~0u, &mine, scatter);
 }
 
-void tma_store(const void *map, const void *shared, int x, int y, int z) {
-  Box box = {{}, (const unsigned char *)shared, x, y, z};
+void tma_store(const void *map, const void *shared, int x, int y, int z, int w) {
+  Box box = {{}, (const unsigned char *)shared, x, y, z, w};
   memcpy(&box.map, map, sizeof box.map);
   if (box.map.magic != TENSOR_MAP_MAGIC) fail("tma_store: not a tensor map");
+  if ((w >= 0) != (box.map.batches > 0)) fail("tma_store: the map has another number of dimensions");
+  if (w >= box.map.batches && w >= 0) fail("tma_store: batch %d of %d", w, (int)box.map.batches);
   check_shared("tma_store", shared, (size_t)(box.map.rows * ROW_BYTES), 1024);
   if (landing == Landing::AT_ISSUE || (landing == Landing::RANDOM && random_below(2)))
     write_back(box);

@@ -34,10 +34,11 @@ int main(void) {
 
 @pytest.fixture(scope="module")
 def workbenches() -> list[Workbench]:
-    """One whose kernels are launched by the op's own launcher, and one with a host side of its own."""
+    """One whose kernels are launched by the op's own launcher, one with a host side of its own, and this on views."""
     if config.nvcc() is None:
         pytest.skip("needs nvcc")
-    return [Workbench(load_space(name), "sm_90") for name in ("sdpa_cuda_smoke", "sdpa_wgmma")]
+    dense = [Workbench(load_space(name), "sm_90") for name in ("sdpa_cuda_smoke", "sdpa_wgmma")]
+    return [*dense, Workbench(load_space("sdpa_wgmma", problems=["(2,8:2,256,64) float16 causal bshd"]), "sm_90")]
 
 
 @pytest.fixture(scope="module")

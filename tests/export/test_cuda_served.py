@@ -155,6 +155,32 @@ for seed, now in enumerate([(KEYS, 1, 333), (5, KEYS, 64), (650, 17, 699), (KEYS
     torch.testing.assert_close(found, expected, atol=2e-3, rtol=2e-2)
 """
 """Lengths and a cache that change in place between replays; what lies past the lengths is no number."""
+VIEWS = """
+import sys
+sys.path.insert(0, PLACE)
+import torch
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+from inside import load
+
+ours = load(strict=True)
+BATCH, HEADS, HEADS_KV, ROWS, DIM = 2, 8, 2, 256, 64
+
+def inputs(seed, gap, shared):
+    draw = torch.Generator("cuda").manual_seed(seed)
+    found = []
+    for heads in (HEADS, HEADS_KV, HEADS_KV):
+        batch = 1 if shared and heads == HEADS_KV else BATCH
+        whole = torch.randn(batch, ROWS, heads + gap, DIM + 8 * gap, generator=draw, dtype=torch.float16, device="cuda")
+        found.append(whole[:, :, :heads, :DIM].transpose(1, 2).expand(BATCH, -1, -1, -1))
+    return found
+
+for seed, (gap, shared) in enumerate([(0, False), (1, False), (3, True)]):
+    given = inputs(seed, gap, shared)
+    found = ours(*given, is_causal=True, enable_gqa=True)
+    expected = sdpa(*given, is_causal=True, enable_gqa=True)
+    torch.testing.assert_close(found, expected, atol=2e-3, rtol=2e-2)
+"""
+"""Of views, with gaps and without, and of K and V that the batches share."""
 PROGRAM = r"""
 #include <cmath>
 #include <cstdio>
@@ -242,6 +268,11 @@ def test_blocks_that_merge_through_the_workspace_may_overlap_with_those_of_anoth
 @pytest.mark.gpu
 def test_one_graph_of_a_package_serves_lengths_that_change_in_place(tmp_path: Path) -> None:
     tried_with_torch(exported_of("sdpa_decode", problem="(3,8:2,1x700,128) float16 full lengths"), LENGTHS, tmp_path)
+
+
+@pytest.mark.gpu
+def test_a_package_serves_views_and_groups_by_warpgroup_products(tmp_path: Path) -> None:
+    tried_with_torch(exported_of("sdpa_wgmma", problem="(2,8:2,256,64) float16 causal bshd"), VIEWS, tmp_path)
 
 
 def tried_with_torch(exported: tuple[Table, Source], script: str, folder: Path) -> None:

@@ -152,6 +152,26 @@ def test_random_points_of_warpgroup_products_are_built(head_dim: int, causal: bo
     require_good(workbench, points[part::PARTS])
 
 
+VIEWS_OF_HOPPER = (
+    "(1,32,2048,128) float16 full bshd",
+    "(1,32:8,2048,128) bfloat16 causal packed",
+    "(1,32:4,2048,64) float16 full",
+    "(1,32:8,2048,64) float16 causal bshd lse",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("text", VIEWS_OF_HOPPER)
+def test_random_points_of_warpgroup_products_on_views_are_built(text: str, part: int) -> None:
+    """As on dense tensors; what finds a head's place takes registers too. In parts."""
+    workbench = Workbench(load_space("sdpa_wgmma", problems=[text]), "sm_90")
+    draw = random.Random(text)
+    points = [draw.randrange(len(workbench.space)) for _ in range(RANDOM)]
+    require_good(workbench, points[part::PARTS])
+
+
 def test_the_default_point_needs_nothing_new() -> None:
     """The default of the space for every GPU is one that sm_80 can run."""
     default = load_space("sdpa_cuda").default

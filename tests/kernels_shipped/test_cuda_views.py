@@ -1,14 +1,18 @@
-"""The logic of mma and decode on the host emulator: views, groups, lengths, corners, log-sum-exps, few queries, head
-dimensions that are no multiple of 64."""
+"""The logic of mma, decode and wgmma on the host emulator: views, groups, log-sum-exps; and of the first two lengths,
+corners, few queries, head dimensions that are no multiple of 64."""
 
 from __future__ import annotations
 
 import pytest
+import torch
 
 from autotuner.gate.cases import Case
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.sdpa.tensors import inputs
+from autotuner.ops.tensors import same_bits
 from autotuner.values import config
-from tests.emulator.emulator import cuda_include, in_words, judged
+from tests.emulator.emulator import cuda_include, emulate, in_words, judged
+from tests.mutants.warpgroups import POINT as WGMMA
 
 pytestmark = pytest.mark.skipif(
     cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
@@ -34,6 +38,10 @@ CASES: list[tuple[Point, str, str]] = [
     ({**MMA, "MULTICAST": 2, "SPLIT": 2, "WARPS_M": 1}, "(1,2,33x90,64) float16 bshd", "gaps"),
     ({**DECODE, **COPIES}, "(4,4:2,5x200,64) float16 lengths lse bshd causal bottom_right", "ragged"),
     (DECODE, "(2,4:1,1x333,64) float16", "one_hot"),
+    (WGMMA, "(2,3,113x203,64) float16 bshd", "gaps"),
+    ({**WGMMA, "SCHEDULE": "dynamic"}, "(3,2,70x91,64) float16 causal bshd", "expanded"),
+    ({**WGMMA, "Q_FROM": "registers"}, "(2,8:2,70x203,64) bfloat16 causal", "one_hot"),
+    ({**WGMMA, "SOFTMAX": "spec"}, "(2,4:2,150x91,64) float16 bshd lse", "gaps"),
 ]
 SLOW: list[tuple[Point, str, str]] = [
     ({**MMA, **COPIES}, "(1,4:2,40x75,64) bfloat16 causal packed", "one_hot"),
@@ -46,6 +54,14 @@ SLOW: list[tuple[Point, str, str]] = [
     ({**DECODE, "SPLIT": 20, "BLOCK_N": 16, "WARPS_N": 4}, "(1,8:1,2x1500,64) float16 lse", "sink"),
     ({**DECODE, "MERGE": "cluster", "SPLIT": 4}, "(1,4:2,16x300,128) float16 lse", "slopes"),
     ({**DECODE, "WARPS_M": 2, "PACK_GQA": 0}, "(2,2,17x70,96) bfloat16 packed", "randn"),
+    (WGMMA, "(2,2,150,128) bfloat16 causal packed", "randn"),
+    ({**WGMMA, "BLOCK_N": 80}, "(1,8:4,150x70,64) float16 causal packed", "one_hot"),
+    ({**WGMMA, "SCHEDULE": "tile", "Q_BUFFERS": 1}, "(2,8:1,65x130,64) float16 bshd", "gaps"),
+    ({**WGMMA, "O_STAGING": "own", "OVERLAP": 0}, "(2,8:1,65x130,128) float16 causal", "large"),
+    ({**WGMMA, "BLOCK_N": 128, "EARLY_START": 1, "SOFTMAX": "exact"}, "(2,4:2,200x300,64) float16 bshd lse", "gaps"),
+    ({**WGMMA, "BLOCK_N": 128, "EARLY_START": 1, "SOFTMAX": "exact"}, "(1,3,300x200,64) bfloat16 causal lse", "sink"),
+    ({**WGMMA, "SOFTMAX": "spec"}, "(1,2,150x300,64) float16 causal lse", "slopes"),
+    ({**WGMMA, "SOFTMAX": "spec"}, "(1,2,1x1,64) bfloat16 bshd lse", "huge"),
 ]
 
 
@@ -58,8 +74,23 @@ def each() -> list[object]:
 
 @pytest.mark.parametrize(("point", "text", "distribution"), each())
 def test_a_view_is_read_and_written_right(point: Point, text: str, distribution: str) -> None:
-    on = SdpaProblem.parse(text)
-    errors = judged(
-        config.kernels_dir() / "sdpa" / "mma.cu", point, Case(name=text, problem=on, distribution=distribution), 2
-    )
+    source = config.kernels_dir() / "sdpa" / ("wgmma.cu" if "CONSUMERS" in point else "mma.cu")
+    case = Case(name=text, problem=SdpaProblem.parse(text), distribution=distribution)
+    errors = judged(source, point, case, 2)
     assert errors.failed_rule is None, in_words(errors)
+
+
+@pytest.mark.parametrize("shared", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize("along", [0, 1], ids=["batches", "heads"])
+def test_tensors_with_a_stride_of_0_are_read_as_their_copies(shared: tuple[int, ...], along: int) -> None:
+    """Of wgmma, which is told for each tensor whether its batches, or its heads, are one."""
+    on = SdpaProblem.parse("(2,4:2,70x91,64) float16 bshd")
+    source = config.kernels_dir() / "sdpa" / "wgmma.cu"
+    given = [*inputs(on, "randn", 1)]
+    for place in shared:
+        given[place] = given[place].narrow(along, 0, 1).expand(given[place].shape)
+    copies = [each.clone(memory_format=torch.contiguous_format) for each in given]
+    assert all(given[place].stride(along) == 0 for place in shared)
+    assert all(each.stride(along) for each in copies)
+    (found,), (expected,) = (emulate(source, WGMMA, on, tuple(each), 1) for each in (given, copies))
+    assert same_bits(found, expected)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values.errors import SpaceError
 
 DENSE = {"scalar", "wmma"}
 """They serve dense tensors with as many heads of K and V as of Q, and have one output. So does cublas, for which the
 headers may not be there."""
 
 
-def served_by(text: str) -> set[object]:
-    """The implementations that have a valid point."""
-    space = Workbench(load_space("sdpa_cuda", problems=[text]), "sm_90").space
+def served_by(text: str, name: str = "sdpa_cuda") -> set[object]:
+    """The implementations of a space that have a valid point."""
+    space = Workbench(load_space(name, problems=[text]), "sm_90").space
     column = space.parameters.index("IMPL")
     values = space.file.parameters["IMPL"].values
     return {values[place] for place in set(space.rows[:, column].tolist())}
@@ -40,4 +41,37 @@ def test_dense_problems_are_served_by_all(mask: str) -> None:
 def test_others_are_served_by_mma_alone(text: str) -> None:
     found = served_by(text)
     assert "mma" in found
-    assert not found & {*DENSE, "cublas", "wgmma"}
+    assert not found & {*DENSE, "cublas"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(1,8,512,64) float16 full bshd",
+        "(1,8,512,128) bfloat16 causal packed",
+        "(1,8:2,512,64) float16 full",
+        "(1,8:1,512,64) float16 causal bshd",
+        "(1,8,512,64) float16 full lse",
+    ],
+)
+def test_views_groups_and_log_sum_exps_are_served_by_wgmma(text: str) -> None:
+    assert served_by(text, "sdpa_wgmma") == {"wgmma"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("(1,8,512,64) float16 full lengths", "it reads no lengths; mma does"),
+        ("(1,8,512,64) float16 causal bottom_right", "its causal mask begins at the top left"),
+        ("(1,8,512,80) float16 full", "its tiles are made for rows of 64 and 128; mma takes others"),
+    ],
+)
+def test_what_wgmma_does_not_serve_leaves_its_space_empty(text: str, reason: str) -> None:
+    with pytest.raises(SpaceError, match=reason):
+        served_by(text, "sdpa_wgmma")
+
+
+def test_a_log_sum_exp_is_not_that_of_rounded_probabilities() -> None:
+    space = Workbench(load_space("sdpa_wgmma", problems=["(1,8,512,64) float16 full lse"]), "sm_90").space
+    column, values = space.parameters.index("SOFTMAX"), space.file.parameters["SOFTMAX"].values
+    assert {values[place] for place in set(space.rows[:, column].tolist())} == {"exact", "spec"}

@@ -33,17 +33,22 @@ POINT: dict[str, Value] = {
 
 
 class Setting(Model):
-    """A problem of two heads, and how its inputs are drawn."""
+    """A problem, of two heads where nothing else is said, and how its inputs are drawn."""
 
+    batch: int = 1
+    heads: int = 2
+    heads_kv: int | None = None
     seq_q: int = 150
     seq_k: int = 300
     head_dim: int = 64
     causal: bool = False
+    layout: str = "bhsd"
+    lse: bool = False
     distribution: str = "randn"
 
     def problem(self) -> SdpaProblem:
-        fields = self.model_dump(exclude={"distribution"})
-        return SdpaProblem.model_validate({"batch": 1, "heads": 2, "dtype": "float16", **fields})
+        fields = self.model_dump(exclude={"distribution"}, exclude_none=True)
+        return SdpaProblem.model_validate({"dtype": "float16", **fields})
 
 
 class Mutant(Model):

@@ -1,0 +1,94 @@
+// What the programs around kernels of attention are given, and where they put it: PROGRAM INPUT OUTPUT seed batch heads
+// seq_q seq_k heads_kv scale, then for each of Q, K, V and O its elements, gaps included, and its strides of batch, head and
+// row; then the bytes of lengths and of log-sum-exps, 0 for none.
+//
+// INPUT holds Q, K, V and the lengths one after another; O and the log-sum-exps go to OUTPUT.
+#ifndef SDPA_GIVEN_H
+#define SDPA_GIVEN_H
+
+#include "sdpa_cuda.h"  // first: it names the op's fields of the geometry
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+#include "scheduler.h"
+#include "tensor_map.h"
+
+extern "C" const at_geometry variant_geometry;
+
+namespace emulator {
+
+struct Given {
+  const char *input, *result;
+  uint64_t seed;
+  int batch, heads, seq_q, seq_k, heads_kv;
+  double scale;
+  sdpa_strides strides[4];                  // of Q, K, V and O
+  const Region *q, *k, *v, *o;
+  const Region *lengths = nullptr, *lse = nullptr;
+};
+
+inline const Region &filled(const char *name, const Given &given, size_t bytes, size_t &offset) {
+  const Region &region = place(name, bytes, given.seed);
+  read_tensor(region, given.input, offset, false);
+  offset += bytes;
+  return region;
+}
+
+// Reads the command line and places all tensors, the inputs with their contents.
+inline Given given_by(int argc, char **argv) {
+  if (argc != 28) fail("usage: %s INPUT OUTPUT seed ...", argv[0]);
+  Given given = {argv[1], argv[2], strtoull(argv[3], nullptr, 10)};
+  char **const words = argv + 4, **const places = argv + 10;
+  given.batch = atoi(words[0]);
+  given.heads = atoi(words[1]);
+  given.seq_q = atoi(words[2]);
+  given.seq_k = atoi(words[3]);
+  given.heads_kv = atoi(words[4]);
+  given.scale = atof(words[5]);
+  size_t bytes[4], offset = 0;
+  for (int i = 0; i < 4; i++) {
+    bytes[i] = (size_t)atoll(places[4 * i]) * 2;
+    given.strides[i] = {atoll(places[4 * i + 1]), atoll(places[4 * i + 2]), atoll(places[4 * i + 3])};
+  }
+  given.q = &filled("Q", given, bytes[0], offset);
+  given.k = &filled("K", given, bytes[1], offset);
+  given.v = &filled("V", given, bytes[2], offset);
+  given.o = &place("O", bytes[3], given.seed);
+  const size_t lengths = (size_t)atoll(places[16]), lse = (size_t)atoll(places[17]);
+  if (lengths) given.lengths = &filled("lengths", given, lengths, offset);
+  if (lse) given.lse = &place("LSE", lse, given.seed);
+  return given;
+}
+
+inline void write_outputs(const Given &given) {
+  write_tensor(*given.o, given.result);
+  if (given.lse) append_tensor(*given.lse, given.result);
+}
+
+// As sdpa_maps.h does: a map has no stride of 0.
+inline int64_t map_step(int64_t stride) { return stride ? stride : 8; }
+
+inline void fill_map(sdpa_tensor_map &map, const Region &tensor, const sdpa_strides &strides, int batch, int heads,
+                     int length, int rows) {
+  TensorMap filled = {.magic = TENSOR_MAP_MAGIC,
+                      .base = (const uint16_t *)tensor.data,
+                      .head_dim = variant_geometry.head_dim,
+                      .seq = length,
+                      .slices = batch * heads,
+                      .rows = rows};
+  if (variant_geometry.strided_maps) {
+    filled.slices = heads;
+    filled.row_stride = map_step(strides.row);
+    filled.slice_stride = map_step(strides.head);
+    filled.batches = batch;
+    filled.batch_stride = map_step(strides.batch);
+  }
+  static_assert(sizeof filled <= sizeof map);
+  memcpy(&map, &filled, sizeof filled);
+}
+
+}  // namespace emulator
+
+#endif
