@@ -40,10 +40,16 @@ def test_installing_search_finals_and_waiting_are_told_apart() -> None:
 def test_a_transcript_that_is_kept_has_what_tells_them_apart() -> None:
     """The words that are looked for are those that are said."""
     said = (RESULTS / "make_tune.txt").read_text().splitlines()
-    found = phases(Run(tuple(Line(float(at), text) for at, text in enumerate(said)), float(len(said)), 0))
-    assert found["before_s"] == 1.0
-    assert found["waited_s"] > 0
-    assert min(found.values()) > 0
+    begun, ended = (
+        next(at for at, text in enumerate(said) if words in text) for words in ("valid points", "finals: calibrating")
+    )
+    hour = 3600.0  # a line: longer than was waited
+    found = phases(Run(tuple(Line(hour * at, text) for at, text in enumerate(said)), hour * len(said), 0))
+    assert found["before_s"] == hour * begun
+    assert found["search_s"] + found["waited_s"] >= hour * (ended - begun)
+    assert sum(found.values()) == hour * len(said)
+    waits = [text for text in said if "s of waiting" in text or "s so far" in text]
+    assert (found["waited_s"] > 0) == bool(waits)
 
 
 def test_output_without_a_sweep_has_no_phases() -> None:
