@@ -24,7 +24,7 @@ from autotuner.measure.thermometer import Drifted
 from autotuner.run.line import Level, Line, Passed
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
-from autotuner.values.errors import DeviceFullError, InfrastructureError
+from autotuner.values.errors import FULL_PAUSES_S, DeviceFullError, InfrastructureError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome, Say
@@ -32,9 +32,6 @@ from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 
 T = TypeVar("T")
-
-PAUSES_S: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 15.0, 15.0)
-"""Between tries on a device whose memory is full."""
 
 
 class BuildJob(Model):
@@ -147,7 +144,7 @@ def _done(job: JudgeJob | RaceJob | CalibrationJob, line: Line, say: Say) -> Res
 def _with_memory(work: Callable[[], T], say: Say) -> T:
     """What the work gives, which begins anew after a pause while the device has no memory left. Raises DeviceFullError
     after the last pause."""
-    for pause in (*PAUSES_S, None):
+    for pause in (*FULL_PAUSES_S, None):
         try:
             return work()
         except (DeviceFullError, RuntimeError) as error:

@@ -86,5 +86,9 @@ class DeviceFullError(InfrastructureError):
     """The device has no memory left: another program may have it, and give it back later."""
 
 
+FULL_PAUSES_S: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 15.0, 15.0)
+"""Between tries on a device whose memory is full; together less than a process may take to start."""
+
+
 class Stopped(AutotunerError):
     """A person has stopped the command. The message says what is kept and how to go on."""

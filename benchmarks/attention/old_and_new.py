@@ -49,12 +49,17 @@ from concurrent.futures import ThreadPoolExecutor
 from autotuner.build.build import build
 from autotuner.build.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.variant import Variant
 asked = json.loads(sys.stdin.read())
 family = Family.load(config.kernels_dir() / "sdpa")
-toolchain = Workbench(load_space("sdpa_cuda")).toolchain
+if sys.argv[1:]:
+    from autotuner.devices.cuda.architecture import architecture
+    from autotuner.devices.cuda.toolchain import CudaToolchain
+    toolchain = CudaToolchain.discover(architecture(sys.argv[1]))
+else:
+    from autotuner.tuning.workbench import Workbench, load_space
+    toolchain = Workbench(load_space("sdpa_cuda")).toolchain
 def one(each):
     variant = Variant(family="sdpa", backend="cuda", impl=each["impl"], parameters=each["parameters"])
     try:
@@ -65,7 +70,8 @@ def one(each):
 with ThreadPoolExecutor(os.cpu_count()) as pool:
     print(json.dumps(list(pool.map(one, asked))))
 """
-"""What the old checkout runs: it builds with its own sources, and says where the libraries are."""
+"""What a checkout runs: it builds with its own sources, and says where the libraries are. For the architecture that is
+named, or this GPU's."""
 
 
 def asked_for(impls: list[str], problems: list[str]) -> list[dict[str, Any]]:
@@ -90,11 +96,13 @@ def tuned_for(path: Path | None) -> dict[str, dict[str, Any]]:
     return {row["problem"]: row["parameters"] for row in here if row["parameters"]["IMPL"] != "wgmma"}
 
 
-def old_builds(checkout: Path, asked: list[dict[str, Any]]) -> list[tuple[str | None, str]]:
-    """Name and path of the library of each point as the old checkout builds it; no name, and why not, where it does
-    not."""
+def builds_of(
+    checkout: Path, asked: list[dict[str, Any]], architecture: str | None = None
+) -> list[tuple[str | None, str]]:
+    """Name and path of the library of each point as a checkout builds it; no name, and why not, where it does not. For
+    that architecture, or this GPU's."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), *sys.path[1:]])}
-    command = [sys.executable, "-c", BUILD]
+    command = [sys.executable, "-c", BUILD, *([] if architecture is None else [architecture])]
     done = subprocess.run(
         command, input=json.dumps(asked), cwd=checkout, env=environment, capture_output=True, text=True, check=False
     )
@@ -232,7 +240,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     asked = asked_for(given.impl or ["mma"], given.problems)
-    builds = old_builds(given.old.resolve(), asked), built_here(asked), tuned_builds(given.tuned, asked)
+    builds = builds_of(given.old.resolve(), asked), built_here(asked), tuned_builds(given.tuned, asked)
     rows: list[Figures] = []
     left_out: list[dict[str, str]] = []
     for each, old, new, tuned in zip(asked, *builds, strict=True):

@@ -13,58 +13,14 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 from elftools.elf.elffile import ELFFile
 
-from benchmarks.attention.old_and_new import asked_for
+from benchmarks.attention.old_and_new import asked_for, builds_of
 from benchmarks.provenance import ROOT, command_line
 
 CUDA_MACHINE = "EM_CUDA"
-BUILD = """
-import json, os, sys
-from concurrent.futures import ThreadPoolExecutor
-from autotuner.build.build import build
-from autotuner.build.family import Family
-from autotuner.devices.cuda.architecture import architecture
-from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.values import config
-from autotuner.values.variant import Variant
-asked = json.loads(sys.stdin.read())
-family = Family.load(config.kernels_dir() / "sdpa")
-toolchain = CudaToolchain.discover(architecture(sys.argv[1]))
-def one(each):
-    variant = Variant(family="sdpa", backend="cuda", impl=each["impl"], parameters=each["parameters"])
-    try:
-        return str(getattr(build(family, variant, SdpaProblem.parse(each["problem"]), toolchain), "path", ""))
-    except Exception:
-        return ""
-with ThreadPoolExecutor(os.cpu_count()) as pool:
-    print(json.dumps(list(pool.map(one, asked))))
-"""
-"""What each checkout runs: where its libraries are; nothing where there is none."""
-
-
-def libraries(checkout: Path, asked: list[dict[str, Any]], architecture: str) -> list[str]:
-    """The library of each point as a checkout builds it, or an empty path."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), *sys.path[1:]])}
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD, architecture],
-        input=json.dumps(asked),
-        cwd=checkout,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return [str(path) for path in json.loads(done.stdout.splitlines()[-1])]
 
 
 def machine_code(library: bytes) -> dict[str, bytes]:
@@ -78,11 +34,11 @@ def machine_code(library: bytes) -> dict[str, bytes]:
     raise ValueError("there is no cubin in it")
 
 
-def same(old: str, new: str) -> bool | None:
-    """Whether two libraries hold the same machine code; None where one was not built."""
-    if not old or not new:
+def same(old: tuple[str | None, str], new: tuple[str | None, str]) -> bool | None:
+    """Whether the libraries of two builds hold the same machine code; None where one was not built."""
+    if old[0] is None or new[0] is None:
         return None
-    return machine_code(Path(old).read_bytes()) == machine_code(Path(new).read_bytes())
+    return machine_code(Path(old[1]).read_bytes()) == machine_code(Path(new[1]).read_bytes())
 
 
 def main() -> int:
@@ -94,7 +50,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     asked = asked_for(given.impl or ["scalar", "wmma", "mma"], [])
-    builds = [libraries(checkout, asked, given.architecture) for checkout in (given.old.resolve(), ROOT)]
+    builds = [builds_of(checkout, asked, given.architecture) for checkout in (given.old.resolve(), ROOT)]
     rows = [{**each, "same_code": same(*pair)} for each, pair in zip(asked, zip(*builds, strict=True), strict=True)]
     said = {True: "same code", False: "other code", None: "not built"}
     for row in rows:

@@ -50,8 +50,8 @@ uint32_t expanded_in(const at_call *call) {
 bool draws_tickets() { return at::geometry().host[WGMMA_SCHEDULE] == WGMMA_DYNAMIC; }
 
 // Which slices take turns where every block knows its items beforehand: as many as share the second-level cache well,
-// the same number each time. Those of a group are neighbours and read the same K and V. A few that are left over would begin with long items when all others are at their short
-// ones.
+// the same number each time. Those of a group are neighbours and read the same K and V. A few that are left over would
+// begin with long items when all others are at their short ones.
 void batches_of_static(wgmma_args &args, int cache_bytes) {
   const int64_t bytes = 2 * (int64_t)args.seq_k * at::geometry().head_dim * (int64_t)ELEMENT_BYTES;
   const int64_t fit = (int64_t)cache_bytes * 5 / 8 / bytes * args.group;

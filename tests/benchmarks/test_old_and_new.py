@@ -13,11 +13,11 @@ from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values import config
 from autotuner.values.variant import Variant
 from benchmarks.attention import old_and_new
-from benchmarks.attention.old_and_new import asked_for, graphs_of, over_old, row_or_reason
+from benchmarks.attention.old_and_new import asked_for, builds_of, graphs_of, over_old, row_or_reason
 from benchmarks.attention.old_and_new_pages import apart, decides, over
 from benchmarks.attention.old_and_new_pages import old_and_new as page
 from benchmarks.attention.old_and_new_pages import same_code as same_code_part
-from benchmarks.attention.same_code import libraries, machine_code, same
+from benchmarks.attention.same_code import machine_code, same
 from benchmarks.pages import loaded
 from benchmarks.provenance import ROOT
 
@@ -149,19 +149,19 @@ def test_the_old_checkout_is_asked_for_the_same_points(tmp_path: Path, monkeypat
     (package / "values" / "config.py").write_text("from pathlib import Path\nkernels_dir = Path\n")
     (package / "values" / "variant.py").write_text("Variant = dict\n")
     asked = [{"impl": impl, "problem": "p", "parameters": {"A": 1}} for impl in ("scalar", "cublas", "mma")]
-    found = old_and_new.old_builds(tmp_path, asked)
+    found = builds_of(tmp_path, asked)
     assert found == [("scalarp", "/x/1"), (None, "no cuBLAS here"), (None, "no compiler")]
 
 
 def test_machine_code_is_compared_to_the_byte() -> None:
     points = [each for each in asked_for(["scalar"], ["(1,2,64,64)"]) if "full" in each["problem"]]
     other = {**points[0], "problem": "(1,2,64,64) float16 causal"}
-    here = libraries(ROOT, [*points, other], "sm_90")
-    if not all(here):
-        pytest.skip("there is no nvcc")
+    if config.nvcc() is None:
+        pytest.skip("needs nvcc")
+    here = builds_of(ROOT, [*points, other], "sm_90")
     assert same(here[0], here[0])
     assert same(here[0], here[1]) is False
-    assert same("", here[0]) is None
+    assert same((None, "why not"), here[0]) is None
     with pytest.raises(ValueError, match="no cubin"):
         machine_code(b"none")
 

@@ -63,7 +63,7 @@ class Full(PlayBackend):
 
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr(jobs, "FULL_PAUSES_S", (0.0, 0.0))
 
 
 @pytest.mark.parametrize("error", [OURS, THE_DRIVERS, DeviceFullError("the memory of the device is full: a launch")])
@@ -150,7 +150,7 @@ class NotesProcesses(Full):
 
 
 def hogging(folder: Path) -> NotesProcesses:
-    jobs.PAUSES_S = ()  # of the process that judges
+    vars(jobs)["FULL_PAUSES_S"] = ()  # of the process that judges
     return NotesProcesses(folder)
 
 
@@ -188,7 +188,7 @@ class HogsAPoint(FakeLine):
 def test_a_sweep_judges_it_again_and_gives_it_up_at_last(
     path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    monkeypatch.setattr(jobs, "PAUSES_S", ())
+    monkeypatch.setattr(jobs, "FULL_PAUSES_S", ())
     with closing(Store.open(str(path))) as store:
         plan = Plan(SMALL, simulated.DEVICE, simulated.conditions())
         sweep = Driver(store, InlineExecutor(HogsAPoint(times)), plan)

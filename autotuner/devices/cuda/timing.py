@@ -23,7 +23,7 @@ from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
 from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits, full_is_no_refusal, lying_in, span
 from autotuner.values import codes
-from autotuner.values.errors import DeviceFullError, InfrastructureError
+from autotuner.values.errors import FULL_PAUSES_S, DeviceFullError, InfrastructureError
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault, Verdict
 
@@ -441,14 +441,10 @@ def _variant_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
         raise LaunchError(str(error)) from None
 
 
-START_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0, 15.0)
-"""Between tries of the canary on a device without memory; together less than a process may take to start."""
-
-
 def require_working_device() -> None:
     """The canary: allocates, runs a known kernel and verifies it. Raises InfrastructureError when that fails, and after
     some waiting DeviceFullError where there is no memory even for this."""
-    for pause in START_PAUSES_S:
+    for pause in FULL_PAUSES_S:
         try:
             return _require_right_sum()
         except DeviceFullError:
