@@ -214,6 +214,11 @@ def loaded(*names: str) -> list[dict[str, Any]]:
     return [json.loads((RESULTS / f"{name}.json").read_text()) for name in names]
 
 
+def kept(*names: str) -> dict[str, dict[str, Any]]:
+    """As `loaded`, with the names."""
+    return dict(zip(names, loaded(*names), strict=True))
+
+
 def gate_drawn() -> dict[Path, str]:
     """The pages on the gate."""
     judged, cost = loaded("mutants_cpu", "mutants_cuda"), loaded("gate_cost_cuda", "gate_cost_cpu")
@@ -224,7 +229,8 @@ def gate_drawn() -> dict[Path, str]:
     oracle, across = loaded("references_cpu", "references_cuda"), loaded("cross_version")[0]
     gate = ROOT / "docs" / "gate.md"
     tested = insert(gate.read_text(), "clock_cuda", gate_pages.clock_on_cuda(*loaded("mutants_clock_cuda")))
-    tested = insert(tested, "views", gate_pages.views(*loaded("mutants_views")))
+    tested = insert(tested, "views", gate_pages.views(kept("mutants_views", "mutants_views_cuda")))
+    tested = insert(tested, "warpgroups", gate_pages.warpgroups(kept("mutants_wgmma")))
     tested = insert(tested, "luck", gate_pages.luck(*loaded("luck")))
     soaked = [found for name in ("soak_cpu", "soak_cuda") if (found := if_kept(name)) is not None]
     tested = insert(tested, "soak", gate_pages.soak(soaked))
@@ -365,8 +371,12 @@ def sweeps_drawn() -> dict[Path, str]:
 def kernels_drawn() -> dict[Path, str]:
     """docs/kernels-cuda.md, and rmsnorm's page where it is."""
     page, norm = ROOT / "docs" / "kernels-cuda.md", ROOT / "docs" / "kernels-rmsnorm.md"
-    text = insert(page.read_text(), "decode", decode_pages.few_queries(if_kept("decode_attention")))
-    runs = (if_kept(name) for name in ("old_and_new", "old_and_new_again", "old_and_new_others"))
+    text = insert(
+        page.read_text(),
+        "decode",
+        decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
+    )
+    runs = (if_kept(name) for name in ("old_and_new", "old_and_new_others"))
     text = insert(text, "old_and_new", old_and_new_pages.old_and_new(*runs))
     text = insert(text, "same_code", old_and_new_pages.same_code(if_kept("same_code")))
     text = insert(text, "views", views_pages.views(if_kept("views")))

@@ -23,12 +23,18 @@ def best(row: dict[str, Any], state: str) -> tuple[str, float]:
     return point, speedups[point]
 
 
-def few_queries(document: dict[str, Any] | None) -> str:
-    """Of each shape: the fastest backend, the fastest point, and the ratio."""
-    if document is None:
+def few_queries(*documents: dict[str, Any] | None) -> str:
+    """Of each device and shape: the fastest backend, the fastest point, and the ratio."""
+    kept = [_of_a_device(each) for each in documents if each is not None]
+    if not kept:
         return NONE
-    rows = []
-    for row in document["shapes"]:
+    note = "A row shows the fastest of the three points that were timed to the end. Speedups are medians of the rounds' ratios."
+    return "\n\n".join([*kept, note])
+
+
+def _of_a_device(document: dict[str, Any]) -> str:
+    rows, shapes = [], document["shapes"]
+    for row in shapes:
         cells = [row["problem"]]
         for state in STATES:
             point, ratio = best(row, state)
@@ -36,14 +42,12 @@ def few_queries(document: dict[str, Any] | None) -> str:
             cells += [f"{us[baseline]['median']:.2f} ({baseline})", f"{us[point]['median']:.2f}", f"**{ratio:.3f}x**"]
         rows.append(cells)
     head = ["problem", *(f"{state}: {what}" for state in STATES for what in ("backend, us", "decode, us", "speedup"))]
-    means = {state: mean([best(row, state)[1] for row in document["shapes"]]) for state in STATES}
-    said = " and ".join(f"{ratio:.3f}x {state}" for state, ratio in means.items())
-    made = f"Made by `{document['command']}`: {document['device']}, torch {document['torch']}."
+    means = " and ".join(f"{mean([best(row, state)[1] for row in shapes]):.3f}x {state}" for state in STATES)
+    tried = [row["tried"] for row in shapes]
     return (
-        f"{table(head, rows)}\n\nThe geometric mean is {said}. A row shows the fastest of the three points that were"
-        f" timed to the end, of {min(row['tried'] for row in document['shapes'])} to"
-        f" {max(row['tried'] for row in document['shapes'])} that were tried; {_wrong(document['shapes'])}. Speedups"
-        f" are medians of the rounds' ratios.\n\n{made}"
+        f"{document['device']}, torch {document['torch']}:\n\n{table(head, rows)}\n\nThe geometric mean is {means}. Of"
+        f" each problem {min(tried)} to {max(tried)} points were tried; {_wrong(shapes)}. Made by"
+        f" `{document['command']}`."
     )
 
 

@@ -175,14 +175,35 @@ def _soaked(document: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def views(document: dict[str, Any]) -> str:
-    """How many of the mutants of views the gate rejected, and for what."""
+def views(documents: dict[str, dict[str, Any]]) -> str:
+    """How many of the mutants of views the gate rejected on each device, and for what."""
+    return "\n".join(f"- {_views_on(name, document)}" for name, document in documents.items())
+
+
+def _views_on(name: str, document: dict[str, Any]) -> str:
     wrong = [each for each in document["mutants"] if each["expected"] != ["pass"]]
     right = [each for each in document["mutants"] if each["expected"] == ["pass"]]
     met, passed = (sum(each["as_expected"] for each in some) for some in (wrong, right))
     return (
         f"On {document['device']} it rejected {met} of {len(wrong)} with a code that is expected, and passed {passed}"
-        f" of {len(right)} right ([kept](results/mutants_views.json)). Made by `{document['command']}` on"
+        f" of {len(right)} right ([kept](results/{name}.json)). Made by `{document['command']}` on"
+        f" {document['when'][:10]}."
+    )
+
+
+def warpgroups(documents: dict[str, dict[str, Any]]) -> str:
+    """How many of the mutants of IMPL = wgmma the gate rejected on a GPU, and which it did not."""
+    return "\n".join(_warpgroups_on(name, document) for name, document in documents.items())
+
+
+def _warpgroups_on(name: str, document: dict[str, Any]) -> str:
+    mutants = document["mutants"]
+    passed = [f"`{each['name']}`" for each in mutants if each["verdict"] == "measured"]
+    odd = [f"`{each['name']}`" for each in mutants if not each["as_expected"]]
+    others = f"; with another code than the table says: {', '.join(odd)}" if odd else ""
+    return (
+        f"On {document['device']} the gate rejected {len(mutants) - len(passed)} of {len(mutants)} and passed"
+        f" {', '.join(passed)}{others} ([kept](results/{name}.json)). Made by `{document['commands'][-1]}` on"
         f" {document['when'][:10]}."
     )
 

@@ -112,7 +112,7 @@ def test_the_page_brackets_what_a_run_cannot_decide_and_names_what_is_slower() -
 
 
 def test_the_kept_runs_are_drawn() -> None:
-    runs = loaded("old_and_new", "old_and_new_again")
+    runs = loaded("old_and_new")
     said = page(*runs)
     assert "| (1,4,128,64) float16 full, mma | (" in said
     assert page(None) == "Not measured yet."
