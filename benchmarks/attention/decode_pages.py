@@ -28,7 +28,10 @@ def few_queries(*documents: dict[str, Any] | None) -> str:
     kept = [_of_a_device(each) for each in documents if each is not None]
     if not kept:
         return NONE
-    note = "A row shows the fastest of the three points that were timed to the end. Speedups are medians of the rounds' ratios."
+    note = (
+        "A row shows the fastest of the three points that were timed to the end. Speedups are medians of the rounds'"
+        " ratios."
+    )
     return "\n\n".join([*kept, note])
 
 
