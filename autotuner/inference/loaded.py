@@ -6,7 +6,6 @@ dictionary, an empty result and a launch; one that is like a call of before need
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -17,11 +16,17 @@ from torch import Tensor
 from autotuner.build.status import OUTSIDE_DOMAIN
 from autotuner.inference.before import Before
 from autotuner.inference.calls import GRADIENT, NO_GRADIENT, as_dense, why_not
-from autotuner.inference.plans import ADDRESS, Plan, Plans, kind_of
+from autotuner.inference.plans import ADDRESS, Plan, Plans, Tallies, kind_of
 from autotuner.inference.variants import Ready, broken, serving
 from autotuner.ops import OPS
 from autotuner.ops.alike import Recent
-from autotuner.ops.surroundings import autocast_is_on, cast_to_autocast, must_see_an_op, needs_gradient
+from autotuner.ops.surroundings import (
+    autocast_is_on,
+    cast_to_autocast,
+    must_see_an_op,
+    needs_gradient,
+    unseen_by_guards,
+)
 from autotuner.ops.tensors import Tensors
 from autotuner.values.errors import InputError
 from autotuner.values.table import Matcher, Table
@@ -83,9 +88,10 @@ class Loaded:
         """By tensors and options."""
         self._last: tuple[object, ...] = ()
         self._before = Recent[Before]()
-        """The last call that was looked up, its plan and the names of its arguments; and what calls are compared with:
-        of two that had to be looked up in turn and are alike, the second."""
-        self._counts: Counter[str] = Counter()
+        self._latest: Before | None = None
+        """The last call that was looked up, its plan and the names of its arguments; what calls are compared with, of
+        two that had to be looked up in turn and are alike the second; and of these the one that came last."""
+        self._tallies = Tallies()
         self.op: Any = None
         """The same as an op of torch.library; torch.compile sees it as one node."""
         self.made_by: tuple[Callable[..., Loaded], tuple[Any, ...]] | None = None
@@ -96,20 +102,23 @@ class Loaded:
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """As torch's function. Raises NotServed where a strict one does not serve it, and InputError where a gradient
         is wanted and gradients are refused."""
-        if _is_compiled() or must_see_an_op():
+        if _is_compiled():
             return self._as_op(*self._arguments(*args, **kwargs))
-        known = self._before.of(args[0] if args else None)
-        for before in known:
-            if before.comes_again(args, kwargs):
-                if before is not known[0]:  # the next layer's call will be like it
-                    self._before.put_first(args[0], before)
-                if before.named is not None and not self.strict:  # in place: a model waits for each step
-                    self._counts[before.plan.why] += 1
-                    return self._own(*args, **before.named)
-                found = self._as_before(before, args, kwargs)
-                if found is not None:
-                    return found
-                break
+        before = self._latest
+        if before is None or not before.comes_again(args, kwargs):
+            if must_see_an_op():
+                return self._as_op(*self._arguments(*args, **kwargs))
+            before = self._latest = self._known(args, kwargs)
+        elif unseen_by_guards():
+            return self._as_op(*self._arguments(*args, **kwargs))
+        if before is not None:
+            named = before.named
+            if named is not None and not self.strict:  # in place: a model waits for each step
+                before.plan.tally.calls += 1
+                return self._own(*args, **(before.told(kwargs) if before.names else named))
+            found = self._as_before(before, args, kwargs)
+            if found is not None:
+                return found
         tensors, options, beside = self._arguments(*args, **kwargs)
         if _grad_is_on() and needs_gradient(tensors):
             if self.gradients == "refuse":
@@ -122,6 +131,16 @@ class Loaded:
         self._remember(plan, args, kwargs, tensors, options)
         return found
 
+    def _known(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Before | None:
+        """A call of before that this one is like."""
+        known = self._before.of(args[0] if args else None)
+        for before in known:
+            if before.comes_again(args, kwargs):
+                if before is not known[0]:  # the next layer's call will be like it
+                    self._before.put_first(args[0], before)
+                return before
+        return None
+
     def _as_before(self, before: Before, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
         """None where the variant does not take the call, or torch would have to serve it and must not."""
         plan = before.plan
@@ -129,7 +148,7 @@ class Loaded:
             return self._by_variant(plan, before.tensors(args, kwargs), before.options)
         if self.strict:
             return None
-        self._counts[plan.why] += 1
+        plan.tally.calls += 1
         return self._torch(*args, **kwargs)
 
     def _remember(
@@ -147,7 +166,7 @@ class Loaded:
             plan.may_come_again = False
             return
         if plan.variant is None and not self.function.uses_added(tensors, options):
-            before.named = before.named_without(self.function.added)
+            before.named = before.options
         self._before.put_first(args[0], before)
 
     def _as_op(self, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
@@ -188,7 +207,7 @@ class Loaded:
             with around:
                 status = self._launched(plan, tensors, out, index)
         if status == 0:
-            self._counts[plan.name] += 1
+            plan.tally.calls += 1
             return out
         if broken(status):
             raise RuntimeError(f"the variant {plan.name} ended with the device's error {status}")
@@ -211,7 +230,7 @@ class Loaded:
         """Raises NotServed where torch must not."""
         if self.strict:
             raise NotServed(f"no variant serves this call: {why}")
-        self._counts[why] += 1
+        self._tallies[why].calls += 1
         # A class that answers for torch's functions knows torch's own.
         foreign = why is FOREIGN and not self.function.uses_added(tensors, options)
         function = self._own if foreign else self._torch
@@ -249,18 +268,18 @@ class Loaded:
     @property
     def counters(self) -> Mapping[str, int]:
         """Calls by the variant that served them, or by the reason why torch did; the most frequent first."""
-        return MappingProxyType(dict(self._counts.most_common()))
+        return MappingProxyType(dict(self._tallies.counted().most_common()))
 
     @property
     def served(self) -> float:
         """Share of the calls that variants served, 0..1; 0 before the first."""
         names = {str(each.of.variant) for each in self._variants.values()}
-        total = self._counts.total()
-        return sum(count for name, count in self._counts.items() if name in names) / total if total else 0.0
+        counted = self._tallies.counted()
+        return sum(counted[name] for name in names) / counted.total() if counted else 0.0
 
     def reset_counters(self) -> None:
         """Counts from 0 again."""
-        self._counts.clear()
+        self._tallies.reset()
 
     def _plan(self, tensors: Tensors, options: Mapping[str, Any]) -> Plan:
         """Remembered by all that it depends on."""
@@ -271,6 +290,7 @@ class Loaded:
         plan = self._plans.of(kind)
         if plan is None:
             plan = self._planned(tensors, options)
+            plan.tally = self._tallies[plan.name or plan.why]
             self._plans.keep(kind, plan)
         return plan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,13 +10,14 @@ import torch
 from torch import Tensor
 
 from autotuner.inference.variants import Launcher, Ready
+from autotuner.ops.alike import shared
 from autotuner.values.problem import Problem
 
 REMEMBERED = 4096
 """Kinds of calls whose answer is remembered, at most; then all are forgotten."""
 SCALARS = frozenset({bool, int, float, str, type(None)})
 """Types of arguments that are parts of a key as they are."""
-ADDRESS, OFFSET = Tensor.data_ptr, Tensor.storage_offset
+ADDRESS = Tensor.data_ptr
 """Of a tensor."""
 
 _threads = torch.get_num_threads
@@ -23,14 +25,52 @@ _threads = torch.get_num_threads
 Kind = tuple[object, ...]
 
 
+class Tally:
+    """Calls that one variant has served, or torch for one reason."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+
+class Tallies(dict[str, Tally]):
+    """By the variant or the reason."""
+
+    def __missing__(self, key: str) -> Tally:
+        return self.setdefault(key, Tally())
+
+    def counted(self) -> Counter[str]:
+        """What has any calls."""
+        return Counter({key: tally.calls for key, tally in [*self.items()] if tally.calls})
+
+    def reset(self) -> None:
+        """Counts from 0 again, in the same tallies: plans have them."""
+        for tally in [*self.values()]:
+            tally.calls = 0
+
+
 class Plan:
     """How a kind of call is answered."""
 
-    __slots__ = ("copies", "index", "launcher", "like_first", "may_come_again", "name", "problem", "variant", "why")
+    __slots__ = (
+        "copies",
+        "index",
+        "launcher",
+        "like_first",
+        "may_come_again",
+        "name",
+        "problem",
+        "tally",
+        "variant",
+        "why",
+    )
 
     def __init__(self, why: str, variant: Ready | None = None, problem: Problem | None = None) -> None:
         self.why, self.variant, self.problem = why, variant, problem
         self.name = "" if variant is None else str(variant.of.variant)
+        self.tally = Tally()
+        """Of the variant, else of why there is none."""
         self.copies = False
         self.index = 0
         """Of the device."""
@@ -91,7 +131,7 @@ def kind_of(given: Sequence[object], named: Mapping[str, object]) -> Kind:
         else:
             key.append(each)
     if within:
-        key += _sharing([each for each in (*given, *named.values()) if isinstance(each, Tensor)])
+        key += shared([each for each in (*given, *named.values()) if isinstance(each, Tensor)])
     return tuple(key)
 
 
@@ -116,10 +156,3 @@ def _of_three(q: Any, k: Any, v: Any) -> Kind | None:
         v.dtype,
         v.device,
     )
-
-
-def _sharing(tensors: Sequence[Tensor]) -> list[bool]:
-    """Which tensors are views of the same memory as the one before, from another place on: to an op that may
-    be another problem."""
-    places, offsets, size = [*map(ADDRESS, tensors)], [*map(OFFSET, tensors)], tensors[0].element_size()
-    return [places[i + 1] - places[i] == (offsets[i + 1] - offsets[i]) * size != 0 for i in range(len(tensors) - 1)]

@@ -2,13 +2,15 @@
 of autotuner.
 
 A model calls one function for every layer, mostly with tensors that lie as those of the layer before. What guards the
-graphs of torch.compile compares all of that in one step of C++, where Python needs one for each property. torch has no
-public name for it: where it goes, no tensors are alike, and each call is looked up.
+graphs of torch.compile compares all of that in one step of C++, where Python needs one for each property. It compares
+what torch's dispatcher would do with a tensor, so it also sees autocast, tracers and transforms around the call. torch
+has no public name for it: where it goes, or sees less, no tensors are alike, and each call is looked up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -16,7 +18,7 @@ from torch import Tensor
 
 SIZES, LAST = 256, 3
 """Sizes of the first tensor for which something is remembered, at most, then all is forgotten; and of each the last."""
-_threads, _offset = torch.get_num_threads, Tensor.storage_offset
+_threads, _offset, _address = torch.get_num_threads, Tensor.storage_offset, Tensor.data_ptr
 Remembered = TypeVar("Remembered")
 
 
@@ -42,10 +44,10 @@ class Recent(dict[object, tuple[Remembered, ...]]):
 
 
 class Alike:
-    """How tensors lie: their sizes, strides, element types and devices, whether a gradient is wanted, and on a CPU
-    torch's number of threads. None of them is kept."""
+    """How tensors lie: their sizes, strides, element types and devices, which are views of one memory, whether a
+    gradient is wanted, and on a CPU torch's number of threads. None of them is kept."""
 
-    __slots__ = ("_begin_anywhere", "_check", "_threads", "is_guarded")
+    __slots__ = ("_check", "_shared", "_threads", "is_guarded")
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         guards = _guards(tensors)
@@ -53,16 +55,30 @@ class Alike:
         """Whether any tensors can be like these."""
         self._check = guards.check if self.is_guarded else _never
         self._threads = None if tensors[0].is_cuda else _threads()
-        self._begin_anywhere = self.is_guarded and all(map(_fills_its_memory, tensors))
+        alone = not self.is_guarded or all(map(_fills_its_memory, tensors))
+        self._shared = None if alone else shared(tensors)
+        """None where sizes and strides leave no room for another tensor."""
 
     def are(self, given: Sequence[Any]) -> bool:
-        """Whether these lie so too. What is going on around a call is not asked: a tracer, or autograd's forward
-        mode. Raises TypeError where these are more or less of them."""
+        """Whether these lie so too, with no autocast, tracer or transform around them that was not around those. Raises
+        TypeError where these are more or less of them."""
         return (
             self._check(*given)
             and (self._threads is None or _threads() == self._threads)
-            and (self._begin_anywhere or not any(map(_offset, given)))
+            and (self._shared is None or shared(given) == self._shared)
         )
+
+
+def shared(tensors: Sequence[Tensor]) -> tuple[bool, ...]:
+    """Of each tensor but the first, whether it is a view of the same memory as the one before, from another place on:
+    to an op that may be another problem. Nothing where none is."""
+    offsets = [*map(_offset, tensors)]
+    if not any(offsets):
+        return ()
+    places, size = [*map(_address, tensors)], tensors[0].element_size()
+    steps = zip(places, places[1:], offsets, offsets[1:], strict=False)
+    found = tuple([after - place == (later - offset) * size != 0 for place, after, offset, later in steps])
+    return found if any(found) else ()
 
 
 def _never(*_: Any) -> bool:
@@ -75,16 +91,28 @@ def _fills_its_memory(each: Tensor) -> bool:
 
 
 def _guards(tensors: Sequence[Any]) -> Any:
-    """None where torch cannot guard these. A view that does not begin where its memory does is not guarded either: how
-    it lies to the others decides too."""
-    if not all(type(each) is Tensor for each in tensors) or any(map(_offset, tensors)):
+    """None where torch cannot guard these."""
+    if not all(type(each) is Tensor for each in tensors):
         return None
     try:
-        guards: Any = torch._C._dynamo.guards
-        return guards.TensorGuards(
-            *tensors,
-            dynamic_dims_sizes=[[*each.shape] for each in tensors],
-            dynamic_dims_strides=[[*each.stride()] for each in tensors],
-        )
+        return _guarding(tensors) if _autocast_is_seen() else None
     except (AttributeError, TypeError, RuntimeError, SystemError):
         return None
+
+
+def _guarding(tensors: Sequence[Tensor]) -> Any:
+    guards: Any = torch._C._dynamo.guards
+    return guards.TensorGuards(
+        *tensors,
+        dynamic_dims_sizes=[[*each.shape] for each in tensors],
+        dynamic_dims_strides=[[*each.stride()] for each in tensors],
+    )
+
+
+@cache
+def _autocast_is_seen() -> bool:
+    """Whether guards see what is around a call: found out with autocast, which they see as they do the rest."""
+    one = torch.empty(1)
+    guards = _guarding([one])
+    with torch.autocast("cpu", torch.bfloat16):
+        return not guards.check(one)

@@ -33,6 +33,12 @@ def must_see_an_op() -> bool:
     return bool(_modes() or _tracing() or _transform() or forward_ad._current_level >= 0 or autocast_is_on())
 
 
+def unseen_by_guards() -> bool:
+    """The same for a call whose tensors are like those of an earlier one (alike.py), which had nothing of that going
+    on: what the guards that say so do not see themselves."""
+    return bool(_modes() or forward_ad._current_level >= 0)
+
+
 def needs_gradient(tensors: Sequence[Tensor]) -> bool:
     """Whether torch would record the call for a backward pass, or carry a tangent forward through it."""
     if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):

@@ -16,7 +16,9 @@ import autotuner
 from autotuner.inference.before import Before
 from autotuner.inference.load import Loaded
 from autotuner.inference.plans import Plan
+from autotuner.ops import alike
 from autotuner.ops.sdpa.arguments import arguments
+from autotuner.ops.surroundings import unseen_by_guards
 from autotuner.values.outcome import Artifact
 from tests.helpers.tables import built, problem, served, table, write
 
@@ -88,13 +90,29 @@ def test_a_call_that_differs_is_not_taken_for_it(other: Callable[..., Call]) -> 
     assert not before(*qkv(), **SAID).comes_again(*other(*qkv()))
 
 
-def test_where_a_tensor_begins_counts_where_it_is_part_of_a_larger_one() -> None:
-    def parts(start: int) -> tuple[Tensor, ...]:
-        return tuple(torch.randn(1, 2, 64, 64)[:, :, start : start + 16] for _ in range(3))
+def parts(start: int) -> tuple[Tensor, ...]:
+    """Each of a memory of its own."""
+    return tuple(torch.randn(1, 2, 64, 64)[:, :, start : start + 16] for _ in range(3))
 
-    assert before(*parts(0)).comes_again(parts(0), {})
-    assert not before(*parts(0)).comes_again(parts(16), {})
+
+def packed() -> tuple[Tensor, ...]:
+    """Views of one memory, as a projection to all three gives them."""
+    return tuple(torch.randn(1, 16, 3, 2, 64).permute(2, 0, 3, 1, 4))
+
+
+def unpacked() -> tuple[Tensor, ...]:
+    """With the strides of `packed`, but each of a memory of its own."""
+    return packed()[0], packed()[1], packed()[2]
+
+
+def test_where_a_tensor_begins_counts_where_it_is_part_of_what_another_is_part_of() -> None:
+    assert before(*parts(0)).comes_again(parts(16), {})
     assert before(*qkv()).comes_again(tuple(map(within, qkv())), {})  # none of these is
+    assert before(*packed()).comes_again(packed(), {})
+    assert not before(*packed()).comes_again(unpacked(), {})
+    assert not before(*unpacked()).comes_again(packed(), {})
+    q, k, v = packed()
+    assert not before(q, k, v).comes_again((q, k, k), {})
 
 
 def test_other_lengths_and_masks_are_not_taken_for_those_before() -> None:
@@ -115,17 +133,53 @@ def test_another_number_of_threads_is_another_call(threads: Callable[[int], None
     assert not known.comes_again(qkv(), {})
 
 
-def test_it_keeps_no_tensor_alive() -> None:
-    given = qkv()
-    known, seen = before(*given), weakref.ref(given[0])
-    del given
-    assert seen() is None
-    assert known.comes_again(qkv(), {})
+@pytest.mark.parametrize("by_name", [True, False])
+def test_it_keeps_no_tensor_alive(by_name: bool) -> None:
+    given, mask = qkv(), torch.zeros(16, 16)
+    known = before(*given, attn_mask=mask) if by_name else before(*given, mask)
+    seen = [weakref.ref(given[0]), weakref.ref(mask)]
+    del given, mask
+    assert [each() for each in seen] == [None, None]
+    other = torch.zeros(16, 16)
+    assert known.comes_again(*(call(*qkv(), attn_mask=other) if by_name else call(*qkv(), other)))
 
 
-@pytest.mark.parametrize("given", [(qkv()[0],) * 3, tuple(map(within, qkv()))])
+@pytest.mark.parametrize("given", [(qkv()[0],) * 3, tuple(map(torch.nn.Parameter, qkv()))])
 def test_what_cannot_be_guarded_never_comes_again(given: tuple[Tensor, ...]) -> None:
     assert not before(*given).comes_again(given, {})
+
+
+def test_what_is_around_a_call_counts() -> None:
+    given = qkv()
+    known, found = before(*given), []
+
+    def look(*_: Tensor) -> Tensor:
+        found.append(known.comes_again(given, {}) and not unseen_by_guards())
+        return given[0] * 1
+
+    look()
+    with torch.autocast("cpu", torch.bfloat16):
+        look()
+    with torch.autocast("cpu", enabled=False):
+        look()
+    torch.vmap(look)(torch.randn(2))
+    torch.fx.experimental.proxy_tensor.make_fx(look)(given[0])
+    with torch.autograd.forward_ad.dual_level():
+        look()
+    assert found == [True, False, True, False, False, False]
+
+
+def test_guards_that_do_not_see_autocast_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Blind:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            self.check = lambda *_: True
+
+    monkeypatch.setattr(torch._C._dynamo.guards, "TensorGuards", Blind)
+    alike._autocast_is_seen.cache_clear()
+    try:
+        assert not before(*qkv()).is_guarded
+    finally:
+        alike._autocast_is_seen.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -201,3 +255,57 @@ def test_of_two_calls_that_are_alike_and_are_not_known_the_second_is_remembered(
     assert looks(named, named, named, one, named) == [1, 1, *[not guarded] * 3]
     same = call(one[0][0], one[0][0], one[0][0])
     assert looks(same, same, same, named) == [1, 1, 1, not guarded]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({**SAID, "dropout_p": 0.0, "enable_gqa": False, "key_lengths": None, "corner": "bottom_right"}, {}),
+        ({"is_causal": True, "scale": 0.25}, {"is_causal": True, "scale": 0.25}),
+        ({"attn_mask": torch.zeros(16, 16), "scale": None}, {"attn_mask"}),
+    ],
+)
+def test_torch_is_told_only_what_it_would_not_do_anyway(
+    ours: Loaded, said: dict[str, Any], told: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[dict[str, Any]] = []
+
+    def own(*args: Any, **kwargs: Any) -> Tensor:
+        heard.append(kwargs)
+        return scaled_dot_product_attention(*args, **kwargs)
+
+    monkeypatch.setattr(ours, "_own", own)
+    given = qkv(16)
+    outputs = [ours(*given, **said) for _ in range(4)]
+    assert all(torch.equal(each, outputs[0]) for each in outputs)
+    if hasattr(torch._C._dynamo.guards, "TensorGuards"):
+        assert len(heard) == 2
+        assert all(each == told if isinstance(told, dict) else set(each) == told for each in heard)
+    assert sum(ours.counters.values()) == 4
+
+
+@pytest.mark.parametrize("length", [16, 32])
+def test_views_of_one_memory_are_answered_as_each_alone_would_be(ours: Loaded, length: int) -> None:
+    def views(together: bool) -> tuple[Tensor, Tensor, Tensor]:
+        one, two, three = (torch.randn(1, length, 3, 2, 64).permute(2, 0, 3, 1, 4) for _ in range(3))
+        return (one[0], one[1], one[2]) if together else (one[0], two[1], three[2])
+
+    expected: dict[str, int] = {}
+    for together in (True, True, True, False, True, False, False, True):
+        given = views(together)
+        why = ours.explain(*given).why
+        assert ("packed" in why) is together
+        expected[why] = expected.get(why, 0) + 1
+        torch.testing.assert_close(ours(*given), scaled_dot_product_attention(*given), atol=1e-5, rtol=1e-4)
+    assert dict(ours.counters) == expected
+
+
+def test_counters_begin_anew(ours: Loaded) -> None:
+    for length in (16, 16, 16, 32, 32, 32):
+        ours(*qkv(length))
+    assert sorted(ours.counters.values()) == [3, 3]
+    assert ours.served == 0.5
+    ours.reset_counters()
+    assert (dict(ours.counters), ours.served) == ({}, 0.0)
+    ours(*qkv(32))
+    assert (list(ours.counters.values()), ours.served) == ([1], 1.0)

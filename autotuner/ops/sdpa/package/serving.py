@@ -31,41 +31,33 @@ CAUSAL, GROUPS, BOTTOM_RIGHT_CORNER, STRICT, COPIES = 1, 2, 4, 8, 16
 OLDEST = (2, 10)
 """The oldest torch whose stable ABI has all that is called."""
 _wants_gradients, _is_traced = torch.is_grad_enabled, torch.compiler.is_dynamo_compiling
-_sdpa = torch.nn.functional.scaled_dot_product_attention
+_sdpa: Callable[..., Tensor] = torch.nn.functional.scaled_dot_product_attention
 """Asked for in each call: found once."""
 
 
 class Arguments(Protocol):
     """The package's module of that name."""
 
-    @property
-    def arguments(self) -> Callable[..., tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]]:
-        """From the arguments of a call: the tensors, the options, and what says no more than these and is for torch
-        alone."""
-
-    @property
-    def is_usual(self) -> Callable[[float, Tensor], bool]:
-        """Whether a scale is the one that is taken where none is given."""
+    arguments: Callable[..., tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]]
+    """From the arguments of a call: the tensors, the options, and what says no more than these and is for torch
+    alone."""
+    is_usual: Callable[[float, Tensor], bool]
+    """Whether a scale is the one that is taken where none is given."""
 
 
 class Surroundings(Protocol):
     """The package's module of that name."""
 
-    @property
-    def needs_gradient(self) -> Callable[[Sequence[Tensor]], bool]:
-        """Whether torch would differentiate a call of these tensors, backward or forward."""
-
-    @property
-    def may_have_tangents(self) -> Callable[[], bool]:
-        """Whether it is worth while to ask for the latter."""
-
-    @property
-    def must_see_an_op(self) -> Callable[[], bool]:
-        """Whether a call has to go through torch's dispatcher, for who traces or transforms it."""
-
-    @property
-    def as_autocast(self) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """From an op: what it does under autocast."""
+    needs_gradient: Callable[[Sequence[Tensor]], bool]
+    """Whether torch would differentiate a call of these tensors, backward or forward."""
+    may_have_tangents: Callable[[], bool]
+    """Whether it is worth while to ask for the latter."""
+    must_see_an_op: Callable[[], bool]
+    """Whether a call has to go through torch's dispatcher, for who traces or transforms it."""
+    unseen_by_guards: Callable[[], bool]
+    """The same for a call whose tensors are like those of an earlier one."""
+    as_autocast: Callable[[Callable[..., Any]], Callable[..., Any]]
+    """From an op: what it does under autocast."""
 
 
 class Beside(NamedTuple):
@@ -104,9 +96,11 @@ class Torchs(NamedTuple):
     """Calls that torch serves, so that the library need not be asked."""
 
     how: int
-    tensors: Any
-    """An Alike."""
+    are: Callable[[Sequence[Tensor]], bool]
+    """Whether tensors lie as those of these calls do."""
     why: str
+    named: Mapping[str, bool]
+    """What torch's function is told by name; nothing that it would do anyway, which costs it less."""
 
 
 class Library:
@@ -177,11 +171,14 @@ class Attention:
         self._may_have_tangents = beside.surroundings.may_have_tangents
         self._always = STRICT * strict | COPIES * copies
         self._must_see_an_op, self._alike = beside.surroundings.must_see_an_op, beside.alike.Alike
+        self._unseen_by_guards = beside.surroundings.unseen_by_guards
         self._torch = beside.masked
         self._given_to_torch, self._seen = library.torchs, -1
         self._last: tuple[object, ...] | None = None
         self._torchs = beside.alike.Recent()
-        """Of calls that torch serves: how many there were at the last look, the last one's kind, what is like them."""
+        self._latest: Torchs | None = None
+        """Of calls that torch serves: how many there were at the last look, the last one's kind, what is like them, and
+        which of that came last."""
         options = {"strict": strict, "gradients": gradients, "copies": copies}
         self.made_by: tuple[Callable[..., Any], tuple[Any, ...]] = _again, (__package__, options)
         """What makes such a one again in another process, and what that is given."""
@@ -225,8 +222,11 @@ class Attention:
             if _is_traced():
                 return self._answer(query, key, value, how, key_lengths)
             if type(query) is type(key) is type(value) is Tensor and not self._may_have_tangents():
-                if self._torchs and self._is_torchs(query, key, value, how, key_lengths):
-                    return _sdpa(query, key, value, is_causal=is_causal, enable_gqa=enable_gqa)
+                if self._torchs and key_lengths is None:
+                    torchs = self._torchs_of((query, key, value), how)
+                    if torchs is not None:
+                        self._library.aside[torchs.why] += 1
+                        return _sdpa(query, key, value, **torchs.named)
                 try:
                     found: Tensor = self._quick(query, key, value, how, key_lengths)
                 except RuntimeError as error:
@@ -238,14 +238,18 @@ class Attention:
         more = {"enable_gqa": enable_gqa, "key_lengths": key_lengths, "corner": corner}
         return self._any(*self._arguments(query, key, value, **said, **more))
 
-    def _is_torchs(self, query: Tensor, key: Tensor, value: Tensor, how: int, lengths: Tensor | None) -> bool:
-        """Whether torch serves such calls, which is counted: a model must not wait for the library then."""
-        if lengths is None and not self._must_see_an_op():
-            for torchs in self._torchs.of(query):
-                if torchs.how == how and torchs.tensors.are((query, key, value)):
-                    self._library.aside[torchs.why] += 1
-                    return True
-        return False
+    def _torchs_of(self, given: tuple[Tensor, ...], how: int) -> Torchs | None:
+        """Like which calls, that torch serves, this one is: a model must not wait for the library then."""
+        latest = self._latest
+        if latest is not None and latest.how == how and latest.are(given):
+            return None if self._unseen_by_guards() else latest
+        if not self._must_see_an_op():
+            known: Torchs
+            for known in self._torchs.of(given[0]):
+                if known.how == how and known.are(given):
+                    self._latest = known
+                    return known
+        return None
 
     def _look(self, query: Tensor, key: Tensor, value: Tensor, how: int, lengths: Tensor | None) -> None:
         """After a call that torch may have served: whether it serves all that are like it, if the last was of its
@@ -254,10 +258,11 @@ class Attention:
         kind, last = (how, query.shape, key.shape, lengths is None), self._last
         self._last = kind
         if kind == last and lengths is None:
-            options = {"is_causal": bool(how & CAUSAL), "enable_gqa": bool(how & GROUPS), "copies": self.copies}
-            said = self._library.explained(self._library.ops.choice(query, key, value, **options))
-            if not said.served:
-                self._torchs.put_first(query, Torchs(how, self._alike((query, key, value)), said.why))
+            named = {name: True for name, bit in (("is_causal", CAUSAL), ("enable_gqa", GROUPS)) if how & bit}
+            place = self._library.ops.choice(query, key, value, copies=self.copies, **named)
+            said, alike = self._library.explained(place), self._alike((query, key, value))
+            if not said.served and alike.is_guarded:
+                self._torchs.put_first(query, Torchs(how, alike.are, said.why, named))
 
     def _any(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
         why = self._why_not(tensors, options)
