@@ -84,6 +84,14 @@ def _require_op(file: Path, text: bytes) -> None:
             raise InputError(f"{file}: {no_such('op', op, OPS)}; install the package that has it")
 
 
+def _is_without_table(text: bytes) -> bool:
+    """Whether it is an export all the same."""
+    with suppress(ValueError):
+        document = json.loads(text)
+        return isinstance(document, dict) and document.get("table", {}) is None
+    return False
+
+
 def _read(file: Path) -> tuple[Table, str]:
     """The table of an export, and its digest. Raises InputError, one line."""
     try:
@@ -93,6 +101,10 @@ def _read(file: Path) -> tuple[Table, str]:
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {why(error)}") from None
     except ValidationError as error:
+        if _is_without_table(text):
+            raise InputError(
+                f"{file}: it has no table, since there were no finals: run `autotuner finals`, then `autotuner export`"
+            ) from None
         said = " ".join(explanation(error, TableFile).split())
         raise InputError(f"{file}: no export with a table: {said}; write one with `autotuner export`") from None
     # The digest is of what stands there: a table of today has fields that an older one had not.

@@ -26,8 +26,8 @@ from autotuner.values.files import regular_target, write_atomically
 from autotuner.values.problem import Problem
 from autotuner.values.validation import show
 
-TIMED_S = 0.1
-"""Seconds for which a problem is run, at least, to see what torch takes for it."""
+LOOKS, TIMED_S = 4, 0.03
+"""How often each problem is run in turn to see what torch takes for it, and for how many seconds, at least."""
 
 
 def function(op: str) -> Any:
@@ -134,7 +134,11 @@ class Calls:
         if not self._served:
             reasons = "; ".join(f"{each.call}: {each.why}" for each in list(self.refused)[:3])
             raise InputError(f"no call was recorded that can be tuned for{f' ({reasons})' if reasons else ''}")
-        timed = [(each, count, microseconds(each)) for each, count in self._served.most_common()]
+        served = self._served.most_common()
+        # What else runs on the machine makes a call longer, and mostly not for as long as all looks take.
+        looks = [[microseconds(each) for each, _ in served] for _ in range(LOOKS)]
+        least = [min(us) for us in zip(*looks, strict=True)]
+        timed = [(each, count, us) for (each, count), us in zip(served, least, strict=True)]
         timed.sort(key=lambda entry: -entry[1] * entry[2])
         write_atomically(target, "\n".join(self._lines(timed)))
         return target
@@ -202,7 +206,7 @@ def record(*, dense: bool = False) -> Iterator[Calls]:
 
 
 def microseconds(served: Served) -> float:
-    """What torch takes for a problem, as it chooses itself how to compute it: the median of some runs on one device."""
+    """What torch takes for a problem, as it chooses itself how to compute it: the least of some runs on one device."""
     op = OPS[served.problem.op]
     assert op.call is not None
     assert op.call.torch is not None
@@ -213,4 +217,4 @@ def microseconds(served: Served) -> float:
     scope = {"function": function.ours(), "given": given}
     timer = Timer("function(**given)", globals=scope, num_threads=torch.get_num_threads())
     with torch.no_grad():
-        return 1e6 * timer.blocked_autorange(min_run_time=TIMED_S).median
+        return 1e6 * min(timer.blocked_autorange(min_run_time=TIMED_S).times)

@@ -262,6 +262,13 @@ def test_a_compiled_model_holds_it_as_one_node_for_all_lengths(export: Path) -> 
     assert ours.served == 0.75
 
 
+def test_an_export_without_finals_says_what_it_lacks(export: Path) -> None:
+    document = json.loads(export.read_text()) | {"table": None, "table_digest": None}
+    export.write_text(json.dumps(document))
+    with pytest.raises(InputError, match="it has no table, since there were no finals: run `autotuner finals`"):
+        autotuner.load(export)
+
+
 def test_a_damaged_file_is_refused(export: Path) -> None:
     document = json.loads(export.read_text())
     document["table"]["entries"][0]["why"] = "another"

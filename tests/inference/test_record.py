@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 import autotuner
+from autotuner.inference import record
+from autotuner.inference.record import Served
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.torch_call import FUNCTION
 from autotuner.tuning.workbench import load_spaces
@@ -175,6 +177,23 @@ def test_what_is_written_can_be_tuned(tmp_path: Path) -> None:
     shares = dict(zip((problem.shape[2] for problem in two.problems), two.objective, strict=True))
     assert [shares[16], shares[33]] == pytest.approx(expected, rel=0.01)
     assert next(space for space in spaces if len(space.problems) == 1).objective == "mean"
+
+
+def test_the_least_of_several_looks_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {16: [90.0, 7.0, 8.0, 80.0], 33: [20.0, 30.0, 900.0, 25.0]}
+    asked: list[int] = []
+
+    def look(served: Served) -> float:
+        asked.append(served.problem.shape[2])
+        return found[asked[-1]].pop(0)
+
+    with autotuner.record() as calls:
+        attend(16)
+        attend(33)
+    monkeypatch.setattr(record, "microseconds", look)
+    document = tomllib.loads(calls.write(tmp_path / "problems.toml").read_text())
+    assert {each["seq_q"]: each["us"] for each in document["problems"]} == {16: 7.0, 33: 20.0}
+    assert sorted(asked[:2]) == sorted(asked[2:4]) == [16, 33]  # in turn: no burst of other work is in all looks of one
 
 
 PROBLEM = '[[problems]]\nbatch = 1\nheads = 1\nseq_q = {}\nseq_k = 8\nhead_dim = 64\ndtype = "float32"\n{}\n'
