@@ -15,7 +15,7 @@ from autotuner.ops.tensors import Tensors
 class Before:
     """A call, and how it was answered. It keeps no tensor."""
 
-    __slots__ = ("_alike", "_order", "_scalars", "named", "names", "options", "plan")
+    __slots__ = ("_alike", "_in_order", "_order", "_scalars", "named", "names", "options", "plan")
 
     def __init__(
         self, plan: Plan, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Tensors, options: Mapping[str, Any]
@@ -31,6 +31,7 @@ class Before:
         self._scalars = {name: value for name, value in kwargs.items() if name not in self.names}
         given = self._given(args, kwargs)
         self._order = [place for each in tensors for place, one in enumerate(given) if one is each]
+        self._in_order = not self.names and self._order == [*range(len(args))]
         self._alike = Alike(given) if len(self._order) == len(tensors) else None
 
     @property
@@ -52,7 +53,9 @@ class Before:
 
     def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensors:
         """The op's tensors in such a call."""
-        given = self._given(args, kwargs) if self.names else args
+        if self._in_order:
+            return tuple(args)
+        given = self._given(args, kwargs)
         return tuple([given[place] for place in self._order])
 
     def told(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
