@@ -106,9 +106,9 @@ class StreamBench(Bench, Protocol):
         """The status, and the outputs as a stream sees them whose inputs arrive late: launched on a side stream behind
         a delay and the copy of the real inputs, and copied at once. Raises as `launch` does."""
 
-    def replayed(self, problem: Problem, inputs: Tensors, later: Tensors) -> tuple[int, Tensors]:
-        """The status and the outputs of a replay: captured with `inputs`, replayed with these replaced by `later` and
-        the outputs poisoned. Raises as `launch` does.
+    def replayed(self, problem: Problem, inputs: Tensors, later: Tensors) -> tuple[int, tuple[Tensors, ...]]:
+        """The status, and the outputs of each of some replays: captured with `inputs`, replayed with these replaced by
+        `later` and the outputs poisoned. Raises as `launch` does.
 
         Raises ValueError also when the launch cannot be captured, or captures no kernel.
         """

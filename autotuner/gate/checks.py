@@ -19,7 +19,7 @@ from autotuner.build.loaded_variant import Identity
 from autotuner.gate.bench import StreamBench
 from autotuner.gate.cases import Case
 from autotuner.gate.check import RACE, Check, Failed, Unavailable, rules
-from autotuner.gate.invariants import alike, alike_for
+from autotuner.gate.invariants import alike, alike_for, tuned_cases
 from autotuner.values import codes
 from autotuner.values.gate_report import ReportedIdentity
 from autotuner.values.verdict import Meaning, Verdict
@@ -34,8 +34,6 @@ FINALIST_LAUNCHES = 1000
 BATCH_S = 0.05
 """Seconds of launches between two disturbances there, about."""
 MOST_IN_BATCH = 4096
-SOAK_FLOPS = 1 << 32
-"""Operations up to which a tuned problem is soaked as it is."""
 
 
 def _identity(launching: Launching) -> None:
@@ -184,9 +182,8 @@ def _soak(launches: int, launching: Launching) -> None:
     bench, op = launching.bench, launching.op
     with bench.traffic():
         soaked(launching.matrix.case(op.cases.soak, label="soak "))
-        for problem in launching.conditions.problems if isinstance(bench, StreamBench) else ():
-            if problem.flops <= SOAK_FLOPS:
-                soaked(Case(name=f"soak {problem}", problem=problem, distribution=op.ordinary))
+        for case in tuned_cases(launching, "soak") if isinstance(bench, StreamBench) else ():
+            soaked(case)
 
 
 def _many(seconds: float, launching: Launching) -> str:

@@ -21,11 +21,20 @@ if TYPE_CHECKING:
     from autotuner.ops.tensors import Tensors
 
 REPEATS = 8
+QUICK_FLOPS = 1 << 32
+"""Operations up to which a tuned problem is launched again and again as it is."""
 
 
 def invariant_case(launching: Launching) -> Case:
     """The op's shape for invariants."""
     return launching.matrix.case(launching.op.cases.invariant, label="invariant ")
+
+
+def tuned_cases(launching: Launching, label: str) -> Iterator[Case]:
+    """The tuned problems themselves, where launches are quick."""
+    for problem in launching.conditions.problems:
+        if problem.flops <= QUICK_FLOPS:
+            yield Case(name=f"{label} {problem}", problem=problem, distribution=launching.op.ordinary)
 
 
 def alike(launching: Launching, case: Case, launches: int) -> None:

@@ -151,18 +151,11 @@ def _watched(timed: Callable[[], float], pause: float, device: object) -> Figure
     return {"us": median(us[half:]), "mhz": median(mhz[half:]), "watts": median(watts[half:]), "reasons": reasons}
 
 
-def _room(mutant: Mutant) -> Room:
-    """With more work items than a GPU has multiprocessors: some mutants are wrong from a block's second item on."""
-    like = mutant.problem.problem()
-    sizes = {"batch": 4, "heads": 16, "heads_kv": 16 // like.group, "seq_q": 1024, "seq_k": 1024}
-    return Room(like.model_copy(update=sizes))
-
-
 def judged_mutants() -> list[Figures]:
-    """The gate's word on each, up to and with a long soak, at a problem that is small enough to be soaked too."""
+    """The gate's word on each, up to and with a long soak, at a problem that fills a GPU and can yet be soaked."""
     found: list[Figures] = []
     with tempfile.TemporaryDirectory() as folder, closing(Room(PROBLEMS["B"]).workbench.executor()) as executor:
-        rooms = [_room(mutant) for mutant in mutants()]
+        rooms = [Room(mutant.full) for mutant in mutants()]
 
         def made(mutant: Mutant, room: Room) -> Artifact | Fault:
             return build(mutant.family(Path(folder)), mutant.variant, room.problem, room.workbench.toolchain)

@@ -23,6 +23,7 @@ from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor
+from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import GateReport
 from autotuner.values.outcome import Artifact
@@ -33,6 +34,7 @@ from tests.helpers.lines import cuda_line
 from tests.helpers.mutant_settings import settings
 from tests.helpers.stale import STALE, stale
 from tests.mutants.expectations import TABLES, Expectation, expectations, family
+from tests.mutants.warpgroups import mutants as warpgroups
 
 pytestmark = [
     pytest.mark.gpu,
@@ -123,6 +125,22 @@ def test_a_stale_library_under_a_new_name_is_found(judges: dict[str, LocalExecut
     assert outcome.fault.code == "G0.identity"
     assert STALE[how][1] in outcome.fault.detail
     assert outcome.measurement is None
+
+
+@pytest.mark.parametrize("name", ["none", "last_ticket_left"])
+def test_what_a_replay_leaves_behind_is_seen_by_the_next(device: CudaToolchain, tmp_path: Path, name: str) -> None:
+    """Blocks of `wgmma` draw their work by a count, which a launch must leave as it was: else the second replay of a
+    graph with this one launch finds nothing left to do. A launch of another number begins anew."""
+    if device.architecture != "sm_90":
+        pytest.skip("wgmma is for sm_90a")
+    mutant = next(each for each in warpgroups() if each.name == "last_ticket_left")
+    kernels = mutant.family(tmp_path) if name == mutant.name else Family.load(config.kernels_dir() / "sdpa")
+    artifact = build(kernels, mutant.variant, mutant.full, device)
+    assert isinstance(artifact, Artifact), artifact
+    conditions = CONDITIONS.model_copy(update={"problems": (mutant.full,)})
+    report = cuda_line(device, kernels)().check(artifact, conditions, lambda _: None)
+    code = report.fault and report.fault.code
+    assert code == (None if name == "none" else "G4.capture"), report.fault
 
 
 # Wrong once in thousands of launches ----------------------------------------------------------------------------------

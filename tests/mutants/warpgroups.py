@@ -65,6 +65,14 @@ class Mutant(Model):
     unseen: str | None = None
 
     @property
+    def full(self) -> SdpaProblem:
+        """The problem with more work items than a GPU has multiprocessors: some mutants are wrong from a block's second
+        item on."""
+        like = self.problem.problem()
+        sizes = {"batch": 9, "heads": 16, "heads_kv": 16 // like.group, "seq_q": 330, "seq_k": 330}
+        return like.model_copy(update=sizes)
+
+    @property
     def parameters(self) -> dict[str, Value]:
         return {**POINT, **self.point}
 

@@ -31,6 +31,8 @@ POLL_S = 0.00005
 TRAFFIC_BYTES = 64 << 20
 TRAFFIC_COPIES = 100
 TRAFFIC_BATCHES = 2
+REPLAYS = 2
+"""Of a captured launch: what one of them leaves behind is the next one's start."""
 """While memory is to be busy, this many batches of this many copies wait on a second stream."""
 
 
@@ -180,7 +182,7 @@ class CudaBench:
             self._arena.restore()
         return status, seen
 
-    def replayed(self, problem: Problem, inputs: Tensors, later: Tensors) -> tuple[int, Tensors]:
+    def replayed(self, problem: Problem, inputs: Tensors, later: Tensors) -> tuple[int, tuple[Tensors, ...]]:
         placed = tuple(self.place(tensor) for tensor in inputs)
         outputs = self._poisoned(problem, inputs)
         workspace = self._workspace(problem)
@@ -194,14 +196,17 @@ class CudaBench:
             raise ValueError(f"the launch cannot be captured: {CUDA_ERRORS.text(status)}")
         for tensor, new in zip(placed, later, strict=True):
             tensor.copy_(new)
-        for output in outputs:
-            output.fill_(torch.nan)
-        graph.replay()
-        status = self._finished(torch.cuda.current_stream().cuda_stream)
-        seen = outputs if status else tuple(output.clone() for output in outputs)
-        if not status:
-            self._arena.restore()
-        return status, seen
+        seen: list[Tensors] = []
+        for _ in range(REPLAYS):
+            for output in outputs:
+                output.fill_(torch.nan)
+            graph.replay()
+            status = self._finished(torch.cuda.current_stream().cuda_stream)
+            if status:
+                return status, ()
+            seen.append(tuple(output.clone() for output in outputs))
+        self._arena.restore()
+        return status, tuple(seen)
 
 
 WORDS = {2: torch.int16, 4: torch.int32}
