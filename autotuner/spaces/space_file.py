@@ -101,7 +101,22 @@ def problems_in(path: Path) -> list[Document]:
                 raise SpaceError(f"{where}: give every problem {COUNT} and {US}, or none")
             if isinstance(each[key], bool) or not isinstance(each[key], int | float) or not 0 < each[key] < math.inf:
                 raise SpaceError(f"{where}: found {show(each[key])}, expected a number greater than 0")
+    named = _of_an_op({"problems": [_unweighed(each) for each in problems]})
+    try:
+        _Problems.model_validate(named, strict=True)
+    except ValidationError as error:
+        raise SpaceError(f"{path}: {_explained(error, named)}") from None
     return problems
+
+
+class _Problems(Model):
+    """What a file of problems has, without weights."""
+
+    problems: Annotated[tuple[Problem, ...], BeforeValidator(as_tuple)]
+
+
+def _unweighed(document: Document) -> Document:
+    return {name: value for name, value in document.items() if name not in WEIGHED}
 
 
 def asked(documents: Iterable[Document]) -> list[Asked]:
@@ -110,7 +125,7 @@ def asked(documents: Iterable[Document]) -> list[Asked]:
     groups: dict[object, dict[str, tuple[Document, float]]] = {}
     for document in documents:
         weight = float(document.get(COUNT, 0)) * float(document.get(US, 0))
-        rest = {name: value for name, value in document.items() if name not in WEIGHED}
+        rest = _unweighed(document)
         group = groups.setdefault(_compiled_part(rest), {})
         key = json.dumps(rest, sort_keys=True, default=str) if weight else f"{len(group)}"
         group[key] = rest, weight + (group[key][1] if key in group else 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -212,4 +213,20 @@ def test_a_file_with_odd_weights_is_refused(tmp_path: Path, lines: tuple[str, st
     path = tmp_path / "problems.toml"
     path.write_text("".join(PROBLEM.format(16 + i, line) for i, line in enumerate(lines)))
     with pytest.raises(SpaceError, match=said):
+        load_spaces("sdpa_cpu", problems_file=path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('dtype = "float32"', "", r"problems\[1\]\.dtype: missing; this key is required"),
+        ("head_dim", "head_dims", r"problems\[1\]\.head_dims: unknown key; did you mean head_dim\?"),
+        ("heads = 1", "heads = 0", r"problems\[1\]\.heads: found 0, expected a number greater than"),
+        ("batch = 1", 'op = "conv"\nbatch = 1', r"no op 'conv'; there are "),
+    ],
+)
+def test_a_file_with_what_is_no_problem_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    path, right = tmp_path / "problems.toml", PROBLEM.format(16, "")
+    path.write_text(right + PROBLEM.format(17, "").replace(old, new))
+    with pytest.raises(SpaceError, match=rf"^{re.escape(str(path))}: .*{said}"):
         load_spaces("sdpa_cpu", problems_file=path)
