@@ -435,7 +435,7 @@ def pages() -> dict[Path, str]:
         ROOT / "README.md": readme,
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),
-        RESULTS / "wgmma_attention.md": wgmma_pages.page(loaded("wgmma_attention")[0]),
+        RESULTS / "wgmma_attention.md": wgmma_pages.page(loaded("wgmma_attention")[0], if_kept("wgmma_stress")),
         ROOT / "docs" / "trial-report.schema.json": json.dumps(trial_report.json_schema(), indent=1) + "\n",
         ROOT / "docs" / "best.schema.json": json.dumps(json_schema(), indent=1) + "\n",
     }

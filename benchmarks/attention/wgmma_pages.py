@@ -14,8 +14,8 @@ SHOWN = "spec_rounded"
 """The softmax of the table of points."""
 
 
-def page(document: dict[str, Any]) -> str:
-    """docs/results/wgmma_attention.md."""
+def page(document: dict[str, Any], stressed: dict[str, Any] | None = None) -> str:
+    """docs/results/wgmma_attention.md. `stressed`: a later stress, of every problem."""
     parts = [
         "# IMPL = wgmma against PyTorch's SDPA",
         "Drawn by `benchmarks/pages.py` from wgmma_attention.json; do not edit. The kernel has"
@@ -44,6 +44,7 @@ def page(document: dict[str, Any]) -> str:
         clocks(document["clocks"]["A"]),
         "## Stress",
         stress(named(document, "stress")),
+        *([] if stressed is None else later_stress(stressed, document["judge"])),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -150,6 +151,13 @@ def clocks(found: dict[str, Any]) -> str:
         numbers = [f"{row['us']:.1f}", f"{row['mhz']:.0f}", f"{row['watts']:.0f}", str(row["reasons"])]
         rows.append([kind, mode, label, *numbers])
     return table(["inputs", "mode", "point", "us", "MHz", "W", "reasons"], rows)
+
+
+def later_stress(document: dict[str, Any], judged: dict[str, Any]) -> list[str]:
+    """The same of the kernel as it was later; `judged` has the problems of the letters."""
+    found = {judged[name]["problem"]: each for name, each in document["stress"].items()}
+    made = f"Later: {document['device']}, {document['when'][:10]}. Made by `{document['commands'][-1]}`."
+    return [made, stress(found)]
 
 
 def stress(found: dict[str, Any]) -> str:
