@@ -55,7 +55,12 @@ def tune(
     trials: Annotated[
         int, typer.Option(min=1, max=MOST, help="stop when the study has judged this number of variants")
     ] = 60,
-    minutes: Annotated[float, typer.Option(min=0.01, help="stop this run after this number of minutes")] = float("inf"),
+    minutes: Annotated[
+        float,
+        typer.Option(
+            min=0.01, help="stop this run after this number of minutes; what would be judged later is not begun"
+        ),
+    ] = float("inf"),
     sampler: SamplerOption = "evolution",
     seed: SeedOption = 0,
     threads: ThreadsOption = None,

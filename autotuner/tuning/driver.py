@@ -45,7 +45,9 @@ class Budget(Model):
 
     trials: int = Field(description="judged variants of the study, those of earlier runs included")
     seconds: float = Field(
-        default=float("inf"), description="of this run, its calibration included; what is in flight then is judged"
+        default=float("inf"),
+        description="of this run, its calibration included; nothing is begun by whose end, by the pace so far, they"
+        " would be over for what is in flight already, which is judged in any case",
     )
     until_converged: bool = Field(default=False, description="also when the search has converged")
 
@@ -157,6 +159,9 @@ class _Run:
         """When it is looked at next under protest, on the monotonic clock."""
         self._under_way: UnderWay | None = None
         """What was told last."""
+        self._since, self._landed = 0.0, 0
+        """When judging began, on the monotonic clock less what was waited for a calm machine, and how many were judged
+        since."""
         self._unpromising = 0
         """Proposals in a row that promised less than a tie."""
 
@@ -208,18 +213,19 @@ class _Run:
     def loop(self, budget: Budget, until: float) -> None:
         """Judges variants until the budget is spent, at `until` on the monotonic clock, and nothing is in flight, nor
         left by an earlier driver. Waiting for a calm machine comes on top."""
+        self._since = time.monotonic() - self._calm.waited_s
         for trial, variant in self._study.settle():
             assert variant is not None  # its parameters are whole
             self._record(Landed(trial, deadly(variant), self._lanes.first))
         self._race_again()
         while True:
-            has_time = time.monotonic() < until + self._calm.waited_s
+            has_time = self._all_judged_at() < until + self._calm.waited_s
             if not self._doubtful:  # else the jobs under way come to their end first
                 for duplicate in self._flights.feed():
                     self._record(duplicate)
                 while (has_time or self._study.has_left) and self._has_room(budget):
                     self._propose()
-                    has_time = time.monotonic() < until + self._calm.waited_s
+                    has_time = self._all_judged_at() < until + self._calm.waited_s
             if self._flights.are_under_way or self._lanes.is_racing:
                 self._wait()
             elif self._doubtful:
@@ -227,6 +233,13 @@ class _Run:
             elif not len(self._flights) and not (has_time and self._is_calm_at_last()):
                 self._study.put_back()
                 return
+
+    def _all_judged_at(self) -> float:
+        """When what is in flight will be judged, about, on the monotonic clock: by the pace so far. Until a first one
+        was judged, now."""
+        now = time.monotonic()
+        pace_s = (now - self._since - self._calm.waited_s) / self._landed if self._landed else 0.0
+        return now + len(self._flights) * pace_s
 
     def _look(self) -> None:
         """Goes on once the machine is calm; calibrates anew where it was not at calibration, or will not be soon."""
@@ -297,6 +310,7 @@ class _Run:
             return
         landed = self._flights.take(number, result)
         if landed is not None:
+            self._landed += 1
             self._record(landed)
             self._doubt(landed.outcome)
 

@@ -201,6 +201,25 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
     assert standings.summary(store, sweep.name).judged == len(backend.built)
 
 
+@pytest.mark.parametrize("width", [1, 2, 6])
+def test_nothing_is_begun_that_ends_long_after_the_time(
+    width: int, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job takes ten seconds, one after another; a variant has two."""
+    now = [0.0]
+    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class TakesTime(Shuffled):
+        def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+            now[0] += 10
+            return super().wait(timeout)
+
+    sweep = Driver(store, TakesTime(simulated.backend(), width), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    sweep.run(Budget(trials=100, seconds=300))
+    assert 280 <= now[0] <= 330
+    assert standings.summary(store, sweep.name).judged >= 13
+
+
 def test_a_point_that_is_enqueued_twice_is_judged_once(store: Store) -> None:
     sweep = driver(store, simulated.backend(), width=WIDE)
     sweep.run(Budget(trials=1))
