@@ -104,6 +104,27 @@ def test_a_right_kernel_leaves_what_its_inputs_make(cache: str) -> None:
     assert all(torch.equal(now, then) for now, then in zip(seen[-1].inputs, PLAIN, strict=True))
 
 
+def test_who_launches_work_that_goes_on_behind_a_capture_has_no_arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "own_work_s", lambda: 1.0)
+    with pytest.raises(ArmError) as caught:
+        arm_of(Kernel(), sets_of("warm"))
+    assert (caught.value.fault.verdict, caught.value.fault.code) == (Verdict.IMPOSSIBLE, "G7.rest")
+
+
+def test_work_beside_the_samples_of_the_baseline_is_the_variants(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Timed] = []
+    sets, took = sets_of("warm"), [0.0]
+    monkeypatch.setattr(timing, "own_work_s", lambda: took[0])
+    arm, baseline = arm_of(Kernel(), sets, seen), BaselineArm(sets.op.tensors().BASELINES["math"], sets)
+    for took[0] in (0.0, 1.0, 1.0):
+        baseline()
+    took[0] = 0.0
+    arm.recheck()
+    assert seen[-1].busy is not None
+    arm_of(Kernel(), sets, seen).recheck()  # of which nothing is known yet
+    assert seen[-1].busy is None
+
+
 def test_inputs_differ_from_set_to_set_and_from_sample_to_sample() -> None:
     sets = sets_of("cold")
     sets.renew()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+from autotuner.devices.cuda.rest import made_at_rest, own_work_s
 from autotuner.devices.cuda.timing import (
     GRAPH_S,
     SINGLE_S,
@@ -39,7 +40,7 @@ class AuditArm:
             seconds = min(elapsed(self._forward) for _ in range(3))
             calls = buffers.most_calls(math.ceil(GRAPH_S / seconds))
             self._refills = Refills(sets.problem, buffers, sets.plain, calls)
-            self._graph = self._captured() if seconds < SINGLE_S else None
+            self._graph = made_at_rest(self._captured, own_work_s) if seconds < SINGLE_S else None
 
     def _forward(self) -> None:
         self._arm.forward(0)
@@ -71,6 +72,7 @@ class AuditArm:
         return seconds
 
     def recheck(self) -> Fault | None:
+        self(fresh=True)
         with device_faults():
             fault = self._refills.fault(self._forward, self._judge)
             self._sets.restore()

@@ -17,6 +17,7 @@ from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import device_bytes, unless_full
 from autotuner.devices.cuda.guarded_memory import ALIGNMENT, BAND, PATTERN, Band, Segment, damage
 from autotuner.devices.cuda.joints import Joints
+from autotuner.devices.cuda.rest import Shadow, made_at_rest, own_work_s, still_busy
 from autotuner.gate.recheck import Timed
 from autotuner.measure.arms import ArmError, Clocks
 from autotuner.ops import op_of
@@ -39,9 +40,6 @@ replay that is longer is warm soon after its beginning, and needs no other befor
 
 STRETCH_S = 0.005
 """Longer than the turns of a millisecond or two in which a GPU serves programs that share it."""
-
-BUSY_S = 0.01
-"""The device is at rest when waiting for all of it takes less than this, its stream being done."""
 
 Forward = Callable[[int], None]
 """Launches one forward on the input set of that number, on the current stream."""
@@ -113,6 +111,8 @@ class InputSets:
         self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=inputs[0].device)
         self._draw = random.Random()
         self._symmetry: Symmetry | None = None
+        self.shadow = Shadow()
+        """Of the baselines' samples since the last variant's arm was made."""
         self.restore()
 
     def __len__(self) -> int:
@@ -304,6 +304,7 @@ class BaselineArm:
             for held, now in zip(self._beside, self._made(), strict=True):
                 held.copy_(now)  # where the graph looks for it
             seconds = self._arm()
+            self._sets.shadow.ask(own_work_s)
             self._shortest = min(self._shortest, seconds)
             self._sets.renew()
             return seconds
@@ -335,6 +336,7 @@ class VariantArm:
         """`judge` is G7. Raises ArmError when the variant cannot be launched or captured, and DeviceFullError when the
         device has no memory left."""
         self._sets, self.outputs, self._judge = sets, Outputs(sets), judge
+        sets.shadow.forget()
         wanted = variant.workspace_bytes(sets.problem)
         _require_possible(wanted, sets)
         self._workspace = Segment.around(wanted, sets.flush.device)
@@ -353,7 +355,7 @@ class VariantArm:
         self.forward = forward
         with device_faults():
             sets.restore()
-            self._arm = _variant_arm(forward, sets)
+            self._arm = made_at_rest(lambda: _variant_arm(forward, sets), own_work_s)
             if self._arm.overlap:
                 raise ArmError(Fault(verdict=Verdict.IMPOSSIBLE, code="measure.overlap", detail=OVERLAP))
             self.outputs.poison()
@@ -397,7 +399,7 @@ class VariantArm:
     def recheck(self) -> Fault | None:
         with device_faults():
             arm, sets, outputs = self._arm, self._sets, self.outputs
-            busy = _still_busy()
+            busy = sets.shadow.busy or still_busy(arm.replay, own_work_s)
             self._prepare()
             arm.replay()
             self._strays |= outputs.unlike(self._plain, arm.used)
@@ -421,15 +423,6 @@ def _require_possible(wanted: int, sets: InputSets) -> None:
     if wanted > most:
         detail = f"the variant asks for {wanted} bytes of workspace on {sets.problem}; the device has {most} in all"
         raise ArmError(Fault(verdict=Verdict.OVER_LIMITS, code=codes.WORKSPACE, detail=detail))
-
-
-def _still_busy() -> str | None:
-    """What the device still does although the stream of the samples has come to its end, in words."""
-    torch.cuda.current_stream().synchronize()
-    started = time.perf_counter()
-    torch.cuda.synchronize()
-    took = time.perf_counter() - started
-    return None if took < BUSY_S else f"after the last timed forward the device went on working for {1e3 * took:.0f} ms"
 
 
 def _variant_arm(forward: Forward, sets: InputSets) -> GraphArm | EventArm:
