@@ -88,6 +88,18 @@ class Refills:
         word = self._draw.choice(WORKSPACE_FILLS)
         return tuple(torch.full_like(tensor, word) for tensor in self._buffers.workspace)
 
+    def leave(self) -> None:
+        """After a forward: from now on what the buffers hold is what they hold anyway."""
+        _copy(self._still, self._buffers.all)
+
+    def put_still(self) -> None:
+        """What the buffers hold anyway."""
+        _copy(self._buffers.all, self._still)
+
+    def fresh_inputs(self, call: int) -> Tensors:
+        """Those that were drawn for the forward of that number."""
+        return self._sources[call][: len(self._buffers.inputs)]
+
     def put(self, call: int) -> None:
         """Before the forward of that number."""
         workspace = self._workspaces[call % len(self._workspaces)]
@@ -102,9 +114,8 @@ class Refills:
         bits that the same inputs give once more."""
         if not self._is_fresh:
             raise ValueError("the last sample had no fresh inputs")
-        inputs = len(self._buffers.inputs)
         chosen = self._draw.randrange(self.calls)
-        fault = judge(self._sources[chosen][:inputs], self._kept[chosen])
+        fault = judge(self.fresh_inputs(chosen), self._kept[chosen])
         if fault is not None:
             return fault
         for call in self._draw.sample(range(self.calls), self.calls):

@@ -100,17 +100,9 @@ def judge_fresh(
 def recheck(problem: Problem, timed: Timed, expected: Truth, fresh: Truth, tolerance: Tolerance) -> Fault | None:
     """Guards and inputs are what they were, the last outputs are right, and new inputs in place, with the outputs
     poisoned, give the new right outputs when the timed forward runs once more. The inputs are restored."""
-    from autotuner.ops.tensors import same_bits
-
-    if timed.damage is not None:
-        return Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail=timed.damage)
-    for given, before, after in zip(op_of(problem).inputs(problem), expected.inputs, timed.inputs, strict=True):
-        if not same_bits(before, after):
-            return Fault(
-                verdict=Verdict.CORRUPTING, code="G7.inputs", detail=f"{given.name} changed while it was timed"
-            )
-    if timed.busy is not None:
-        return Fault(verdict=Verdict.IMPOSSIBLE, code="G7.rest", detail=timed.busy)
+    fault = harm(problem, timed.damage, expected.inputs, timed.inputs, timed.busy)
+    if fault is not None:
+        return fault
     fault = _output_fault(timed, expected, tolerance, "an output of the timed run")
     if fault is not None:
         return fault
@@ -123,6 +115,21 @@ def recheck(problem: Problem, timed: Timed, expected: Truth, fresh: Truth, toler
     fault = _output_fault(timed, fresh, tolerance, "with new inputs in the timed buffers, the output")
     _overwrite(timed.inputs, expected)
     return fault
+
+
+def harm(problem: Problem, damage: str | None, before: Tensors, after: Tensors, busy: str | None) -> Fault | None:
+    """What was written that must not be, or goes on. `before`, `after`: the inputs of a forward."""
+    from autotuner.ops.tensors import same_bits
+
+    if damage is not None:
+        return Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail=damage)
+    for given, then, now in zip(op_of(problem).inputs(problem), before, after, strict=True):
+        if not same_bits(then, now):
+            detail = f"{given.name} changed while it was timed"
+            return Fault(verdict=Verdict.CORRUPTING, code="G7.inputs", detail=detail)
+    if busy is not None:
+        return Fault(verdict=Verdict.IMPOSSIBLE, code="G7.rest", detail=busy)
+    return None
 
 
 def _overwrite(inputs: Tensors, values: Truth) -> None:

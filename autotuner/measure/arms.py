@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from autotuner.values.outcome import Artifact
@@ -60,17 +60,34 @@ class AuditArm(Protocol):
         """
 
     def recheck(self) -> Fault | None:
-        """After a fresh sample: whether its outputs were right. Raises ArmError."""
+        """Takes one more fresh sample, and says whether its outputs are right. Raises ArmError."""
+
+
+class Price(NamedTuple):
+    """What is written around a variant is written around the baseline too: what that costs a program that keeps
+    nothing."""
+
+    baseline: Arm
+    baseline_audit: AuditArm
+
+
+class PlainArm(Protocol):
+    """Samples of the variant as a race has them."""
+
+    def __call__(self) -> float:
+        """Seconds of one forward right after another one. Raises ArmError."""
+
+    def recheck(self) -> Fault | None:
+        """G7 of the buffers, as `VariantArm.recheck`. Raises ArmError."""
 
 
 class Audited(NamedTuple):
     """What an audit times on a problem."""
 
-    variant: VariantArm
+    variant: PlainArm
     variant_audit: AuditArm
-    baseline: Arm
-    baseline_audit: AuditArm
-    """The same is written around the baseline: what that costs a program that keeps nothing."""
+    price: Callable[[], Price]
+    """Makes the arms that say what refills cost, which few audits need. Raises ArmError."""
 
 
 class Track(Protocol):

@@ -5,7 +5,7 @@ is there already, or keeps the answer for inputs that it has seen. An audit time
 to back, as in a race. Still: before each forward its inputs, outputs and workspace are overwritten by what they hold.
 Fresh: they are overwritten by inputs that no call has seen and by poison. Still and fresh cost the same copies, so a
 program that keeps nothing takes the same time in both. And what the copies add to its plain time, they add to that of
-the baseline too.
+the baseline too: that is measured where they add so much that it matters.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOOKS = ((6, KEPT / 2), (12, KEPT))
 """Rounds of one sample of each kind, and from how large a median of `kept` on the variant is under suspicion: then
 there is another look. Most variants keep nothing, and show it at the first. Few samples have a median that a
 disturbance of the still ones can hide something in, so the shortest must not show more than `KEPT` either."""
-ROUND_S = 0.5
+ROUND_S = 0.25
 """Seconds that a round of these looks should take. Where it takes longer they have fewer, half of them at least: what
 disturbs a forward by a share of its time has to last the longer, the longer a forward is. A look that says too little
 is followed by the next."""
@@ -53,6 +53,10 @@ APART = 0.5
 """How much slower a variant may be in the audit than it was in the race, by the clock and relative to the baseline."""
 
 
+Kind = tuple[list[float], Callable[[], float]]
+"""Samples of a kind, and what takes one, in seconds."""
+
+
 class Raced(NamedTuple):
     """Seconds of one forward in the race, by the shortest samples: what disturbs one side makes it longer."""
 
@@ -66,7 +70,7 @@ class Raced(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Seconds of one forward, a round each."""
+    """Seconds of one forward, a round each. Nothing of the baseline where nobody had to ask."""
 
     plain: list[float]
     still: list[float]
@@ -86,16 +90,17 @@ class Times(NamedTuple):
         return (min(self.fresh) - min(self.still)) / min(self.plain)
 
     @property
-    def hidden_us(self) -> float:
-        """How much more the copies add to the variant than to the baseline, microseconds; by the shortest samples, as
-        threads that have to be woken may take as long as they like."""
-        added = min(self.still) - min(self.plain)
-        return 1e6 * (added - (min(self.baseline_still) - min(self.baseline)))
+    def keeps(self) -> bool:
+        """Whether it is shown that something is kept."""
+        return trimmed_bound(self.kept, ALPHA) > KEPT
 
     @property
-    def raced(self) -> Raced:
-        """The plain forwards, as those of a race."""
-        return Raced(min(self.plain), min(self.baseline))
+    def hidden_us(self) -> float:
+        """How much more the copies add to the variant than to the baseline, microseconds; without a baseline as if they
+        added nothing to it. By the shortest samples, as threads that have to be woken may take as long as they like."""
+        added = min(self.still) - min(self.plain)
+        price = min(self.baseline_still) - min(self.baseline) if self.baseline else 0.0
+        return 1e6 * (added - price)
 
     @property
     def kept_at_most(self) -> float:
@@ -104,20 +109,21 @@ class Times(NamedTuple):
 
     def why(self, problem: Problem, gap: float, raced: Raced) -> str | None:
         """Why the variant's latency depends on earlier calls, in words; None when that is not shown. `gap` is the
-        track's."""
-        plain, still, fresh, baseline = (1e6 * median(each) for each in self[:4])
-        if trimmed_bound(self.kept, ALPHA) > KEPT:
+        track's. Without a baseline there may be a reason where with one there is none."""
+        plain, still, fresh = (1e6 * median(each) for each in self[:3])
+        noise = NOISE * 1e6 * median(self.baseline) if self.baseline else 0.0
+        if self.keeps:
             return (
                 f"on {problem} a forward takes {fresh:.3g} us where its inputs are new and its outputs poisoned, and"
                 f" {still:.3g} us where they are those of the call before: it keeps results from call to call"
             )
-        if self.hidden_us > max(HIDDEN * plain, NOISE * baseline, 1e6 * gap):
+        if self.hidden_us > max(HIDDEN * plain, noise, 1e6 * gap):
             return (
                 f"on {problem} a forward takes {plain:.3g} us right after another one and {self.hidden_us:.3g} us more"
                 " where something else runs between them: it is only fast when it is called again at once"
             )
-        slower = self.raced.variant / raced.variant
-        if min(slower, slower * raced.baseline / self.raced.baseline) > 1 + APART:
+        slower = min(self.plain) / raced.variant
+        if min(slower, slower * raced.baseline / min(self.baseline, default=raced.baseline)) > 1 + APART:
             return (
                 f"on {problem} a forward took {1e6 * raced.variant:.3g} us in the race and {slower:.3g} times as long"
                 " in the audit, where the baseline did not: it knows where it is timed"
@@ -126,22 +132,36 @@ class Times(NamedTuple):
 
 
 def take(arms: Audited, rounds: int, step: LongStep, enough: Callable[[Times], bool] = lambda _: False) -> Times:
-    """The rounds, each in random order; fewer where those taken are `enough`. Raises ArmError."""
+    """The rounds, each in random order; fewer where those taken are `enough`. None of the baseline. Raises ArmError."""
     times = Times([], [], [], [], [])
-    samples: list[tuple[list[float], Callable[[], float]]] = [
+    kinds: list[Kind] = [
         (times.plain, arms.variant),
         (times.still, lambda: arms.variant_audit(fresh=False)),
         (times.fresh, lambda: arms.variant_audit(fresh=True)),
-        (times.baseline, arms.baseline),
-        (times.baseline_still, lambda: arms.baseline_audit(fresh=False)),
     ]
     for _ in range(rounds):
-        for into, sample in random.sample(samples, len(samples)):
-            step.go_on()
-            into.append(sample())
+        _round(kinds, step)
         if enough(times):
             break
     return times
+
+
+def add_price(times: Times, arms: Audited, step: LongStep) -> None:
+    """What the copies cost the baseline, in as many rounds as the variant has had. Raises ArmError."""
+    step.go_on()
+    price = arms.price()
+    kinds: list[Kind] = [
+        (times.baseline, price.baseline),
+        (times.baseline_still, lambda: price.baseline_audit(fresh=False)),
+    ]
+    for _ in times.plain:
+        _round(kinds, step)
+
+
+def _round(kinds: Sequence[Kind], step: LongStep) -> None:
+    for into, sample in random.sample(kinds, len(kinds)):
+        step.go_on()
+        into.append(sample())
 
 
 def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced | None = None) -> Times:
@@ -149,7 +169,12 @@ def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced | None =
     look itself. Raises ArmError."""
 
     def unsuspected(times: Times) -> bool:
-        return times.why(track.problem, track.gap, raced or times.raced) is None
+        def right() -> bool:
+            return times.why(track.problem, track.gap, raced or Raced(min(times.plain), 1.0)) is None
+
+        if not (times.keeps or times.baseline or right()):
+            add_price(times, arms, step)
+        return right()
 
     def cleared(times: Times) -> bool:
         times_asked, rest = divmod(len(times.plain), CLEARING)
@@ -160,7 +185,9 @@ def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced | None =
         calm = median(times.kept) <= suspicious and times.kept_at_least <= KEPT
         if calm and unsuspected(times):
             return times
-    return take(arms, LAST_ROUNDS, step, cleared)
+    times = take(arms, LAST_ROUNDS, step, cleared)
+    unsuspected(times)
+    return times
 
 
 def _out_of_time(rounds: int) -> Callable[[Times], bool]:
@@ -191,6 +218,6 @@ def judged(track: Track, artifact: Artifact, baseline: str, raced: Raced, step: 
     if why is not None:
         return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.memory", detail=why)
     step.go_on()
-    arms.variant_audit(fresh=True)
+    fault = arms.variant_audit.recheck()
     step.go_on()
-    return arms.variant_audit.recheck() or arms.variant.recheck() or times
+    return fault or arms.variant.recheck() or times

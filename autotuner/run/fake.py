@@ -14,7 +14,7 @@ from pydantic import Field
 
 from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
-from autotuner.measure.arms import Audited, Clocks, Tracks
+from autotuner.measure.arms import Audited, Clocks, Price, Tracks
 from autotuner.run.line import Passed
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
@@ -232,8 +232,8 @@ class FakeTrack:
             _Device(self._device.deviations, self._device.seed),
         )
         calm = Truth(us=self._baseline_us)
-        audits = FakeAuditArm(device, variant), FakeAuditArm(device, calm)
-        return Audited(FakeArm(device, variant), audits[0], FakeArm(device, calm), audits[1])
+        price = Price(FakeArm(device, calm), FakeAuditArm(device, calm))
+        return Audited(FakeArm(device, variant), FakeAuditArm(device, variant), lambda: price)
 
     def throttled(self) -> str | None:
         return self._device.throttled()

@@ -22,7 +22,7 @@ TOP = 8
 """Best trials by the search's estimate that are always worth a place."""
 MOST = 32
 """Trials whose interval overlaps that of the best, at most, that are worth a place beside these."""
-AUDIT_SAMPLES = 36
+AUDIT_SAMPLES = 24
 """Samples that an audit takes about as long as."""
 STAYING = 3
 """Finalists that usually stay in the running after the first look."""

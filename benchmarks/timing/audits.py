@@ -3,13 +3,13 @@
     python -m benchmarks.timing.audits SPACE ... [--points 300] [--cache warm,cold] [--seconds S] [--seed N]
         [--json PATH [--more]] [--hold]
 
-For every point: how much longer a forward takes on fresh inputs than on those of the call before (`kept`, relative to
-a plain forward), what the copies in between add to it more than to the baseline (`hidden`, microseconds), and what the
-audit took. The inputs of races change by exact symmetries between the samples; a point whose outputs do not follow
-them is listed too. Plain forwards before the audit stand for those of a race. A point that is accused goes through the
-gate: one that the gate rejects is not right, and is counted apart. With --seconds a space is left at the first point
-after that time, its calibration apart. With --more the runs that PATH has stay there, a space gets the points that it
-lacks in all of them, and what they accuse goes through the gate if it has not.
+For every point: how much longer a forward takes on fresh inputs than on those of the call before (`kept`, relative to a
+plain forward), what the copies in between add to it, at most, more than to the baseline (`hidden`, microseconds), and
+what the audit took. The inputs of races change by exact symmetries between the samples; a point whose outputs do not
+follow them is listed too. Plain forwards before the audit stand for those of a race. A point that is accused goes
+through the gate: one that the gate rejects is not right, and is counted apart. With --seconds a space is left at the
+first point after that time, its calibration apart. With --more the runs that PATH has stay there, a space gets the
+points that it lacks in all of them, and what they accuse goes through the gate if it has not.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ def built_in_turn(bench: Workbench, points: Sequence[int]) -> Iterator[tuple[int
 
 def raced_before(arms: Audited) -> Raced:
     """By the shortest of some plain forwards of each side."""
-    variant, baseline = zip(*((arms.variant(), arms.baseline()) for _ in range(RACED)), strict=True)
+    other = arms.price().baseline
+    variant, baseline = zip(*((arms.variant(), other()) for _ in range(RACED)), strict=True)
     return Raced(min(variant), min(baseline))
 
 
@@ -145,7 +146,6 @@ def audited(point: str, track: Any, built: Artifact, baseline: str) -> Row:
         raced = raced_before(arms)
         times: Times = looked_at(arms, track, LongStep(lambda _: None, "audit"), raced)
         why = times.why(track.problem, track.gap, raced)
-        arms.variant_audit(fresh=True)
         fault = arms.variant_audit.recheck() or arms.variant.recheck()
     except ArmError as error:
         detail = f"{error.fault.code}: {error.fault.detail}"

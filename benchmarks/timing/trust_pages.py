@@ -184,7 +184,7 @@ def audits(documents: list[Document]) -> str:
     days = ", ".join(sorted({run["when"][:10] for run in runs}))
     said = (
         "Costs are relative to a plain forward: what it takes longer on fresh inputs, the median of each run and the"
-        " range of all points; what the copies in between add to it more than to the baseline. Made by"
+        " range of all points; what the copies in between add to it, at most, more than to the baseline. Made by"
         f" `python -m benchmarks.timing.audits`, torch {torch}, {days}; each JSON has the options of its runs and the"
         " seeds of their points."
     )

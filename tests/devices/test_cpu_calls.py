@@ -24,7 +24,7 @@ def test_one_long_forward_is_enough_for_a_race_and_for_an_audit() -> None:
     arm = Arm(forward, sets, 1)
     assert (arm.calls, len(calls)) == (1, 2)  # one to begin with
     buffers = Buffers(sets.inputs[0], (sets.inputs[0][0].clone(),), ())
-    audit = AuditArm(arm, buffers, lambda inputs, outputs: None)
+    audit = AuditArm(arm, buffers, lambda inputs, outputs: None, arm.seconds)
     assert len(calls) == 3
     assert audit(fresh=True) > LONG_S
     assert len(calls) == 5  # the second one may find what the first has left

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from autotuner.measure.arms import Audited
+from autotuner.measure.arms import Arm, AuditArm, Audited, Price
 from autotuner.measure.audit import CLEARING, LAST_ROUNDS, LOOKS, Raced, Times, audit, looked_at
 from autotuner.measure.long_step import LongStep
 from autotuner.measure.race import measure
@@ -31,6 +31,11 @@ ROUGH = Deviations(noise=0.02, spikes=0.1)
 def audited(plain: float, still: float, fresh: float) -> Times:
     """Forwards that take these seconds, beside a baseline of a millisecond."""
     return Times(*([seconds] * ROUNDS for seconds in (plain, still, fresh, 1e-3, 1e-3)))
+
+
+def own_race(times: Times) -> Raced:
+    """As if the race had been no other than the audit."""
+    return Raced(min(times.plain), min(times.baseline, default=1.0))
 
 
 def test_a_variant_that_keeps_nothing_is_not_accused() -> None:
@@ -75,11 +80,9 @@ class Scripted:
     def variant_audit(self, fresh: bool) -> float:
         return self._sample("fresh" if fresh else "still")
 
-    def baseline(self) -> float:
-        return self._sample("baseline")
-
-    def baseline_audit(self, fresh: bool) -> float:
-        return self._sample("baseline still")
+    def price(self) -> Price:
+        arms = (lambda: self._sample("baseline"), lambda fresh: self._sample("baseline still"))
+        return Price(*cast(tuple[Arm, AuditArm], arms))
 
 
 def test_a_disturbance_in_the_first_look_acquits_nobody() -> None:
@@ -91,10 +94,9 @@ def test_a_disturbance_in_the_first_look_acquits_nobody() -> None:
         return 1.3e-3 if kind == "fresh" else 1e-3
 
     arms = Scripted(seconds)
-    track = FakeLine(lambda _: Truth(us=1000)).tracks(CONDITIONS)[0]
-    times = looked_at(cast(Audited, arms), track, LongStep(lambda _: None, "audit"))
+    times = looked(arms)
     assert arms.taken["still"] > 6
-    found = times.why(PROBLEM, GAP, times.raced)
+    found = times.why(PROBLEM, GAP, own_race(times))
     assert found is not None
     assert "keeps results" in found
 
@@ -102,9 +104,13 @@ def test_a_disturbance_in_the_first_look_acquits_nobody() -> None:
 def shown(seconds: Callable[[str, int], float]) -> tuple[int, Times]:
     """How many samples of a kind were taken, and the times that decide."""
     arms = Scripted(seconds)
-    track = FakeLine(lambda _: Truth(us=1000)).tracks(CONDITIONS)[0]
-    times = looked_at(cast(Audited, arms), track, LongStep(lambda _: None, "audit"))
+    times = looked(arms)
     return arms.taken["still"], times
+
+
+def looked(arms: Scripted) -> Times:
+    track = FakeLine(lambda _: Truth(us=1000)).tracks(CONDITIONS)[0]
+    return looked_at(cast(Audited, arms), track, LongStep(lambda _: None, "audit"))
 
 
 @pytest.mark.parametrize(("round_s", "rounds"), [(0.0, 3), (math.inf, 6)])
@@ -117,7 +123,7 @@ def test_what_long_forwards_keep_is_said_by_all_rounds_of_the_last_look(monkeypa
     monkeypatch.setattr("autotuner.measure.audit.ROUND_S", 0.0)
     taken, times = shown(lambda kind, _: 0.33 if kind == "fresh" else 0.3)
     assert (taken, len(times.plain)) == (3 + 6 + LAST_ROUNDS, LAST_ROUNDS)
-    found = times.why(PROBLEM, GAP, times.raced)
+    found = times.why(PROBLEM, GAP, own_race(times))
     assert found is not None
     assert "keeps results" in found
 
@@ -127,7 +133,7 @@ def test_who_was_disturbed_in_the_first_looks_is_cleared_early_in_the_last(monke
     before = sum(rounds for rounds, _ in LOOKS)
     taken, times = shown(lambda kind, number: 1.1e-3 if kind == "fresh" and number <= before else 1e-3)
     assert taken == before + 2 * CLEARING
-    assert times.why(PROBLEM, GAP, times.raced) is None
+    assert times.why(PROBLEM, GAP, own_race(times)) is None
 
 
 @pytest.mark.parametrize("kept", [0.06, 0.1, 0.5])
@@ -143,6 +149,25 @@ def test_the_last_look_clears_nobody_who_keeps_more_than_it_must(kept: float) ->
         taken, times = shown(seconds)
         missed += taken > 18 and len(times.plain) < LAST_ROUNDS
     assert missed <= 1
+
+
+def test_what_copies_cost_a_baseline_is_asked_only_where_it_matters() -> None:
+    arms = Scripted(lambda kind, _: {"plain": 1e-3, "baseline": 1e-3}.get(kind, 1.4e-3))
+    assert looked(arms).baseline == []
+    assert arms.taken["baseline"] == 0
+    arms = Scripted(lambda kind, _: {"plain": 1e-3, "baseline": 1e-3}.get(kind, 3e-3))
+    times = looked(arms)
+    assert len(times.baseline) == len(times.plain) == 6  # the first look is enough: the baseline pays it too
+    assert times.why(PROBLEM, GAP, own_race(times)) is None
+
+
+def test_who_is_fast_only_right_after_a_call_is_accused_beside_a_baseline() -> None:
+    arms = Scripted(lambda kind, _: 3e-3 if kind in ("still", "fresh") else 1e-3)
+    times = looked(arms)
+    assert times.baseline
+    found = times.why(PROBLEM, GAP, own_race(times))
+    assert found is not None
+    assert "called again at once" in found
 
 
 def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
@@ -168,7 +193,7 @@ def test_an_audit_is_announced_as_it_goes_on(every_s: float, monkeypatch: pytest
         LongStep(said.append, "audit"),
     )
     rounds = sum(rounds for rounds, _ in LOOKS) + LAST_ROUNDS
-    assert len(said) == (1 + 5 * rounds if every_s == 0 else 1)
+    assert len(said) == (1 + 3 * rounds if every_s == 0 else 1)
 
 
 def test_nobody_who_keeps_nothing_is_accused() -> None:

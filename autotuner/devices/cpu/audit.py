@@ -1,4 +1,8 @@
-"""An audit on the CPU: single forwards by the clock, with refills between them."""
+"""An audit on the CPU: single forwards by the clock, with refills between them.
+
+Forwards of a tenth of a second are too dear to be taken as often as short ones. So each of them serves: a sample is one
+forward, and what comes before it is the forward of the sample before.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,10 @@ from time import perf_counter_ns
 
 import torch
 
-from autotuner.devices.cpu.timing import SAMPLE_S, Arm, VariantArm, stay_awake
+from autotuner.devices.cpu.timing import LONG_S, SAMPLE_S, Arm, VariantArm, stay_awake, still_busy
 from autotuner.devices.refills import Buffers, Refills
+from autotuner.gate import recheck
+from autotuner.measure.arms import PlainArm
 from autotuner.ops.tensors import Tensors, on_one_thread
 from autotuner.values.verdict import Fault
 
@@ -18,13 +24,14 @@ class AuditArm:
     """Samples of an arm with refills between the forwards; the refills are not timed. A sample is its shortest forward:
     what disturbs the others makes them longer, and nothing makes an honest one shorter."""
 
-    def __init__(self, arm: Arm, buffers: Buffers, judge: Callable[[Tensors, Tensors], Fault | None]) -> None:
+    def __init__(
+        self, arm: Arm, buffers: Buffers, judge: Callable[[Tensors, Tensors], Fault | None], seconds: float
+    ) -> None:
+        """`seconds`: of a forward that finds no answer of another one, about."""
         sets = arm.sets
         sets.restore(0)
         self._arm, self._judge = arm, judge
-        seconds = self._timed()
-        if seconds < SAMPLE_S:  # else a sample has as few forwards as there may be, whatever the second one takes
-            seconds = max(seconds, self._timed())  # which may find an answer of the first
+        self._forward()
         calls = buffers.most_calls(math.ceil(SAMPLE_S / seconds))
         self._refills = Refills(sets.problem, buffers, sets.plain, calls)
 
@@ -51,6 +58,7 @@ class AuditArm:
         return (perf_counter_ns() - started) / 1e9
 
     def recheck(self) -> Fault | None:
+        self(fresh=True)
         fault = self._refills.fault(self._forward, self._judge)
         self._arm.sets.restore(0)
         return fault
@@ -59,10 +67,100 @@ class AuditArm:
         self._arm.forward(0)
 
 
-def of_variant(arm: VariantArm, judge: Callable[[Tensors, Tensors], Fault | None]) -> AuditArm:
-    """The audit of a variant's arm."""
-    workspace = arm.workspace.bytes.view(torch.int32)
-    return AuditArm(arm, Buffers(arm.sets.inputs[0], arm.outputs.tensors[0], (workspace,)), judge)
+class LongAuditArm:
+    """The same of forwards that are long, one a sample. A fresh sample is refilled with inputs that no call has seen; a
+    still one with what the buffers held after the last fresh forward; a plain one with nothing. So each but the fresh
+    ones computes once more what the forward before it has computed."""
+
+    def __init__(self, arm: VariantArm, judge: Callable[[Tensors, Tensors], Fault | None]) -> None:
+        self._arm, self._judge, self._buffers = arm, judge, _of_variant(arm)
+        arm.sets.restore(0)
+        self._refills = Refills(arm.sets.problem, self._buffers, arm.sets.plain, 1)
+        self._changes = -1
+        """Of the input sets, at the last forward."""
+        self(fresh=True)
+
+    def __call__(self, fresh: bool) -> float:
+        arm, refills = self._arm, self._refills
+        with on_one_thread():
+            if fresh:
+                refills.load(fresh=True)
+                refills.put(0)
+            else:
+                refills.put_still()
+        stay_awake(arm.sets, arm.threads)
+        seconds = self._timed()
+        if fresh:
+            with on_one_thread():
+                refills.keep(0)
+                refills.leave()
+        return seconds
+
+    def plain(self) -> float:
+        """Seconds of a forward right after another one."""
+        if self._changes != self._arm.sets.changes:  # a baseline has had the inputs meanwhile
+            self(fresh=False)
+        return self._timed()
+
+    def _timed(self) -> float:
+        started = perf_counter_ns()
+        self._forward()
+        seconds = (perf_counter_ns() - started) / 1e9
+        self._changes = self._arm.sets.changes
+        self._arm.sets.rest()
+        return seconds
+
+    def _forward(self) -> None:
+        self._arm.forward(0)
+
+    def recheck(self) -> Fault | None:
+        self(fresh=True)
+        return self._refills.fault(self._forward, self._judge)
+
+    def harm(self) -> Fault | None:
+        """After a recheck: what was written that must not be, or goes on."""
+        sets, due = self._arm.sets, self._refills.fresh_inputs(0)
+        found = recheck.harm(sets.problem, self._arm.damage(), due, self._buffers.inputs, still_busy())
+        sets.restore(0)
+        return found
+
+
+class LongPlainArm:
+    """The plain forwards of such an audit. The race has judged what the others of the buffers hold."""
+
+    def __init__(self, audit: LongAuditArm) -> None:
+        self._audit = audit
+
+    def __call__(self) -> float:
+        return self._audit.plain()
+
+    def recheck(self) -> Fault | None:
+        return self._audit.harm()
+
+
+def of_variant(
+    arm: VariantArm, judge: Callable[[Tensors, Tensors], Fault | None]
+) -> tuple[PlainArm, AuditArm | LongAuditArm]:
+    """The audit of a variant's arm: its plain samples, and the others."""
+    seconds = arm.seconds if arm.seconds >= LONG_S else max(arm.seconds, _seconds_anew(arm))
+    if seconds < LONG_S:
+        return arm, AuditArm(arm, _of_variant(arm), judge, seconds)
+    audit = LongAuditArm(arm, judge)
+    return LongPlainArm(audit), audit
+
+
+def _seconds_anew(arm: VariantArm) -> float:
+    """Of a forward on inputs and outputs that are not those of the one before, which may have left its answer."""
+    with on_one_thread():
+        arm.sets.renew([0])
+        arm.outputs.poison([0])
+    started = perf_counter_ns()
+    arm.forward(0)
+    return (perf_counter_ns() - started) / 1e9
+
+
+def _of_variant(arm: VariantArm) -> Buffers:
+    return Buffers(arm.sets.inputs[0], arm.outputs.tensors[0], (arm.workspace.bytes.view(torch.int32),))
 
 
 def of_baseline(arm: Arm, like: VariantArm) -> AuditArm:
@@ -70,4 +168,4 @@ def of_baseline(arm: Arm, like: VariantArm) -> AuditArm:
     variant's buffers are refilled."""
     outputs = tuple(output.clone() for output in like.outputs.tensors[0])
     workspace = like.workspace.bytes.view(torch.int32).clone()
-    return AuditArm(arm, Buffers(arm.sets.inputs[0], outputs, (workspace,)), lambda inputs, outputs: None)
+    return AuditArm(arm, Buffers(arm.sets.inputs[0], outputs, (workspace,)), lambda inputs, outputs: None, arm.seconds)

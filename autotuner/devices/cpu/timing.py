@@ -90,6 +90,8 @@ class InputSets:
         self.inputs = [tuple(_guarded(x, self._slabs) for x in inputs) for _ in range(count)]
         self.symmetries: list[Symmetry | None] = [None] * count
         """What made the inputs of each set out of the plain ones; None: they are plain."""
+        self.changes = 0
+        """How often the inputs of some set were made anew."""
         self.baseline: Arm | None = None
         """The baseline's arm that was made last."""
         self._draw, self._next = random.Random(), 0
@@ -108,6 +110,7 @@ class InputSets:
 
     def renew(self, used: Iterable[int]) -> None:
         """Other inputs for these sets."""
+        self.changes += 1
         tensors, device = self.op.tensors(), self.plain[0].device
         for index in used:
             found = tensors.symmetry(self.problem, self._draw.getrandbits(60), 1, device)
@@ -116,6 +119,7 @@ class InputSets:
 
     def restore(self, index: int) -> None:
         """The plain inputs for this set."""
+        self.changes += 1
         for tensor, plain in zip(self.inputs[index], self.plain, strict=True):
             tensor.copy_(plain)
         self.symmetries[index] = None
@@ -248,7 +252,9 @@ class Arm:
             sets.baseline = self
         self._prepare()
         self._run()
-        self.calls = max(1, math.ceil(SAMPLE_S / min(self._seconds())))
+        self.seconds = min(self._seconds())
+        """Of a forward, about."""
+        self.calls = max(1, math.ceil(SAMPLE_S / self.seconds))
 
     def _seconds(self) -> Iterator[float]:
         """Of some forwards: the machine may hold one up, and a sample of few short ones says little."""
@@ -357,8 +363,12 @@ class VariantArm(Arm):
             self._strays = sets.changed([self.last])
         outputs.poison(used)
 
+    def damage(self) -> str | None:
+        """What was written around a buffer, in words."""
+        return self.sets.damage() or self.outputs.damage() or self.workspace.damaged()
+
     def recheck(self) -> Fault | None:
-        busy = _crowded(self._sides()) or _still_busy()  # which may take more samples
+        busy = _crowded(self._sides()) or still_busy()  # which may take more samples
         sets, outputs, last = self.sets, self.outputs, self.last
         some = random.sample(range(len(sets.inputs)), min(LOOKED_AT, len(sets.inputs)))
         strays = self._strays or sets.changed(some)
@@ -367,8 +377,7 @@ class VariantArm(Arm):
         self._repeat()
         if strays is None and not _equal(outputs.tensors[last], self.plain):
             strays = "two timed forwards on equal inputs gave different bits"
-        damage = sets.damage() or outputs.damage() or self.workspace.damaged()
-        return self._judge(Timed(sets.inputs[last], outputs.tensors[last], damage, strays, self._repeat, busy))
+        return self._judge(Timed(sets.inputs[last], outputs.tensors[last], self.damage(), strays, self._repeat, busy))
 
     def _repeat(self) -> None:
         self.forward(self.last)
@@ -389,7 +398,7 @@ def _crowded(sides: Sequence[Arm]) -> str | None:
     return "while forwards were timed, theirs or the baseline's, other threads of the process used CPUs too"
 
 
-def _still_busy() -> str | None:
+def still_busy() -> str | None:
     """What uses CPU time in this process while nothing is called, in words. A thread that waits for work by spinning
     has some time to go to sleep."""
     for _ in range(3):

@@ -9,7 +9,7 @@ from autotuner.devices.cuda.audit import of_baseline, of_variant
 from autotuner.devices.cuda.clocks import ClockMonitor
 from autotuner.devices.cuda.timing import BaselineArm, InputSets, VariantArm
 from autotuner.gate.recheck import Judges
-from autotuner.measure.arms import Audited
+from autotuner.measure.arms import Audited, Price
 from autotuner.values.outcome import Artifact
 
 SHARED = 1.5
@@ -54,9 +54,13 @@ class CudaTrack:
         return self._again[1]
 
     def audit(self, artifact: Artifact, baseline: str) -> Audited:
-        variant, other = self.variant(artifact), self.baseline(baseline)
-        price = of_baseline(other, variant, self._sets)
-        return Audited(variant, of_variant(variant, self._sets, self._judges.fresh), other, price)
+        variant = self.variant(artifact)
+
+        def price() -> Price:
+            other = self.baseline(baseline)
+            return Price(other, of_baseline(other, variant, self._sets))
+
+        return Audited(variant, of_variant(variant, self._sets, self._judges.fresh), price)
 
     def throttled(self) -> str | None:
         return self._monitor.throttled()
