@@ -1,14 +1,16 @@
 """Judges the mutants and the right implementations of tests/mutants and keeps what the gate said of each.
 
-    python -m benchmarks.gate.mutants OUT.json [--backend cpu|cuda] [--only TABLE ...] [--dtype D] [--seeds N]
-        [--jobs N] [--hold]
+    python -m benchmarks.gate.mutants OUT.json [--backend cpu|cuda] [--only TABLE ...] [--name NAME ...] [--lasting]
+        [--dtype D] [--seeds N] [--jobs N] [--hold]
 
 Adds to OUT.json, for the backend: each mutant with the codes expected and the code found, and how many were rejected,
 those that no case shows counted in; for each right implementation how often it was rejected and its largest error in
 units of its tolerance. Mutants that pass all that a search asks are judged as the variant to use is (`chosen_s` of
 tests/mutants/expected.toml). Right implementations of head_dim 64 are judged under N sets of secret seeds,
 others under one. On the CPU --jobs processes judge side by side, each on a CPU of its own; on CUDA --jobs builds go
-ahead, and one process judges. With --dtype the part is "TABLE D", of that element type alone. Sets of seeds keep their
+ahead, and one process judges. With --dtype the part is "TABLE D", of that element type alone. With --lasting, for the
+clock's on the CPU, a forward takes a tenth of a second, and the part is "TABLE lasting". With --name those of these
+names are judged and nothing else. Sets of seeds keep their
 references in the cache: about 70 MB for each dtype and mask on the CPU.
 """
 
@@ -151,10 +153,16 @@ def seed_sets(count: int) -> list[Seeds]:
     return [SEEDS, *((draw(48), draw(48), draw(48), draw(48)) for _ in range(count - 1))][:count]
 
 
-def tasks_of(backend: Backend, table: str, seeds: int, dtype: str | None) -> list[Task]:
+def tasks_of(table: str, options: argparse.Namespace) -> list[Task]:
     """What is to be judged; tasks that share their references lie side by side, since a process remembers some."""
-    sets = seed_sets(seeds)
-    found = [each for group in expectations(backend, table) for each in group if dtype in (None, each.dtype)]
+    sets, wanted = seed_sets(options.seeds), options.name
+    found = [
+        each._replace(lasting=options.lasting)
+        for group in expectations(options.backend, table)
+        for each in group
+        if options.dtype in (None, each.dtype) and (wanted is None or each.name in wanted)
+        if not (options.lasting and each.brief)
+    ]
     many = sets if table == "right" else [SEEDS]
     tasks = [Task(each, seeds) for each in found for seeds in (many if each.head_dim == 64 else many[:1])]
     return sorted(
@@ -165,7 +173,7 @@ def tasks_of(backend: Backend, table: str, seeds: int, dtype: str | None) -> lis
 def planned_of(table: str, options: argparse.Namespace) -> dict[str, list[Task]]:
     """What is to be judged for the part of a table: those that no case shows are counted with the numeric ones."""
     names = ("numeric", "unseen") if table == "numeric" else (table,)
-    found = {name: tasks_of(options.backend, name, options.seeds, options.dtype) for name in names}
+    found = {name: tasks_of(name, options) for name in names}
     return {name: tasks for name, tasks in found.items() if tasks}
 
 
@@ -214,6 +222,8 @@ def main() -> None:
     parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", choices=TABLES, nargs="+", default=TABLES)
     parser.add_argument("--dtype", help="of this element type alone")
+    parser.add_argument("--name", nargs="+", help="of these names alone")
+    parser.add_argument("--lasting", action="store_true", help="on a problem with long forwards")
     parser.add_argument("--seeds", type=int, default=5, help="sets of secret seeds for the right implementations")
     parser.add_argument("--jobs", type=int, default=usable_cpus())
     holds.add_option(parser)
@@ -237,7 +247,7 @@ def main() -> None:
             for each in judge(toolchain, tasks, jobs):
                 rows.append(each)
                 print(f"{table} {len(rows)}: {each['name']} {each['found']}", file=sys.stderr, flush=True)
-        key = f"{table} {options.dtype}" if options.dtype else table
+        key = " ".join([table, *(["lasting"] if options.lasting else ()), *([options.dtype] if options.dtype else ())])
         part[key] = {
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
             "command": command_line(),

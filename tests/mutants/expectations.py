@@ -24,6 +24,9 @@ FILES: dict[Backend, str] = {"cpu": "expected.toml", "cuda": "expected_cuda.toml
 TABLES = ("numeric", "systemic", "clock", "right")
 """There is one more, "unseen": numeric mutants that need not be found and are not judged, with their error."""
 
+LASTING = 1536
+"""Keys and queries of a problem with long forwards."""
+
 SEEDS: Seeds = (11, 22, 33, 44)
 
 
@@ -44,6 +47,10 @@ class Expectation(NamedTuple):
     codes: tuple[str, ...]
     audited: bool = False
     """Whether it goes all the way, through audit and soak, on a problem whose time means something."""
+    lasting: bool = False
+    """Whether that problem is so large that a forward takes a tenth of a second on a CPU: audits of such are others."""
+    brief: bool = False
+    """Whether it gains nothing there: it knows the next call by how soon it comes."""
     chosen_s: float = 0
     """Seconds of launches, at most, of one that is judged as the variant to use is (G6.many, then G8's memory check),
     on a problem of which many launches fit in a second; 0: it is not."""
@@ -65,6 +72,7 @@ class Expectation(NamedTuple):
         """A small problem to tune it for. Where time matters, a forward takes some hundred microseconds on a CPU, and
         has the blocks to fill a GPU."""
         heads, length = {"cpu": (2, 128), "cuda": (32, 128)}[self.backend] if self.audited else (2, 64)
+        length = LASTING if self.lasting else length
         if self.chosen_s:
             heads, length = 2, 16
         fields = {"batch": 1, "heads": heads, "seq_q": length, "seq_k": length, "head_dim": self.head_dim}
@@ -124,6 +132,7 @@ def expectations(backend: Backend, table: str) -> list[list[Expectation]]:
                 head_dim,
                 tuple(entry.get("codes", usual.get(table, ()))),
                 audited=table == "clock",
+                brief=entry.get("brief", False),
                 chosen_s=entry.get("chosen_s", 0),
             )
             for dtype in entry["dtype"]
