@@ -43,6 +43,9 @@ def calm_baselines(calibration: Calibration, before: Mapping[Problem, float]) ->
 class FinalHeats:
     """Runs heats, and waits while the machine is disturbed."""
 
+    IN_VAIN = "nobody is crowned"
+    """What comes of it where the machine stays disturbed."""
+
     def __init__(
         self,
         executor: Executor,
@@ -106,7 +109,7 @@ class FinalHeats:
             self.waited_s += time.monotonic() - started
             if self.waited_s >= self._patience_s:
                 raise InfrastructureError(
-                    f"{said}, after a wait of {self.waited_s:.0f} s: nobody is crowned; stop what else runs"
+                    f"{said}, after a wait of {self.waited_s:.0f} s: {self.IN_VAIN}; stop what else runs"
                 )
             seconds = pause_s(self.waited_s - before_s)
             pause(seconds, self._beat)

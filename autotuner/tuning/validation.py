@@ -42,6 +42,12 @@ class Trying(NamedTuple):
     """The lengths that differ, and are one number in each of them."""
 
 
+class _Heats(FinalHeats):
+    """Of one variant beside the baseline."""
+
+    IN_VAIN = "these lengths are not decided"
+
+
 class Validator:
     """Tries variants of a study on problems that were not tuned, and records what it finds."""
 
@@ -135,7 +141,7 @@ class Validator:
         self, number: int, built: Built, conditions: Conditions, until: float, beat: Beat, heats: list[Heat]
     ) -> Fault | None:
         """Processes until it is known of each problem whether the variant is faster there; its fault if it has one."""
-        runner = FinalHeats(self._executor, conditions, self._say, beat, self._patience_s, self._who)
+        runner = _Heats(self._executor, conditions, self._say, beat, self._patience_s, self._who)
         for process in range(PROCESSES):
             if process >= LEAST and (time.monotonic() > until or not _open(heats, built.artifact.digest)):
                 break

@@ -13,13 +13,15 @@ from autotuner.measure.confirm import FINAL_BLOCKS, PROCESSES
 from autotuner.run.fake import Deviations, FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.store import Store, ValidationRecord, queries
+from autotuner.tuning import final_heats
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.tuning.validation import LEAST, Trying, Validator, confirmed_at
-from autotuner.values.errors import InputError
+from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from tests.helpers import simulated
+from tests.helpers.spoilt import Spoilt
 
 SPACE = simulated.space()
 TUNED = simulated.conditions().problems[0]
@@ -101,3 +103,13 @@ def test_what_cannot_be_built_as_it_was_is_said(store: Store) -> None:
     with pytest.raises(InputError, match="cannot be built as it was"):
         validated(store, study, executor(takes(50.0, fault=Verdict.BUILD_FAILED)))
     assert queries.validations(store, study) == ()
+
+
+def test_a_machine_that_stays_disturbed_decides_nothing_and_keeps_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(final_heats, "pause", lambda seconds, beat: None)
+    study = study_of(store)
+    with pytest.raises(InfrastructureError, match=r"SDPA is slow, after a wait of .* these lengths are not decided"):
+        validated(store, study, Spoilt(FakeLine(takes(50.0), deviations=DEVIATIONS), lambda job: True))
+    assert not queries.validations(store, study)
