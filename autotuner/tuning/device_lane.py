@@ -164,10 +164,11 @@ class DeviceLanes:
         for lane in self._lanes:
             self._store.finish_session(lane.session)
 
-    def free(self) -> DeviceLane | None:
-        """The lane with the fewest variants, if it can take one more."""
+    def free(self, alone: bool = False) -> DeviceLane | None:
+        """The lane with the fewest variants, if it can take one more. `alone`: only if it has none. Without an incumbent
+        whatever is measured is promoted, audited and soaked: the next one should rather race against the first."""
         lane = min(self._lanes, key=lambda each: len(each.judging))
-        return lane if len(lane.judging) < AHEAD else None
+        return lane if len(lane.judging) < (1 if alone else AHEAD) else None
 
     def is_judging(self, program: str) -> bool:
         """Whether a variant with that program is being judged anywhere."""

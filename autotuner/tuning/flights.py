@@ -82,11 +82,11 @@ class Flights:
         waiting, self._built = self._built, []
         for flight, built in waiting:
             program = built.artifact.program_hash
-            original, lane = self._outcomes.measured(program), self._lanes.free()
+            original, incumbent = self._outcomes.measured(program), self._outcomes.opponent()
+            lane = self._lanes.free(alone=incumbent is None)
             if original is not None:
                 yield Landed(flight.trial, _duplicate(built, original), self._lanes.first)
             elif lane is not None and not self._lanes.is_judging(program):
-                incumbent = self._outcomes.opponent()
                 best = incumbent.artifact if incumbent is not None else None
                 ratios = self._outcomes.opponent_ratios()
                 self._under_way[self._lanes.judge(lane, built, best, ratios)] = flight
