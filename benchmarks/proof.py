@@ -92,6 +92,7 @@ PARTS = {
         50,
         (
             step(mutants, kept("mutants_cpu"), "--only", "numeric", "systemic", "clock", "--hold"),
+            step(mutants, kept("mutants_cpu"), "--only", "clock", "--lasting", "--hold"),
             step(mutants, kept("mutants_cpu"), "--only", "right", "--dtype", "bfloat16", "--seeds", "25", "--hold"),
             step(mutants, kept("mutants_cpu"), "--only", "right", "--dtype", "float32", "--seeds", "13", "--hold"),
             step(op_mutants, kept("mutants_ops"), "--seeds", "5", "--hold"),
