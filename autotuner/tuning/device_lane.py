@@ -165,8 +165,8 @@ class DeviceLanes:
             self._store.finish_session(lane.session)
 
     def free(self, alone: bool = False) -> DeviceLane | None:
-        """The lane with the fewest variants, if it can take one more. `alone`: only if it has none. Without an incumbent
-        whatever is measured is promoted, audited and soaked: the next one should rather race against the first."""
+        """The lane with the fewest variants, if it can take one more. `alone`: only if it has none. Where nothing leads
+        yet whatever is measured is promoted, audited and soaked: the next one should rather race against the first."""
         lane = min(self._lanes, key=lambda each: len(each.judging))
         return lane if len(lane.judging) < (1 if alone else AHEAD) else None
 
