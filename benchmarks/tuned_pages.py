@@ -45,7 +45,7 @@ def elsewhere(document: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
         f"{table(head, rows)}\n\nThe least of the {len(timed)} speedups is {min(timed):.3f}x; {refused} of"
         f" {len(document['rows'])} variants are not timed. Speedups are medians of the rounds' ratios."
         f" {_beside_finals(document, tuned)}\n\nMade by"
-        f" `{document['command']}`: {document['device']}, torch {document['torch']}."
+        f" `{document['command']}`, this command and its like: {document['device']}, torch {document['torch']}."
     )
 
 

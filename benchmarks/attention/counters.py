@@ -167,7 +167,7 @@ def main() -> None:
     if options.here is not None:
         run_here(json.loads(options.rows), options.here)
         return
-    rows = rows_of(Path(options.rows), options.problems, torch.cuda.get_device_name())
+    rows = rows_of(Path(options.rows), [options.problems], torch.cuda.get_device_name())
     holds.measured([row["problem"] for row in rows], "variant that was tuned on this device")
     document: Figures = {"command": command_line(), "problems": []}
     with tempfile.TemporaryDirectory() as folder:

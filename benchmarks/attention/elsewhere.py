@@ -1,18 +1,18 @@
 """Tuned variants where they were not tuned: cold and warm, in the other 16-bit dtype, with the other mask.
 
-    python -m benchmarks.attention.elsewhere docs/results/tuned_wgmma.json [--problems TEXT] [--rounds 61] [--json FILE]
+    python -m benchmarks.attention.elsewhere docs/results/tuned_wgmma.json [--problems TEXT]... [--rounds 61] [--json FILE]
 
-Of each row of benchmarks/tuned.py that was found on this kind of device (with --problems, of those that contain the
-text) the variant is built for the row's own problem and for those two others. Nothing is tuned; what passes the gate
-races SDPA's backends in graphs, interleaved. A speedup is over the backend with the shortest median. Needs a GPU that
-nothing else uses.
+Of each row of benchmarks/tuned.py that was found on this kind of device (with --problems, of those that contain one of
+the texts: FILE keeps what it has of the others) the variant is built for the row's own problem and for those two
+others. Nothing is tuned; what passes the gate races SDPA's backends in graphs, interleaved. A speedup is over the
+backend with the shortest median. Needs a GPU that nothing else uses.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,23 +90,34 @@ def timed(artifact: Artifact, problem: Problem, rounds: int) -> Figures:
     return found
 
 
-def rows_of(path: Path, text: str, device: str) -> list[Figures]:
-    """Those that were tuned on this kind of device, of the problems that contain the text."""
+def rows_of(path: Path, texts: Sequence[str], device: str) -> list[Figures]:
+    """Those that were tuned on this kind of device, of the problems that contain one of the texts; without any, all."""
     rows: list[Figures] = json.loads(path.read_text())["rows"]
-    return [row for row in rows if row.get("device") == device and text in row["problem"]]
+    wanted = [row for row in rows if not texts or any(text in row["problem"] for text in texts)]
+    return [row for row in wanted if row.get("device") == device]
+
+
+def kept(path: Path | None, device: str, tuned: list[Figures]) -> list[Figures]:
+    """What the file has of other variants on this kind of device."""
+    if path is None or not path.exists():
+        return []
+    document, again = json.loads(path.read_text()), {row["problem"] for row in tuned}
+    rows: list[Figures] = document["rows"] if document["device"] == device else []
+    return [row for row in rows if row["tuned"] not in again]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", type=Path, help="what benchmarks/tuned.py wrote")
-    parser.add_argument("--problems", default="", metavar="TEXT")
+    parser.add_argument("--problems", default=[], metavar="TEXT", action="append")
     parser.add_argument("--rounds", type=int, default=61)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    tuned = rows_of(given.rows, given.problems, torch.cuda.get_device_name())
+    device = torch.cuda.get_device_name()
+    tuned = rows_of(given.rows, given.problems, device)
     holds.measured([row["problem"] for row in tuned], "variant that was tuned on this device")
     asked = [(row, where, problem) for row in tuned for where, problem in problems(row["problem"])]
-    document: Figures = {"command": command_line(), "rows": []}
+    document: Figures = {"command": command_line(), "rows": kept(given.json, device, tuned)}
     with ThreadPoolExecutor(usable_cpus()) as pool:
         for case in pool.map(lambda each: Case(*each), asked):
             figures = case.figures(given.rounds)
@@ -114,7 +125,7 @@ def main() -> None:
             document["rows"].append(names | figures)
             document |= {
                 "when": datetime.now(UTC).isoformat(timespec="seconds"),
-                "device": case.row["device"],
+                "device": device,
                 "torch": str(torch.__version__),
             }
             said = figures.get("refused") or {state: round(figures[state]["speedup"]["median"], 3) for state in STATES}

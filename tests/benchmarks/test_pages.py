@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks import people_pages, tuned_pages
 from benchmarks.attention import counters_pages, decode_pages
-from benchmarks.attention.elsewhere import rows_of
+from benchmarks.attention.elsewhere import kept, rows_of
 from benchmarks.inference import host_time_pages, in_a_model
 from benchmarks.pages import OLDER, insert, kept_sweeps, loaded
 from benchmarks.search import replay_pages
@@ -39,7 +39,18 @@ def test_rows_are_of_one_kind_of_device(tmp_path: Path) -> None:
     path = tmp_path / "tuned.json"
     rows = [{"problem": "a full", "device": "one"}, {"problem": "a full", "device": "other"}, {"problem": "a full"}]
     path.write_text(json.dumps({"rows": [*rows, {"problem": "b", "device": "one"}]}))
-    assert rows_of(path, "full", "one") == rows[:1]
+    assert rows_of(path, ["full"], "one") == rows[:1]
+    assert len(rows_of(path, [], "one")) == 2
+
+
+def test_times_of_other_variants_of_this_device_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "elsewhere.json"
+    rows = [{"tuned": "a full"}, {"tuned": "b full"}]
+    path.write_text(json.dumps({"device": "one", "rows": rows}))
+    again = [{"problem": "a full"}]
+    assert kept(path, "one", again) == rows[1:]
+    assert kept(path, "other", again) == []
+    assert kept(tmp_path / "none.json", "one", again) == []
 
 
 def test_a_variant_that_was_tuned_elsewhere_is_said_to_be() -> None:
