@@ -1,6 +1,6 @@
 """Tuned variants where they were not tuned: cold and warm, in the other 16-bit dtype, with the other mask.
 
-    python -m benchmarks.attention.elsewhere docs/results/tuned_wgmma.json [--problems TEXT]... [--rounds 61] [--json FILE]
+    python -m benchmarks.attention.elsewhere docs/results/tuned_wgmma.json [--problems TEXT]... [--json FILE]
 
 Of each row of benchmarks/tuned.py that was found on this kind of device (with --problems, of those that contain one of
 the texts: FILE keeps what it has of the others) the variant is built for the row's own problem and for those two
