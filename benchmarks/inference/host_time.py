@@ -120,8 +120,8 @@ def packaged_by_nobody(package: Any, given: Sequence[Tensor], named: dict[str, A
     module, once_more = sys.modules[type(package).__module__], copied(package)
     how = module._how(named) | once_more._always
     are = once_more._alike(tuple(given)).are
-    once_more._torchs = {given[0].shape: ()}
-    once_more._latest = module.Torchs(how, are, "of the benchmark", named)
+    torchs = module.Torchs(how, are, "of the benchmark", named)
+    once_more._torchs = type(package._torchs)({given[0].shape: (torchs,)})
     vars(module)["_sdpa"] = lambda *args, **kwargs: args
     return {"package, served by torch, without torch's function": lambda: once_more(*given, **named)}
 

@@ -58,6 +58,7 @@ def test_calls_alike_are_torchs_without_being_looked_up_and_all_others_are_looke
     alike: list[tuple[list[Any], dict[str, Any]]] = [(qkv(16), {"scale": 0.125})] * 4
     calls = [*alike, (qkv(32), {}), *alike, (qkv(16), {"is_causal": True}), *alike, (qkv(16, dtype=torch.float64), {})]
     calls += [*alike, ([each.mT.contiguous().mT for each in qkv(16)], {}), *alike, (qkv(32), {})]
+    calls += [*alike, (qkv(16), {"scale": 0.25}), *alike, (qkv(16), {"attn_mask": torch.ones(16, 16).tril().bool()})]
     expected: dict[str, int] = {}
     for given, said in calls:
         found = ours.explain(*given, **said)
@@ -78,3 +79,30 @@ def test_calls_alike_are_torchs_without_being_looked_up_and_all_others_are_looke
         ours(given[0].clone().requires_grad_(), *given[1:])
     ours.reset_counters()
     assert dict(other.counters) == {}
+
+
+def test_views_of_one_memory_are_torchs_without_being_looked_up(tmp_path: Path) -> None:
+    artifact = built(problem(32))
+    of = table([served(artifact)], [(problem(32), artifact.digest)])
+    write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "views")
+    ours: Any = autotuner.load(tmp_path / "views")
+    views = [list(torch.randn(1, 16, 3, 2, 64).permute(2, 0, 3, 1, 4)) for _ in range(3)]
+
+    def given_by_the_library(*given: Any, **said: Any) -> int:
+        before = ours._library.torchs[0]
+        torch.testing.assert_close(ours(*given, **said), scaled_dot_product_attention(*given, **said))
+        return int(ours._library.torchs[0] - before)
+
+    assert [given_by_the_library(*views[place % 3]) for place in range(6)] == [1, 1, 0, 0, 0, 0]
+    assert given_by_the_library(*[each[place] for place, each in enumerate(views)]) == 1  # not of one memory
+    assert given_by_the_library(*views[0]) == 0
+    assert given_by_the_library(*views[0], is_causal=True) == 1
+    assert given_by_the_library(*views[0], scale=0.125) == 0
+    assert given_by_the_library(*views[0], scale=0.25) == 0  # no op takes that: Python gives it to torch
+    with torch.autocast("cpu", torch.bfloat16):
+        assert ours(*views[0]).dtype == torch.bfloat16
+    q, k, v = views[0]
+    lengths = torch.tensor([9], dtype=torch.int32)
+    theirs = scaled_dot_product_attention(q, k[:, :, :9], v[:, :, :9])
+    torch.testing.assert_close(ours(q, k, v, key_lengths=lengths), theirs, atol=1e-5, rtol=1e-4)
+    assert sum(ours.counters.values()) == 13

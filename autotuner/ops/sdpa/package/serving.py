@@ -100,7 +100,7 @@ class Torchs(NamedTuple):
     """Whether tensors lie as those of these calls do."""
     why: str
     named: Mapping[str, bool]
-    """What torch's function is told by name; nothing that it would do anyway, which costs it less."""
+    """What torch's function is told by name: nothing that it would do anyway."""
 
 
 class Library:
@@ -176,9 +176,9 @@ class Attention:
         self._given_to_torch, self._seen = library.torchs, -1
         self._last: tuple[object, ...] | None = None
         self._torchs = beside.alike.Recent()
-        self._latest: Torchs | None = None
-        """Of calls that torch serves: how many there were at the last look, the last one's kind, what is like them, and
-        which of that came last."""
+        self._latest: tuple[tuple[object, ...], Torchs] | None = None
+        """Of calls that torch serves: how many at the last look, the last one's kind, what is like them; and where the
+        last call was one of them, what it said and what it was like."""
         options = {"strict": strict, "gradients": gradients, "copies": copies}
         self.made_by: tuple[Callable[..., Any], tuple[Any, ...]] = _again, (__package__, options)
         """What makes such a one again in another process, and what that is given."""
@@ -205,6 +205,14 @@ class Attention:
     ) -> Tensor:
         """As torch's function. Raises NotServed where a strict one does not serve it, and RuntimeError where a gradient
         is wanted and gradients are refused."""
+        said = dropout_p, is_causal, scale, enable_gqa, corner
+        if not _is_traced() and self._latest is not None:  # in place: a model must not wait for the library then
+            before, torchs = self._latest
+            plain = attn_mask is key_lengths is None and type(query) is type(key) is type(value) is Tensor
+            if plain and said == before and torchs.are((query, key, value)) and not self._unseen_by_guards():
+                self._library.aside[torchs.why] += 1
+                return _sdpa(query, key, value, **torchs.named)
+            self._latest = None
         # What most models say is asked for here, one by one, without the calls and the dictionaries of the general way.
         if (
             attn_mask is None
@@ -223,10 +231,11 @@ class Attention:
                 return self._answer(query, key, value, how, key_lengths)
             if type(query) is type(key) is type(value) is Tensor and not self._may_have_tangents():
                 if self._torchs and key_lengths is None:
-                    torchs = self._torchs_of((query, key, value), how)
-                    if torchs is not None:
-                        self._library.aside[torchs.why] += 1
-                        return _sdpa(query, key, value, **torchs.named)
+                    known = self._torchs_of((query, key, value), how)
+                    if known is not None:
+                        self._latest = said, known
+                        self._library.aside[known.why] += 1
+                        return _sdpa(query, key, value, **known.named)
                 try:
                     found: Tensor = self._quick(query, key, value, how, key_lengths)
                 except RuntimeError as error:
@@ -234,22 +243,14 @@ class Attention:
                 if self._given_to_torch[0] != self._seen:
                     self._look(query, key, value, how, key_lengths)
                 return found
-        said = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
-        more = {"enable_gqa": enable_gqa, "key_lengths": key_lengths, "corner": corner}
-        return self._any(*self._arguments(query, key, value, **said, **more))
+        scalars = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
+        more = {"attn_mask": attn_mask, "key_lengths": key_lengths, "corner": corner}
+        return self._any(*self._arguments(query, key, value, **scalars, **more))
 
     def _torchs_of(self, given: tuple[Tensor, ...], how: int) -> Torchs | None:
-        """Like which calls, that torch serves, this one is: a model must not wait for the library then."""
-        latest = self._latest
-        if latest is not None and latest.how == how and latest.are(given):
-            return None if self._unseen_by_guards() else latest
-        if not self._must_see_an_op():
-            known: Torchs
-            for known in self._torchs.of(given[0]):
-                if known.how == how and known.are(given):
-                    self._latest = known
-                    return known
-        return None
+        """Like which calls, that torch serves, this one is."""
+        known = () if self._must_see_an_op() else self._torchs.of(given[0])
+        return next((each for each in known if each.how == how and each.are(given)), None)
 
     def _look(self, query: Tensor, key: Tensor, value: Tensor, how: int, lengths: Tensor | None) -> None:
         """After a call that torch may have served: whether it serves all that are like it, if the last was of its
