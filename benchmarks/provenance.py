@@ -19,7 +19,7 @@ RESULTS = ROOT / "docs" / "results"
 def command_line(inputs: Sequence[Path] = ()) -> str:
     """The command of this process as one types it. Of `inputs`, files on the command line, the names alone are kept."""
     module = sys.modules["__main__"].__spec__
-    program = [sys.argv[0]] if module is None else ["-m", module.name]
+    program = [sys.argv[0]] if module is None else ["-m", module.name.removesuffix(".__main__")]
     arguments = (Path(each).name if Path(each) in inputs else each for each in sys.argv[1:])
     return shlex.join(["python", *program, *arguments])
 

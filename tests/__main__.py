@@ -1,7 +1,7 @@
 """Runs the linters and the tests, part by part, and says at the end how long each took: what `make test`, `make slow`
 and `.ci/run` call.
 
-    python -m tests lint fast slow gpu [--sample SEED]
+    python -m tests lint fast slow gpu [--sample SEED] [--of PATH...]
 
 `gpu` is those that need a GPU, quick or slow. What times nothing runs side by side. Tests marked `alone` run
 afterwards, one by one, and with them the timed ones that failed beside others. The first part that fails is the last.
@@ -25,11 +25,13 @@ from functools import partial
 from pathlib import Path
 
 from autotuner.devices.environment import usable_cpus
+from benchmarks.provenance import command_line
 from tests.helpers.timed import PUT_OFF
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 LINTERS = (["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports"])
+GPU = "gpu"
 SHOWN = 10
 KEPT_S = 1.0
 """Tests that take less are not named in what is kept of a run."""
@@ -59,9 +61,10 @@ class Part:
 class Run:
     """The parts so far. They share their builds."""
 
-    def __init__(self, sample: str, folder: Path, kept: Path | None = None) -> None:
-        """`kept`: where it is kept what each part took and found."""
-        self._sample, self._folder, self._kept = sample, folder, kept
+    def __init__(self, sample: str, folder: Path, kept: Path | None = None, of: Sequence[str] = ()) -> None:
+        """`kept`: where it is kept what each part took and found. `of`: the files and folders whose tests run; without
+        any, all."""
+        self._sample, self._folder, self._kept, self._of = sample, folder, kept, of
         self.parts: list[Part] = []
 
     def lint(self) -> None:
@@ -77,10 +80,10 @@ class Run:
         """Side by side, in one process more than there are CPUs, as tests wait: for a process to start or end, or for a
         deadline. Then alone."""
         together = ["-m", f"{marks} and not alone", "-n", str(usable_cpus() + 1), "--dist", "worksteal"]
-        self._pytest(f"{kind} tests, side by side", together)
+        self._pytest(f"{kind} tests, side by side", [*together, *self._of])
         # Those that were collected just now are named: collecting all anew would take longer than they do.
         named = self.parts[-1].alone
-        self._pytest(f"{kind} tests, alone", ["-m", f"{marks} and alone", *named])
+        self._pytest(f"{kind} tests, alone", ["-m", f"{marks} and alone", *(named or self._of)])
         again = [test for part in self.parts for test in part.put_off if part.name.startswith(kind)]
         if again:
             self._pytest(f"{kind} tests, again alone", ["-m", "timed", *again])
@@ -158,33 +161,44 @@ def document(parts: Sequence[Part], sample: str) -> dict[str, object]:
     """What is kept of a run."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
     shown = ("name", "seconds", "failed", "counts", "skipped")
+    on_gpu = any(part.name.startswith(GPU) for part in parts)
     found = [
         {
             **{name: getattr(part, name) for name in shown},
             "slow": {test: round(spent, 1) for test, spent in part.tests.items() if spent >= KEPT_S},
         }
+        | ({"ran": sorted(part.tests)} if part.name.startswith(GPU) else {})
         for part in parts
     ]
-    return {"when": when, "sample": sample, "cpus": usable_cpus(), "parts": found}
+    where = {"command": command_line(), "when": when, "sample": sample, "cpus": usable_cpus()}
+    return where | (gpu() if on_gpu else {}) | {"parts": found}
+
+
+def gpu() -> dict[str, object]:
+    """What computed. It takes some seconds to ask."""
+    import torch
+
+    return {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests", description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("parts", nargs="+", choices=["lint", "fast", "slow", "gpu"])
+    parser.add_argument("parts", nargs="+", choices=["lint", "fast", "slow", GPU])
     today = datetime.now(UTC).date().isoformat()
     parser.add_argument("--sample", default=os.environ.get("SAMPLE") or today, help="seed of the rotating sample")
     parser.add_argument("--json", type=Path, metavar="PATH", help="keep what each part took and found")
+    parser.add_argument("--of", nargs="+", default=[], metavar="PATH", help="of these files and folders alone")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="autotuner-tests-") as folder:
-        run = Run(options.sample, Path(folder), options.json)
+        run = Run(options.sample, Path(folder), options.json, options.of)
         if "lint" in options.parts:
             run.lint()
         if "fast" in options.parts:
             run.tests("fast", "not slow")
         if "slow" in options.parts:
             run.tests("slow", "slow")
-        if "gpu" in options.parts:
-            run.tests("gpu", "gpu")
+        if GPU in options.parts:
+            run.tests(GPU, "gpu")
     print(*report(run.parts, options.sample), sep="\n", flush=True)
     sys.exit(any(part.failed for part in run.parts))
 
