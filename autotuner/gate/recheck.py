@@ -127,9 +127,12 @@ def harm(problem: Problem, damage: str | None, before: Tensors, after: Tensors, 
         if not same_bits(then, now):
             detail = f"{given.name} changed while it was timed"
             return Fault(verdict=Verdict.CORRUPTING, code="G7.inputs", detail=detail)
-    if busy is not None:
-        return Fault(verdict=Verdict.IMPOSSIBLE, code="G7.rest", detail=busy)
-    return None
+    return restless(busy) if busy is not None else None
+
+
+def restless(what: str) -> Fault:
+    """Something goes on beside or after the timed calls: `what`, in words."""
+    return Fault(verdict=Verdict.IMPOSSIBLE, code="G7.rest", detail=what)
 
 
 def _overwrite(inputs: Tensors, values: Truth) -> None:

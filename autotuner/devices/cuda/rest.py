@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import torch
 
+from autotuner.gate.recheck import restless
 from autotuner.measure.arms import ArmError
-from autotuner.values.verdict import Fault, Verdict
 
 BUSY_S = 0.01
 """The device is at rest when waiting for all of it takes less than this, its stream being done."""
@@ -43,7 +43,7 @@ def made_at_rest(make: Callable[[], T], own_work_s: Callable[[], float]) -> T:
         if took < BUSY_S:
             return made
     detail = f"after a launch had been captured the device went on working for {1e3 * took:.0f} ms, on another stream"
-    raise ArmError(Fault(verdict=Verdict.IMPOSSIBLE, code="G7.rest", detail=detail))
+    raise ArmError(restless(detail))
 
 
 def still_busy(again: Callable[[], object], own_work_s: Callable[[], float]) -> str | None:
