@@ -23,7 +23,7 @@ from benchmarks.attention import counters_pages, cuda_pages, decode_pages, old_a
 from benchmarks.attention.cuda_pages import table
 from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
-from benchmarks.inference import after_torch, host_time_pages, in_a_model, torch_versions
+from benchmarks.inference import after_torch, gpu_tests_pages, host_time_pages, in_a_model, torch_versions
 from benchmarks.provenance import RESULTS, ROOT
 from benchmarks.search import choice_pages, importance_pages, landscape_pages, replay_pages, transfer_pages
 from benchmarks.throughput import throughput_pages
@@ -341,7 +341,8 @@ def people_drawn() -> dict[Path, str]:
 def packages_drawn() -> dict[Path, str]:
     """docs/packages.md."""
     page = ROOT / "docs" / "packages.md"
-    return {page: insert(page.read_text(), "package_torch", torch_versions.table(*loaded("package_torch")))}
+    text = insert(page.read_text(), "package_torch", torch_versions.table(*loaded("package_torch")))
+    return {page: insert(text, "tests_gpu", gpu_tests_pages.said(if_kept("tests_gpu")))}
 
 
 def models_drawn() -> dict[Path, str]:

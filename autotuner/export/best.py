@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from autotuner.values.outcome import Artifact, Interval, Timing
 from autotuner.values.plugs import Listed
 from autotuner.values.problem import Problem
 from autotuner.values.table import Table
-from autotuner.values.variant import Value
+from autotuner.values.variant import Value, digest_of
 
 NOTE = (
     "The speedup is the search's own estimate. As the best of many measured variants it is biased upward until finals"
@@ -195,6 +196,7 @@ class BestConfiguration(Model):
         description="which variant serves which problem, over all studies of the export; null without finals",
     )
     table_digest: str | None = Field(default=None, description="SHA-256 of the table's canonical JSON")
+    digest: str | None = Field(default=None, description="SHA-256 of the canonical JSON of all other fields")
 
 
 class Format(NamedTuple):
@@ -256,7 +258,9 @@ def configuration(best: Best, study: StudyRecord, table: Table | None = None) ->
 
 def export_json(best: Best, study: StudyRecord, table: Table | None = None) -> str:
     """best.json as text: a `BestConfiguration`. Raises InputError where the trial does not carry its proof."""
-    return configuration(best, study, table).model_dump_json(indent=2) + "\n"
+    # Of the text as it is read: its numbers have gone through JSON.
+    document = json.loads(configuration(best, study, table).model_dump_json(exclude={"digest"}))
+    return json.dumps({**document, "digest": digest_of(document)}, indent=2, ensure_ascii=False) + "\n"
 
 
 def json_schema() -> dict[str, object]:

@@ -107,7 +107,11 @@ def _read(file: Path) -> tuple[Table, str]:
             ) from None
         said = " ".join(explanation(error, TableFile).split())
         raise InputError(f"{file}: no export with a table: {said}; write one with `autotuner export`") from None
-    # The digest is of what stands there: a table of today has fields that an older one had not.
-    if digest_of(json.loads(text)["table"]) != found.table_digest:
+    # A digest is of what stands there: a table of today has fields that an older one had not.
+    document = json.loads(text)
+    said = document.pop("digest", None)
+    if digest_of(document["table"]) != found.table_digest:
         raise InputError(f"{file}: damaged: its table is not the one of its digest; export it again")
+    if said is not None and digest_of(document) != said:
+        raise InputError(f"{file}: damaged: its proof is not the one of its digest; export it again")
     return found.table, found.table_digest

@@ -277,6 +277,17 @@ def test_a_damaged_file_is_refused(export: Path) -> None:
         autotuner.load(export)
 
 
+def test_a_figure_that_was_changed_is_damage_too(export: Path) -> None:
+    """The export of a study has a digest of all of it; earlier ones had one of the table alone."""
+    document = json.loads(export.read_text()) | {"confirmed": {"mean": 1.25}}
+    for whole in (document, {**document, "digest": digest_of(document)}):
+        export.write_text(json.dumps(whole))
+        autotuner.load(export)
+    export.write_text(json.dumps({**document, "digest": digest_of(document), "confirmed": {"mean": 2.5}}))
+    with pytest.raises(InputError, match="damaged: its proof is not the one of its digest"):
+        autotuner.load(export)
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"schema_version": 2}', "[1]", '{"schema_version": 3, "table": {}}'])
 def test_what_is_no_export_with_a_table_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "best.json"

@@ -1,0 +1,18 @@
+"""What the tests that need a GPU said, in a sentence; benchmarks/pages.py writes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def said(found: dict[str, Any] | None) -> str:
+    """How many ran and what became of them. `found`: what `python -m tests gpu --json` wrote."""
+    if found is None:
+        return "Not kept yet."
+    parts = found["parts"]
+    counts = {name: sum(part["counts"].get(name, 0) for part in parts) for name in ("passed", "failed", "skipped")}
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return (
+        f"{told} on {found['device']}, torch {found['torch']} ([kept](results/tests_gpu.json)). Made by"
+        f" `{found['command']}` on {found['when'][:10]}."
+    )
