@@ -46,8 +46,8 @@ class Budget(Model):
     trials: int = Field(description="judged variants of the study, those of earlier runs included")
     seconds: float = Field(
         default=float("inf"),
-        description="of this run, its calibration included; nothing is begun by whose end, by the pace so far, they"
-        " would be over for what is in flight already, which is judged in any case",
+        description="of this run, its calibration included. Nothing more is begun once what is in flight will take the"
+        " rest of them, by the pace so far; that is judged in any case",
     )
     until_converged: bool = Field(default=False, description="also when the search has converged")
 

@@ -43,9 +43,6 @@ def calm_baselines(calibration: Calibration, before: Mapping[Problem, float]) ->
 class FinalHeats:
     """Runs heats, and waits while the machine is disturbed."""
 
-    IN_VAIN = "nobody is crowned"
-    """What comes of it where the machine stays disturbed."""
-
     def __init__(
         self,
         executor: Executor,
@@ -54,11 +51,13 @@ class FinalHeats:
         beat: Beat,
         patience_s: float,
         who: Callable[[], str] = str,
+        in_vain: str = "nobody is crowned",
     ) -> None:
         """`conditions`: with what the baselines take on a calm machine. `patience_s`: how long is waited for one, in
-        all. `who` says who disturbs now, in words; "" where nobody can be seen."""
+        all. `who` says who disturbs now, in words; "" where nobody can be seen. `in_vain`: what comes of it where the
+        machine stays disturbed."""
         self._executor, self._conditions, self._say, self._beat = executor, conditions, say, beat
-        self._patience_s, self._who, self._steady = patience_s, who, Steady(OFF)
+        self._patience_s, self._who, self._in_vain, self._steady = patience_s, who, in_vain, Steady(OFF)
         self.waited_s = 0.0
         """For a calm machine, in all."""
 
@@ -109,7 +108,7 @@ class FinalHeats:
             self.waited_s += time.monotonic() - started
             if self.waited_s >= self._patience_s:
                 raise InfrastructureError(
-                    f"{said}, after a wait of {self.waited_s:.0f} s: {self.IN_VAIN}; stop what else runs"
+                    f"{said}, after a wait of {self.waited_s:.0f} s: {self._in_vain}; stop what else runs"
                 )
             seconds = pause_s(self.waited_s - before_s)
             pause(seconds, self._beat)

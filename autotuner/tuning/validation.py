@@ -42,12 +42,6 @@ class Trying(NamedTuple):
     """The lengths that differ, and are one number in each of them."""
 
 
-class _Heats(FinalHeats):
-    """Of one variant beside the baseline."""
-
-    IN_VAIN = "these lengths are not decided"
-
-
 class Validator:
     """Tries variants of a study on problems that were not tuned, and records what it finds."""
 
@@ -141,7 +135,9 @@ class Validator:
         self, number: int, built: Built, conditions: Conditions, until: float, beat: Beat, heats: list[Heat]
     ) -> Fault | None:
         """Processes until it is known of each problem whether the variant is faster there; its fault if it has one."""
-        runner = _Heats(self._executor, conditions, self._say, beat, self._patience_s, self._who)
+        runner = FinalHeats(
+            self._executor, conditions, self._say, beat, self._patience_s, self._who, "these lengths are not decided"
+        )
         for process in range(PROCESSES):
             if process >= LEAST and (time.monotonic() > until or not _open(heats, built.artifact.digest)):
                 break

@@ -71,6 +71,7 @@ def audited(compute: Compute) -> tuple[Any, LongAuditArm, InputSets]:
     return plain, audit, sets
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("cheat", [early_out, memo])
 def test_only_fresh_samples_of_a_variant_that_keeps_answers_take_their_time(cheat: Callable[[], Compute]) -> None:
     plain, audit, _ = audited(cheat())
@@ -88,6 +89,7 @@ def test_every_sample_of_an_honest_variant_takes_its_time() -> None:
     assert min(audit(fresh=True), audit(fresh=False), plain()) > LONG_S
 
 
+@pytest.mark.timed
 def test_a_plain_forward_follows_another_one_on_its_inputs_whoever_had_them_meanwhile() -> None:
     plain, audit, sets = audited(memo())
     audit(fresh=True)

@@ -182,19 +182,25 @@ def test_a_small_space_ends_when_all_of_it_is_judged(store: Store, width: int) -
     assert len(backend.built) == len(SMALL)
 
 
+class TakesTime(Shuffled):
+    """Each job takes some seconds, one after another, by the driver's clock."""
+
+    def __init__(self, backend: FakeLine, width: int, job_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(backend, width)
+        self.now, self._job_s = 0.0, job_s
+        monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
+        self.now += self._job_s
+        return super().wait(timeout)
+
+
 def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = [0.0]
-    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-
-    class TakesTime(Shuffled):
-        def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
-            now[0] += 1
-            return super().wait(timeout)
-
     backend = simulated.backend()
-    sweep = Driver(store, TakesTime(backend, WIDE), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    executor = TakesTime(backend, WIDE, 1, monkeypatch)
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
     sweep.run(Budget(trials=100, seconds=10))
     assert WIDE < len(backend.built) < 12
     assert {trial.state for trial in trials_of(store, sweep.name)} == {TrialState.COMPLETE}
@@ -205,18 +211,11 @@ def test_when_the_time_is_up_nothing_is_proposed_and_what_flies_is_judged(
 def test_nothing_is_begun_that_ends_long_after_the_time(
     width: int, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job takes ten seconds, one after another; a variant has two."""
-    now = [0.0]
-    monkeypatch.setattr(driver_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-
-    class TakesTime(Shuffled):
-        def wait(self, timeout: float | None = None) -> tuple[int, Result] | None:
-            now[0] += 10
-            return super().wait(timeout)
-
-    sweep = Driver(store, TakesTime(simulated.backend(), width), Plan(SPACE, simulated.DEVICE, simulated.conditions()))
+    """A variant has two jobs."""
+    executor = TakesTime(simulated.backend(), width, 10, monkeypatch)
+    sweep = Driver(store, executor, Plan(SPACE, simulated.DEVICE, simulated.conditions()))
     sweep.run(Budget(trials=100, seconds=300))
-    assert 280 <= now[0] <= 330
+    assert 280 <= executor.now <= 330
     assert standings.summary(store, sweep.name).judged >= 13
 
 

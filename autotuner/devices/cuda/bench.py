@@ -31,9 +31,9 @@ POLL_S = 0.00005
 TRAFFIC_BYTES = 64 << 20
 TRAFFIC_COPIES = 100
 TRAFFIC_BATCHES = 2
+"""While memory is to be busy, this many batches of this many copies wait on a second stream."""
 REPLAYS = 2
 """Of a captured launch: what one of them leaves behind is the next one's start."""
-"""While memory is to be busy, this many batches of this many copies wait on a second stream."""
 
 
 @lru_cache(maxsize=4)
