@@ -60,7 +60,7 @@ class AuditArm(Protocol):
         """
 
     def recheck(self) -> Fault | None:
-        """Takes one more fresh sample, and says whether its outputs are right. Raises ArmError."""
+        """Whether the outputs of a fresh sample are right, the last one or one more. Raises ArmError."""
 
 
 class Price(NamedTuple):

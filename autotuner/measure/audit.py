@@ -13,10 +13,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from statistics import median
 from typing import NamedTuple
 
-from autotuner.measure.arms import Audited, Track, Tracks
+from autotuner.measure.arms import Audited, Price, Track, Tracks
 from autotuner.measure.long_step import LongStep
 from autotuner.measure.statistics import trimmed_bound
 from autotuner.values.conditions import Conditions
@@ -29,20 +30,16 @@ ALPHA = 1e-4
 KEPT = 0.03
 """How much longer fresh forwards may take, relative to a plain one. Other numbers heat a device in another way, and
 branch predictors learn what comes again: `python -m benchmarks.timing.audits` shows by how much on right kernels."""
-LOOKS = ((6, KEPT / 2), (12, KEPT))
-"""Rounds of one sample of each kind, and from how large a median of `kept` on the variant is under suspicion: then
-there is another look. Most variants keep nothing, and show it at the first. Few samples have a median that a
-disturbance of the still ones can hide something in, so the shortest must not show more than `KEPT` either."""
+ROUNDS = 6
+"""Of one sample of each kind, after which it is asked whether the variant is cleared; as many more follow where it is
+not. Most variants keep nothing, and show it at once. A few samples have a median that a disturbance of the still ones
+can hide something in, so they clear a variant only by half of `KEPT`, and the shortest of them must not show more than
+`KEPT` either."""
 ROUND_S = 0.25
-"""Seconds that a round of these looks should take. Where it takes longer they have fewer, half of them at least: what
-disturbs a forward by a share of its time has to last the longer, the longer a forward is. A look that says too little
-is followed by the next."""
-LAST_ROUNDS = 48
-"""Rounds of the last look, which alone accuses: what it says then, it says with all of them."""
-CLEARING = 6
-"""So often in the last look, from the second time on, it is asked whether the variant is cleared already."""
-CLEARED = 0.01
-"""Probability that one look at a variant that keeps `KEPT` clears it."""
+"""Seconds that a round should take. Where it takes longer it is asked after half as many: what disturbs a forward by a
+share of its time has to last the longer, the longer a forward is."""
+MOST_ROUNDS = 48
+"""Who is not cleared by then is judged by all of them, and only then accused."""
 HIDDEN = 0.5
 """How much more the copies may add to a variant than to the baseline, relative to a plain forward of the variant: they
 meet another state of caches and threads after each of the two."""
@@ -102,11 +99,6 @@ class Times(NamedTuple):
         price = min(self.baseline_still) - min(self.baseline) if self.baseline else 0.0
         return 1e6 * (added - price)
 
-    @property
-    def kept_at_most(self) -> float:
-        """The same at most, but for a chance of `CLEARED`."""
-        return -trimmed_bound([-kept for kept in self.kept], CLEARED)
-
     def why(self, problem: Problem, gap: float, raced: Raced) -> str | None:
         """Why the variant's latency depends on earlier calls, in words; None when that is not shown. `gap` is the
         track's. Without a baseline there may be a reason where with one there is none."""
@@ -131,30 +123,28 @@ class Times(NamedTuple):
         return None
 
 
-def take(arms: Audited, rounds: int, step: LongStep, enough: Callable[[Times], bool] = lambda _: False) -> Times:
-    """The rounds, each in random order; fewer where those taken are `enough`. None of the baseline. Raises ArmError."""
-    times = Times([], [], [], [], [])
+def take(times: Times, arms: Audited, step: LongStep) -> None:
+    """Some more rounds, each in random order: as many as are due before it is asked again. None of the baseline. How
+    many there are depends on how long they take and not on what they show. Raises ArmError."""
     kinds: list[Kind] = [
         (times.plain, arms.variant),
         (times.still, lambda: arms.variant_audit(fresh=False)),
         (times.fresh, lambda: arms.variant_audit(fresh=True)),
     ]
-    for _ in range(rounds):
+    half_until = time.monotonic() + ROUNDS // 2 * ROUND_S
+    for taken in range(1, ROUNDS + 1):
         _round(kinds, step)
-        if enough(times):
-            break
-    return times
+        if 2 * taken == ROUNDS and time.monotonic() >= half_until:
+            return
 
 
-def add_price(times: Times, arms: Audited, step: LongStep) -> None:
+def add_price(times: Times, price: Price, step: LongStep) -> None:
     """What the copies cost the baseline, in as many rounds as the variant has had. Raises ArmError."""
-    step.go_on()
-    price = arms.price()
     kinds: list[Kind] = [
         (times.baseline, price.baseline),
         (times.baseline_still, lambda: price.baseline_audit(fresh=False)),
     ]
-    for _ in times.plain:
+    while len(times.baseline) < len(times.plain):
         _round(kinds, step)
 
 
@@ -167,34 +157,29 @@ def _round(kinds: Sequence[Kind], step: LongStep) -> None:
 def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced | None = None) -> Times:
     """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race, else of the
     look itself. Raises ArmError."""
+    times = Times([], [], [], [], [])
 
-    def unsuspected(times: Times) -> bool:
+    @cache
+    def price() -> Price:
+        step.go_on()
+        return arms.price()
+
+    def unsuspected() -> bool:
         def right() -> bool:
             return times.why(track.problem, track.gap, raced or Raced(min(times.plain), 1.0)) is None
 
-        if not (times.keeps or times.baseline or right()):
-            add_price(times, arms, step)
+        if not (times.keeps or right()):
+            add_price(times, price(), step)
         return right()
 
-    def cleared(times: Times) -> bool:
-        times_asked, rest = divmod(len(times.plain), CLEARING)
-        return times_asked > 1 and not rest and times.kept_at_most <= KEPT and unsuspected(times)
-
-    for rounds, suspicious in LOOKS:
-        times = take(arms, rounds, step, _out_of_time(rounds))
-        calm = median(times.kept) <= suspicious and times.kept_at_least <= KEPT
-        if calm and unsuspected(times):
+    bound = KEPT / 2
+    while len(times.plain) < MOST_ROUNDS:
+        take(times, arms, step)
+        if median(times.kept) <= bound and times.kept_at_least <= KEPT and unsuspected():
             return times
-    times = take(arms, LAST_ROUNDS, step, cleared)
-    unsuspected(times)
+        bound = KEPT
+    unsuspected()
     return times
-
-
-def _out_of_time(rounds: int) -> Callable[[Times], bool]:
-    """Whether the rounds of a look have taken what all of so many should: how many there are depends on how long they
-    take and not on what they show."""
-    until = time.monotonic() + rounds * ROUND_S
-    return lambda times: 2 * len(times.plain) >= rounds and time.monotonic() >= until
 
 
 def audit(tracks: Tracks, artifact: Artifact, raced: Sequence[Raced], conditions: Conditions, say: Say) -> str | Fault:
@@ -211,7 +196,7 @@ def audit(tracks: Tracks, artifact: Artifact, raced: Sequence[Raced], conditions
 
 
 def judged(track: Track, artifact: Artifact, baseline: str, raced: Raced, step: LongStep) -> Times | Fault:
-    """The audit on one problem. Something else may have disturbed one look, so the last and longest decides."""
+    """The audit on one problem."""
     arms = track.audit(artifact, baseline)
     times = looked_at(arms, track, step, raced)
     why = times.why(track.problem, track.gap, raced)

