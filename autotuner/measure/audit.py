@@ -1,11 +1,11 @@
 """The audit: whether a variant's latency depends on what it computed before.
 
 A program can be right whenever it computes and still not compute while it is timed: it returns at once where the output
-is there already, or keeps the answer for inputs that it has seen. An audit times forwards three times over. Plain: back
-to back, as in a race. Still: before each forward its inputs, outputs and workspace are overwritten by what they hold.
+is there already, or keeps the answer for inputs that it has seen. A race times plain forwards, back to back. An audit
+times them twice more. Still: before each forward its inputs, outputs and workspace are overwritten by what they hold.
 Fresh: they are overwritten by inputs that no call has seen and by poison. Still and fresh cost the same copies, so a
 program that keeps nothing takes the same time in both. And what the copies add to its plain time, they add to that of
-the baseline too: that is measured where they add so much that it matters.
+the baseline too: where they add so much that it matters, that is measured, with plain forwards beside it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ KEPT = 0.03
 """How much longer fresh forwards may take, relative to a plain one. Other numbers heat a device in another way, and
 branch predictors learn what comes again: `python -m benchmarks.timing.audits` shows by how much on right kernels."""
 ROUNDS = 6
-"""Of one sample of each kind, after which it is asked whether the variant is cleared; as many more follow where it is
-not. Most variants keep nothing, and show it at once. A few samples have a median that a disturbance of the still ones
-can hide something in, so they clear a variant only by half of `KEPT`, and the shortest of them must not show more than
-`KEPT` either."""
+"""Of a still and a fresh sample, after which it is asked whether the variant is cleared; as many more follow where it
+is not. Most variants keep nothing, and show it at once. A few samples have a median that a disturbance of the still
+ones can hide something in, so the first clear a variant only by half of `KEPT`, and the shortest must not show more
+than `KEPT` either."""
 ROUND_S = 0.25
 """Seconds that a round should take. Where it takes longer it is asked after half as many: what disturbs a forward by a
 share of its time has to last the longer, the longer a forward is."""
@@ -67,24 +67,34 @@ class Raced(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Seconds of one forward, a round each. Nothing of the baseline where nobody had to ask."""
+    """Seconds of one forward, a round each. Nothing of plain forwards and of the baseline where nobody had to ask."""
 
-    plain: list[float]
+    raced: Raced
     still: list[float]
     fresh: list[float]
+    plain: list[float]
     baseline: list[float]
     baseline_still: list[float]
+
+    @classmethod
+    def none(cls, raced: Raced) -> Times:
+        """Before the first round."""
+        return cls(raced, [], [], [], [], [])
+
+    @property
+    def plain_s(self) -> float:
+        """Seconds of a plain forward: here, or where there was none in the race."""
+        return median(self.plain) if self.plain else self.raced.variant
 
     @property
     def kept(self) -> list[float]:
         """How much longer a fresh forward takes than a still one, relative to a plain one."""
-        plain = median(self.plain)
-        return [(fresh - still) / plain for fresh, still in zip(self.fresh, self.still, strict=True)]
+        return [(fresh - still) / self.plain_s for fresh, still in zip(self.fresh, self.still, strict=True)]
 
     @property
     def kept_at_least(self) -> float:
         """The same by the shortest samples."""
-        return (min(self.fresh) - min(self.still)) / min(self.plain)
+        return (min(self.fresh) - min(self.still)) / self.plain_s
 
     @property
     def keeps(self) -> bool:
@@ -95,14 +105,14 @@ class Times(NamedTuple):
     def hidden_us(self) -> float:
         """How much more the copies add to the variant than to the baseline, microseconds; without a baseline as if they
         added nothing to it. By the shortest samples, as threads that have to be woken may take as long as they like."""
-        added = min(self.still) - min(self.plain)
+        added = min(self.still) - min(self.plain, default=self.raced.variant)
         price = min(self.baseline_still) - min(self.baseline) if self.baseline else 0.0
         return 1e6 * (added - price)
 
-    def why(self, problem: Problem, gap: float, raced: Raced) -> str | None:
+    def why(self, problem: Problem, gap: float) -> str | None:
         """Why the variant's latency depends on earlier calls, in words; None when that is not shown. `gap` is the
-        track's. Without a baseline there may be a reason where with one there is none."""
-        plain, still, fresh = (1e6 * median(each) for each in self[:3])
+        track's. Without plain forwards and a baseline there may be a reason where with them there is none."""
+        raced, plain, still, fresh = self.raced, 1e6 * self.plain_s, 1e6 * median(self.still), 1e6 * median(self.fresh)
         noise = NOISE * 1e6 * median(self.baseline) if self.baseline else 0.0
         if self.keeps:
             return (
@@ -114,7 +124,7 @@ class Times(NamedTuple):
                 f"on {problem} a forward takes {plain:.3g} us right after another one and {self.hidden_us:.3g} us more"
                 " where something else runs between them: it is only fast when it is called again at once"
             )
-        slower = min(self.plain) / raced.variant
+        slower = min(self.plain or self.still) / raced.variant
         if min(slower, slower * raced.baseline / min(self.baseline, default=raced.baseline)) > 1 + APART:
             return (
                 f"on {problem} a forward took {1e6 * raced.variant:.3g} us in the race and {slower:.3g} times as long"
@@ -124,10 +134,9 @@ class Times(NamedTuple):
 
 
 def take(times: Times, arms: Audited, step: LongStep) -> None:
-    """Some more rounds, each in random order: as many as are due before it is asked again. None of the baseline. How
-    many there are depends on how long they take and not on what they show. Raises ArmError."""
+    """Some more rounds of still and fresh forwards, as many as are due before it is asked again. How many there are
+    depends on how long they take and not on what they show. Raises ArmError."""
     kinds: list[Kind] = [
-        (times.plain, arms.variant),
         (times.still, lambda: arms.variant_audit(fresh=False)),
         (times.fresh, lambda: arms.variant_audit(fresh=True)),
     ]
@@ -138,42 +147,51 @@ def take(times: Times, arms: Audited, step: LongStep) -> None:
             return
 
 
+def add_plain(times: Times, arms: Audited, step: LongStep) -> None:
+    """Plain forwards, in as many rounds as there are still ones. Raises ArmError."""
+    while len(times.plain) < len(times.still):
+        _round([(times.plain, arms.variant)], step)
+
+
 def add_price(times: Times, price: Price, step: LongStep) -> None:
-    """What the copies cost the baseline, in as many rounds as the variant has had. Raises ArmError."""
+    """What the copies cost the baseline, in as many rounds. Raises ArmError."""
     kinds: list[Kind] = [
         (times.baseline, price.baseline),
         (times.baseline_still, lambda: price.baseline_audit(fresh=False)),
     ]
-    while len(times.baseline) < len(times.plain):
+    while len(times.baseline) < len(times.still):
         _round(kinds, step)
 
 
 def _round(kinds: Sequence[Kind], step: LongStep) -> None:
+    """A sample of each kind, in random order."""
     for into, sample in random.sample(kinds, len(kinds)):
         step.go_on()
         into.append(sample())
 
 
-def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced | None = None) -> Times:
-    """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race, else of the
-    look itself. Raises ArmError."""
-    times = Times([], [], [], [], [])
+def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
+    """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race. Raises
+    ArmError."""
+    times = Times.none(raced)
 
     @cache
     def price() -> Price:
         step.go_on()
         return arms.price()
 
-    def unsuspected() -> bool:
-        def right() -> bool:
-            return times.why(track.problem, track.gap, raced or Raced(min(times.plain), 1.0)) is None
+    def right() -> bool:
+        return times.why(track.problem, track.gap) is None
 
+    def unsuspected() -> bool:
+        if not right():
+            add_plain(times, arms, step)
         if not (times.keeps or right()):
             add_price(times, price(), step)
         return right()
 
     bound = KEPT / 2
-    while len(times.plain) < MOST_ROUNDS:
+    while len(times.still) < MOST_ROUNDS:
         take(times, arms, step)
         if median(times.kept) <= bound and times.kept_at_least <= KEPT and unsuspected():
             return times
@@ -199,7 +217,7 @@ def judged(track: Track, artifact: Artifact, baseline: str, raced: Raced, step: 
     """The audit on one problem."""
     arms = track.audit(artifact, baseline)
     times = looked_at(arms, track, step, raced)
-    why = times.why(track.problem, track.gap, raced)
+    why = times.why(track.problem, track.gap)
     if why is not None:
         return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.memory", detail=why)
     step.go_on()

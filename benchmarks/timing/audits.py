@@ -147,7 +147,7 @@ def audited(point: str, track: Any, built: Artifact, baseline: str) -> Row:
         raced = raced_before(arms)
         started += time.monotonic() - before  # a sweep has it of the race
         times: Times = looked_at(arms, track, LongStep(lambda _: None, "audit"), raced)
-        why = times.why(track.problem, track.gap, raced)
+        why = times.why(track.problem, track.gap)
         fault = arms.variant_audit.recheck() or arms.variant.recheck()
     except ArmError as error:
         detail = f"{error.fault.code}: {error.fault.detail}"
@@ -156,7 +156,7 @@ def audited(point: str, track: Any, built: Artifact, baseline: str) -> Row:
         why = f"{fault.code}: {fault.detail}"
     kept = trimmed_interval(times.kept)
     seconds = time.monotonic() - started
-    us = 1e6 * median(times.plain)
+    us = 1e6 * times.plain_s
     return Row(point, str(track.problem), us, kept.mean, kept.low, kept.high, times.hidden_us, seconds, why)
 
 

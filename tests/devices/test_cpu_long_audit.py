@@ -105,6 +105,7 @@ def test_a_wrong_answer_to_fresh_inputs_and_a_changed_input_are_faults() -> None
 
     first: list[Any] = []
     _, audit, _ = audited(stale)
+    audit(fresh=True)
     assert audit.recheck() == WRONG
 
     def writes_v(given: Tensors, written: Tensors) -> None:
@@ -112,6 +113,7 @@ def test_a_wrong_answer_to_fresh_inputs_and_a_changed_input_are_faults() -> None
         given[2][0, 0, 0, 0] = 1.5
 
     plain, audit, _ = audited(writes_v)
+    audit(fresh=True)
     audit.recheck()
     found = plain.recheck()
     assert found is not None

@@ -28,40 +28,35 @@ CONDITIONS = simulated.conditions().model_copy(update={"baselines": ("fake",)})
 ROUGH = Deviations(noise=0.02, spikes=0.1)
 
 
-def audited(plain: float, still: float, fresh: float) -> Times:
+def audited(plain: float, still: float, fresh: float, raced: Raced) -> Times:
     """Forwards that take these seconds, beside a baseline of a millisecond."""
-    return Times(*([seconds] * SAMPLES for seconds in (plain, still, fresh, 1e-3, 1e-3)))
-
-
-def own_race(times: Times) -> Raced:
-    """As if the race had been no other than the audit."""
-    return Raced(min(times.plain), min(times.baseline, default=1.0))
+    return Times(raced, *([seconds] * SAMPLES for seconds in (still, fresh, plain, 1e-3, 1e-3)))
 
 
 def test_a_variant_that_keeps_nothing_is_not_accused() -> None:
-    assert audited(2e-3, 2.02e-3, 2.02e-3).why(PROBLEM, GAP, Raced(2e-3, 1e-3)) is None
+    assert audited(2e-3, 2.02e-3, 2.02e-3, Raced(2e-3, 1e-3)).why(PROBLEM, GAP) is None
 
 
 def test_what_depends_on_the_call_before_is_said() -> None:
-    kept = audited(1e-3, 1e-3, 2e-3).why(PROBLEM, GAP, Raced(1e-3, 1e-3))
+    kept = audited(1e-3, 1e-3, 2e-3, Raced(1e-3, 1e-3)).why(PROBLEM, GAP)
     assert kept is not None
     assert "keeps results" in kept
-    again = audited(1e-3, 2e-3, 2e-3).why(PROBLEM, GAP, Raced(1e-3, 1e-3))
+    again = audited(1e-3, 2e-3, 2e-3, Raced(1e-3, 1e-3)).why(PROBLEM, GAP)
     assert again is not None
     assert "called again at once" in again
 
 
 def test_a_variant_that_is_slow_only_in_the_audit_knows_where_it_is_timed() -> None:
-    found = audited(2e-3, 2e-3, 2e-3).why(PROBLEM, GAP, Raced(1e-3, 1e-3))
+    found = audited(2e-3, 2e-3, 2e-3, Raced(1e-3, 1e-3)).why(PROBLEM, GAP)
     assert found is not None
     assert "where it is timed" in found
 
 
 def test_a_disturbance_of_one_side_accuses_nobody() -> None:
-    times = audited(2e-3, 2e-3, 2e-3)
-    assert times.why(PROBLEM, GAP, Raced(2e-3, 3e-3)) is None  # the baseline was slowed in the race
-    slowed = Times(*([2 * seconds for seconds in each] for each in times))
-    assert slowed.why(PROBLEM, GAP, Raced(2e-3, 1e-3)) is None  # both were slowed in the audit
+    # The baseline was slowed in the race; or both were in the audit.
+    assert audited(2e-3, 2e-3, 2e-3, Raced(2e-3, 3e-3)).why(PROBLEM, GAP) is None
+    slowed = Times(Raced(2e-3, 1e-3), *([seconds] * SAMPLES for seconds in (4e-3, 4e-3, 4e-3, 2e-3, 2e-3)))
+    assert slowed.why(PROBLEM, GAP) is None
 
 
 class Scripted:
@@ -96,7 +91,7 @@ def test_a_disturbance_in_the_first_look_acquits_nobody() -> None:
     arms = Scripted(seconds)
     times = looked(arms)
     assert arms.taken["still"] > 6
-    found = times.why(PROBLEM, GAP, own_race(times))
+    found = times.why(PROBLEM, GAP)
     assert found is not None
     assert "keeps results" in found
 
@@ -110,7 +105,7 @@ def shown(seconds: Callable[[str, int], float]) -> tuple[int, Times]:
 
 def looked(arms: Scripted) -> Times:
     track = FakeLine(lambda _: Truth(us=1000)).tracks(CONDITIONS)[0]
-    return looked_at(cast(Audited, arms), track, LongStep(lambda _: None, "audit"))
+    return looked_at(cast(Audited, arms), track, LongStep(lambda _: None, "audit"), Raced(1e-3, 1e-3))
 
 
 @pytest.mark.parametrize(("round_s", "rounds"), [(0.0, 3), (math.inf, 6)])
@@ -122,9 +117,9 @@ def test_a_look_at_long_forwards_has_fewer_rounds(round_s: float, rounds: int, m
 @pytest.mark.parametrize("round_s", [0.0, math.inf])
 def test_who_keeps_something_is_judged_by_all_rounds(round_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotuner.measure.audit.ROUND_S", round_s)
-    taken, times = shown(lambda kind, _: 0.33 if kind == "fresh" else 0.3)
-    assert taken == len(times.plain) == MOST_ROUNDS
-    found = times.why(PROBLEM, GAP, own_race(times))
+    taken, times = shown(lambda kind, _: 1.1e-3 if kind == "fresh" else 1e-3)
+    assert taken == len(times.still) == len(times.plain) == MOST_ROUNDS
+    found = times.why(PROBLEM, GAP)
     assert found is not None
     assert "keeps results" in found
 
@@ -132,8 +127,8 @@ def test_who_keeps_something_is_judged_by_all_rounds(round_s: float, monkeypatch
 def test_who_was_disturbed_at_first_is_cleared_by_all_rounds_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autotuner.measure.audit.ROUND_S", math.inf)
     taken, times = shown(lambda kind, number: 1.1e-3 if kind == "fresh" and number <= ROUNDS else 1e-3)
-    assert taken == len(times.plain) == 3 * ROUNDS  # half of two looks were disturbed, a third of three
-    assert times.why(PROBLEM, GAP, own_race(times)) is None
+    assert taken == len(times.still) == 3 * ROUNDS  # half of two looks were disturbed, a third of three
+    assert times.why(PROBLEM, GAP) is None
 
 
 @pytest.mark.parametrize("kept", [0.06, 0.1, 0.5])
@@ -146,28 +141,43 @@ def test_nobody_who_keeps_more_than_he_must_is_cleared_later(kept: float) -> Non
         return 1e-3 * spike * math.exp(draw.gauss(0.0, 0.02)) * (1 + kept if kind == "fresh" else 1.0)
 
     for _ in range(60):
-        taken, times = shown(seconds)
+        taken, _ = shown(seconds)
         missed += ROUNDS < taken < MOST_ROUNDS
     assert missed <= 1, missed
 
 
 def test_what_copies_cost_a_baseline_is_asked_only_where_it_matters() -> None:
     arms = Scripted(lambda kind, _: {"plain": 1e-3, "baseline": 1e-3}.get(kind, 1.4e-3))
-    assert looked(arms).baseline == []
-    assert arms.taken["baseline"] == 0
+    times = looked(arms)
+    assert times.baseline == times.plain == []
+    assert arms.taken["baseline"] == arms.taken["plain"] == 0
     arms = Scripted(lambda kind, _: {"plain": 1e-3, "baseline": 1e-3}.get(kind, 3e-3))
     times = looked(arms)
-    assert len(times.baseline) == len(times.plain) == 6  # the first look is enough: the baseline pays it too
-    assert times.why(PROBLEM, GAP, own_race(times)) is None
+    assert len(times.baseline) == len(times.plain) == len(times.still) == 6  # at once: the baseline pays it too
+    assert times.why(PROBLEM, GAP) is None
+
+
+def test_a_race_on_a_faster_machine_is_made_up_for_by_plain_forwards() -> None:
+    arms = Scripted(lambda kind, _: 2e-3)
+    times = looked(arms)
+    assert len(times.plain) == len(times.still) == 6
+    assert times.why(PROBLEM, GAP) is None
 
 
 def test_who_is_fast_only_right_after_a_call_is_accused_beside_a_baseline() -> None:
     arms = Scripted(lambda kind, _: 3e-3 if kind in ("still", "fresh") else 1e-3)
     times = looked(arms)
     assert times.baseline
-    found = times.why(PROBLEM, GAP, own_race(times))
+    found = times.why(PROBLEM, GAP)
     assert found is not None
     assert "called again at once" in found
+
+
+def test_who_is_slow_wherever_he_is_audited_is_accused_beside_a_baseline() -> None:
+    arms = Scripted(lambda kind, _: 1e-3 if kind.startswith("baseline") else 2e-3)
+    found = looked(arms).why(PROBLEM, GAP)
+    assert found is not None
+    assert "where it is timed" in found
 
 
 def swept(truth: Truth, deviations: Deviations, seed: int = 0) -> str | Fault:
@@ -191,6 +201,7 @@ def test_an_audit_is_announced_as_it_goes_on(every_s: float, monkeypatch: pytest
         cast(Audited, Scripted(lambda kind, _: 1.3e-3 if kind == "fresh" else 1e-3)),
         FakeLine(lambda _: Truth(us=1000)).tracks(CONDITIONS)[0],
         LongStep(said.append, "audit"),
+        Raced(1e-3, 1e-3),
     )
     assert len(said) == (1 + 3 * MOST_ROUNDS if every_s == 0 else 1)
 

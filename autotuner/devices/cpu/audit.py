@@ -78,9 +78,12 @@ class LongAuditArm:
         self._refills = Refills(arm.sets.problem, self._buffers, arm.sets.plain, 1)
         self._changes = -1
         """Of the input sets, at the last forward."""
-        self(fresh=True)
+        self._was_fresh = False
 
     def __call__(self, fresh: bool) -> float:
+        if not (fresh or self._was_fresh):  # so that what is there anyway is what a fresh forward left
+            self(fresh=True)
+        self._was_fresh = True
         arm, refills = self._arm, self._refills
         with on_one_thread():
             if fresh:

@@ -287,13 +287,34 @@ def _scores(problem: SdpaProblem, q: Tensor, k: Tensor, lengths: Tensor | None) 
     return _hide(problem, scores, lengths)
 
 
+PIECE_BYTES = {"cpu": 8 << 20, "cuda": 1 << 30}
+"""Of the scores that a reference has at a time: what a cache holds; on a GPU enough to fill it."""
+
+
+def _pieces(problem: SdpaProblem, device: str) -> Iterator[slice]:
+    """The queries, some at a time, of all heads."""
+    row_bytes = 8 * problem.batch * problem.heads * problem.seq_k
+    step = max(1, PIECE_BYTES.get(device, PIECE_BYTES["cpu"]) // row_bytes)
+    return (slice(first, first + step) for first in range(0, problem.seq_q, step))
+
+
 def reference(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> Tensors:
     """r: attention of the exact low-precision inputs, computed in float64; (batch, heads, seq_q, head_dim). A row that
     sees no key gives 0. Where they are wanted, the log-sum-exps (batch, heads, seq_q), of such a row -inf."""
-    k, v = (_without_past(problem, x, lengths) for x in (k, v))
-    scores = _scores(problem, q, k, lengths)
-    o = _softmax(scores) @ _of_heads(problem, v).double()
-    return (o, torch.logsumexp(scores, -1)) if problem.lse else (o,)
+    k, v = (_of_heads(problem, _without_past(problem, x, lengths)).double() for x in (k, v))
+    seen = visible(problem, lengths, q.device)
+    if seen is not None:
+        seen = seen.expand(problem.batch, 1, problem.seq_q, problem.seq_k)
+    o = torch.empty(problem.batch, problem.heads, problem.seq_q, problem.head_dim, dtype=torch.float64, device=q.device)
+    lse = o.new_empty(o.shape[:-1])
+    for rows in _pieces(problem, q.device.type):
+        scores = q[:, :, rows].double() @ k.transpose(-1, -2) * problem.scale
+        if seen is not None:
+            scores.masked_fill_(~seen[:, :, rows], -math.inf)
+        o[:, :, rows] = _softmax(scores) @ v
+        if problem.lse:
+            lse[:, :, rows] = torch.logsumexp(scores, -1)
+    return (o, lse) if problem.lse else (o,)
 
 
 def emulation(problem: SdpaProblem, q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None) -> Tensors:
