@@ -33,8 +33,8 @@ branch predictors learn what comes again: `python -m benchmarks.timing.audits` s
 ROUNDS = 6
 """Of a still and a fresh sample, after which it is asked whether the variant is cleared; as many more follow where it
 is not. Most variants keep nothing, and show it at once. A few samples have a median that a disturbance of the still
-ones can hide something in, so the first clear a variant only by half of `KEPT`, and the shortest must not show more
-than `KEPT` either."""
+ones can hide something in, so the first clear a variant only by half of `KEPT`, and the shortest quarter must not show
+more than `KEPT` either."""
 ROUND_S = 0.25
 """Seconds that a round should take. Where it takes longer it is asked after half as many: what disturbs a forward by a
 share of its time has to last the longer, the longer a forward is."""
@@ -92,9 +92,11 @@ class Times(NamedTuple):
         return [(fresh - still) / self.plain_s for fresh, still in zip(self.fresh, self.still, strict=True)]
 
     @property
-    def kept_at_least(self) -> float:
-        """The same by the shortest samples."""
-        return (min(self.fresh) - min(self.still)) / self.plain_s
+    def kept_at_best(self) -> float:
+        """The same by the longest of the shortest quarter of each: what disturbs most of the samples hides nothing in
+        these, and a single one that was faster than any other says nothing."""
+        place = (len(self.still) - 1) // 4
+        return (sorted(self.fresh)[place] - sorted(self.still)[place]) / self.plain_s
 
     @property
     def keeps(self) -> bool:
@@ -193,7 +195,7 @@ def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Time
     bound = KEPT / 2
     while len(times.still) < MOST_ROUNDS:
         take(times, arms, step)
-        if median(times.kept) <= bound and times.kept_at_least <= KEPT and unsuspected():
+        if median(times.kept) <= bound and times.kept_at_best <= KEPT and unsuspected():
             return times
         bound = KEPT
     unsuspected()
