@@ -111,7 +111,7 @@ class Refills:
 
     def fault(self, forward: Callable[[], None], judge: Callable[[Tensors, Tensors], Fault | None]) -> Fault | None:
         """Whether the last sample with fresh inputs was right: one forward by the reference, and every forward by the
-        bits that the same inputs give once more."""
+        bits that the same inputs give once more, where the outputs hold numbers as plausible as wrong."""
         if not self._is_fresh:
             raise ValueError("the last sample had no fresh inputs")
         chosen = self._draw.randrange(self.calls)
@@ -120,9 +120,13 @@ class Refills:
             return fault
         for call in self._draw.sample(range(self.calls), self.calls):
             self.put(call)
+            for output, kept in zip(self._buffers.outputs, self._kept[call], strict=True):
+                output.copy_(kept).neg_()
             forward()
             if not all_same_bits(self._kept[call], self._buffers.outputs):
-                detail = "fresh inputs gave other bits when the same forward was run on them once more"
+                detail = (
+                    "fresh inputs gave other bits when the same forward was run on them where the outputs held numbers"
+                )
                 return Fault(verdict=Verdict.NONDETERMINISTIC, code=AUDIT, detail=detail)
         return None
 

@@ -13,11 +13,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from functools import cache
 from statistics import median
 from typing import NamedTuple
 
-from autotuner.measure.arms import Audited, Price, Track, Tracks
+from autotuner.measure.arms import Audited, Track, Tracks
 from autotuner.measure.long_step import LongStep
 from autotuner.measure.statistics import trimmed_bound
 from autotuner.values.conditions import Conditions
@@ -135,70 +134,57 @@ class Times(NamedTuple):
         return None
 
 
-def take(times: Times, arms: Audited, step: LongStep) -> None:
-    """Some more rounds of still and fresh forwards, as many as are due before it is asked again. How many there are
-    depends on how long they take and not on what they show. Raises ArmError."""
-    kinds: list[Kind] = [
-        (times.still, lambda: arms.variant_audit(fresh=False)),
-        (times.fresh, lambda: arms.variant_audit(fresh=True)),
-    ]
+def take(kinds: Sequence[Kind], step: LongStep) -> None:
+    """Some more rounds of a sample of each kind, in random order: as many as are due before it is asked again. How many
+    there are depends on how long they take and not on what they show. Raises ArmError."""
     half_until = time.monotonic() + ROUNDS // 2 * ROUND_S
     for taken in range(1, ROUNDS + 1):
-        _round(kinds, step)
+        for into, sample in random.sample(kinds, len(kinds)):
+            step.go_on()
+            into.append(sample())
         if 2 * taken == ROUNDS and time.monotonic() >= half_until:
             return
 
 
-def add_plain(times: Times, arms: Audited, step: LongStep) -> None:
-    """Plain forwards, in as many rounds as there are still ones. Raises ArmError."""
-    while len(times.plain) < len(times.still):
-        _round([(times.plain, arms.variant)], step)
-
-
-def add_price(times: Times, price: Price, step: LongStep) -> None:
-    """What the copies cost the baseline, in as many rounds. Raises ArmError."""
-    kinds: list[Kind] = [
-        (times.baseline, price.baseline),
-        (times.baseline_still, lambda: price.baseline_audit(fresh=False)),
+def audited_kinds(times: Times, arms: Audited) -> list[Kind]:
+    """Still and fresh forwards of the variant."""
+    return [
+        (times.still, lambda: arms.variant_audit(fresh=False)),
+        (times.fresh, lambda: arms.variant_audit(fresh=True)),
     ]
-    while len(times.baseline) < len(times.still):
-        _round(kinds, step)
-
-
-def _round(kinds: Sequence[Kind], step: LongStep) -> None:
-    """A sample of each kind, in random order."""
-    for into, sample in random.sample(kinds, len(kinds)):
-        step.go_on()
-        into.append(sample())
 
 
 def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
     """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race. Raises
     ArmError."""
     times = Times.none(raced)
-
-    @cache
-    def price() -> Price:
-        step.go_on()
-        return arms.price()
-
-    def right() -> bool:
-        return times.why(track.problem, track.gap) is None
-
-    def unsuspected() -> bool:
-        if not right():
-            add_plain(times, arms, step)
-        if not (times.keeps or right()):
-            add_price(times, price(), step)
-        return right()
-
-    bound = KEPT / 2
+    kinds, bound = audited_kinds(times, arms), KEPT / 2
     while len(times.still) < MOST_ROUNDS:
-        take(times, arms, step)
-        if median(times.kept) <= bound and times.kept_at_best <= KEPT and unsuspected():
-            return times
+        take(kinds, step)
+        if median(times.kept) <= bound and times.kept_at_best <= KEPT:
+            break
         bound = KEPT
-    unsuspected()
+    if times.keeps or times.why(track.problem, track.gap) is None:
+        return times
+    return looked_at_beside(arms, track, step, raced)
+
+
+def looked_at_beside(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
+    """The same of a variant whose forwards take longer than in the race: with plain forwards and the baseline's by
+    turns, since a device may have become slower after the race, or be faster later in the audit. Raises ArmError."""
+    times = Times.none(raced)
+    step.go_on()
+    price = arms.price()
+    kinds: list[Kind] = [
+        *audited_kinds(times, arms),
+        (times.plain, arms.variant),
+        (times.baseline, price.baseline),
+        (times.baseline_still, lambda: price.baseline_audit(fresh=False)),
+    ]
+    while len(times.still) < MOST_ROUNDS:
+        take(kinds, step)
+        if times.why(track.problem, track.gap) is None:
+            break
     return times
 
 
