@@ -34,25 +34,34 @@ def elsewhere(document: dict[str, Any] | None, tuned: dict[str, Any]) -> str:
     """What tuned variants reach where they were not tuned: a row a variant. `tuned`: what finals confirmed of them."""
     if document is None:
         return NONE
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in document["rows"]:
+    devices = dict.fromkeys(row["device"] for row in document["rows"])
+    parts = [_elsewhere_on(each, document["rows"], tuned) for each in devices]
+    made = (
+        f"Speedups are medians of the rounds' ratios. Made by `{document['command']}`, this command and its like: torch"
+        f" {document['torch']}."
+    )
+    return "\n\n".join([*parts, made])
+
+
+def _elsewhere_on(device: str, rows: list[dict[str, Any]], tuned: dict[str, Any]) -> str:
+    """The same of one kind of device."""
+    here, found = [row for row in rows if row["device"] == device], dict[str, dict[str, dict[str, Any]]]()
+    for row in here:
         found.setdefault(row["tuned"], {})[row["where"]] = row
     head = ["tuned for", *(f"{where}: cold, warm" for where in WHERE)]
-    rows = [[name, *(_speedups(cells.get(where)) for where in WHERE)] for name, cells in found.items()]
-    timed = [row[state]["speedup"]["median"] for row in document["rows"] if "cold" in row for state in ("cold", "warm")]
-    refused = sum("refused" in row for row in document["rows"])
+    lines = [[name, *(_speedups(cells.get(where)) for where in WHERE)] for name, cells in found.items()]
+    timed = [row[state]["speedup"]["median"] for row in here if "cold" in row for state in ("cold", "warm")]
+    refused = sum("refused" in row for row in here)
     return (
-        f"{table(head, rows)}\n\nThe least of the {len(timed)} speedups is {min(timed):.3f}x; {refused} of"
-        f" {len(document['rows'])} variants are not timed. Speedups are medians of the rounds' ratios."
-        f" {_beside_finals(document, tuned)}\n\nMade by"
-        f" `{document['command']}`, this command and its like: {document['device']}, torch {document['torch']}."
+        f"{device}:\n\n{table(head, lines)}\n\nThe least of the {len(timed)} speedups is {min(timed):.3f}x; {refused}"
+        f" of {len(here)} variants are not timed. {_beside_finals(device, here, tuned)}"
     )
 
 
-def _beside_finals(document: dict[str, Any], tuned: dict[str, Any]) -> str:
+def _beside_finals(device: str, rows: list[dict[str, Any]], tuned: dict[str, Any]) -> str:
     """Where the cold ratios of variants on their own problems lie, beside the finals' intervals."""
-    own = {row["tuned"]: row["cold"]["speedup"]["median"] for row in document["rows"] if _is_own(row)}
-    here = [row for row in tuned["rows"] if row.get("device") == document["device"] and "confirmed" in row]
+    own = {row["tuned"]: row["cold"]["speedup"]["median"] for row in rows if _is_own(row)}
+    here = [row for row in tuned["rows"] if row.get("device") == device and "confirmed" in row]
     both = [(own[row["problem"]], row["confirmed"]) for row in here if row["problem"] in own]
     above, below = sum(ratio > of["high"] for ratio, of in both), sum(ratio < of["low"] for ratio, of in both)
     return (

@@ -1,11 +1,11 @@
 """The audit: whether a variant's latency depends on what it computed before.
 
 A program can be right whenever it computes and still not compute while it is timed: it returns at once where the output
-is there already, or keeps the answer for inputs that it has seen. A race times plain forwards, back to back. An audit
-times them twice more. Still: before each forward its inputs, outputs and workspace are overwritten by what they hold.
+is there already, or keeps the answer for inputs that it has seen. An audit times forwards three times over. Plain: back
+to back, as in a race. Still: before each forward its inputs, outputs and workspace are overwritten by what they hold.
 Fresh: they are overwritten by inputs that no call has seen and by poison. Still and fresh cost the same copies, so a
 program that keeps nothing takes the same time in both. And what the copies add to its plain time, they add to that of
-the baseline too: where they add so much that it matters, that is measured, with plain forwards beside it.
+the baseline too: that is measured where they add so much that it matters.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ KEPT = 0.03
 """How much longer fresh forwards may take, relative to a plain one. Other numbers heat a device in another way, and
 branch predictors learn what comes again: `python -m benchmarks.timing.audits` shows by how much on right kernels."""
 ROUNDS = 6
-"""Of a still and a fresh sample, after which it is asked whether the variant is cleared; as many more follow where it
+"""Of a sample of each kind, after which it is asked whether the variant is cleared; as many more follow where it
 is not. Most variants keep nothing, and show it at once. A few samples have a median that a disturbance of the still
 ones can hide something in, so the first clear a variant only by half of `KEPT`, and the shortest quarter must not show
 more than `KEPT` either."""
 ROUND_S = 0.25
 """Seconds that a round should take. Where it takes longer it is asked after half as many: what disturbs a forward by a
 share of its time has to last the longer, the longer a forward is."""
+LONG_S = 0.06
+"""Seconds of a forward from which on the race's plain forwards are enough where nothing is suspicious. What is fast by
+how soon it is called again is so now and then, and shorter ones cost little."""
 MOST_ROUNDS = 48
 """Who is not cleared by then is judged by all of them, and only then accused."""
 HIDDEN = 0.5
@@ -66,7 +69,7 @@ class Raced(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Seconds of one forward, a round each. Nothing of plain forwards and of the baseline where nobody had to ask."""
+    """Seconds of one forward, a round each. Nothing of the baseline, or of long plain ones, where nobody had to ask."""
 
     raced: Raced
     still: list[float]
@@ -92,27 +95,28 @@ class Times(NamedTuple):
 
     @property
     def kept_at_best(self) -> float:
-        """The same by the longest of the shortest quarter of each: what disturbs most of the samples hides nothing in
-        these, and a single one that was faster than any other says nothing."""
-        place = (len(self.still) - 1) // 4
-        return (sorted(self.fresh)[place] - sorted(self.still)[place]) / self.plain_s
+        """The same by the shortest quarter of each."""
+        return (_of_shortest_quarter(self.fresh) - _of_shortest_quarter(self.still)) / self.plain_s
 
     @property
     def keeps(self) -> bool:
         """Whether it is shown that something is kept."""
         return trimmed_bound(self.kept, ALPHA) > KEPT
 
-    @property
-    def hidden_us(self) -> float:
+    def hidden_us(self, short: Callable[[Sequence[float]], float] = min) -> float:
         """How much more the copies add to the variant than to the baseline, microseconds; without a baseline as if they
-        added nothing to it. By the shortest samples, as threads that have to be woken may take as long as they like."""
-        added = min(self.still) - min(self.plain, default=self.raced.variant)
-        price = min(self.baseline_still) - min(self.baseline) if self.baseline else 0.0
+        added nothing to it. By `short` samples, as threads that have to be woken may take as long as they like."""
+        added = short(self.still) - (short(self.plain) if self.plain else self.raced.variant)
+        price = short(self.baseline_still) - short(self.baseline) if self.baseline else 0.0
         return 1e6 * (added - price)
 
-    def why(self, problem: Problem, gap: float) -> str | None:
+    def is_suspected(self, gap: float) -> bool:
+        """Whether more rounds may find a reason, also where a single short sample says that there is none."""
+        return self.why("a problem", gap, _of_shortest_quarter) is not None
+
+    def why(self, problem: Problem | str, gap: float, short: Callable[[Sequence[float]], float] = min) -> str | None:
         """Why the variant's latency depends on earlier calls, in words; None when that is not shown. `gap` is the
-        track's. Without plain forwards and a baseline there may be a reason where with them there is none."""
+        track's. Without a baseline there may be a reason where with one there is none."""
         raced, plain, still, fresh = self.raced, 1e6 * self.plain_s, 1e6 * median(self.still), 1e6 * median(self.fresh)
         noise = NOISE * 1e6 * median(self.baseline) if self.baseline else 0.0
         if self.keeps:
@@ -120,18 +124,28 @@ class Times(NamedTuple):
                 f"on {problem} a forward takes {fresh:.3g} us where its inputs are new and its outputs poisoned, and"
                 f" {still:.3g} us where they are those of the call before: it keeps results from call to call"
             )
-        if self.hidden_us > max(HIDDEN * plain, noise, 1e6 * gap):
+        hidden = self.hidden_us(short)
+        if hidden > max(HIDDEN * plain, noise, 1e6 * gap):
             return (
-                f"on {problem} a forward takes {plain:.3g} us right after another one and {self.hidden_us:.3g} us more"
+                f"on {problem} a forward takes {plain:.3g} us right after another one and {hidden:.3g} us more"
                 " where something else runs between them: it is only fast when it is called again at once"
             )
-        slower = min(self.plain or self.still) / raced.variant
-        if min(slower, slower * raced.baseline / min(self.baseline, default=raced.baseline)) > 1 + APART:
+        slower = short(self.plain or self.still) / raced.variant
+        if (
+            min(slower, slower * raced.baseline / (short(self.baseline) if self.baseline else raced.baseline))
+            > 1 + APART
+        ):
             return (
                 f"on {problem} a forward took {1e6 * raced.variant:.3g} us in the race and {slower:.3g} times as long"
                 " in the audit, where the baseline did not: it knows where it is timed"
             )
         return None
+
+
+def _of_shortest_quarter(samples: Sequence[float]) -> float:
+    """The longest of these: what disturbs most of the samples hides nothing in them, and a single one that was faster
+    than any other says nothing."""
+    return sorted(samples)[(len(samples) - 1) // 4]
 
 
 def take(kinds: Sequence[Kind], step: LongStep) -> None:
@@ -157,14 +171,16 @@ def audited_kinds(times: Times, arms: Audited) -> list[Kind]:
 def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
     """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race. Raises
     ArmError."""
-    times = Times.none(raced)
-    kinds, bound = audited_kinds(times, arms), KEPT / 2
+    times, bound = Times.none(raced), KEPT / 2
+    kinds = audited_kinds(times, arms)
+    if raced.variant < LONG_S:
+        kinds.append((times.plain, arms.variant))
     while len(times.still) < MOST_ROUNDS:
         take(kinds, step)
         if median(times.kept) <= bound and times.kept_at_best <= KEPT:
             break
         bound = KEPT
-    if times.keeps or times.why(track.problem, track.gap) is None:
+    if times.keeps or not times.is_suspected(track.gap):
         return times
     return looked_at_beside(arms, track, step, raced)
 
@@ -183,7 +199,7 @@ def looked_at_beside(arms: Audited, track: Track, step: LongStep, raced: Raced) 
     ]
     while len(times.still) < MOST_ROUNDS:
         take(kinds, step)
-        if times.why(track.problem, track.gap) is None:
+        if not times.is_suspected(track.gap):
             break
     return times
 

@@ -98,12 +98,12 @@ def rows_of(path: Path, texts: Sequence[str], device: str) -> list[Figures]:
 
 
 def kept(path: Path | None, device: str, tuned: list[Figures]) -> list[Figures]:
-    """What the file has of other variants on this kind of device."""
+    """What the file has of other variants and of other kinds of device."""
     if path is None or not path.exists():
         return []
-    document, again = json.loads(path.read_text()), {row["problem"] for row in tuned}
-    rows: list[Figures] = document["rows"] if document["device"] == device else []
-    return [row for row in rows if row["tuned"] not in again]
+    rows: list[Figures] = json.loads(path.read_text())["rows"]
+    again = {row["problem"] for row in tuned}
+    return [row for row in rows if row["device"] != device or row["tuned"] not in again]
 
 
 def main() -> None:
@@ -122,12 +122,8 @@ def main() -> None:
         for case in pool.map(lambda each: Case(*each), asked):
             figures = case.figures(given.rounds)
             names = {"tuned": case.row["problem"], "where": case.where, "problem": str(case.problem)}
-            document["rows"].append(names | figures)
-            document |= {
-                "when": datetime.now(UTC).isoformat(timespec="seconds"),
-                "device": device,
-                "torch": str(torch.__version__),
-            }
+            document["rows"].append({"device": device, **names, **figures})
+            document |= {"when": datetime.now(UTC).isoformat(timespec="seconds"), "torch": str(torch.__version__)}
             said = figures.get("refused") or {state: round(figures[state]["speedup"]["median"], 3) for state in STATES}
             print(f"{names['tuned']}, {names['where']}: {said}", flush=True)
             if given.json is not None:

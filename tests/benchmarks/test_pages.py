@@ -43,13 +43,13 @@ def test_rows_are_of_one_kind_of_device(tmp_path: Path) -> None:
     assert len(rows_of(path, [], "one")) == 2
 
 
-def test_times_of_other_variants_of_this_device_are_kept(tmp_path: Path) -> None:
+def test_times_of_other_variants_and_devices_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "elsewhere.json"
-    rows = [{"tuned": "a full"}, {"tuned": "b full"}]
-    path.write_text(json.dumps({"device": "one", "rows": rows}))
+    rows = [{"device": "one", "tuned": "a full"}, {"device": "one", "tuned": "b full"}]
+    path.write_text(json.dumps({"rows": rows}))
     again = [{"problem": "a full"}]
     assert kept(path, "one", again) == rows[1:]
-    assert kept(path, "other", again) == []
+    assert kept(path, "other", again) == rows
     assert kept(tmp_path / "none.json", "one", again) == []
 
 
@@ -63,8 +63,8 @@ def test_a_variant_that_was_tuned_elsewhere_is_said_to_be() -> None:
 
 def test_ratios_outside_of_the_finals_intervals_are_counted() -> None:
     state = {"speedup": {"median": 1.3}}
-    row = {"tuned": "a", "where": "itself", "cold": state, "warm": state}
-    document = {"rows": [row], "device": "one", "command": "x", "torch": "2"}
+    row = {"device": "one", "tuned": "a", "where": "itself", "cold": state, "warm": state}
+    document = {"rows": [row], "command": "x", "torch": "2"}
     finals = {"device": "one", "confirmed": {"low": 1.0, "mean": 1.1, "high": 1.2}}
     said = tuned_pages.elsewhere(document, {"rows": [{**finals, "problem": "a"}, {**finals, "problem": "b"}]})
     assert "1 of the 2 variants" in said
