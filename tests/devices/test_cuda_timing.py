@@ -16,7 +16,7 @@ from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda import audit, timing, track
 from autotuner.devices.cuda.timing import BaselineArm, EventArm, InputSets, VariantArm
 from autotuner.devices.cuda.track import CudaTrack
-from autotuner.gate.recheck import Timed
+from autotuner.gate.recheck import AUDIT, Timed
 from autotuner.measure.arms import ArmError, Clocks
 from autotuner.measure.calibrate import time_baselines
 from autotuner.ops import op_of
@@ -181,7 +181,9 @@ def test_an_audit_sees_who_computes_less_often_on_what_is_there() -> None:
     computed.clear()
     made(fresh=True)
     assert all(computed)
-    assert made.recheck() is None
+    fault = made.recheck()
+    assert fault is not None
+    assert fault.code == AUDIT
 
 
 # A device that is full ------------------------------------------------------------------------------------------------
