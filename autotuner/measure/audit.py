@@ -37,7 +37,7 @@ more than `KEPT` either."""
 ROUND_S = 0.25
 """Seconds that a round should take. Where it takes longer it is asked after half as many: what disturbs a forward by a
 share of its time has to last the longer, the longer a forward is."""
-LONG_S = 0.06
+PLAIN_S = 0.06
 """Seconds of a forward from which on the race's plain forwards are enough where nothing is suspicious. What is fast by
 how soon it is called again is so now and then, and shorter ones cost little."""
 MOST_ROUNDS = 48
@@ -110,11 +110,11 @@ class Times(NamedTuple):
         price = short(self.baseline_still) - short(self.baseline) if self.baseline else 0.0
         return 1e6 * (added - price)
 
-    def is_suspected(self, gap: float) -> bool:
-        """Whether more rounds may find a reason, also where a single short sample says that there is none."""
-        return self.why("a problem", gap, _of_shortest_quarter) is not None
+    def is_suspected(self, problem: Problem, gap: float) -> bool:
+        """Whether there is a reason, or may be one although a single short sample says that there is none."""
+        return any(self.why(problem, gap, short) is not None for short in (min, _of_shortest_quarter))
 
-    def why(self, problem: Problem | str, gap: float, short: Callable[[Sequence[float]], float] = min) -> str | None:
+    def why(self, problem: Problem, gap: float, short: Callable[[Sequence[float]], float] = min) -> str | None:
         """Why the variant's latency depends on earlier calls, in words; None when that is not shown. `gap` is the
         track's. Without a baseline there may be a reason where with one there is none."""
         raced, plain, still, fresh = self.raced, 1e6 * self.plain_s, 1e6 * median(self.still), 1e6 * median(self.fresh)
@@ -131,10 +131,8 @@ class Times(NamedTuple):
                 " where something else runs between them: it is only fast when it is called again at once"
             )
         slower = short(self.plain or self.still) / raced.variant
-        if (
-            min(slower, slower * raced.baseline / (short(self.baseline) if self.baseline else raced.baseline))
-            > 1 + APART
-        ):
+        baseline = short(self.baseline) if self.baseline else raced.baseline
+        if min(slower, slower * raced.baseline / baseline) > 1 + APART:
             return (
                 f"on {problem} a forward took {1e6 * raced.variant:.3g} us in the race and {slower:.3g} times as long"
                 " in the audit, where the baseline did not: it knows where it is timed"
@@ -173,14 +171,14 @@ def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Time
     ArmError."""
     times, bound = Times.none(raced), KEPT / 2
     kinds = audited_kinds(times, arms)
-    if raced.variant < LONG_S:
+    if raced.variant < PLAIN_S:
         kinds.append((times.plain, arms.variant))
     while len(times.still) < MOST_ROUNDS:
         take(kinds, step)
         if median(times.kept) <= bound and times.kept_at_best <= KEPT:
             break
         bound = KEPT
-    if times.keeps or not times.is_suspected(track.gap):
+    if times.keeps or not times.is_suspected(track.problem, track.gap):
         return times
     return looked_at_beside(arms, track, step, raced)
 
@@ -199,7 +197,7 @@ def looked_at_beside(arms: Audited, track: Track, step: LongStep, raced: Raced) 
     ]
     while len(times.still) < MOST_ROUNDS:
         take(kinds, step)
-        if not times.is_suspected(track.gap):
+        if not times.is_suspected(track.problem, track.gap):
             break
     return times
 

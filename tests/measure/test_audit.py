@@ -171,6 +171,13 @@ def test_of_long_plain_forwards_the_race_has_enough() -> None:
     assert times.why(PROBLEM, GAP) is None
 
 
+def test_a_single_sample_that_was_fast_accuses_nobody() -> None:
+    arms = Scripted(lambda kind, number: 2e-4 if kind == "plain" and number == 3 else 1e-3)
+    times = looked(arms)
+    assert times.baseline
+    assert times.why(PROBLEM, GAP) is None
+
+
 def test_a_device_that_is_slower_than_in_the_race_at_first_or_for_good_accuses_nobody() -> None:
     for rounds in (ROUNDS, 1000):
 
