@@ -43,12 +43,16 @@ def lay_out(folder: Path) -> None:
 
 PATIENCE = ("--patience", "0.5")
 """Half a minute: a test that waits for a calm machine in vain had better be tried again later."""
+WAITING = ("tune", "finals", "validate")
+"""The commands that wait for one."""
+IN_VAIN = "nobody is crowned"
+"""What finals say, too, that found the machine disturbed until their patience ended: they confirm nothing then."""
 
 
 def autotuner(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs the console script in the folder."""
     env = {**os.environ, **environment}
-    waits = arguments[:1] == ("tune",) and "--patience" not in arguments
+    waits = arguments[0] in WAITING and "--patience" not in arguments
     command = [str(SCRIPT), *arguments, *(PATIENCE if waits else ())]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
 

@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from autotuner.values.verdict import Verdict
-from tests.helpers.command_line import autotuner
+from tests.helpers.command_line import IN_VAIN, autotuner
 
 pytestmark = [
     pytest.mark.slow,
@@ -31,17 +32,19 @@ def run(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def sweep(folder: Path, space: str, trials: int, *options: str) -> None:
+def best_of_a_sweep(folder: Path, space: str, trials: int, *options: str) -> dict[str, Any]:
+    """What is exported, confirmed by finals unless these say that the machine was too busy for it."""
     limits = ("--trials", str(trials), "--minutes", "3", "--finals-minutes", "0.1")
-    run(folder, "tune", str(KERNELS / f"{space}.toml"), *limits, *options, "--out", "best.json")
+    said = run(folder, "tune", str(KERNELS / f"{space}.toml"), *limits, *options, "--out", "best.json")
+    best: dict[str, Any] = json.loads((folder / "best.json").read_text())
+    assert best["confirmed"] or IN_VAIN in said
+    return best
 
 
 def test_another_op_is_tuned_from_its_search_space_to_its_export(tmp_path: Path) -> None:
     """Its two mutants are found, its finals are run, and what is exported says which op it is of."""
-    sweep(tmp_path, "rowsum_cpu", 6, "--sampler", "downhill")
-    best = json.loads((tmp_path / "best.json").read_text())
+    best = best_of_a_sweep(tmp_path, "rowsum_cpu", 6, "--sampler", "downhill")
     assert best["parameters"]["MUTANT"] == "none"
-    assert best["confirmed"]
     assert [each["problem"] for each in best["problems"]] == [
         {"op": "rowsum", "rows": 96, "columns": 1000, "dtype": "float32"}
     ]
@@ -59,7 +62,5 @@ def test_another_op_is_tuned_from_its_search_space_to_its_export(tmp_path: Path)
 
 
 def test_another_kind_of_device_runs_a_sweep(tmp_path: Path) -> None:
-    sweep(tmp_path, "rowsum_other", 2)
-    best = json.loads((tmp_path / "best.json").read_text())
+    best = best_of_a_sweep(tmp_path, "rowsum_other", 2)
     assert (best["backend"], best["device"]["name"]) == ("other_cpu", "another CPU")
-    assert best["confirmed"]
