@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from auditwheel.elfutils import elf_find_versioned_symbols
 from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerNeedSection
 from elftools.elf.sections import SymbolTableSection
 
 VERSION = re.compile(r"(GLIBC|GLIBCXX|CXXABI)_([\d.]+)")
@@ -14,18 +14,14 @@ PYTHON = re.compile(r"_?Py[A-Z_]")
 
 
 def versions_needed(library: Path) -> dict[str, str]:
-    """The newest version of each set of symbols that it needs: GLIBC, and GLIBCXX and CXXABI of the C++ library."""
+    """The newest version of each set of symbols that it needs: GLIBC, and GLIBCXX and CXXABI of the C++ library. As
+    auditwheel finds them."""
     newest: dict[str, tuple[int, ...]] = {}
     with library.open("rb") as stream:
-        for section in ELFFile(stream).iter_sections():
-            if not isinstance(section, GNUVerNeedSection):
-                continue
-            for _, needed in section.iter_versions():
-                for each in needed:
-                    found = VERSION.fullmatch(str(each.name))
-                    if found is not None:
-                        version = tuple(int(part) for part in found[2].split("."))
-                        newest[found[1]] = max(newest.get(found[1], ()), version)
+        names = [name for _, name in elf_find_versioned_symbols(ELFFile(stream))]
+    for found in filter(None, map(VERSION.fullmatch, names)):
+        version = tuple(int(part) for part in found[2].split("."))
+        newest[found[1]] = max(newest.get(found[1], ()), version)
     return {name: ".".join(map(str, version)) for name, version in sorted(newest.items())}
 
 

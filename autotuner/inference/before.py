@@ -15,7 +15,7 @@ from autotuner.ops.tensors import Tensors
 class Before:
     """A call, and how it was answered. It keeps no tensor."""
 
-    __slots__ = ("_alike", "_in_order", "_order", "_scalars", "named", "names", "options", "plan")
+    __slots__ = ("_alike", "_order", "_scalars", "in_order", "named", "names", "options", "plan")
 
     def __init__(
         self, plan: Plan, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Tensors, options: Mapping[str, Any]
@@ -31,7 +31,8 @@ class Before:
         self._scalars = {name: value for name, value in kwargs.items() if name not in self.names}
         given = self._given(args, kwargs)
         self._order = [place for each in tensors for place, one in enumerate(given) if one is each]
-        self._in_order = not self.names and self._order == [*range(len(args))]
+        self.in_order = not self.names and self._order == [*range(len(args))]
+        """Whether the op's tensors are what is given without a name, in that order."""
         self._alike = Alike(given) if len(self._order) == len(tensors) else None
 
     @property
@@ -45,16 +46,14 @@ class Before:
             return False
         try:
             if not self.names:
-                return self._alike.are(args) and kwargs == self._scalars
+                return self._alike.are(*args) and kwargs == self._scalars
             named = {name: value for name, value in kwargs.items() if name not in self.names}
-            return named == self._scalars and self._alike.are(self._given(args, kwargs))
+            return named == self._scalars and self._alike.are(*self._given(args, kwargs))
         except (TypeError, RuntimeError, ValueError):  # an argument that cannot be compared
             return False
 
     def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensors:
-        """The op's tensors in such a call."""
-        if self._in_order:
-            return tuple(args)
+        """The op's tensors in such a call, in whatever order they are given."""
         given = self._given(args, kwargs)
         return tuple([given[place] for place in self._order])
 

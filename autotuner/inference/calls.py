@@ -25,6 +25,11 @@ def as_dense(tensors: Tensors) -> Tensors:
     )
 
 
+def dense(tensors: Tensors) -> Tensors:
+    """The same with their content, copied where they were not dense."""
+    return tuple([each.contiguous() for each in tensors])
+
+
 def described(tensors: Tensors, options: Mapping[str, Any]) -> str:
     """A call in one line: sizes, element type, what else was given."""
     sizes = " ".join("nested" if each.is_nested else "x".join(map(str, each.shape)) for each in tensors)

@@ -7,19 +7,21 @@ dictionary, an empty result and a launch; one that is like a call of before need
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from autotuner.build.status import OUTSIDE_DOMAIN
 from autotuner.inference.before import Before
-from autotuner.inference.calls import GRADIENT, NO_GRADIENT, as_dense, why_not
-from autotuner.inference.plans import ADDRESS, Plan, Plans, Tallies, kind_of
-from autotuner.inference.variants import Ready, broken, serving
+from autotuner.inference.calls import GRADIENT, NO_GRADIENT, as_dense, dense, why_not
+from autotuner.inference.plans import Plan, Plans, kind_of
+from autotuner.inference.tallies import Tallies
+from autotuner.inference.variants import Ready, serving
 from autotuner.ops import OPS
 from autotuner.ops.alike import Recent
+from autotuner.ops.forward import Forward, empty_as, forward
 from autotuner.ops.surroundings import (
     autocast_is_on,
     cast_to_autocast,
@@ -34,7 +36,7 @@ from autotuner.values.table import Matcher, Table
 ALIGNMENT = 16
 """Bytes to which the address of each tensor must be aligned."""
 UNALIGNED = f"a tensor is not aligned to {ALIGNMENT} bytes"
-_is_compiled, _grad_is_on, _empty_like = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled, torch.empty_like
+_is_compiled, _grad_is_on = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled
 """Asked for in each call: found once."""
 FOREIGN = "a tensor is nested, or of a class that answers for torch's functions itself"
 
@@ -83,7 +85,6 @@ class Loaded:
         self._own: Callable[..., Tensor] = self.function.function()
         self._variants, self._serving = variants, serving(table)
         self._arguments = self.function.arguments
-        self._empty, self._stream, self._on = self.function.empty, self._serving.stream, self._serving.on
         self._plans = Plans()
         """By tensors and options."""
         self._last: tuple[object, ...] = ()
@@ -111,14 +112,17 @@ class Loaded:
             before = self._latest = self._known(args, kwargs)
         elif unseen_by_guards():
             return self._as_op(*self._arguments(*args, **kwargs))
-        if before is not None:
-            named = before.named
-            if named is not None and not self.strict:  # in place: a model waits for each step
-                before.plan.tally.calls += 1
-                return self._own(*args, **(before.told(kwargs) if before.names else named))
-            found = self._as_before(before, args, kwargs)
-            if found is not None:
-                return found
+        if before is not None:  # in place: a model waits for each step
+            plan = before.plan
+            if plan.forward is not None:
+                found = plan.forward(args if before.in_order else before.tensors(args, kwargs))
+                if found is not None:
+                    return found
+            elif plan.variant is None and not self.strict:
+                plan.tally.calls += 1
+                if before.named is None:
+                    return self._torch(*args, **kwargs)
+                return self._own(*args, **(before.told(kwargs) if before.names else before.named))
         tensors, options, beside = self._arguments(*args, **kwargs)
         if _grad_is_on() and needs_gradient(tensors):
             if self.gradients == "refuse":
@@ -140,16 +144,6 @@ class Loaded:
                     self._before.put_first(args[0], before)
                 return before
         return None
-
-    def _as_before(self, before: Before, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
-        """None where the variant does not take the call, or torch would have to serve it and must not."""
-        plan = before.plan
-        if plan.variant is not None:
-            return self._by_variant(plan, before.tensors(args, kwargs), before.options)
-        if self.strict:
-            return None
-        plan.tally.calls += 1
-        return self._torch(*args, **kwargs)
 
     def _remember(
         self, plan: Plan, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Tensors, options: Mapping[str, Any]
@@ -196,35 +190,27 @@ class Loaded:
 
     def _by_variant(self, plan: Plan, tensors: Tensors, options: Mapping[str, Any]) -> Tensor | None:
         """Counted; None where the variant does not take the call."""
-        if plan.copies:
-            tensors = tuple([each.contiguous() for each in tensors])
-        out = _empty_like(tensors[0]) if plan.like_first else self._empty(*tensors, **options)
-        index = plan.index
-        around = self._on(index)
-        if around is None:
-            status = self._launched(plan, tensors, out, index)
-        else:
-            with around:
-                status = self._launched(plan, tensors, out, index)
-        if status == 0:
-            plan.tally.calls += 1
-            return out
-        if broken(status):
-            raise RuntimeError(f"the variant {plan.name} ended with the device's error {status}")
-        return None
+        if plan.forward is None:
+            plan.forward = self._forward(plan, tensors, options)
+        return None if plan.forward is None else plan.forward(tensors)
 
-    def _launched(self, plan: Plan, tensors: Tensors, out: Tensor, index: int) -> int:
-        """The variant's status."""
-        addresses = (*map(ADDRESS, tensors), out.data_ptr())
-        launcher = plan.launcher
-        try:
-            if launcher is None:
-                assert plan.variant is not None
-                assert plan.problem is not None
-                launcher = plan.launcher = plan.variant.launcher(plan.problem, tensors, (out,))
-            return launcher(addresses, self._stream(index))
-        except ValueError:  # an address is not aligned
-            return OUTSIDE_DOMAIN
+    def _forward(self, plan: Plan, tensors: Tensors, options: Mapping[str, Any]) -> Forward | None:
+        """None where an address is not aligned: nothing can be said of others then."""
+        assert plan.variant is not None
+        assert plan.problem is not None
+        on, device = self._serving.on, tensors[0].device
+        index = device.index or 0
+        lie = as_dense(tensors) if plan.copies else tensors
+        like = self.function.empty(*[torch.empty_like(each, device="meta") for each in lie], **options)
+        with on(index) or nullcontext():
+            empty = empty_as(like, device)
+            given = dense(tensors) if plan.copies else tensors
+            try:
+                launch = plan.variant.launcher(plan.problem, given, (empty(),))
+            except ValueError:
+                return None
+        made = forward(launch, empty, plan.tally, index, on, self._serving.stream)
+        return (lambda tensors: made(dense(tensors))) if plan.copies else made
 
     def _by_torch(self, tensors: Tensors, options: Mapping[str, Any], beside: Mapping[str, Any], why: str) -> Tensor:
         """Raises NotServed where torch must not."""
@@ -302,15 +288,7 @@ class Loaded:
         if found.variant is None and self.copies and not all(each.is_contiguous() for each in tensors):
             found = self._looked_up(as_dense(tensors), options)
             found.copies = found.variant is not None
-        if found.variant is not None:
-            found.index = tensors[0].device.index or 0
-            found.like_first = self._is_like_first(as_dense(tensors) if found.copies else tensors, options)
         return found
-
-    def _is_like_first(self, tensors: Tensors, options: Mapping[str, Any]) -> bool:
-        lie = [torch.empty_like(each, device="meta") for each in tensors]
-        one, other = self._empty(*lie, **options), torch.empty_like(lie[0])
-        return (one.shape, one.stride(), one.dtype) == (other.shape, other.stride(), other.dtype)
 
     def _elsewhere(self, tensors: Tensors) -> str | None:
         """Why the tensors are not where the variants were proven; None where they are."""

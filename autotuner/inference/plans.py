@@ -2,69 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from autotuner.inference.variants import Launcher, Ready
+from autotuner.inference.variants import Ready
 from autotuner.ops.alike import shared
+from autotuner.ops.forward import Forward, Tally
 from autotuner.values.problem import Problem
 
 REMEMBERED = 4096
 """Kinds of calls whose answer is remembered, at most; then all are forgotten."""
 SCALARS = frozenset({bool, int, float, str, type(None)})
 """Types of arguments that are parts of a key as they are."""
-ADDRESS = Tensor.data_ptr
-"""Of a tensor."""
 
 _threads = torch.get_num_threads
 
 Kind = tuple[object, ...]
 
 
-class Tally:
-    """Calls that one variant has served, or torch for one reason."""
-
-    __slots__ = ("calls",)
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-
-class Tallies(dict[str, Tally]):
-    """By the variant or the reason."""
-
-    def __missing__(self, key: str) -> Tally:
-        return self.setdefault(key, Tally())
-
-    def counted(self) -> Counter[str]:
-        """What has any calls."""
-        return Counter({key: tally.calls for key, tally in [*self.items()] if tally.calls})
-
-    def reset(self) -> None:
-        """Counts from 0 again, in the same tallies: plans have them."""
-        for tally in [*self.values()]:
-            tally.calls = 0
-
-
 class Plan:
     """How a kind of call is answered."""
 
-    __slots__ = (
-        "copies",
-        "index",
-        "launcher",
-        "like_first",
-        "may_come_again",
-        "name",
-        "problem",
-        "tally",
-        "variant",
-        "why",
-    )
+    __slots__ = ("copies", "forward", "may_come_again", "name", "problem", "tally", "variant", "why")
 
     def __init__(self, why: str, variant: Ready | None = None, problem: Problem | None = None) -> None:
         self.why, self.variant, self.problem = why, variant, problem
@@ -72,14 +34,10 @@ class Plan:
         self.tally = Tally()
         """Of the variant, else of why there is none."""
         self.copies = False
-        self.index = 0
-        """Of the device."""
-        self.like_first = False
-        """The result is an empty one like the first tensor, which is made faster than by the op's own function."""
         self.may_come_again = True
         """A call of its kind can be recognised by what guards graphs."""
-        self.launcher: Launcher | None = None
-        """From the first call on."""
+        self.forward: Forward | None = None
+        """By the variant; from the first call on."""
 
 
 class Plans:

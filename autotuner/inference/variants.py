@@ -16,6 +16,7 @@ from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.build.status import DEVICE_ERROR
 from autotuner.devices import DEVICES, Wishes
 from autotuner.devices.kind import Serving
+from autotuner.ops.forward import Launch
 from autotuner.ops.tensors import Tensors
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact
@@ -25,9 +26,6 @@ from autotuner.values.verdict import Fault
 
 Run = Callable[[tuple[int, ...], int, int, int], int]
 """Of addresses, those of the workspace and its bytes, and a stream: one forward."""
-Launcher = Callable[[tuple[int, ...], int], int]
-"""Of addresses and a stream: one forward."""
-
 
 _LOCKS: dict[str, threading.Lock] = {}
 """Of the libraries that were loaded, by their paths."""
@@ -52,23 +50,29 @@ class Ready:
         self._lock, self._waits = _LOCKS.setdefault(artifact.path, threading.Lock()), waits
         self._workspace: torch.Tensor | None = None
 
-    def launcher(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> Launcher:
-        """What launches one forward on tensors that lie as these do: a function of the addresses of inputs and outputs
-        and of the stream, which returns the variant's status. Raises as `LoadedVariant.described` does; the function
-        raises ValueError for an address that is not aligned."""
-        run = self._variant.described(problem, inputs, outputs)
+    def launcher(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> Launch:
+        """What launches one forward on tensors that lie as these do. It takes no address that is not aligned, and
+        raises RuntimeError where the variant broke the device. Raises as `LoadedVariant.described` does."""
+        run, lock = self._variant.described(problem, inputs, outputs), self._lock
         size = self._variant.workspace_bytes(problem)
-        if size:
-            return partial(self._launch_with, run, size, inputs[0].device)
-        lock = self._lock
+        run_with = partial(self._run_with, run, size, inputs[0].device) if size else None
 
-        def launch(addresses: tuple[int, ...], stream: int) -> int:
-            with lock:
-                return run(addresses, 0, 0, stream)
+        def launch(addresses: tuple[int, ...], stream: int) -> bool:
+            try:
+                if run_with is not None:
+                    status = run_with(addresses, stream)
+                else:
+                    with lock:
+                        status = run(addresses, 0, 0, stream)
+            except ValueError:  # an address is not aligned
+                return False
+            if status >= DEVICE_ERROR:  # nothing else may be tried
+                raise RuntimeError(f"the variant {self.of.variant} ended with the device's error {status}")
+            return status == 0
 
         return launch
 
-    def _launch_with(self, run: Run, size: int, device: torch.device, addresses: tuple[int, ...], stream: int) -> int:
+    def _run_with(self, run: Run, size: int, device: torch.device, addresses: tuple[int, ...], stream: int) -> int:
         """With a workspace of torch's allocator. Where a launch has not ended when it returns, that is on torch's
         current stream, which may use it again for what is launched after this."""
         if not self._waits:
@@ -79,11 +83,6 @@ class Ready:
             if self._workspace is None or self._workspace.numel() < size:
                 self._workspace = torch.empty(size, dtype=torch.uint8, device=device)
             return run(addresses, self._workspace.data_ptr(), size, stream)
-
-
-def broken(status: int) -> bool:
-    """Whether a status says that the device is in trouble, so that nothing else may be tried."""
-    return status >= DEVICE_ERROR
 
 
 def serving(table: Table) -> Serving:

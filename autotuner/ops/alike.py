@@ -9,7 +9,7 @@ has no public name for it: where it goes, or sees less, no tensors are alike, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -47,7 +47,7 @@ class Alike:
     """How tensors lie: their sizes, strides, element types and devices, which are views of one memory, whether a
     gradient is wanted, and on a CPU torch's number of threads. None of them is kept."""
 
-    __slots__ = ("_check", "_shared", "_threads", "is_guarded")
+    __slots__ = ("_check", "_shared", "_threads", "are", "is_guarded")
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         guards = _guards(tensors)
@@ -58,10 +58,11 @@ class Alike:
         alone = not self.is_guarded or all(map(_fills_its_memory, tensors))
         self._shared = None if alone else shared(tensors)
         """None where sizes and strides leave no room for another tensor."""
+        self.are: Callable[..., bool] = self._check if (self._threads, self._shared) == (None, None) else self._are
+        """Whether tensors, given one by one, lie so too, with no autocast, tracer or transform around them that was not
+        around those. Raises TypeError where these are more or less of them."""
 
-    def are(self, given: Sequence[Any]) -> bool:
-        """Whether these lie so too, with no autocast, tracer or transform around them that was not around those. Raises
-        TypeError where these are more or less of them."""
+    def _are(self, *given: Any) -> bool:
         return (
             self._check(*given)
             and (self._threads is None or _threads() == self._threads)

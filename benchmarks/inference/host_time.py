@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -80,10 +81,13 @@ def arms(
     torchs = through if function.uses_added(inputs, options) else function.function()
     said = function.arguments(*given, **named)[:2]
     dry(*given, **named)
-    dry._plan(*said).launcher = lambda addresses, stream: 0
+    launches_nothing = SimpleNamespace(launcher=lambda *_: lambda addresses, stream: True)
+    plan: Any = dry._plan(*said)
+    plan.variant, plan.forward = launches_nothing, None
     for each in handed:
         each(*given, **named)
-        each._plan(*said).variant = None
+        plan = each._plan(*said)
+        plan.variant = plan.forward = None
     by_torch, by_nobody = handed
     vars(by_nobody)["_own"] = vars(by_nobody)["_torch"] = lambda *args, **kwargs: args
     packages = (
@@ -119,10 +123,8 @@ def packaged_by_nobody(package: Any, given: Sequence[Tensor], named: dict[str, A
         return {}
     module, once_more = sys.modules[type(package).__module__], copied(package)
     how = module._how(named) | once_more._always
-    are = once_more._alike(tuple(given)).are
-    torchs = module.Torchs(how, are, "of the benchmark", named)
-    once_more._torchs = type(package._torchs)({given[0].shape: (torchs,)})
-    vars(module)["_sdpa"] = lambda *args, **kwargs: args
+    known = module.Known(how, once_more._alike(tuple(given)).are, lambda tensors: tensors)
+    once_more._known = type(package._known)({given[0].shape: (known,)})
     return {"package, served by torch, without torch's function": lambda: once_more(*given, **named)}
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
+from autotuner.build.build_inputs import abi_dir
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.export.folder import Source
 from autotuner.export.package import write_folder
@@ -45,7 +50,7 @@ def test_a_package_is_loaded_from_its_folder_and_a_damaged_one_refused(tmp_path:
         autotuner.load(tmp_path)
 
 
-def test_calls_alike_are_torchs_without_being_looked_up_and_all_others_are_looked_up(tmp_path: Path) -> None:
+def test_calls_alike_are_served_without_being_looked_up_and_all_others_are_looked_up(tmp_path: Path) -> None:
     artifact = built(problem(32))
     of = table([served(artifact)], [(problem(32), artifact.digest), (problem(16), None)])
     write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "alike")
@@ -66,12 +71,12 @@ def test_calls_alike_are_torchs_without_being_looked_up_and_all_others_are_looke
         theirs = scaled_dot_product_attention(*given, **said)
         torch.testing.assert_close(ours(*given, **said), theirs, atol=1e-5, rtol=1e-4)
     assert dict(ours.counters) == dict(other.counters) == expected
-    for causal in (True, True):
-        ours(*qkv(16), is_causal=causal)
-    before = ours._library.torchs[0]
+    for length, causal in ((16, True), (16, True), (32, False), (32, False)):
+        ours(*qkv(length), is_causal=causal)
+    before = ours._library.asked()
     for length, causal in ((16, False), (16, True), (32, False), (16, False)):
         ours(*qkv(length), is_causal=causal)
-    assert ours._library.torchs[0] == before  # the library gave none of them to torch
+    assert ours._library.asked() == before
     given = alike[0][0]
     traced = torch.fx.experimental.proxy_tensor.make_fx(lambda q: ours(q, *given[1:]))(given[0])
     assert any("autotuner_alike" in str(node.target) for node in traced.graph.nodes)
@@ -89,9 +94,9 @@ def test_views_of_one_memory_are_torchs_without_being_looked_up(tmp_path: Path) 
     views = [list(torch.randn(1, 16, 3, 2, 64).permute(2, 0, 3, 1, 4)) for _ in range(3)]
 
     def given_by_the_library(*given: Any, **said: Any) -> int:
-        before = ours._library.torchs[0]
+        before = ours._library.asked().total()
         torch.testing.assert_close(ours(*given, **said), scaled_dot_product_attention(*given, **said))
-        return int(ours._library.torchs[0] - before)
+        return int(ours._library.asked().total() - before)
 
     assert [given_by_the_library(*views[place % 3]) for place in range(6)] == [1, 1, 0, 0, 0, 0]
     assert given_by_the_library(*[each[place] for place, each in enumerate(views)]) == 1  # not of one memory
@@ -106,3 +111,90 @@ def test_views_of_one_memory_are_torchs_without_being_looked_up(tmp_path: Path) 
     theirs = scaled_dot_product_attention(q, k[:, :, :9], v[:, :, :9])
     torch.testing.assert_close(ours(q, k, v, key_lengths=lengths), theirs, atol=1e-5, rtol=1e-4)
     assert sum(ours.counters.values()) == 13
+
+
+def test_calls_alike_are_launched_without_the_library_and_what_is_unlike_is_not(tmp_path: Path) -> None:
+    artifact = built(problem(32))
+    of = table([served(artifact)], [(problem(32), artifact.digest)])
+    write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "launched")
+    ours: Any = autotuner.load(tmp_path / "launched")
+
+    def qkv() -> list[Any]:
+        return [torch.randn(1, 2, 32, 64) for _ in range(3)]
+
+    def right(*given: Any) -> torch.Tensor:
+        found: torch.Tensor = ours(*given)
+        torch.testing.assert_close(found, scaled_dot_product_attention(*given), atol=1e-5, rtol=1e-4)
+        return found
+
+    for _ in range(2):
+        right(*qkv())
+    asked = ours._library.asked()
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: right(*qkv()), range(30)))
+    assert ours._library.asked() == asked
+    assert ours.served == 1.0
+    assert sum(ours.counters.values()) == 32
+    aside = torch.randn(1 + 2 * 32 * 64)[1:].view(1, 2, 32, 64)
+    right(aside, *qkv()[1:])
+    q, k, v = (torch.randn(1, 32, 2, 64).transpose(1, 2) for _ in range(3))
+    right(q, k, v)
+    assert ours._library.asked().total() == asked.total() + 2
+    with pytest.raises(RuntimeError, match="gradient"):
+        ours(qkv()[0].requires_grad_(), *qkv()[1:])
+    with torch.no_grad():
+        right(qkv()[0].requires_grad_(), *qkv()[1:])
+    with torch.inference_mode():
+        assert all(right(*qkv()).is_inference() for _ in range(4))
+    assert sum(ours.counters.values()) == 39
+
+
+DEVICE_ERRORS = """
+#include "python_launch.h"
+static int broken(const void *, void *const *addresses, void *stream) { return addresses[0] ? 1007 : stream ? 1 : 0; }
+extern "C" PyObject *launcher(void) { return at_python_launcher<2, broken>("", 1); }
+"""
+
+
+def test_a_launch_says_what_became_of_it(tmp_path: Path) -> None:
+    (tmp_path / "one.cpp").write_text(DEVICE_ERRORS)
+    library = tmp_path / "one.so"
+    include = f"-I{abi_dir()}"
+    subprocess.run(["g++", "-shared", "-fPIC", include, str(tmp_path / "one.cpp"), "-o", str(library)], check=True)
+    made = ctypes.PyDLL(str(library)).launcher
+    made.restype = ctypes.py_object
+    launch = made()
+    assert (launch((0, 64), 0), launch((0, 64), 8)) == (True, False)
+    with pytest.raises(RuntimeError, match="a variant ended with the device's error 7"):
+        launch((64, 64), 0)
+    with pytest.raises(TypeError):
+        launch(("text", 64), 0)
+    with pytest.raises(IndexError):
+        launch((0,), 0)
+    with pytest.raises(RuntimeError, match="expected addresses and a stream"):
+        launch((0, 0))
+
+
+WITHOUT_PYTHON = """
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int count, char **given) {
+  void *library = dlopen(given[1], RTLD_NOW);
+  if (!library) return puts(dlerror()), 1;
+  void *(*launcher)(const void *) = (void *(*)(const void *))dlsym(library, "autotuner_launcher");
+  return launcher && !launcher("") ? 0 : 2;
+}
+"""
+
+
+@pytest.mark.slow
+def test_its_library_is_loaded_where_there_is_no_python(tmp_path: Path) -> None:
+    artifact = built(problem(32))
+    of = table([served(artifact)], [(problem(32), artifact.digest)])
+    write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "alone")
+    (library,) = (tmp_path / "alone").rglob("*.so")
+    (tmp_path / "main.c").write_text(WITHOUT_PYTHON)
+    subprocess.run(["gcc", str(tmp_path / "main.c"), "-ldl", "-o", str(tmp_path / "main")], check=True)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(Path(torch.__file__).parent / "lib")}
+    done = subprocess.run([tmp_path / "main", str(library)], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -172,3 +172,12 @@ def test_what_torch_refuses_is_refused_in_its_words(ours: Any, inputs: tuple[Ten
     with torch.no_grad(), pytest.raises(RuntimeError) as found:
         ours(*inputs)
     assert str(found.value).partition("\n")[0] == str(expected.value).partition("\n")[0]
+
+
+def test_what_is_no_tensor_is_refused_as_torch_refuses_it(ours: Any) -> None:
+    q, k, v = qkv()
+    for given, name in (((1, k, v), "query"), ((q, None, v), "key"), ((q, k, [1.0]), "value")):
+        with pytest.raises(TypeError, match=name):
+            ours(*given)
+        with pytest.raises(TypeError, match=name), torch.no_grad():
+            ours(*given, enable_gqa=True, scale=0.25)

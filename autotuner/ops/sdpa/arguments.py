@@ -24,7 +24,11 @@ def arguments(
 ) -> tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]:
     """Q, K and V with the lengths of the keys where there are any; those of the options that change what is computed;
     and what says the same once more for torch alone: a mask beside lengths or a corner. A model may say what is so
-    anyway: the usual scale, or groups where there are none. Raises ValueError for a corner that there is not."""
+    anyway: the usual scale, or groups where there are none. Raises ValueError for a corner that there is not, and
+    TypeError for what is no tensor."""
+    for name, each in (("query", query), ("key", key), ("value", value)):
+        if not hasattr(each, "requires_grad"):
+            raise TypeError(f"{name} must be a tensor, not {type(each).__name__}")
     options: dict[str, Any] = {}
     beside: dict[str, Any] = {}
     if attn_mask is not None:

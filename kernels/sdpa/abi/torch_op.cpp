@@ -1,5 +1,6 @@
 // The op autotuner_<name>::sdpa: attention by the variants of a package, else by torch. It speaks to torch through the C
-// functions of LibTorch's stable ABI alone, so that one library serves every torch from 2.10 on, and to Python not at all.
+// functions of LibTorch's stable ABI alone, so that one library serves every torch from 2.10 on; to Python only where it
+// is asked for a launch that is a function of Python.
 //
 //   sdpa(query, key, value, key_lengths, attn_mask, *, is_causal, enable_gqa, corner, strict, copies)
 //       serves the call; `attn_mask`: what lengths and corner say, for torch; `strict`: an error where no variant does;
@@ -9,12 +10,14 @@
 //       sum of what is so, as each argument by name and each string take their time
 //   choice(query, key, value, key_lengths, attn_mask, *, is_causal, enable_gqa, corner, copies)
 //       the place in the table that would serve it
+//   kept(query, key, value, out, *, is_causal, enable_gqa, into)
+//       the same, and where a variant would serve it what a launch needs but addresses, written to the address `into`:
+//       autotuner_launcher takes it, for calls of which Python knows that they are alike
 //   masked(query, key, value, key_lengths, *, is_causal, enable_gqa, corner)
 //       what torch computes with the mask that lengths and corner stand for; it is defined in Python (serving.py)
 #define TORCH_TARGET_VERSION (((0ULL + 2) << 56) | ((0ULL + 10) << 48))
 
 #include <dlfcn.h>
-#include <torch/csrc/stable/c/shim.h>
 
 #include <algorithm>
 #include <array>
@@ -30,136 +33,22 @@
 
 #include "device_model.h"
 #include "package.h"
+#include "python_launch.h"
 #include "sdpa_call.h"
+#include "torch_tensor.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 
-/* Calls that torch has served: whoever calls sees by it that the last one was such a call. */
-EXPORTED std::atomic<int64_t> autotuner_torchs;
-std::atomic<int64_t> autotuner_torchs{0};
-
 namespace {
+
+using namespace at_torch;
 
 const at_package &package = autotuner_package;
 std::mutex turns[AT_MAX_VARIANTS];                  // a variant takes one call at a time (variant.h)
 std::atomic<int64_t> *counts;                       // by place + AT_REASONS
 std::atomic<const char *> another_model{nullptr};   // why this CPU is not the proven one
-constexpr int MOST_DEVICES = 64, MOST_RANK = 64;
+constexpr int MOST_DEVICES = 64;
 std::atomic<int> devices[MOST_DEVICES];             // 1: a GPU like the proven one, 2: another one
-
-void check(AOTITorchError error, const char *what) {
-  if (error) throw std::runtime_error(std::string("torch failed in ") + what);
-}
-
-// The sizes or strides of a tensor, for as long as that lives.
-struct Dims {
-  const int64_t *at;
-  int64_t rank;
-
-  int64_t operator[](int64_t i) const { return at[i]; }
-  bool operator==(const Dims &other) const { return rank == other.rank && std::equal(at, at + rank, other.at); }
-};
-
-// A tensor of torch's, which it gives back.
-class Tensor {
- public:
-  explicit Tensor(AtenTensorHandle handle) : handle_(handle) {}
-  Tensor(Tensor &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Tensor(const Tensor &) = delete;
-  ~Tensor() {
-    if (handle_) aoti_torch_delete_tensor_object(handle_);
-  }
-
-  static Tensor empty(const Dims &size, const int64_t *stride, int32_t dtype, int32_t kind, int32_t index) {
-    AtenTensorHandle made;
-    check(aoti_torch_empty_strided(size.rank, size.at, stride, dtype, kind, index, &made), "empty");
-    return Tensor(made);
-  }
-
-  // For a function that takes what it is given.
-  StableIValue given() const {
-    AtenTensorHandle made;
-    check(aoti_torch_new_tensor_handle(handle_, &made), "new_tensor_handle");
-    return (StableIValue)made;
-  }
-  StableIValue give() { return (StableIValue)std::exchange(handle_, nullptr); }
-  explicit operator bool() const { return handle_; }
-
-  int32_t kind() const { return number(aoti_torch_get_device_type); }
-  int32_t index() const { return number(aoti_torch_get_device_index); }
-  int32_t dtype() const { return number(aoti_torch_get_dtype); }
-  Dims sizes() const { return list(aoti_torch_get_sizes); }
-  Dims strides() const { return list(aoti_torch_get_strides); }
-  bool contiguous() const {
-    bool found;
-    check(aoti_torch_is_contiguous(handle_, &found), "is_contiguous");
-    return found;
-  }
-  char *data() const {
-    void *found;
-    check(aoti_torch_get_data_ptr(handle_, &found), "data_ptr");
-    return (char *)found;
-  }
-  int64_t offset() const {
-    int64_t found;
-    check(aoti_torch_get_storage_offset(handle_, &found), "storage_offset");
-    return found;
-  }
-
- private:
-  int32_t number(AOTITorchError (*get)(AtenTensorHandle, int32_t *)) const {
-    int32_t found;
-    check(get(handle_, &found), "a tensor's fields");
-    return found;
-  }
-  Dims list(AOTITorchError (*get)(AtenTensorHandle, int64_t **)) const {
-    int64_t *found, rank;
-    check(aoti_torch_get_dim(handle_, &rank), "dim");
-    check(get(handle_, &found), "a tensor's sizes");
-    return {found, rank};
-  }
-
-  AtenTensorHandle handle_;
-};
-
-Tensor called(const char *op, StableIValue *stack) {
-  check(torch_call_dispatcher(op, "", stack, TORCH_ABI_VERSION), op);
-  return Tensor((AtenTensorHandle)stack[0]);
-}
-
-// Whether the elements fill their memory, in whichever order of the dimensions.
-bool fills_its_memory(const Dims &size, const Dims &stride) {
-  int64_t due = 1, left = size.rank - std::count(size.at, size.at + size.rank, 1);
-  for (; left; left--) {
-    int64_t next = 0;
-    while (next < size.rank && (size[next] == 1 || stride[next] != due)) next++;
-    if (next == size.rank) return false;
-    due *= size[next];
-  }
-  return true;
-}
-
-// As aten::empty_like, which is looked up by its name at each call: where it keeps the strides that takes several times as
-// long as this.
-Tensor empty_like(const Tensor &like) {
-  const Dims size = like.sizes(), stride = like.strides();
-  if (fills_its_memory(size, stride)) return Tensor::empty(size, stride.at, like.dtype(), like.kind(), like.index());
-  StableIValue stack[6] = {like.given()};
-  return called("aten::empty_like", stack);
-}
-
-void copy(const Tensor &to, const Tensor &from) {
-  StableIValue stack[3] = {to.given(), from.given(), 0};
-  called("aten::copy_", stack);
-}
-
-Tensor dense(const Tensor &like) {
-  const Dims size = like.sizes();
-  int64_t stride[MOST_RANK], due = 1;
-  if (size.rank > MOST_RANK) throw std::runtime_error("a tensor has too many dimensions");
-  for (int64_t i = size.rank; i-- > 0; due *= size[i]) stride[i] = due;
-  return Tensor::empty(size, stride, like.dtype(), like.kind(), like.index());
-}
 
 // What a stack holds where the schema says that there may be none: null, or the address of a value that is ours then.
 AtenTensorHandle taken(StableIValue optional) {
@@ -303,27 +192,57 @@ class OnDevice {
   void *stream_ = nullptr;
 };
 
-int launch(const Plan &plan, const Call &made, const Tensor &out) {
-  const Tensor &q = made.q;
-  const at_identity &variant = *package.table.variants[plan.use()];
-  at_call call = {};
-  const void *lengths = made.lengths ? made.lengths.data() : nullptr;
-  sdpa_inputs(plan.qkv, lengths, &plan.problem, 1 / std::sqrt((double)plan.problem.field[SDPA_HEAD_DIM]), &call);
+// A launch but for where things are.
+struct Kept {
+  int use;
+  int32_t kind, index;  // of the device
+  at_call call;
+};
+
+Kept kept(const Plan &plan, const Call &made, const Tensor &out) {
+  Kept found = {plan.use(), made.q.kind(), made.q.index(), {}};
+  const double scale = 1 / std::sqrt((double)plan.problem.field[SDPA_HEAD_DIM]);
+  sdpa_inputs(plan.qkv, made.lengths ? made.lengths.data() : nullptr, &plan.problem, scale, &found.call);
   sdpa_tensor lies = plan.qkv[0];
   memcpy(lies.stride, out.strides().at, sizeof lies.stride);
-  sdpa_strides_of(&lies, plan.problem.field[SDPA_LAYOUT], call.out_stride[SDPA_O]);
-  call.out[SDPA_O] = out.data();
-  call.workspace_bytes = variant.workspace(&call);
-  const OnDevice device(q.index());
+  sdpa_strides_of(&lies, plan.problem.field[SDPA_LAYOUT], found.call.out_stride[SDPA_O]);
+  found.call.out[SDPA_O] = out.data();
+  found.call.workspace_bytes = package.table.variants[found.use]->workspace(&found.call);
+  return found;
+}
+
+// On the device's current stream, which is given.
+int launch(const Kept &made, void *stream) {
+  at_call call = made.call;
   const bool wanted = call.workspace_bytes > 0;
   const int64_t one = 1;
   const Tensor workspace =
-      wanted ? Tensor::empty({&call.workspace_bytes, 1}, &one, aoti_torch_dtype_uint8(), q.kind(), q.index())
+      wanted ? Tensor::empty({&call.workspace_bytes, 1}, &one, aoti_torch_dtype_uint8(), made.kind, made.index)
              : Tensor(nullptr);
   call.workspace = wanted ? workspace.data() : nullptr;
-  call.stream = device.stream();
-  const std::lock_guard<std::mutex> turn(turns[plan.use()]);
-  return variant.run(&call);
+  call.stream = stream;
+  const std::lock_guard<std::mutex> turn(turns[made.use]);
+  return package.table.variants[made.use]->run(&call);
+}
+
+// Where Q, K, V and the output are elsewhere.
+int launch_at(const void *made, void *const *addresses, void *stream) {
+  if (std::any_of(addresses, addresses + 4, [](const void *each) { return (uintptr_t)each % 16; })) return AT_OUTSIDE_DOMAIN;
+  Kept call;
+  memcpy(&call, made, sizeof call);
+  std::copy(addresses, addresses + 3, call.call.in);
+  call.call.out[SDPA_O] = addresses[3];
+  try {
+    if (package.on_cuda) at_cuda_enter(call.index);
+    return launch(call, stream);
+  } catch (const std::exception &) {  // there is no memory for the workspace: the op says so
+    return AT_NO_WORKSPACE;
+  }
+}
+
+int launch(const Plan &plan, const Call &made, const Tensor &out) {
+  const OnDevice device(made.q.index());
+  return launch(kept(plan, made, out), device.stream());
 }
 
 bool is_aligned(const Plan &plan, const Call &call, const Tensor &out) {
@@ -354,7 +273,6 @@ Tensor by_torch(const Call &call) {
 Tensor aside(const Call &call, int reason) {
   if (call.strict) throw std::runtime_error(std::string("no variant serves this call: ") + at_why(&package.table, reason));
   count(reason);
-  autotuner_torchs++;
   Tensor found = by_torch(call);
   if (found.contiguous() && call.is_dense()) return found;
   const Dims q = call.q.sizes(), v = call.v.sizes();
@@ -421,6 +339,17 @@ void choice(StableIValue *stack, uint64_t, uint64_t) {
   memcpy(stack, &place, sizeof place);
 }
 
+void keep(StableIValue *stack, uint64_t, uint64_t) {
+  Call call(stack, 0, 0);
+  const Tensor out((AtenTensorHandle)stack[3]);
+  call.causal = stack[4] & 1;
+  call.groups = stack[5] & 1;
+  const Plan plan = planned(call);
+  if (plan.use() >= 0) *(Kept *)stack[6] = kept(plan, call, out);
+  const int64_t place = plan.place;
+  memcpy(stack, &place, sizeof place);
+}
+
 constexpr char CALL[] =
     "Tensor query, Tensor key, Tensor value, Tensor? key_lengths=None, Tensor? attn_mask=None, *, bool is_causal=False, "
     "bool enable_gqa=False, str corner=\"top_left\"";
@@ -428,19 +357,23 @@ constexpr char CALL[] =
 constexpr char SERVED[] =
     "served(Tensor query, Tensor key, Tensor value, int how=0, Tensor? key_lengths=None, Tensor? attn_mask=None) -> Tensor";
 
+constexpr char KEPT[] =
+    "kept(Tensor query, Tensor key, Tensor value, Tensor out, *, bool is_causal=False, bool enable_gqa=False, int into) -> int";
+
 // Ops live as long as the process: their library objects are never given back.
 void define() {
   TorchLibraryHandle library;
   check(aoti_torch_library_init_def(package.name, __FILE__, __LINE__, &library), "library_init_def");
   const std::string sdpa_schema = std::string("sdpa(") + CALL + ", bool strict=False, bool copies=False) -> Tensor";
   const std::string choice_schema = std::string("choice(") + CALL + ", bool copies=False) -> int";
-  for (const std::string &schema : {sdpa_schema, std::string(SERVED), choice_schema})
+  for (const std::string &schema : {sdpa_schema, std::string(SERVED), choice_schema, std::string(KEPT)})
     check(aoti_torch_library_def(library, schema.c_str()), "library_def");
   for (const char *key : {"CPU", "CUDA"}) {
     check(aoti_torch_library_init_impl(package.name, key, __FILE__, __LINE__, &library), "library_init_impl");
     check(torch_library_impl(library, "sdpa", sdpa, TORCH_ABI_VERSION), "library_impl");
     check(torch_library_impl(library, "served", served, TORCH_ABI_VERSION), "library_impl");
     check(torch_library_impl(library, "choice", choice, TORCH_ABI_VERSION), "library_impl");
+    check(torch_library_impl(library, "kept", keep, TORCH_ABI_VERSION), "library_impl");
   }
 }
 
@@ -474,3 +407,8 @@ EXPORTED int64_t autotuner_count(int place) { return counts[place + AT_REASONS];
 EXPORTED void autotuner_reset() {
   for (int i = 0; i < AT_REASONS + at_places(&package.table); i++) counts[i] = 0;
 }
+
+EXPORTED int64_t autotuner_kept_size() { return sizeof(Kept); }
+
+/* A function of Python that launches a kept call on tensors that lie as its did. */
+EXPORTED PyObject *autotuner_launcher(const void *made) { return at_python_launcher<4, launch_at>(made, sizeof(Kept)); }

@@ -1,7 +1,7 @@
 """Attention as a package of torch and as C: what the exports of the op are made of.
 
-serving.py, ../arguments.py, ../attention.py, ../../alike.py and ../../surroundings.py are copied into a package; they
-import nothing of autotuner.
+serving.py, library.py, ../arguments.py, ../attention.py, ../../alike.py, ../../forward.py and ../../surroundings.py are
+copied into a package; they import nothing of autotuner.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from autotuner.values.problem import Problem
 
 HERE = Path(__file__).parent
 INIT = """
-from . import alike, arguments, machine, masked, serving, surroundings
+from . import alike, arguments, forward, library, machine, masked, serving, surroundings
 
 facts, instructions = machine.cpu_facts, machine.instructions
-beside = serving.Beside(arguments, surroundings, alike, masked.attention, facts, instructions)
+beside = library.Beside(arguments, surroundings, alike, forward, masked.attention, facts, instructions)
 load = serving.opened(FOLDER, beside)
 attention = load()
 NotServed = serving.NotServed
@@ -66,8 +66,10 @@ PACKAGE = OpPackage(
     name="attention",
     copied={
         "serving.py": HERE / "serving.py",
+        "library.py": HERE / "library.py",
         "alike.py": HERE.parent.parent / "alike.py",
         "arguments.py": HERE.parent / "arguments.py",
+        "forward.py": HERE.parent.parent / "forward.py",
         "surroundings.py": HERE.parent.parent / "surroundings.py",
         "masked.py": HERE.parent / "attention.py",
     },

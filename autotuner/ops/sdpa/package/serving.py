@@ -3,21 +3,31 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import platform
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType, ModuleType
-from typing import Any, Literal, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
-NO_GRADIENT = f'{GRADIENT}, or load with gradients="torch"'
+from .library import (
+    BOTTOM_RIGHT_CORNER,
+    CAUSAL,
+    COPIES,
+    GRADIENT,
+    GROUPS,
+    NO_GRADIENT,
+    STRICT,
+    Beside,
+    Explanation,
+    Known,
+    Library,
+)
+
 REFUSED = "no variant serves this call: "
 """What the error of a strict call begins with."""
 FOREIGN = "a tensor is nested, or of a class that answers for torch's functions itself"
@@ -26,130 +36,14 @@ FAILED = "torch failed in "
 TENSORS = ("query", "key", "value", "key_lengths")
 SCALARS = frozenset({"is_causal", "enable_gqa", "corner"})
 """Options that variants are tuned with."""
-CAUSAL, GROUPS, BOTTOM_RIGHT_CORNER, STRICT, COPIES = 1, 2, 4, 8, 16
-"""What is so of a call, for the op `served`; torch_op.cpp has the same numbers."""
 OLDEST = (2, 10)
 """The oldest torch whose stable ABI has all that is called."""
 _wants_gradients, _is_traced = torch.is_grad_enabled, torch.compiler.is_dynamo_compiling
-_sdpa: Callable[..., Tensor] = torch.nn.functional.scaled_dot_product_attention
 """Asked for in each call: found once."""
-
-
-class Arguments(Protocol):
-    """The package's module of that name."""
-
-    arguments: Callable[..., tuple[tuple[Tensor, ...], dict[str, Any], dict[str, Any]]]
-    """From the arguments of a call: the tensors, the options, and what says no more than these and is for torch
-    alone."""
-    is_usual: Callable[[float, Tensor], bool]
-    """Whether a scale is the one that is taken where none is given."""
-
-
-class Surroundings(Protocol):
-    """The package's module of that name."""
-
-    needs_gradient: Callable[[Sequence[Tensor]], bool]
-    """Whether torch would differentiate a call of these tensors, backward or forward."""
-    may_have_tangents: Callable[[], bool]
-    """Whether it is worth while to ask for the latter."""
-    must_see_an_op: Callable[[], bool]
-    """Whether a call has to go through torch's dispatcher, for who traces or transforms it."""
-    unseen_by_guards: Callable[[], bool]
-    """The same for a call whose tensors are like those of an earlier one."""
-    as_autocast: Callable[[Callable[..., Any]], Callable[..., Any]]
-    """From an op: what it does under autocast."""
-
-
-class Beside(NamedTuple):
-    """What the package has beside this file."""
-
-    arguments: Arguments
-    surroundings: Surroundings
-    alike: ModuleType
-    """The package's module of that name."""
-    masked: Callable[..., Tensor]
-    """torch's attention with lengths of keys and a corner, which the library itself asks for."""
-    facts: Callable[[int], Mapping[str, object]]
-    """Of the CPU, as the variants were proven on."""
-    instructions: Callable[[], list[str]]
-    """That this CPU has."""
 
 
 class NotServed(RuntimeError):
     """A strict op was called with what no variant serves."""
-
-
-class Explanation(NamedTuple):
-    """What serves a call, and why."""
-
-    variant: str | None
-    """None: torch."""
-    why: str
-
-    @property
-    def served(self) -> bool:
-        """Whether a variant serves it."""
-        return self.variant is not None
-
-
-class Torchs(NamedTuple):
-    """Calls that torch serves, so that the library need not be asked."""
-
-    how: int
-    are: Callable[[Sequence[Tensor]], bool]
-    """Whether tensors lie as those of these calls do."""
-    why: str
-    named: Mapping[str, bool]
-    """What torch's function is told by name: nothing that it would do anyway."""
-
-
-class Library:
-    """The package's own library: its ops are registered with torch, once a process."""
-
-    def __init__(self, path: Path, namespace: str, variants: list[str], beside: Beside) -> None:
-        self._library = ctypes.CDLL(str(path))
-        for function in ("register", "why"):
-            self._function(function).restype = ctypes.c_char_p
-        self._function("count").restype = ctypes.c_int64
-        self.variants = variants
-        self.torchs = memoryview(ctypes.c_int64.in_dll(self._library, "autotuner_torchs")).cast("B").cast("q")
-        """Calls that the library has given to torch: one number, read in each call."""
-        self.aside: Counter[str] = Counter()
-        """Calls that torch has served and the library has not seen, by the reason."""
-        failed = self._function("register")()
-        if failed:
-            raise ImportError(f"{path}: {failed.decode().splitlines()[0]}; is another copy of {namespace} loaded?")
-        self.ops = getattr(torch.ops, namespace)
-        if failed is None:
-            for name in ("sdpa", "served"):
-                torch.library.register_fake(f"{namespace}::{name}", _fake)
-            torch.library.register_fake(f"{namespace}::choice", _no_fake)
-            torch.library.register_autograd(f"{namespace}::sdpa", _no_backward)
-            _define_rest(namespace, beside)
-
-    def _function(self, name: str) -> Any:
-        return getattr(self._library, f"autotuner_{name}")
-
-    def elsewhere(self, why: str) -> None:
-        """From now on no variant serves, and that is why."""
-        self._function("elsewhere")(why.encode())
-
-    def explained(self, place: int) -> Explanation:
-        """What a place of the table says."""
-        use: int = self._function("use")(place)
-        return Explanation(self.variants[use] if use >= 0 else None, self._function("why")(place).decode())
-
-    def counts(self) -> Iterator[tuple[Explanation, int]]:
-        """Each place of the table that answered calls, and how many."""
-        for place in range(-self._function("reasons")(), self._function("places")()):
-            count = self._function("count")(place)
-            if count:
-                yield self.explained(place), count
-
-    def reset(self) -> None:
-        """Counts from 0 again."""
-        self.aside.clear()
-        self._function("reset")()
 
 
 class Attention:
@@ -173,12 +67,12 @@ class Attention:
         self._must_see_an_op, self._alike = beside.surroundings.must_see_an_op, beside.alike.Alike
         self._unseen_by_guards = beside.surroundings.unseen_by_guards
         self._torch = beside.masked
-        self._given_to_torch, self._seen = library.torchs, -1
         self._last: tuple[object, ...] | None = None
-        self._torchs = beside.alike.Recent()
-        self._latest: tuple[tuple[object, ...], Torchs] | None = None
-        """Of calls that torch serves: how many at the last look, the last one's kind, what is like them; and where the
-        last call was one of them, what it said and what it was like."""
+        self._vain: tuple[object, ...] | None = None
+        self._known = beside.alike.Recent()
+        self._latest: tuple[tuple[object, ...], Known] | None = None
+        """Kinds of calls that the library was asked about: the last, and the last about which it must be; calls about
+        which it need not be; and of the last one of these what it said and what it was like."""
         options = {"strict": strict, "gradients": gradients, "copies": copies}
         self.made_by: tuple[Callable[..., Any], tuple[Any, ...]] = _again, (__package__, options)
         """What makes such a one again in another process, and what that is given."""
@@ -206,16 +100,19 @@ class Attention:
         """As torch's function. Raises NotServed where a strict one does not serve it, and RuntimeError where a gradient
         is wanted and gradients are refused."""
         said = dropout_p, is_causal, scale, enable_gqa, corner
-        if not _is_traced() and self._latest is not None:  # in place: a model must not wait for the library then
-            before, torchs = self._latest
-            plain = attn_mask is key_lengths is None and type(query) is type(key) is type(value) is Tensor
-            if plain and said == before and torchs.are((query, key, value)) and not self._unseen_by_guards():
-                self._library.aside[torchs.why] += 1
-                return _sdpa(query, key, value, **torchs.named)
+        plain = type(query) is type(key) is type(value) is Tensor
+        if not _is_traced() and self._latest is not None:  # in place: a model waits for each step
+            before, known = self._latest
+            alone = plain and attn_mask is key_lengths is None
+            if alone and said == before and known.are(query, key, value) and not self._unseen_by_guards():
+                answer = known.serve((query, key, value))
+                if answer is not None:
+                    return answer
             self._latest = None
         # What most models say is asked for here, one by one, without the calls and the dictionaries of the general way.
         if (
             attn_mask is None
+            and (plain or all(isinstance(each, Tensor) for each in (query, key, value)))
             and not dropout_p
             and (scale is None or self._is_usual(scale, query))
             and (corner == "top_left" or not is_causal)
@@ -229,41 +126,48 @@ class Attention:
                 how |= GROUPS
             if _is_traced():
                 return self._answer(query, key, value, how, key_lengths)
-            if type(query) is type(key) is type(value) is Tensor and not self._may_have_tangents():
-                if self._torchs and key_lengths is None:
-                    known = self._torchs_of((query, key, value), how)
-                    if known is not None:
-                        self._latest = said, known
-                        self._library.aside[known.why] += 1
-                        return _sdpa(query, key, value, **known.named)
-                try:
-                    found: Tensor = self._quick(query, key, value, how, key_lengths)
-                except RuntimeError as error:
-                    return self._failed(error, query, key, value, how, key_lengths)
-                if self._given_to_torch[0] != self._seen:
-                    self._look(query, key, value, how, key_lengths)
-                return found
+            if plain and not self._may_have_tangents():
+                return self._eager(query, key, value, how, key_lengths, said)
         scalars = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
         more = {"attn_mask": attn_mask, "key_lengths": key_lengths, "corner": corner}
         return self._any(*self._arguments(query, key, value, **scalars, **more))
 
-    def _torchs_of(self, given: tuple[Tensor, ...], how: int) -> Torchs | None:
-        """Like which calls, that torch serves, this one is."""
-        known = () if self._must_see_an_op() else self._torchs.of(given[0])
-        return next((each for each in known if each.how == how and each.are(given)), None)
+    def _eager(
+        self, query: Tensor, key: Tensor, value: Tensor, how: int, lengths: Tensor | None, said: tuple[object, ...]
+    ) -> Tensor:
+        """A call that needs no gradient and is not traced."""
+        tensors, alone = (query, key, value), lengths is None and not self._must_see_an_op()
+        if alone:
+            for known in self._known.of(query):
+                if known.how == how and known.are(*tensors):
+                    self._latest = said, known
+                    answer: Tensor | None = known.serve(tensors)
+                    if answer is not None:
+                        return answer
+                    alone = False  # the variant refused these tensors, and what is like them is known
+                    break
+        try:
+            found: Tensor = self._quick(query, key, value, how, lengths, None)
+        except RuntimeError as error:
+            return self._failed(error, query, key, value, how, lengths)
+        if alone:
+            self._look(tensors, how)
+        return found
 
-    def _look(self, query: Tensor, key: Tensor, value: Tensor, how: int, lengths: Tensor | None) -> None:
-        """After a call that torch may have served: whether it serves all that are like it, if the last was of its
-        kind."""
-        self._seen = self._given_to_torch[0]
-        kind, last = (how, query.shape, key.shape, lengths is None), self._last
+    def _look(self, tensors: tuple[Tensor, Tensor, Tensor], how: int) -> None:
+        """After a call that the library was asked about: whether it need not be about those like it, if the last was of
+        its kind. Asked for once: where it must be, or nothing can be told alike, it is for all of the kind."""
+        kind, last = (how, tensors[0].shape, tensors[1].shape), self._last
+        if kind == self._vain:
+            return
         self._last = kind
-        if kind == last and lengths is None:
-            named = {name: True for name, bit in (("is_causal", CAUSAL), ("enable_gqa", GROUPS)) if how & bit}
-            place = self._library.ops.choice(query, key, value, copies=self.copies, **named)
-            said, alike = self._library.explained(place), self._alike((query, key, value))
-            if not said.served and alike.is_guarded:
-                self._torchs.put_first(query, Torchs(how, alike.are, said.why, named))
+        if kind == last:
+            alike = self._alike(tensors)
+            known = self._library.known(tensors, how, alike.are) if alike.is_guarded else None
+            if known is not None:
+                self._known.put_first(tensors[0], known)
+            else:
+                self._vain = kind
 
     def _any(self, tensors: tuple[Tensor, ...], options: Mapping[str, Any], beside: Mapping[str, Any]) -> Tensor:
         why = self._why_not(tensors, options)
@@ -327,10 +231,7 @@ class Attention:
     @property
     def counters(self) -> Mapping[str, int]:
         """Calls by the variant that served them, or by the reason why torch did; the most frequent first."""
-        found = Counter(self._library.aside)
-        for said, count in self._library.counts():
-            found[said.variant or said.why] += count
-        return MappingProxyType(dict(found.most_common()))
+        return MappingProxyType(dict(self._library.counted().most_common()))
 
     @property
     def served(self) -> float:
@@ -459,42 +360,3 @@ def _zeros(query: list[int], key: list[int], layout: str, dtype: torch.dtype) ->
     k, v = torch.zeros(2, batch, length, heads, width, dtype=dtype, device="cuda").transpose(2, 3)
     q = torch.zeros(query[0], query[2], query[1], query[3], dtype=dtype, device="cuda").transpose(1, 2)
     return q, k, v.clone(memory_format=torch.preserve_format) if layout == "bshd" else v
-
-
-_REST: list[torch.library.Library] = []
-"""What Python defines for the libraries, kept for as long as the process lives."""
-
-
-def _define_rest(namespace: str, beside: Beside) -> None:
-    """torch's answer where it needs a mask, as an op that the library calls. And the op that is called where no
-    gradient is needed is looked up below autograd at once: torch's way to see that takes longer than the op."""
-
-    def forward(query: Tensor, key: Tensor, value: Tensor, key_lengths: Tensor | None, **options: Any) -> Tensor:
-        return beside.masked(query, key, value, key_lengths=key_lengths, **options)
-
-    made = torch.library.Library(namespace, "FRAGMENT")
-    made.define(
-        "masked(Tensor query, Tensor key, Tensor value, Tensor? key_lengths, *, bool is_causal, bool enable_gqa,"
-        " str corner) -> Tensor"
-    )
-    made.impl("masked", forward, "CompositeExplicitAutograd")
-    made.impl("served", torch.library.fallthrough_kernel, "Autograd")
-    for name in ("sdpa", "served", "choice"):
-        op = beside.surroundings.as_autocast(getattr(getattr(torch.ops, namespace), name).default)
-        made.impl(name, op, "AutocastCPU")
-        made.impl(name, op, "AutocastCUDA")
-    _REST.append(made)
-
-
-def _fake(query: Tensor, key: Tensor, value: Tensor, *_: object, **__: object) -> Tensor:
-    if query.shape[-1] == value.shape[-1]:
-        return torch.empty_like(query)
-    return query.new_empty((*query.shape[:-1], value.shape[-1]))
-
-
-def _no_fake(*_: object, **__: object) -> int:
-    raise RuntimeError("choice is asked with tensors that have content")
-
-
-def _no_backward(_: Any, *__: Tensor) -> Any:
-    raise RuntimeError(NO_GRADIENT)

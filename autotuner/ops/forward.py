@@ -1,0 +1,81 @@
+"""Calls of one kind, served by a variant: an empty result, where the tensors are, a launch. A model's host waits for
+nothing else of ours, so it is done in few steps. A package of torch has a copy of this file: it imports nothing of
+autotuner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Forward = Callable[[tuple[Tensor, ...]], Tensor | None]
+"""From the tensors of a call the result; None where the variant does not take them."""
+Launch = Callable[[tuple[int, ...], int], bool]
+"""Of the addresses of the tensors and then of the result, and of a stream: one forward. False where the variant does
+not take them; RuntimeError where it broke the device."""
+Empty = Callable[[], Tensor]
+"""An empty result, on the current device."""
+ADDRESS = Tensor.data_ptr
+"""Of a tensor."""
+
+
+class Tally:
+    """Calls that one variant has served, or torch for one reason."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+
+def forward(
+    launch: Launch,
+    empty: Empty,
+    tally: Tally,
+    index: int,
+    on: Callable[[int], AbstractContextManager[object] | None],
+    stream: Callable[[int], int],
+) -> Forward:
+    """What is served is counted in `tally`. `index`: of the device. `on` makes it the current one in a block; None
+    where it is that already. `stream`: torch's current one of it."""
+
+    def serve(tensors: tuple[Tensor, ...]) -> Tensor | None:
+        around = on(index)
+        if around is not None:
+            with around:
+                return serve(tensors)
+        out = empty()
+        if not launch((*map(ADDRESS, tensors), out.data_ptr()), stream(index)):
+            return None
+        tally.calls += 1
+        return out
+
+    return serve
+
+
+def empty_as(like: Tensor, device: torch.device) -> Empty:
+    """What makes empty tensors that lie as this one does, which may be without content. For that the code which
+    torch.compile generates calls what takes half as long as torch.empty_like. It has no public name: where it goes, or
+    makes something else, torch's own function is called."""
+    size, stride = tuple(like.shape), tuple(like.stride())
+    made = partial(torch.empty_strided, size, stride, dtype=like.dtype, device=device)
+    guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    quick = getattr(guards, f"_empty_strided_{device.type}", None)
+    if quick is None:
+        return made
+    quick = partial(quick, size, stride, like.dtype)
+    return quick if _makes(quick, made()) else made
+
+
+def _makes(quick: Empty, expected: Tensor) -> bool:
+    try:
+        found = quick()
+    except (RuntimeError, TypeError, AttributeError):
+        return False
+    of_both = [(each.shape, each.stride(), each.dtype, each.device) for each in (found, expected)]
+    return of_both[0] == of_both[1]
