@@ -387,7 +387,8 @@ def kernels_drawn() -> dict[Path, str]:
     tuned = tuned_pages.tuned(if_kept("tuned_rmsnorm"))
     more = {}
     if norm.exists():
-        on_the_cpu = tuned_pages.on_the_cpu(if_kept("cpu_rmsnorm"), if_kept("cpu_rmsnorm_again"))
+        of_cpus = map(if_kept, ("cpu_rmsnorm", "cpu_rmsnorm_again", "cpu_rmsnorm_avx2"))
+        on_the_cpu = tuned_pages.on_the_cpu(*of_cpus)
         more[norm] = insert(insert(norm.read_text(), "tuned_rmsnorm", tuned), "cpu_rmsnorm", on_the_cpu)
     return {page: text, **more}
 

@@ -152,7 +152,6 @@ class Library:
             place = self.ops.kept(*tensors, empty(), into=ctypes.addressof(kept), **named)
         if not self.explained(place).served:
             return None
-
         launch = self._launcher(ctypes.addressof(kept))
         return self._forward.forward(launch, empty, self._tallies[name], index, on, stream)
 
