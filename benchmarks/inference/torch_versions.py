@@ -40,14 +40,15 @@ else:
     ours, sdpa, worst, checked = module.attention, module.masked.attention, 0.0, []
     for call in metadata["warm"]:
         q, k = call["query"], call["key"]
-        tensors = [torch.randn(size, dtype=getattr(torch, call["dtype"])) for size in (q, k, k)]
-        if call["layout"] != "bhsd":
-            tensors = [each.transpose(1, 2).contiguous().transpose(1, 2) for each in tensors]
-        lengths = [torch.randint(1, k[2] + 1, k[:1], dtype=torch.int32)] if call["key_lengths"] else []
-        options = call["options"] | ({"key_lengths": lengths[0]} if lengths else {})
-        with torch.no_grad():
-            found, expected = ours(*tensors, **options), sdpa(*tensors, **options)
-            worst = max(worst, float((found - expected).abs().max()))
+        for _ in range(4):  # the second of a kind is remembered, and what comes then is launched in another way
+            tensors = [torch.randn(size, dtype=getattr(torch, call["dtype"])) for size in (q, k, k)]
+            if call["layout"] != "bhsd":
+                tensors = [each.transpose(1, 2).contiguous().transpose(1, 2) for each in tensors]
+            lengths = [torch.randint(1, k[2] + 1, k[:1], dtype=torch.int32)] if call["key_lengths"] else []
+            options = call["options"] | ({"key_lengths": lengths[0]} if lengths else {})
+            with torch.no_grad():
+                found, expected = ours(*tensors, **options), sdpa(*tensors, **options)
+                worst = max(worst, float((found - expected).abs().max()))
         checked.append(torch.library.opcheck(ours.op, (*tensors, *lengths), call["options"]))
     said |= {"served": ours.served, "worst_difference": worst, "counters": dict(ours.counters)}
     said["opcheck"] = all(result == "SUCCESS" for each in checked for result in each.values())

@@ -65,13 +65,15 @@ def kill(command: Sequence[str], folder: Path, after: str, seconds: float) -> No
         start_new_session=True,
         text=True,
     )
-    assert process.stdout is not None
-    if after:
-        assert any(line.startswith(after) for line in process.stdout), f"it never said {after}"
-    time.sleep(seconds)
-    assert marked(), "the mark is not seen"
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    try:
+        assert process.stdout is not None
+        if after:
+            assert any(line.startswith(after) for line in process.stdout), f"it never said {after}"
+        time.sleep(seconds)
+        assert marked(), "the mark is not seen"
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 def wait_for_the_rest(seconds: float = 20) -> None:

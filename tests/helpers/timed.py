@@ -8,8 +8,11 @@ such as a name that is not there, is never skipped.
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,7 +49,19 @@ def protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
 
 def put_off(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
     """One attempt; a failure becomes a skip."""
-    return spared(runtestprotocol(item, log=False, nextitem=nextitem), PUT_OFF)
+    reports: list[pytest.TestReport] = runtestprotocol(item, log=False, nextitem=nextitem)
+    if any(report.failed for report in reports):
+        let_go()
+    return spared(reports, PUT_OFF)
+
+
+def let_go() -> None:
+    """Of what a failure's traceback holds, such as an open file or a process: else the next test is blamed for it."""
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        vars(sys).pop(name, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.TestReport]:
@@ -59,6 +74,7 @@ def attempts(item: pytest.Item, nextitem: pytest.Item | None) -> list[pytest.Tes
         failed = [said(report) for report in reports if report.failed]
         if not failed or any(TIMEOUT in message for message in failed):  # its clock is one for all attempts
             break
+        let_go()
         if left:
             make_anew(item)
     return reports if calm else spared(reports, BUSY)

@@ -81,6 +81,7 @@ def test_no_folder_of_tests_is_passed_over(pytestconfig: pytest.Config) -> None:
 
 # Timed tests --------------------------------------------------------------------------------------------------------
 
+IMPORTED = "from tests.helpers import timed"
 TRIES = """
 import pytest
 
@@ -121,6 +122,35 @@ def test_a_timed_test_that_fails_beside_others_is_put_off(
     assert len((pytester.path / "tries").read_text()) == 1
 
 
+LEAKS = """
+import gc, pytest, subprocess
+
+@pytest.mark.timed
+def test_it():
+    left = [subprocess.Popen(["sleep", "60"])]
+    left.append(left)
+    assert False
+
+def test_after_it():
+    gc.collect()
+"""
+
+
+@pytest.mark.parametrize(("worker", "outcome"), [("gw0", "skipped"), ("", "failed")])
+def test_the_next_test_is_not_blamed_for_what_a_failure_left_open(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, worker: str, outcome: str
+) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+    if not worker:
+        monkeypatch.delenv("PYTEST_XDIST_WORKER")
+    watched = "timed.watch = lambda: lambda: False"
+    protocol = "pytest_runtest_protocol = timed.protocol"
+    pytester.makeconftest("\n".join([f"import sys; sys.path[:0] = [{str(ROOT)!r}]", IMPORTED, watched, protocol, ""]))
+    pytester.makeini("[pytest]\nmarkers = timed: has deadlines\nfilterwarnings = error\n")
+    pytester.makepyfile(LEAKS)
+    pytester.runpytest_subprocess("-p", "no:xdist").assert_outcomes(passed=1, **{outcome: 1})
+
+
 def test_a_mistake_is_never_put_down_to_a_busy_machine() -> None:
     assert timed.is_mistake("NameError: name 'nobody' is not defined")
     assert timed.is_mistake("TypeError: list indices must be integers or slices, not str")
@@ -131,7 +161,7 @@ def test_a_mistake_is_never_put_down_to_a_busy_machine() -> None:
 def inner(pytester: pytest.Pytester, passes_at: int, scope: str = "function") -> pytest.RunResult:
     """A run of one timed test that passes at the `passes_at`-th try."""
     (pytester.path / "tries").write_text("")
-    pytester.makeconftest("from tests.helpers import timed\npytest_runtest_protocol = timed.protocol\n")
+    pytester.makeconftest(f"{IMPORTED}\npytest_runtest_protocol = timed.protocol\n")
     pytester.makepyfile(TRIES.format(passes_at=passes_at, scope=scope))
     return pytester.runpytest_inprocess("-p", "no:xdist", "-W", "ignore")
 

@@ -11,7 +11,7 @@ from autotuner.measure.confirm import PROCESSES
 from autotuner.store import Store, queries
 from autotuner.tuning import standings
 from autotuner.values.verdict import Verdict
-from tests.helpers.command_line import SPACE, autotuner, lay_out
+from tests.helpers.command_line import PATIENCE, SPACE, autotuner, lay_out
 from tests.helpers.kills import SCRIPT, kill, killed_sweep, recorded, wait_for_the_rest
 
 pytestmark = pytest.mark.timed
@@ -33,7 +33,7 @@ def test_kills_lose_nothing(tmp_path: Path) -> None:
 def test_kills_amid_the_finals_lose_nothing(tmp_path: Path) -> None:
     lay_out(tmp_path)
     (tmp_path / "space.toml").write_text(SPACE)
-    command = [str(SCRIPT), "tune", "space.toml", "--trials", "1", "--finals-minutes", "0.5"]
+    command = [str(SCRIPT), "tune", "space.toml", "--trials", "1", "--finals-minutes", "0.5", *PATIENCE]
     draw = random.Random(21)
     raced = 0
     """Heats that are in the store at least."""
