@@ -3,6 +3,7 @@ benchmarks/timing/simulated_truth.py; and that the bounds would notice a broken 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,9 +13,19 @@ import pytest
 from autotuner.measure import rules
 from autotuner.measure.statistics import trimmed_bound
 from autotuner.store import Store
+from autotuner.tuning import final_rounds, finals
 from tests.helpers.sweeps import Tally, sweep
 
 FEW = 15
+
+
+@pytest.fixture(autouse=True)
+def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeds of finals, which are secret elsewhere: the same sweeps each time. With secret ones the better one, which
+    a sweep finds 24 times of 25, would be found too rarely in one run of 60."""
+    draw = random.Random(0)
+    for module in (finals, final_rounds):
+        monkeypatch.setattr(module, "fresh_seeds", lambda: tuple(draw.randrange(2**48) for _ in range(4)))
 
 
 def sweeps(folder: Path, regime: str, better: bool, count: int = FEW) -> Tally:
