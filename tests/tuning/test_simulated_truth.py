@@ -21,8 +21,8 @@ FEW = 15
 
 @pytest.fixture(autouse=True)
 def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The seeds of finals, which are secret elsewhere: the same sweeps each time. With secret ones the better one, which
-    a sweep finds 24 times of 25, would be found too rarely in one run of 60."""
+    """The seeds of finals, which are secret elsewhere: the same sweeps each time. With secret ones the better one,
+    which a sweep finds 24 times of 25, would be found too rarely in one run of 60."""
     draw = random.Random(0)
     for module in (finals, final_rounds):
         monkeypatch.setattr(module, "fresh_seeds", lambda: tuple(draw.randrange(2**48) for _ in range(4)))
