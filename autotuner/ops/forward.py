@@ -60,7 +60,7 @@ def forward(
 
 def empty_as(like: Tensor, device: torch.device) -> Empty:
     """What makes empty tensors that lie as this one does, which may be without content. For that the code which
-    torch.compile generates calls what takes half as long as torch.empty_like. It has no public name: where it goes, or
+    torch.compile generates calls what takes fewer steps than torch.empty_like. It has no public name: where it goes, or
     makes something else, torch's own function is called."""
     size, stride = tuple(like.shape), tuple(like.stride())
     made = partial(torch.empty_strided, size, stride, dtype=like.dtype, device=device)

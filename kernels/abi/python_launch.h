@@ -1,4 +1,4 @@
-/* A launch as a function of Python, for who calls it again and again: through ctypes a call takes several times as long.
+/* A launch as a function of Python, for who calls it again and again: through ctypes a call takes longer.
  * Of CPython only what is in its stable ABI since 3.10. Its symbols are weak, so that the library can be loaded where there
  * is no Python; then there is no such function. */
 #ifndef AUTOTUNER_PYTHON_LAUNCH_H

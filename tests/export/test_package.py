@@ -14,7 +14,7 @@ from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.export.folder import Source
 from autotuner.export.package import write_folder
 from autotuner.values.errors import InputError
-from tests.helpers.command_line import IN_VAIN, autotuner
+from tests.helpers.command_line import autotuner, in_vain
 from tests.helpers.tables import FOLDER, between, built, problem, served, table
 
 PRELUDE = """
@@ -308,7 +308,7 @@ def test_what_was_tuned_is_exported_installed_and_called(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     finals = autotuner(tmp_path, "finals", "--minutes", "0.1", "--patience", "0.1", **environment)
     crowned = finals.returncode == 0
-    assert crowned or IN_VAIN in finals.stderr, finals.stderr
+    assert crowned or in_vain(finals.stderr), finals.stderr
     export = ["export", "--format", "package", "--out", "demo", *([] if crowned else ["--estimates"])]
     done = autotuner(tmp_path, *export, **environment)
     assert done.returncode == 0, done.stderr

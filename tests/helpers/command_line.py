@@ -43,18 +43,21 @@ def lay_out(folder: Path) -> None:
 
 PATIENCE = ("--patience", "0.5")
 """Half a minute: a test that waits for a calm machine in vain had better be tried again later."""
-WAITING = ("tune", "finals", "validate")
+WAITING = frozenset({"tune", "finals", "validate"})
 """The commands that wait for one."""
-IN_VAIN = "nobody is crowned"
-"""What finals say, too, that found the machine disturbed until their patience ended: they confirm nothing then."""
 
 
 def autotuner(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Runs the console script in the folder."""
     env = {**os.environ, **environment}
-    waits = arguments[0] in WAITING and "--patience" not in arguments
+    waits = not WAITING.isdisjoint(arguments[:1]) and "--patience" not in arguments
     command = [str(SCRIPT), *arguments, *(PATIENCE if waits else ())]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
+
+
+def in_vain(said: str) -> bool:
+    """Whether finals say that the machine stayed disturbed until their patience ended: they confirm nothing then."""
+    return "after a wait of" in said and "nobody is crowned" in said
 
 
 def one_line(done: subprocess.CompletedProcess[str], *words: str) -> None:

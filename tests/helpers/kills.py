@@ -23,7 +23,7 @@ from optuna.trial import TrialState
 from autotuner.store import Store, queries
 from autotuner.tuning import standings
 from autotuner.values.verdict import Verdict
-from tests.helpers.command_line import IN_VAIN, MUTANTS, PATIENCE, SPACE, lay_out
+from tests.helpers.command_line import MUTANTS, PATIENCE, SPACE, in_vain, lay_out
 
 SCRIPT = Path(sys.executable).parent / "autotuner"
 MARK = f"MARK_OF_A_TEST={uuid.uuid4()}"
@@ -84,7 +84,7 @@ def kill(command: Sequence[str], folder: Path, after: str, seconds: float) -> No
 
 def skip_in_vain(said: str) -> None:
     """Skips the test where a sweep says that its finals found no calm machine: they cannot be killed then."""
-    if IN_VAIN in said and "after a wait of" in said:
+    if in_vain(said):
         pytest.skip("finals waited for a calm machine in vain")
 
 
