@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,6 @@ from autotuner.build.build import build as build_variant
 from autotuner.build.build import built, cached_builds
 from autotuner.build.family import Family
 from autotuner.build.loaded_variant import LoadedVariant
-from autotuner.build.status import DEVICE_ERROR
 from autotuner.devices import DEVICES, Wishes
 from autotuner.devices.kind import Serving
 from autotuner.ops.forward import Launch
@@ -24,15 +22,9 @@ from autotuner.values.problem import Problem
 from autotuner.values.table import Table, TableVariant
 from autotuner.values.verdict import Fault
 
-Run = Callable[[tuple[int, ...], int, int, int], int]
-"""Of addresses, those of the workspace and its bytes, and a stream: one forward."""
-
-_LOCKS: dict[str, threading.Lock] = {}
-"""Of the libraries that were loaded, by their paths."""
-
 
 class Ready:
-    """A variant, loaded. One call at a time, as the ABI asks (kernels/abi/variant.h); a second thread waits."""
+    """A variant, loaded."""
 
     def __init__(self, of: TableVariant, artifact: Artifact, waits: bool) -> None:
         """`waits`: as `Serving.waits`. Raises InputError where the library is not what the table names."""
@@ -46,43 +38,27 @@ class Ready:
         said = self._variant.identity()
         if (said.build_id, said.macros) != (artifact.digest, artifact.macros):
             raise InputError(f"{artifact.path} is not the build that its folder names; remove it from the cache")
-        # The loader gives one image to all that load one path, so that they take turns together.
-        self._lock, self._waits = _LOCKS.setdefault(artifact.path, threading.Lock()), waits
+        self._waits = waits
         self._workspace: torch.Tensor | None = None
 
     def launcher(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> Launch:
-        """What launches one forward on tensors that lie as these do. It takes no address that is not aligned, and
-        raises RuntimeError where the variant broke the device. Raises as `LoadedVariant.described` does."""
-        run, lock = self._variant.described(problem, inputs, outputs), self._lock
+        """What launches one forward on tensors that lie as these do. Raises as `LoadedVariant.launcher` does."""
         size = self._variant.workspace_bytes(problem)
-        run_with = partial(self._run_with, run, size, inputs[0].device) if size else None
+        launch = self._variant.launcher(problem, inputs, outputs, size, str(self.of.variant))
+        return partial(self._with_workspace, launch, size, inputs[0].device) if size else launch
 
-        def launch(addresses: tuple[int, ...], stream: int) -> bool:
-            try:
-                if run_with is not None:
-                    status = run_with(addresses, stream)
-                else:
-                    with lock:
-                        status = run(addresses, 0, 0, stream)
-            except ValueError:  # an address is not aligned
-                return False
-            if status >= DEVICE_ERROR:  # nothing else may be tried
-                raise RuntimeError(f"the variant {self.of.variant} ended with the device's error {status}")
-            return status == 0
-
-        return launch
-
-    def _run_with(self, run: Run, size: int, device: torch.device, addresses: tuple[int, ...], stream: int) -> int:
+    def _with_workspace(
+        self, launch: Launch, size: int, device: torch.device, addresses: tuple[int, ...], stream: int
+    ) -> bool:
         """With a workspace of torch's allocator. Where a launch has not ended when it returns, that is on torch's
-        current stream, which may use it again for what is launched after this."""
-        if not self._waits:
+        current stream, which may use it again for what is launched after this. Else one serves all, as launches take
+        turns."""
+        workspace = self._workspace if self._waits else None
+        if workspace is None or workspace.numel() < size:
             workspace = torch.empty(size, dtype=torch.uint8, device=device)
-            with self._lock:
-                return run(addresses, workspace.data_ptr(), size, stream)
-        with self._lock:
-            if self._workspace is None or self._workspace.numel() < size:
-                self._workspace = torch.empty(size, dtype=torch.uint8, device=device)
-            return run(addresses, self._workspace.data_ptr(), size, stream)
+            if self._waits:
+                self._workspace = workspace
+        return launch((*addresses, workspace.data_ptr()), stream)
 
 
 def serving(table: Table) -> Serving:
@@ -106,16 +82,18 @@ def ready(table: Table, near: Path, build: bool) -> dict[str, Ready]:
 
 
 def _cached(digest: str) -> Artifact | None:
+    """A build that this version can launch."""
     for folder in cached_builds(digest):
         found = built(folder)
-        if found is not None and found.digest == digest:
+        if found is not None and found.digest == digest and LoadedVariant(found).has_launcher:
             return found
     return None
 
 
 def _refused(of: TableVariant) -> Artifact:
     raise InputError(
-        f"trial {of.trial} of {of.study} is not built here: load(..., build=True) builds it, or copy the cache"
+        f"trial {of.trial} of {of.study} is not built here by this version: load(..., build=True) builds it, or copy"
+        " the cache"
     )
 
 

@@ -5,17 +5,19 @@
  *   run(inputs, outputs, dims, scalars, workspace, workspace_bytes, stream)  -> status of variant_run
  *   prepare(inputs, outputs, dims, scalars, workspace, workspace_bytes)      -> a call that is checked once
  *   launch(call, stream)                                                     -> status of variant_run
- *   describe(inputs, outputs, dims, scalars)     -> how such tensors lie, without where: checked once
- *   launch_at(description, addresses, workspace, workspace_bytes, stream)    -> status of variant_run
+ *   launcher(inputs, outputs, dims, scalars, workspace_bytes, name)          -> what launches on tensors that lie so
  *
  * inputs, outputs: tuples of tensors, or of what has their data_ptr(), dtype, device, shape and stride(); dims, scalars:
- * tuples of numbers; workspace: an address; addresses: a tuple of those of the inputs and then of the outputs. The module's name is given at link time:
- * -Wl,--defsym=PyInit_<name>=PyInit_variant. The interpreter's lock is released while the variant runs.
+ * tuples of numbers; workspace: an address. A launcher is a function of a tuple of addresses, those of the inputs, the
+ * outputs and, where there is one, the workspace, and of a stream (python_launch.h). The module's name is given at link
+ * time: -Wl,--defsym=PyInit_<name>=PyInit_variant. The interpreter's lock is released while the variant runs.
  *
  * Tensors must be as the build's signature says (tensors.h): a TypeError or a ValueError says what is not, and nothing
  * has been launched. */
+#include <pthread.h>
+
 #include "identity.h"
-#include "pystable.h"
+#include "python_launch.h"
 #include "tensors.h"
 
 namespace {
@@ -132,30 +134,31 @@ PyObject *launch(PyObject *, PyObject *arguments) {
   return launched(&prepared->call);
 }
 
-constexpr char DESCRIPTION[] = "autotuner.description";
+/* A variant takes one call at a time (variant.h). Programs launch from several threads; all that load this library under
+ * one path share its image. */
+pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
-void forget_description(PyObject *capsule) { delete (at_call *)PyCapsule_GetPointer(capsule, DESCRIPTION); }
-
-PyObject *describe(PyObject *, PyObject *arguments) {
-  PyObject *inputs, *outputs, *dims, *scalars;
-  at_call call = {};
-  if (!PyArg_ParseTuple(arguments, "OOOO", &inputs, &outputs, &dims, &scalars)) return nullptr;
-  if (!read_call(inputs, outputs, dims, scalars, 0, 0, &call)) return nullptr;
-  return PyCapsule_New(new at_call(call), DESCRIPTION, forget_description);
+int launch_at(const void *prepared, void *const *addresses, void *stream) {
+  at_call call;
+  memcpy(&call, prepared, sizeof call);
+  if (!signature().place(addresses, &call)) return AT_OUTSIDE_DOMAIN;
+  if (call.workspace_bytes) call.workspace = addresses[signature().count()];
+  if ((unsigned long long)call.workspace % 64) return AT_NO_WORKSPACE;
+  call.stream = stream;
+  pthread_mutex_lock(&turn);
+  const int status = variant_identity.run(&call);
+  pthread_mutex_unlock(&turn);
+  return status;
 }
 
-PyObject *launch_at(PyObject *, PyObject *arguments) {
-  PyObject *capsule, *addresses;
-  unsigned long long workspace_address, stream;
+PyObject *launcher(PyObject *, PyObject *arguments) {
+  PyObject *inputs, *outputs, *dims, *scalars;
   long long workspace_bytes;
-  if (!PyArg_ParseTuple(arguments, "OOKLK", &capsule, &addresses, &workspace_address, &workspace_bytes, &stream))
-    return nullptr;
-  const at_call *described = (const at_call *)PyCapsule_GetPointer(capsule, DESCRIPTION);
-  if (!described) return nullptr;
-  at_call call = *described; /* several threads may launch by one description */
-  if (!signature().place(addresses, &call) || !read_workspace(workspace_address, workspace_bytes, &call)) return nullptr;
-  call.stream = (void *)stream;
-  return launched(&call);
+  const char *name;
+  at_call call = {};
+  if (!PyArg_ParseTuple(arguments, "OOOOLs", &inputs, &outputs, &dims, &scalars, &workspace_bytes, &name)) return nullptr;
+  if (!read_call(inputs, outputs, dims, scalars, 0, workspace_bytes, &call)) return nullptr;
+  return at_python_launcher<launch_at>(&call, sizeof call, signature().count() + (workspace_bytes > 0), name);
 }
 
 PyMethodDef methods[] = {
@@ -164,8 +167,7 @@ PyMethodDef methods[] = {
     {"run", run, METH_VARARGS, "Runs the variant; returns its status."},
     {"prepare", prepare, METH_VARARGS, "Checks the tensors of a call, to be launched often."},
     {"launch", launch, METH_VARARGS, "Runs the variant on a prepared call; returns its status."},
-    {"describe", describe, METH_VARARGS, "Checks how the tensors of calls lie that differ in where they lie."},
-    {"launch_at", launch_at, METH_VARARGS, "Runs the variant on tensors at these addresses; returns its status."},
+    {"launcher", launcher, METH_VARARGS, "Checks how tensors lie; what launches wherever they do."},
     {nullptr, nullptr, 0, nullptr},
 };
 

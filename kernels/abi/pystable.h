@@ -1,4 +1,5 @@
-/* The few declarations of Python's stable ABI (limited API 3.11) that binding.cpp uses, so that building a variant
+/* The few declarations of Python's stable ABI (limited API 3.11) that binding.cpp and
+ * python_launch.h use, so that building a variant
  * needs no Python headers: a system's python3 often comes without them. The stable ABI promises that these do not
  * change: https://docs.python.org/3/c-api/stable.html */
 #ifndef AUTOTUNER_PYSTABLE_H
@@ -39,10 +40,13 @@ struct PyModuleDef {
 
 typedef void (*PyCapsule_Destructor)(PyObject *);
 
-enum { METH_VARARGS = 1, METH_NOARGS = 4, PYTHON_API_VERSION_ABI3 = 3, Py_EQ = 2 };
+typedef PyObject *(*PyCFunctionFast)(PyObject *, PyObject *const *, Py_ssize_t);
 
-extern PyObject *PyExc_ValueError, *PyExc_TypeError;
+enum { METH_VARARGS = 1, METH_NOARGS = 4, METH_FASTCALL = 0x80, PYTHON_API_VERSION_ABI3 = 3, Py_EQ = 2 };
+
+extern PyObject *PyExc_ValueError, *PyExc_TypeError, *PyExc_RuntimeError;
 PyObject *PyModule_Create2(PyModuleDef *, int);
+PyObject *PyCFunction_NewEx(PyMethodDef *, PyObject *, PyObject *);
 PyObject *PyErr_Format(PyObject *, const char *, ...);
 PyObject *PyErr_Occurred(void);
 int PyArg_ParseTuple(PyObject *, const char *, ...);
@@ -52,6 +56,9 @@ PyObject *PyTuple_GetItem(PyObject *, Py_ssize_t);
 long long PyLong_AsLongLong(PyObject *);
 unsigned long long PyLong_AsUnsignedLongLong(PyObject *);
 PyObject *PyLong_FromLongLong(long long);
+PyObject *PyBool_FromLong(long);
+PyObject *PyBytes_FromStringAndSize(const char *, Py_ssize_t);
+char *PyBytes_AsString(PyObject *);
 double PyFloat_AsDouble(PyObject *);
 void Py_IncRef(PyObject *);
 void Py_DecRef(PyObject *);

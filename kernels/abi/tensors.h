@@ -76,8 +76,10 @@ class Expected {
   }
 
   /* Whether a tensor may lie there; false with a Python error. */
+  bool takes(unsigned long long address) const { return address && address % align_ == 0; }
+
   bool aligned(unsigned long long address) const {
-    if (address && address % align_ == 0) return true;
+    if (takes(address)) return true;
     return PyErr_Format(PyExc_ValueError, "%s is not aligned to %d bytes", name_, align_), false;
   }
 
@@ -235,20 +237,15 @@ class Signature {
     return true;
   }
 
-  /* Other addresses into a call that was read: those of the inputs, then of the outputs. False with a Python error. */
-  bool place(PyObject *addresses, at_call *call) const {
-    const Py_ssize_t count = PyTuple_Size(addresses);
-    if (count < 0) return false;
-    if (count != ins_ + outs_)
-      return PyErr_Format(PyExc_ValueError, "found %d addresses, expected %d", (int)count, ins_ + outs_), false;
-    for (int i = 0; i < ins_ + outs_; i++) {
-      const unsigned long long value = PyLong_AsUnsignedLongLong(PyTuple_GetItem(addresses, i));
-      if (PyErr_Occurred() || !(i < ins_ ? in_[i] : out_[i - ins_])->aligned(value)) return false;
-      if (i < ins_)
-        call->in[i] = (const void *)value;
-      else
-        call->out[i - ins_] = (void *)value;
-    }
+  int count() const { return ins_ + outs_; }
+
+  /* Other addresses into a call that was read: those of the inputs, then of the outputs. False where one is not aligned:
+   * it needs no lock of Python, and says no more. */
+  bool place(void *const *addresses, at_call *call) const {
+    for (int i = 0; i < ins_; i++) call->in[i] = addresses[i];
+    for (int i = 0; i < outs_; i++) call->out[i] = addresses[ins_ + i];
+    for (int i = 0; i < count(); i++)
+      if (!(i < ins_ ? in_[i] : out_[i - ins_])->takes((unsigned long long)addresses[i])) return false;
     return true;
   }
 

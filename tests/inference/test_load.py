@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
+import autotuner.build.build
+import autotuner.build.build_inputs
+from autotuner.build.build_inputs import binding
 from autotuner.inference.load import NotServed
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact
@@ -189,13 +193,6 @@ def test_a_tensor_that_is_not_aligned_is_torchs(export: Path) -> None:
     assert "a tensor is not aligned to 16 bytes" in ours.counters
 
 
-def test_two_loads_of_a_library_take_turns(export: Path) -> None:
-    """The loader gives one image to both, and a variant takes one call at a time."""
-    one, other = autotuner.load(export), autotuner.load(export)
-    (first,), (second,) = (found._variants.values() for found in (one, other))
-    assert first._lock is second._lock
-
-
 def test_threads_call_it_at_the_same_time(export: Path) -> None:
     ours, inputs = autotuner.load(export), [qkv(64) for _ in range(4)]
     found: list[Tensor | None] = [None] * 4
@@ -309,7 +306,7 @@ def test_a_table_of_an_op_that_is_not_installed_is_refused(export: Path, entries
 
 def test_nothing_is_built_unless_it_is_asked_for(tmp_path: Path, export: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOTUNER_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(InputError, match="is not built here: load"):
+    with pytest.raises(InputError, match=r"is not built here by this version: load\(\.\.\., build=True\)"):
         autotuner.load(export)
     beside = FOLDER / "best.json"
     try:  # the family is found beside the export
@@ -318,6 +315,23 @@ def test_nothing_is_built_unless_it_is_asked_for(tmp_path: Path, export: Path, m
     finally:
         beside.unlink()
     assert autotuner.load(export).explain(*qkv(32)).served
+
+
+def test_a_build_of_an_earlier_version_is_built_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier binding made no launchers."""
+    lines = binding().read_text().splitlines(keepends=True)
+    earlier = tmp_path / "binding.cpp"
+    earlier.write_text("".join(line for line in lines if '{"launcher"' not in line))
+    with monkeypatch.context() as patch:
+        for module in (autotuner.build.build, autotuner.build.build_inputs):
+            patch.setattr(module, "binding", lambda: earlier)
+        made = built(problem(32))
+    beside = tmp_path / FOLDER.name
+    shutil.copytree(FOLDER, beside)
+    path = write(table([served(made)], [(problem(32), made.digest)]), beside / "best.json")
+    with pytest.raises(InputError, match=r"is not built here by this version: load\(\.\.\., build=True\)"):
+        autotuner.load(path)
+    assert autotuner.load(path, build=True).explain(*qkv(32)).served
 
 
 def test_another_program_than_the_proven_one_is_refused(tmp_path: Path, artifact: Artifact) -> None:

@@ -152,7 +152,7 @@ def test_calls_alike_are_launched_without_the_library_and_what_is_unlike_is_not(
 DEVICE_ERRORS = """
 #include "python_launch.h"
 static int broken(const void *, void *const *addresses, void *stream) { return addresses[0] ? 1007 : stream ? 1 : 0; }
-extern "C" PyObject *launcher(void) { return at_python_launcher<2, broken>("", 1); }
+extern "C" PyObject *launcher(void) { return at_python_launcher<broken>("", 1, 2, "N=1"); }
 """
 
 
@@ -165,13 +165,13 @@ def test_a_launch_says_what_became_of_it(tmp_path: Path) -> None:
     made.restype = ctypes.py_object
     launch = made()
     assert (launch((0, 64), 0), launch((0, 64), 8)) == (True, False)
-    with pytest.raises(RuntimeError, match="a variant ended with the device's error 7"):
+    with pytest.raises(RuntimeError, match="the variant N=1 ended with the device's error 7"):
         launch((64, 64), 0)
     with pytest.raises(TypeError):
         launch(("text", 64), 0)
-    with pytest.raises(IndexError):
+    with pytest.raises(ValueError, match="found 1 addresses, expected 2"):
         launch((0,), 0)
-    with pytest.raises(RuntimeError, match="expected addresses and a stream"):
+    with pytest.raises(ValueError, match="expected addresses and a stream"):
         launch((0, 0))
 
 

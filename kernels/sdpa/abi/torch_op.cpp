@@ -410,5 +410,7 @@ EXPORTED void autotuner_reset() {
 
 EXPORTED int64_t autotuner_kept_size() { return sizeof(Kept); }
 
-/* A function of Python that launches a kept call on tensors that lie as its did. */
-EXPORTED PyObject *autotuner_launcher(const void *made) { return at_python_launcher<4, launch_at>(made, sizeof(Kept)); }
+/* A function of Python that launches a kept call on tensors that lie as its did; the variant's name. */
+EXPORTED PyObject *autotuner_launcher(const void *made, const char *name) {
+  return at_python_launcher<launch_at>(made, sizeof(Kept), 4, name);
+}

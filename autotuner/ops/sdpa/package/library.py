@@ -95,7 +95,7 @@ class Library:
         for function in ("count", "kept_size"):
             self._function(function).restype = ctypes.c_int64
         self._launcher = ctypes.PyDLL(str(path)).autotuner_launcher
-        self._launcher.restype, self._launcher.argtypes = ctypes.py_object, [ctypes.c_void_p]
+        self._launcher.restype, self._launcher.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p]
         self.variants, self._forward = variants, beside.forward
         self.aside: Counter[str] = Counter()
         """Calls that torch has served and the library has not seen, by the reason."""
@@ -152,7 +152,7 @@ class Library:
             place = self.ops.kept(*tensors, empty(), into=ctypes.addressof(kept), **named)
         if not self.explained(place).served:
             return None
-        launch = self._launcher(ctypes.addressof(kept))
+        launch = self._launcher(ctypes.addressof(kept), name.encode())
         return self._forward.forward(launch, empty, self._tallies[name], index, on, stream)
 
     def asked(self) -> Counter[str]:
