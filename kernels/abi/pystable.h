@@ -1,7 +1,6 @@
-/* The few declarations of Python's stable ABI (limited API 3.11) that binding.cpp and
- * python_launch.h use, so that building a variant
- * needs no Python headers: a system's python3 often comes without them. The stable ABI promises that these do not
- * change: https://docs.python.org/3/c-api/stable.html */
+/* The few declarations of Python's stable ABI (limited API 3.11) that binding.cpp and python_launch.h use, so that
+ * building a variant needs no Python headers: a system's python3 often comes without them. The stable ABI promises that
+ * these do not change: https://docs.python.org/3/c-api/stable.html */
 #ifndef AUTOTUNER_PYSTABLE_H
 #define AUTOTUNER_PYSTABLE_H
 

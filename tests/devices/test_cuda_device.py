@@ -31,6 +31,7 @@ from tests.helpers.points import first_of
 
 pytestmark = [
     pytest.mark.gpu,
+    pytest.mark.timed,  # by the clock of a GPU that other tests use too
 ]
 
 SYSTEMIC = Path(__file__).parent.parent / "mutants" / "systemic"
