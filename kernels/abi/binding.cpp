@@ -14,7 +14,7 @@
  *
  * Tensors must be as the build's signature says (tensors.h): a TypeError or a ValueError says what is not, and nothing
  * has been launched. */
-#include <pthread.h>
+#include <threads.h>
 
 #include "identity.h"
 #include "python_launch.h"
@@ -135,8 +135,12 @@ PyObject *launch(PyObject *, PyObject *arguments) {
 }
 
 /* A variant takes one call at a time (variant.h). Programs launch from several threads; all that load this library under
- * one path share its image. */
-pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+ * one path share its image. The mutex is C's: of a variant of one thread the build asks that it calls nothing of
+ * pthread. */
+mtx_t turn;
+once_flag turn_is_made = ONCE_FLAG_INIT;
+
+void make_turn() { mtx_init(&turn, mtx_plain); }
 
 int launch_at(const void *prepared, void *const *addresses, void *stream) {
   at_call call;
@@ -145,9 +149,9 @@ int launch_at(const void *prepared, void *const *addresses, void *stream) {
   if (call.workspace_bytes) call.workspace = addresses[signature().count()];
   if ((unsigned long long)call.workspace % 64) return AT_NO_WORKSPACE;
   call.stream = stream;
-  pthread_mutex_lock(&turn);
+  mtx_lock(&turn);
   const int status = variant_identity.run(&call);
-  pthread_mutex_unlock(&turn);
+  mtx_unlock(&turn);
   return status;
 }
 
@@ -158,6 +162,7 @@ PyObject *launcher(PyObject *, PyObject *arguments) {
   at_call call = {};
   if (!PyArg_ParseTuple(arguments, "OOOOLs", &inputs, &outputs, &dims, &scalars, &workspace_bytes, &name)) return nullptr;
   if (!read_call(inputs, outputs, dims, scalars, 0, workspace_bytes, &call)) return nullptr;
+  call_once(&turn_is_made, make_turn);
   return at_python_launcher<launch_at>(&call, sizeof call, signature().count() + (workspace_bytes > 0), name);
 }
 
