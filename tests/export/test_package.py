@@ -252,6 +252,7 @@ else:
 PYTHONS = {
     *("PyBool_FromLong", "PyBytes_AsString", "PyBytes_FromStringAndSize", "PyCFunction_NewEx", "PyErr_Format"),
     *("PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread", "PyExc_RuntimeError"),
+    *("PyExc_ValueError", "PyTuple_Size"),
     *("PyLong_AsUnsignedLongLong", "PyTuple_GetItem", "Py_DecRef"),
 }
 """All of its stable ABI."""
