@@ -24,11 +24,11 @@ from autotuner.values.problem import Problem
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from autotuner.report.beliefs import StudyBeliefs
     from autotuner.store import Store, TrialRecord
     from autotuner.tuning.gate_one import GateResult
     from autotuner.tuning.standings import Best, Entry, StudySummary
     from autotuner.values.table import Range
+    from autotuner.views.beliefs import StudyBeliefs
 
 Event = object
 """What a sweep tells: an event of tuning/driver.py or tuning/calm.py, or a `Step` of the finals."""
@@ -79,7 +79,7 @@ class Study:
 
         What has no latency that stands has None there. Parameters that a variant does not have are left out.
         """
-        from autotuner.report.trial_lines import trial_lines
+        from autotuner.views.trial_lines import trial_lines
 
         with _opened(self.store) as opened:
             return [line.flat() for line in trial_lines(opened, self.name)]
@@ -94,7 +94,7 @@ class Study:
 
     def beliefs(self) -> StudyBeliefs:
         """What the study has shown: what matters, what is dead, what is rejected where, what is left."""
-        from autotuner.report.kept_beliefs import kept_beliefs
+        from autotuner.views.kept_beliefs import kept_beliefs
 
         with _opened(self.store) as opened:
             return kept_beliefs(opened, self.name)
@@ -113,7 +113,7 @@ class Study:
 
         Raises InputError where there is nothing to try, and as `tune` does.
         """
-        from autotuner.export import table as tables
+        from autotuner.serve import table as tables
         from autotuner.store import queries
         from autotuner.tuning import workbench
 
@@ -128,8 +128,8 @@ class Study:
     def export(self, path: str | Path = "best.json", format: str = "json") -> Path:
         """Writes the best configuration with its proof, and the table over this study's problems and those of the
         studies beside it. Raises InputError when there is none."""
-        from autotuner.export.best import FORMATS
-        from autotuner.export.table import table_of
+        from autotuner.serve.best import FORMATS
+        from autotuner.serve.table import table_of
         from autotuner.store import queries
         from autotuner.tuning import standings
         from autotuner.values.files import regular_target, write_atomically
@@ -207,8 +207,8 @@ def tune(
 
     Raises InputError, SpaceError, StoreError, OracleError or InfrastructureError.
     """
+    from autotuner.jobs import foreground, queue
     from autotuner.store import Store
-    from autotuner.sweeps import foreground, queue
     from autotuner.tuning import workbench
 
     file = problems if isinstance(problems, Path) else None

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from autotuner.export.best import json_schema
+from autotuner.serve.best import json_schema
 from autotuner.tuning import trial_report
 from benchmarks import people_pages, tuned_pages
 from benchmarks.attention import counters_pages, cuda_pages, decode_pages, old_and_new_pages, views_pages, wgmma_pages

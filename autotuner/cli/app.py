@@ -1,4 +1,4 @@
-"""The program: its commands, and how it ends. Only `cli` and `report` speak to people; the rooms below return values or
+"""The program: its commands, and how it ends. Only `cli` and `views` speak to people; the rooms below return values or
 raise."""
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from autotuner.values.files import regular_target, write_atomically
 
 def status(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """How far each study is, and what was rejected for what."""
-    from autotuner.report.status_text import status_text
     from autotuner.store import queries
     from autotuner.tuning import standings
+    from autotuner.views.status_text import status_text
 
     with closing(open_store(store)) as opened:
         if study is None:
@@ -40,9 +40,9 @@ def leaderboard(
     as_json: JsonOption = False,
 ) -> None:
     """The fastest variants that passed the gate."""
-    from autotuner.report.leaderboard import disturbed_line, leaderboard_table
     from autotuner.store import queries
     from autotuner.tuning import standings
+    from autotuner.views.leaderboard import disturbed_line, leaderboard_table
 
     with closing(open_store(store)) as opened:
         name = queries.resolve_study(opened, study)
@@ -65,10 +65,10 @@ def trials(
     as_json: JsonOption = False,
 ) -> None:
     """Every trial of a study: its parameters, its verdict with the reason, its figures and times."""
-    from autotuner.report import trial_files
-    from autotuner.report.trial_lines import trial_lines
-    from autotuner.report.trials_table import trials_table
     from autotuner.store import queries
+    from autotuner.views import trial_files
+    from autotuner.views.trial_lines import trial_lines
+    from autotuner.views.trials_table import trials_table
 
     if as_csv + as_json + as_parquet > 1:
         raise InputError("--csv, --json and --parquet are three formats: give one of them")
@@ -100,9 +100,9 @@ def trials(
 
 def best(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """The variant to use: the finals' choice, else the fastest of the search."""
-    from autotuner.report.trial_words import best_words
     from autotuner.store import queries
     from autotuner.tuning import standings
+    from autotuner.views.trial_words import best_words
 
     with closing(open_store(store)) as opened:
         name = queries.resolve_study(opened, study)
@@ -125,10 +125,10 @@ def show(
 ) -> None:
     """One trial: what it achieved, or why it was rejected, in words."""
     from autotuner.ops import op_of
-    from autotuner.report.trial_words import confirmed_words, outcome_words
     from autotuner.store import queries
     from autotuner.tuning import standings
     from autotuner.tuning.trial_report import trial_report
+    from autotuner.views.trial_words import confirmed_words, outcome_words
 
     with closing(open_store(store)) as opened:
         record = queries.trial(opened, queries.resolve_study(opened, study), number)
@@ -155,9 +155,9 @@ def explain_study(
     as_json: JsonOption = False,
 ) -> None:
     """What a study has shown: what matters, what is dead, what is rejected where, what is left. Builds nothing."""
-    from autotuner.report import beliefs_figure, beliefs_text
-    from autotuner.report.kept_beliefs import kept_beliefs
     from autotuner.store import queries
+    from autotuner.views import beliefs_figure, beliefs_text
+    from autotuner.views.kept_beliefs import kept_beliefs
 
     if figure is not None:
         regular_target(figure, "--figure")

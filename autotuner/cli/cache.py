@@ -13,14 +13,14 @@ from autotuner.cli.output import json_of, out, print_json
 from autotuner.values.errors import InputError
 
 if TYPE_CHECKING:
-    from autotuner.build.cache import Usage
+    from autotuner.forge.cache import Usage
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def cache_show(as_json: JsonOption = False) -> None:
     """Where the cache is, what is in it, and how much space that takes."""
-    from autotuner.build.cache import usage
+    from autotuner.forge.cache import usage
 
     found = usage()
     if as_json:
@@ -37,7 +37,7 @@ def cache_prune(
     as_json: JsonOption = False,
 ) -> None:
     """Removes builds and references, those used longest ago first; what is needed again is made again."""
-    from autotuner.build.cache import prune
+    from autotuner.forge.cache import prune
 
     if to is None and unused_days is None:
         raise InputError("say what shall go: --to SIZE, --unused-days DAYS, or both")

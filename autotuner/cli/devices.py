@@ -17,8 +17,8 @@ def devices(context: typer.Context, store: StoreOption = None, as_json: JsonOpti
     """The devices that workers serve: who holds each, and which are in quarantine and why."""
     if context.invoked_subcommand is not None:
         return
-    from autotuner.report.sweep_tables import devices_table
     from autotuner.store import device_health
+    from autotuner.views.sweep_tables import devices_table
 
     with closing(open_store(store)) as opened:
         found = device_health.every(opened)

@@ -42,11 +42,11 @@ def validate(
 
     `autotuner export` writes ranges of lengths by what is found here.
     """
-    from autotuner.export import table as tables
-    from autotuner.export.ranges import lengths_of
-    from autotuner.report.table_words import ranges_words
+    from autotuner.serve import table as tables
+    from autotuner.serve.ranges import lengths_of
     from autotuner.store import queries
     from autotuner.tuning import workbench
+    from autotuner.views.table_words import ranges_words
 
     asked = None if lengths is None else lengths_of(lengths)
     with closing(open_store(store)) as opened:
@@ -84,11 +84,11 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Writes the best configuration of a study, with its proof and the table of what serves which problem."""
-    from autotuner.export.best import FORMATS
-    from autotuner.export.table import table_of
-    from autotuner.report.table_words import table_words
+    from autotuner.serve.best import FORMATS
+    from autotuner.serve.table import table_of
     from autotuner.store import queries
     from autotuner.tuning import standings
+    from autotuner.views.table_words import table_words
 
     form = FORMATS.chosen(kind)
     target = output or Path(form.filename)

@@ -16,9 +16,9 @@ Named = Annotated[str, typer.Argument(metavar="STUDY", help="a study, by name or
 
 def history(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """The best so far over time, trials and seconds: a line for each trial that was better than all before."""
-    from autotuner.report import figure_tables
     from autotuner.store import figures, queries
     from autotuner.tuning import standings
+    from autotuner.views import figure_tables
 
     with closing(open_store(store)) as opened:
         name = queries.resolve_study(opened, study)
@@ -31,8 +31,8 @@ def history(study: StudyName = None, store: StoreOption = None, as_json: JsonOpt
 
 def costs(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """What a study's trials cost, by verdict and stage; how many are judged in an hour."""
-    from autotuner.report import figure_tables
     from autotuner.store import figures, queries
+    from autotuner.views import figure_tables
 
     with closing(open_store(store)) as opened:
         found = figures.costs(opened, queries.resolve_study(opened, study))
@@ -44,9 +44,9 @@ def costs(study: StudyName = None, store: StoreOption = None, as_json: JsonOptio
 
 def coverage(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """How much of its space a study has judged, and how often each value of each parameter."""
-    from autotuner.report import figure_tables
     from autotuner.store import queries
     from autotuner.tuning import covered
+    from autotuner.views import figure_tables
 
     with closing(open_store(store)) as opened:
         found = covered.coverage(opened, queries.resolve_study(opened, study))
@@ -58,9 +58,9 @@ def coverage(study: StudyName = None, store: StoreOption = None, as_json: JsonOp
 
 def compare(first: Named, second: Named, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Two studies, such as those of two devices, by the variants that both have judged."""
-    from autotuner.report import figure_tables
     from autotuner.store import figures, queries
     from autotuner.tuning import standings
+    from autotuner.views import figure_tables
 
     with closing(open_store(store)) as opened:
         names = queries.resolve_study(opened, first), queries.resolve_study(opened, second)
@@ -76,8 +76,8 @@ def compare(first: Named, second: Named, store: StoreOption = None, as_json: Jso
 
 def baselines(study: StudyName = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """What the baselines took each time that a driver started on a study."""
-    from autotuner.report import figure_tables
     from autotuner.store import figures, queries
+    from autotuner.views import figure_tables
 
     with closing(open_store(store)) as opened:
         found = figures.baselines(opened, queries.resolve_study(opened, study))

@@ -29,9 +29,9 @@ def gate(
 ) -> None:
     """Puts one built variant through the whole gate and explains the verdict. Exit code 1 when it is rejected."""
     from autotuner.ops import op_of
-    from autotuner.report import gate_tables
-    from autotuner.report.trial_words import gate_words
     from autotuner.tuning import gate_one
+    from autotuner.views import gate_tables
+    from autotuner.views.trial_words import gate_words
 
     subject = gate_one.subject(target, space, store or config.store_url(), study)
     judged = gate_one.judge(subject, sanitize, listen=say_waiting)
@@ -50,8 +50,8 @@ def reference(
     as_json: JsonOption = False,
 ) -> None:
     """The op's baselines in PyTorch against float64 on every case of the gate. Exit code 1 when one is out of it."""
-    from autotuner.report import gate_tables
     from autotuner.tuning import gate_one, workbench
+    from autotuner.views import gate_tables
 
     here = workbench.Workbench(workbench.load_space(space or workbench.default_space(), threads))
     found = gate_one.calibrate(here, listen=say_waiting)

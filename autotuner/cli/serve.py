@@ -20,8 +20,8 @@ from autotuner.values.errors import InputError
 from autotuner.values.files import read_regular, regular_target, why, write_atomically
 
 if TYPE_CHECKING:
-    from autotuner.report.beliefs import StudyBeliefs
-    from autotuner.service.settings import Settings
+    from autotuner.views.beliefs import StudyBeliefs
+    from autotuner.web.settings import Settings
 
 GIVES_WAY = 10
 """The server's niceness: a sweep on the same machine comes first."""
@@ -60,11 +60,11 @@ def serve(
     Read-only unless a token is set.
     """
     try:
-        from autotuner.service.app import create_app
-        from autotuner.service.listen import listen
+        from autotuner.web.app import create_app
+        from autotuner.web.listen import listen
     except ImportError as error:
         raise InputError(f"{MISSING} ({error.name} is not here)") from None
-    from autotuner.service.settings import LOOPBACK, Settings
+    from autotuner.web.settings import LOOPBACK, Settings
 
     for option, folder in (("--families", families), ("--spaces", spaces)):
         if folder is not None and not folder.is_dir():
@@ -153,12 +153,12 @@ def page(
 ) -> None:
     """Writes a study's pages as one HTML file that needs no server."""
     try:
-        from autotuner.service import whole_page
+        from autotuner.web import whole_page
     except ImportError as error:
         raise InputError(f"{MISSING} ({error.name} is not here)") from None
-    from autotuner.report.kept_beliefs import kept_beliefs
-    from autotuner.service.reader import Reader
     from autotuner.store import queries
+    from autotuner.views.kept_beliefs import kept_beliefs
+    from autotuner.web.reader import Reader
 
     regular_target(output, "--out")
     with opened_to_read(store) as opened:

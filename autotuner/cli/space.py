@@ -21,7 +21,7 @@ from autotuner.values import config
 
 def space_list(as_json: JsonOption = False) -> None:
     """The spaces that are shipped."""
-    from autotuner.build.family import find_limits
+    from autotuner.forge.family import find_limits
     from autotuner.spaces.space import SpaceFile
 
     files = [SpaceFile.load(path, find_limits) for path in sorted(config.spaces_dir().glob("*.toml"))]
@@ -43,9 +43,9 @@ def space_show(
     as_json: JsonOption = False,
 ) -> None:
     """Parameters of a space, its raw and valid points on this machine, and what each constraint removes."""
-    from autotuner.report import space_tables
     from autotuner.spaces.space import Space
     from autotuner.tuning import workbench
+    from autotuner.views import space_tables
 
     file = workbench.load_space(space, threads, problem or (), problems)
     points = Space.enumerate(file, workbench.choose_device(file, arch).device.facts)
@@ -67,10 +67,10 @@ def doctor(
 
     Says also what the cage around variants lacks on this machine.
     """
-    from autotuner.report import space_tables
     from autotuner.run import cage
     from autotuner.spaces.dead_parameters import diagnose
     from autotuner.tuning import workbench
+    from autotuner.views import space_tables
 
     here = workbench.Workbench(workbench.load_space(space, threads), arch)
     knobs = diagnose(here.space, here.build_all, seed)

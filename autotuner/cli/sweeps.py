@@ -36,11 +36,11 @@ from autotuner.values import config
 from autotuner.values.errors import InputError
 
 if TYPE_CHECKING:
+    from autotuner.jobs.signals import Stop
+    from autotuner.jobs.worker import Served
     from autotuner.spaces.space import SpaceFile
     from autotuner.store import Store
     from autotuner.store.sweep_records import EventRecord, SweepRecord
-    from autotuner.sweeps.signals import Stop
-    from autotuner.sweeps.worker import Served
 
 AnySweep = Annotated[str | None, typer.Argument(metavar="SWEEP", help="number, key or name; the latest when left out")]
 Sweeps = Annotated[list[str], typer.Argument(metavar="SWEEP...", help="numbers, keys or names")]
@@ -81,8 +81,8 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Asks for a sweep; a worker does it. The space is taken as it is now, whatever becomes of its file."""
+    from autotuner.jobs import outlook, queue
     from autotuner.store import Store
-    from autotuner.sweeps import outlook, queue
 
     files = _files(space, problem, problems, threads, each)
     request = queue.request_for(
@@ -108,7 +108,7 @@ def submit(
     if as_json:
         print_json({**json_of(found), "is_new": asked.is_new})
         return
-    from autotuner.report.sweep_tables import sweep_lines
+    from autotuner.views.sweep_tables import sweep_lines
 
     print_lines([*sweep_lines(found), *([] if asked.is_new else ["It was asked for before, under the same key."])])
 
@@ -132,8 +132,8 @@ def sweeps(
     as_json: JsonOption = False,
 ) -> None:
     """The queue: where each sweep is, when it may start, and why it waits."""
-    from autotuner.report.sweep_tables import sweeps_table
-    from autotuner.sweeps import outlook
+    from autotuner.jobs import outlook
+    from autotuner.views.sweep_tables import sweeps_table
 
     with closing(open_store(store)) as opened:
         found = outlook.outlooks(opened, over=None if everything else 0)
@@ -147,7 +147,7 @@ def sweeps(
 
 def watch(sweep: AnySweep = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Shows a sweep until it is over or paused. Exit code 1 where it was cancelled or has failed."""
-    from autotuner.sweeps import outlook, queue
+    from autotuner.jobs import outlook, queue
 
     with closing(open_store(store)) as opened:
         number = queue.resolve(opened, sweep).id
@@ -156,7 +156,7 @@ def watch(sweep: AnySweep = None, store: StoreOption = None, as_json: JsonOption
     if as_json:
         print_line(json_of(found))
     else:
-        from autotuner.report.sweep_tables import sweep_lines
+        from autotuner.views.sweep_tables import sweep_lines
 
         print_lines(sweep_lines(found))
     if found.sweep.state in ("cancelled", "failed"):
@@ -165,8 +165,8 @@ def watch(sweep: AnySweep = None, store: StoreOption = None, as_json: JsonOption
 
 def show_until_over(opened: Store, number: int, as_json: bool = False, after: int = 0) -> None:
     """Prints the events of a sweep until it is over or paused."""
-    from autotuner.report.sweep_tables import event_line
-    from autotuner.sweeps.following import follow
+    from autotuner.jobs.following import follow
+    from autotuner.views.sweep_tables import event_line
 
     for event in follow(opened, number, after):
         if as_json:
@@ -189,9 +189,9 @@ def logs(
     as_json: JsonOption = False,
 ) -> None:
     """What happened to a sweep, a line an event; with --json a JSON document a line."""
-    from autotuner.report.sweep_tables import event_line
+    from autotuner.jobs import following, queue
     from autotuner.store import sweeps as stored
-    from autotuner.sweeps import following, queue
+    from autotuner.views.sweep_tables import event_line
 
     def show(event: EventRecord) -> None:
         if as_json:
@@ -211,36 +211,36 @@ def logs(
 
 def pause(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Has sweeps paused; what is in flight is judged after `resume`. The time does not count."""
-    from autotuner.sweeps import queue
+    from autotuner.jobs import queue
 
     _each(sweep, store, as_json, queue.pause)
 
 
 def resume(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Puts paused sweeps back into the queue."""
-    from autotuner.sweeps import queue
+    from autotuner.jobs import queue
 
     _each(sweep, store, as_json, queue.resume)
 
 
 def cancel(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Ends sweeps. Their studies keep what was judged."""
-    from autotuner.sweeps import queue
+    from autotuner.jobs import queue
 
     _each(sweep, store, as_json, queue.cancel)
 
 
 def retry(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Puts sweeps that have failed, were cancelled or are done back into the queue, with the budget they have left."""
-    from autotuner.sweeps import queue
+    from autotuner.jobs import queue
 
     _each(sweep, store, as_json, queue.retry)
 
 
 def _each(wanted: list[str], store: str | None, as_json: bool, change: Callable[[Store, int], SweepRecord]) -> None:
     """Changes each sweep, and shows what it is then. All are looked up before any is changed."""
-    from autotuner.report.sweep_tables import sweep_lines
-    from autotuner.sweeps import outlook, queue
+    from autotuner.jobs import outlook, queue
+    from autotuner.views.sweep_tables import sweep_lines
 
     with closing(open_store(store)) as opened:
         numbers = [queue.resolve(opened, each).id for each in wanted]
@@ -270,7 +270,7 @@ def worker(
 
     SIGTERM and SIGUSR1 hand back what it works on within ten seconds.
     """
-    from autotuner.sweeps.signals import Stop
+    from autotuner.jobs.signals import Stop
 
     stop = Stop()
     with stop.listening():
@@ -288,8 +288,8 @@ def _work(
     as_json: bool,
 ) -> None:
     from autotuner.cli.cache import size_in_bytes
+    from autotuner.jobs.worker import Worker
     from autotuner.store import Store
-    from autotuner.sweeps.worker import Worker
 
     def say(line: str) -> None:
         if as_json:
@@ -306,7 +306,7 @@ def _work(
 @contextmanager
 def _serving(devices: str | None, address: str | None) -> Iterator[Served]:
     """What a worker serves: of this machine, or with an address of a Ray cluster. Raises InputError."""
-    from autotuner.sweeps import worker
+    from autotuner.jobs import worker
 
     if address is None:
         yield worker.served(devices)

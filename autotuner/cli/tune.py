@@ -37,8 +37,6 @@ from autotuner.values.errors import InputError, Stopped
 from autotuner.values.files import regular_target, write_atomically
 
 if TYPE_CHECKING:
-    from autotuner.report.finals_progress import FinalsProgress
-    from autotuner.report.progress import Progress
     from autotuner.run.executor import Executor
     from autotuner.store import FinalsRecord, Store
     from autotuner.tuning.driver import Event
@@ -46,6 +44,8 @@ if TYPE_CHECKING:
     from autotuner.tuning.plan import Start
     from autotuner.tuning.workbench import Workbench
     from autotuner.values.sweep import SweepRequest
+    from autotuner.views.finals_progress import FinalsProgress
+    from autotuner.views.progress import Progress
 
 
 def tune(
@@ -79,9 +79,9 @@ def tune(
     ] = False,
 ) -> None:
     """Runs a sweep, or goes on with one; ends with finals and a leaderboard, and writes the best configuration."""
+    from autotuner.jobs import queue
     from autotuner.search.samplers import SAMPLERS
     from autotuner.store import Store
-    from autotuner.sweeps import queue
     from autotuner.tuning import workbench
 
     SAMPLERS.chosen(sampler)
@@ -114,7 +114,7 @@ def tune(
 
 def _swept(store: Store, request: SweepRequest, here: Workbench, cancels: bool) -> str:
     """The study of a sweep that ran here, or on the worker that has the device."""
-    from autotuner.sweeps import foreground
+    from autotuner.jobs import foreground
 
     server = foreground.server_of(store, request, foreground.served_names(here))
     if server is not None:
@@ -141,7 +141,7 @@ def _says_what_is_kept(store: Store, shown: Progress) -> Iterator[None]:
 def _attach(store: Store, request: SweepRequest, server: str, cancels: bool) -> str:
     """Has the worker that serves the device do it, before all else, and shows it; its study."""
     from autotuner.cli.sweeps import show_until_over
-    from autotuner.sweeps import queue
+    from autotuner.jobs import queue
 
     number = queue.submit(store, request, priority=queue.TOP).sweep.id
     on_stop = "cancels it" if cancels else "leaves it running; `autotuner watch` shows it again"
@@ -163,7 +163,7 @@ class _Shown:
     """Shows a sweep in the terminal."""
 
     def __init__(self, here: Workbench, request: SweepRequest) -> None:
-        from autotuner.report import progress
+        from autotuner.views import progress
 
         seconds = float("inf") if request.minutes is None else 60 * request.minutes
         self._finals_s = 60 * request.finals_minutes
@@ -179,7 +179,7 @@ class _Shown:
         self.progress.starts_from(start)
 
     def confirms(self) -> None:
-        from autotuner.report.finals_progress import FinalsProgress
+        from autotuner.views.finals_progress import FinalsProgress
 
         self._finals = FinalsProgress(out, self._finals_s)
         self._finals.__enter__()
@@ -214,7 +214,7 @@ def _finals(
     patience: float,
     to: Console = out,
 ) -> FinalsRecord:
-    from autotuner.report.finals_progress import FinalsProgress
+    from autotuner.views.finals_progress import FinalsProgress
 
     with FinalsProgress(to, 60 * minutes) as shown:
         return here.finals(store, study, executor, shown.hear, 60 * minutes, 60 * patience).run()
@@ -231,9 +231,9 @@ def finals(
 
     Can be run again later, and on another machine with the same device and a copy of the store.
     """
-    from autotuner.report.finals_table import finals_table
     from autotuner.store import queries
     from autotuner.tuning import workbench
+    from autotuner.views.finals_table import finals_table
 
     with closing(open_store(store)) as opened:
         name = queries.resolve_study(opened, study)
@@ -249,9 +249,9 @@ def finals(
 
 def _show(store: Store, study: str) -> None:
     """The leaderboard."""
-    from autotuner.report.leaderboard import disturbed_line, leaderboard_table
     from autotuner.store import queries
     from autotuner.tuning import standings
+    from autotuner.views.leaderboard import disturbed_line, leaderboard_table
 
     out.print(leaderboard_table(standings.leaderboard(store, study, 10), queries.study(store, study)))
     disturbed = queries.disturbed(store, study)
@@ -263,12 +263,12 @@ def _show(store: Store, study: str) -> None:
 
 def _conclude(store: Store, studies: Sequence[str], output: Path) -> None:
     """The best configuration of the first study that has one in its file, with a table over all that have finals."""
-    from autotuner.export.best import FORMATS
-    from autotuner.export.table import table_of
-    from autotuner.report.table_words import table_words
-    from autotuner.report.trial_words import chosen_because
+    from autotuner.serve.best import FORMATS
+    from autotuner.serve.table import table_of
     from autotuner.store import queries
     from autotuner.tuning import standings
+    from autotuner.views.table_words import table_words
+    from autotuner.views.trial_words import chosen_because
 
     found = [(study, best) for study in studies if (best := standings.best(store, study)) is not None]
     if not found:
@@ -303,8 +303,8 @@ def race(
 
     An honest stopwatch names no winner of an A/A race.
     """
-    from autotuner.report.words import over_words
     from autotuner.tuning import race_again
+    from autotuner.views.words import over_words
 
     with closing(open_store(store)) as opened:
         result = race_again.race(

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autotuner.build.toolchain import Toolchain
+from autotuner.forge.toolchain import Toolchain
 from autotuner.values.outcome import Device
 from autotuner.values.variant import Value
 

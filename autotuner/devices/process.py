@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from autotuner.build.family import Family
-from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.forge.family import Family
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.bench import Bench
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.recheck import Judges
 from autotuner.gate.sanitizer import SanitizerTool
 from autotuner.gate.tolerance import Truth
-from autotuner.measure.arms import Tracks
+from autotuner.race.arms import Tracks
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings, Say
 from autotuner.values.problem import Problem

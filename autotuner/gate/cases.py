@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from autotuner.build.family import Claims
+from autotuner.forge.family import Claims
 from autotuner.gate.bench import Neighbours
 from autotuner.ops import op_of
 from autotuner.ops.op import OpCase

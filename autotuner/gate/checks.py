@@ -14,8 +14,8 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from autotuner.build.family import ABI_VERSION, Effect
-from autotuner.build.loaded_variant import Identity
+from autotuner.forge.family import ABI_VERSION, Effect
+from autotuner.forge.loaded_variant import Identity
 from autotuner.gate.bench import StreamBench
 from autotuner.gate.cases import Case
 from autotuner.gate.check import RACE, Check, Failed, Unavailable, rules

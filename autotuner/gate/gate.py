@@ -14,7 +14,7 @@ from autotuner.values.outcome import Artifact
 from autotuner.values.verdict import Fault
 
 if TYPE_CHECKING:
-    from autotuner.build.family import Claims
+    from autotuner.forge.family import Claims
     from autotuner.gate.launching import Launching
 
 

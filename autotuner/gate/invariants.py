@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from autotuner.build.status import OUTSIDE_DOMAIN
+from autotuner.forge.status import OUTSIDE_DOMAIN
 from autotuner.gate.cases import Case
 from autotuner.gate.check import RACE, Check, Failed
 from autotuner.ops.op import Invariant, Relation

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeVar
 
 from torch import Tensor
 
-from autotuner.build.family import Claims
-from autotuner.build.loaded_variant import Identity
+from autotuner.forge.family import Claims
+from autotuner.forge.loaded_variant import Identity
 from autotuner.gate.bench import ZEROS, Bench
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.check import Check, Failed

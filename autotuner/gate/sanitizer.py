@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from autotuner.build.build import run
-from autotuner.build.status import DeviceErrors
+from autotuner.forge.build import run
+from autotuner.forge.status import DeviceErrors
 from autotuner.gate import sanitizer_report
 from autotuner.gate.check import Unavailable
 from autotuner.ops import op_of

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import torch
 
-from autotuner.build.build import build as build_variant
-from autotuner.build.build import built, cached_builds
-from autotuner.build.family import Family
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices import DEVICES, Wishes
 from autotuner.devices.kind import Serving
+from autotuner.forge.build import build as build_variant
+from autotuner.forge.build import built, cached_builds
+from autotuner.forge.family import Family
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.forward import Launch
 from autotuner.ops.tensors import Tensors
 from autotuner.values.errors import InputError

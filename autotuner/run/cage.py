@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.build.build import PARTS
 from autotuner.devices.kind import Cage
+from autotuner.forge.build import PARTS
 from autotuner.run import landlock, seccomp
 from autotuner.values import config
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
-from autotuner.measure.arms import Audited, Clocks, Price, Tracks
+from autotuner.race.arms import Audited, Clocks, Price, Tracks
 from autotuner.run.line import Passed
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions

@@ -15,12 +15,12 @@ from typing import Literal, TypeVar
 from pydantic import AwareDatetime, Field, PositiveInt
 
 from autotuner.gate import recheck
-from autotuner.measure.arms import ArmError, Tracks
-from autotuner.measure.audit import Raced, audit
-from autotuner.measure.blocks import Throttled
-from autotuner.measure.heat import heat
-from autotuner.measure.race import Incumbent, measure
-from autotuner.measure.thermometer import Drifted
+from autotuner.race.arms import ArmError, Tracks
+from autotuner.race.audit import Raced, audit
+from autotuner.race.blocks import Throttled
+from autotuner.race.heat import heat
+from autotuner.race.race import Incumbent, measure
+from autotuner.race.thermometer import Drifted
 from autotuner.run.line import Level, Line, Passed
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions

@@ -12,18 +12,18 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from autotuner.build.build import build
-from autotuner.build.family import Claims, Family
-from autotuner.build.loaded_variant import LoadedVariant
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices import DEVICES
+from autotuner.forge.build import build
+from autotuner.forge.family import Claims, Family
+from autotuner.forge.loaded_variant import LoadedVariant
+from autotuner.forge.toolchain import Toolchain
 from autotuner.gate import checks, gate, sanitizer
 from autotuner.gate.cases import Case, Matrix, measured, served
 from autotuner.gate.check import Check, Subject
 from autotuner.gate.recheck import Judges, Timed, judge_fresh, recheck
 from autotuner.gate.sanitizer import sanitized, small_cases
-from autotuner.measure.arms import Tracks
-from autotuner.measure.calibrate import fastest, time_baselines
+from autotuner.race.arms import Tracks
+from autotuner.race.calibrate import fastest, time_baselines
 from autotuner.values.conditions import Conditions
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, BackendTiming, Calibration, Device, Say
@@ -69,7 +69,7 @@ class Line(Protocol):
         """The gate, G0 to G5; or, after a pass of that, one more level, appended to its report."""
 
     def tracks(self, conditions: Conditions) -> Tracks:
-        """The problems, ready for races in this process. measure/race.py runs them."""
+        """The problems, ready for races in this process. race/race.py runs them."""
 
 
 @dataclass(frozen=True)

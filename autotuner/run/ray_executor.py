@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from autotuner.build.content import Content, content_of, found, install
 from autotuner.devices import shown_by
+from autotuner.forge.content import Content, content_of, found, install
 from autotuner.run import ray_lane
 from autotuner.run.jobs import AnyJob, BuildJob, Built, JudgeJob, Result, not_done
 from autotuner.run.ray_lane import Answer, MakeLine, OpenLane, artifacts_of

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, or_, select, text
 from sqlalchemy.orm import Session
 
-from autotuner.measure.confirm import Standing
+from autotuner.race.confirm import Standing
 from autotuner.store import lease, rows, unwritten
 from autotuner.store.database import Database, connect_args, label_of, parse
 from autotuner.store.lease import Lease

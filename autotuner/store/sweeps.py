@@ -1,6 +1,6 @@
 """The queue: sweeps as jobs in the store. Each function is one transaction, its event included.
 
-Like `queries` they take an open store. They hold and find; what is decided is decided in the room `sweeps`.
+Like `queries` they take an open store. They hold and find; what is decided is decided in the room `jobs`.
 """
 
 from __future__ import annotations

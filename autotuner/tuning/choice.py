@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from autotuner.measure.confirm import Confirmed, Standing, confirm
+from autotuner.race.confirm import Confirmed, Standing, confirm
 from autotuner.store import Ending, Finalist, FinalsRecord
 from autotuner.values.outcome import Heat, Outcome
 

@@ -6,7 +6,7 @@ from bisect import insort
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from autotuner.measure.tie import aa_ratio, band
+from autotuner.race.tie import aa_ratio, band
 from autotuner.run.ask import Beat, ask_all, sound_calibration
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob, RaceJob, Result

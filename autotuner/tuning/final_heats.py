@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from statistics import median
 
-from autotuner.measure.confirm import FINAL_BLOCKS
+from autotuner.race.confirm import FINAL_BLOCKS
 from autotuner.run.ask import Beat, ask
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import RaceJob

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from autotuner.measure.confirm import FIRST, PROCESSES, Standing, confirm
+from autotuner.race.confirm import FIRST, PROCESSES, Standing, confirm
 from autotuner.run.ask import Beat, ask
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import Built, JudgeJob

@@ -3,7 +3,7 @@
 The best of many measured variants was picked because it looked fast. Here each of the candidates races against the
 baseline once more, in processes that load no other variant, until it is shown to be slower than the leader or has had
 its share. Who stays in the running is judged by the gate again, with secret seeds that the search has not seen. Who is
-chosen in the end goes through the longest soak. measure/confirm.py has the statistics, final_rounds.py the rounds.
+chosen in the end goes through the longest soak. race/confirm.py has the statistics, final_rounds.py the rounds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import Field
 
-from autotuner.measure.tie import tie_band
+from autotuner.race.tie import tie_band
 from autotuner.run.ask import Beat, Heartbeat, ask, ask_all, sound_calibration
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from autotuner.gate.recheck import AUDIT
-from autotuner.measure.confirm import FINAL_BLOCKS, FIRST, PROCESSES
+from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Outcome, Stop
 from autotuner.values.verdict import Verdict

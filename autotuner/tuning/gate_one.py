@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from autotuner.build.build import build, built, cached_builds
-from autotuner.build.family import Family
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices import DEVICES, Chosen, Wishes
+from autotuner.forge.build import build, built, cached_builds
+from autotuner.forge.family import Family
+from autotuner.forge.toolchain import Toolchain
 from autotuner.ops import OPS
 from autotuner.run import ask
 from autotuner.run.jobs import Built, CalibrationJob, JudgeJob

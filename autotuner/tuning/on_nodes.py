@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotuner.build.family import Family
 from autotuner.devices import DEVICES, Chosen, Wishes, device_names
+from autotuner.forge.family import Family
 from autotuner.run.executor import Executor
 from autotuner.run.line import GatedLine, LineFactory
 from autotuner.spaces.space import SpaceFile

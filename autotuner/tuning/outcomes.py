@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from statistics import median
 from typing import NamedTuple
 
-from autotuner.build.cache import keep
+from autotuner.forge.cache import keep
 from autotuner.tuning.promotion import takes_over
 from autotuner.values.outcome import Measurement, Outcome, Timing
 from autotuner.values.variant import Variant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotuner.build.cache import is_there
+from autotuner.forge.cache import is_there
 from autotuner.values.outcome import Outcome
 
 

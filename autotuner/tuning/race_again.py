@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 
-from autotuner.measure.blocks import combined
-from autotuner.measure.statistics import median_interval
-from autotuner.measure.tie import logs, ratios_between, tie_band
+from autotuner.race.blocks import combined
+from autotuner.race.statistics import median_interval
+from autotuner.race.tie import logs, ratios_between, tie_band
 from autotuner.run.ask import ask
 from autotuner.run.jobs import BuildJob, Built, RaceJob
 from autotuner.spaces.space import SpaceFile

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from autotuner.measure.confirm import Confirmed, standing_of
-from autotuner.measure.tie import logs
+from autotuner.race.confirm import Confirmed, standing_of
+from autotuner.race.tie import logs
 from autotuner.store import FinalsRecord
 from autotuner.tuning.smallest_set import Choice, smallest_set
 from autotuner.values.objective import Objective

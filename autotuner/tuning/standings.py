@@ -12,7 +12,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from autotuner.measure.confirm import Confirmed
+from autotuner.race.confirm import Confirmed
 from autotuner.store import (
     Ending,
     FinalsRecord,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autotuner.build.family import ABI_VERSION
+from autotuner.forge.family import ABI_VERSION
 from autotuner.spaces.space import Space
 from autotuner.store import Store, StudyRecord, queries
 from autotuner.values.conditions import StudyProtocol

@@ -1,6 +1,6 @@
 """Variants on problems that were not tuned: judged by the whole gate there, and timed in fresh processes as in finals.
 
-What serves lengths between tuned ones is taken from these (export/ranges.py). Nothing here is chosen by its figures, so
+What serves lengths between tuned ones is taken from these (serve/ranges.py). Nothing here is chosen by its figures, so
 there is no winner's curse; a variant that the gate finds wrong is revoked, as in finals.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from autotuner.measure.confirm import PROCESSES, Confirmed, standing_of
-from autotuner.measure.tie import logs
+from autotuner.race.confirm import PROCESSES, Confirmed, standing_of
+from autotuner.race.tie import logs
 from autotuner.run.ask import Beat, Heartbeat, ask, sound_calibration
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob

@@ -14,12 +14,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotuner.build.build import build, require_cache
-from autotuner.build.build_inputs import built_from, files_of
-from autotuner.build.family import Family, find_limits
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices import DEVICES, Chosen, DeviceKind, Wishes
 from autotuner.devices.environment import usable_cpus
+from autotuner.forge.build import build, require_cache
+from autotuner.forge.build_inputs import built_from, files_of
+from autotuner.forge.family import Family, find_limits
+from autotuner.forge.toolchain import Toolchain
 from autotuner.ops import OPS
 from autotuner.run import cage
 from autotuner.run.ask import Beat

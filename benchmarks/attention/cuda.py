@@ -24,9 +24,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from autotuner.measure.statistics import median_interval
-from autotuner.measure.tie import logs
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.race.statistics import median_interval
+from autotuner.race.tie import logs
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import CalibrationJob, RaceJob
 from autotuner.spaces.space import SpaceFile

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, distinct, empty_like
 from autotuner.values.outcome import Artifact

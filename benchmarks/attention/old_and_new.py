@@ -28,8 +28,8 @@ from typing import Any
 
 import torch
 
-from autotuner.build.build import build
-from autotuner.build.family import Family
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
 from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, moved
@@ -46,8 +46,8 @@ RESULTS = ROOT / "docs" / "results" / "cuda_attention.json"
 BUILD = """
 import json, os, sys
 from concurrent.futures import ThreadPoolExecutor
-from autotuner.build.build import build
-from autotuner.build.family import Family
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values import config
 from autotuner.values.variant import Variant

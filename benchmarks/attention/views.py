@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from autotuner.build.build import build
+from autotuner.forge.build import build
 from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import Truth, compute_truth
 from autotuner.ops.sdpa.problem import SdpaProblem

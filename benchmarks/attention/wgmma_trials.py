@@ -31,8 +31,8 @@ from typing import Any
 import pynvml
 import torch
 
-from autotuner.build.build import build
-from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.forge.build import build
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.tensors import inputs, sdpa
 from autotuner.ops.tensors import DTYPES
 from autotuner.run.jobs import Built, JudgeJob

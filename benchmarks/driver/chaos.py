@@ -30,9 +30,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from autotuner.measure.tie import tie_band
+from autotuner.jobs.following import RESTING
+from autotuner.race.tie import tie_band
 from autotuner.store import Store, queries
-from autotuner.sweeps.following import RESTING
 from autotuner.tuning import standings
 from benchmarks import holds
 from benchmarks.provenance import provenance

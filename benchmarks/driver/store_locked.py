@@ -17,8 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from autotuner.jobs.following import RESTING
 from autotuner.store import Store, queries, sweeps, trials
-from autotuner.sweeps.following import RESTING
 from benchmarks import holds
 from benchmarks.provenance import provenance
 from tests.helpers.chaos import DRAWN, Chaos, lay_out_drawn, recorded, require_whole, sweep_of

@@ -28,8 +28,8 @@ from typing import Any
 
 import torch
 
+from autotuner.jobs.following import RESTING
 from autotuner.store import Store, sweeps
-from autotuner.sweeps.following import RESTING
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Device
 from benchmarks import holds

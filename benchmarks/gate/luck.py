@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from autotuner.build.loaded_variant import LoadedVariant
-from autotuner.build.status import OUTSIDE_DOMAIN
 from autotuner.devices import DEVICES, Wishes
+from autotuner.forge.loaded_variant import LoadedVariant
+from autotuner.forge.status import OUTSIDE_DOMAIN
 from autotuner.gate.cases import Case, Matrix
 from autotuner.gate.tolerance import Truth, compute_truth, judge
 from autotuner.ops import op_of

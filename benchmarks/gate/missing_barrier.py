@@ -22,12 +22,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autotuner.build.family import Family
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices import DEVICES, Wishes
 from autotuner.devices.cuda.instruments import Instruments
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.versions import versions
+from autotuner.forge.family import Family
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import Expected, Truth, compute_truth, judge
 from autotuner.ops.sdpa.problem import SdpaProblem

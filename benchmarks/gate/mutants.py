@@ -33,12 +33,12 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autotuner.build.build import build
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices import DEVICES, Wishes
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
+from autotuner.forge.build import build
+from autotuner.forge.toolchain import Toolchain
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.outcome import Device, Outcome

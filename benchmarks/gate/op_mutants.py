@@ -21,11 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from autotuner.build.build import build
-from autotuner.build.family import Family
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.forge.toolchain import Toolchain
 from autotuner.run.local import LocalExecutor
 from autotuner.tuning.workbench import toolchain_for
 from benchmarks import holds

@@ -19,10 +19,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autotuner.build.build import build
-from autotuner.build.family import Family
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices import DEVICES, Wishes
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.forge.toolchain import Toolchain
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.line import GatedLine, Level, LineFactory, Passed
 from autotuner.tuning.gate_summary import RULE_OF_THREE

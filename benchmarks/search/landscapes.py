@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autotuner.measure.tie import tie_band
+from autotuner.race.tie import tie_band
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, JudgeJob, Result
 from autotuner.spaces.space import Space, SpaceFile

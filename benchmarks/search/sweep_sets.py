@@ -3,7 +3,7 @@
     python -m benchmarks.search.sweep_sets SPACE.json.gz ... [--seeds 10] [--each 20] [--jobs 2] [--json PATH] [--hold]
 
 For each seed kept landscapes are searched with equal shares, each of them cold, or starting from what its nearest
-relative before it has measured; and as sweep sets (autotuner/sweeps/shares.py) of several budgets. What counts is the
+relative before it has measured; and as sweep sets (autotuner/jobs/shares.py) of several budgets. What counts is the
 geometric mean over the spaces of t_optimum / t_best at the end. With --hold the exit code is 1 where a set does worse
 than equal shares of as many trials, by more than two standard errors.
 """
@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from autotuner.jobs.shares import TURN, Share, first_trials, next_member
 from autotuner.store import Store
-from autotuner.sweeps.shares import TURN, Share, first_trials, next_member
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan, Start
 from autotuner.tuning.study_identity import study_record

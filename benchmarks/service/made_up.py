@@ -24,7 +24,7 @@ from pathlib import Path
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
-from autotuner.measure.confirm import confirm
+from autotuner.race.confirm import confirm
 from autotuner.spaces.space import Space
 from autotuner.store import Ending, Finalist, Lineup, Proof, Store
 from autotuner.tuning.study_identity import study_record

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple, cast
 
 from PIL import Image, ImageColor
 
-from autotuner.service.templates import static_text
+from autotuner.jobs import queue
 from autotuner.store import Store, sweeps
-from autotuner.sweeps import queue
 from autotuner.tuning.workbench import load_space
+from autotuner.web.templates import static_text
 from benchmarks.service.made_up import PROBLEMS, SPACE, spread_times, write
 from tests.helpers.browser import browser, served
 

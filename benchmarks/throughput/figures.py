@@ -21,13 +21,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from autotuner.report.kept_beliefs import kept_beliefs
 from autotuner.store import Store, figures, queries
 from autotuner.tuning import covered
 from autotuner.tuning.study_identity import study_record
 from autotuner.values import config
 from autotuner.values.outcome import Outcome
 from autotuner.values.variant import Variant
+from autotuner.views.kept_beliefs import kept_beliefs
 from benchmarks import holds
 from benchmarks.provenance import provenance
 from benchmarks.service.made_up import write

@@ -19,12 +19,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from autotuner.build.build import run
-from autotuner.build.build_inputs import abi_dir
-from autotuner.build.family import Family
 from autotuner.devices.cuda.cubin import Geometry
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
+from autotuner.forge.build import run
+from autotuner.forge.build_inputs import abi_dir
+from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.spaces.space import Space
 from autotuner.values.variant import Value

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from autotuner.devices import DEVICES
-from autotuner.measure.arms import Arm, Audited, Track, Tracks, VariantArm
+from autotuner.race.arms import Arm, Audited, Track, Tracks, VariantArm
 from autotuner.run.executor import Executor
 from autotuner.run.line import Line, LineFactory, Passed
 from autotuner.run.local import LocalExecutor

@@ -30,11 +30,11 @@ from typing import Any
 
 from autotuner.devices.versions import versions
 from autotuner.gate.references import names
-from autotuner.measure.arms import ArmError, Audited
-from autotuner.measure.audit import Raced, Times, looked_at
-from autotuner.measure.calibrate import fastest, time_baselines
-from autotuner.measure.long_step import LongStep
-from autotuner.measure.statistics import trimmed_interval
+from autotuner.race.arms import ArmError, Audited
+from autotuner.race.audit import Raced, Times, looked_at
+from autotuner.race.calibrate import fastest, time_baselines
+from autotuner.race.long_step import LongStep
+from autotuner.race.statistics import trimmed_interval
 from autotuner.run.line import Line, LineFactory
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from autotuner.measure.confirm import FINAL_BLOCKS, FIRST, PROCESSES, Standing, standing_of
+from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES, Standing, standing_of
 from autotuner.values.conditions import TIE
 
 MOST = (3, 5, 7)

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
-from autotuner.measure.confirm import CROWN_ALPHA, FINAL_BLOCKS, PROCESSES
+from autotuner.race.confirm import CROWN_ALPHA, FINAL_BLOCKS, PROCESSES
 from autotuner.store import Store
 from benchmarks import holds
 from benchmarks.provenance import command_line

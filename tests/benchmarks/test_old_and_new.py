@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autotuner.build.family import Family
+from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values import config
 from autotuner.values.variant import Variant

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.measure.confirm import FIRST
+from autotuner.race.confirm import FIRST
 from tests.helpers.command_line import SPACE, autotuner, in_vain, lay_out, one_line
 
 pytestmark = pytest.mark.timed

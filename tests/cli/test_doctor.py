@@ -11,8 +11,8 @@ import typer
 from autotuner.cli import space
 from autotuner.devices import DEVICES
 from autotuner.devices.kind import Cage
-from autotuner.report.space_tables import cage_lines
 from autotuner.run import cage, landlock
+from autotuner.views.space_tables import cage_lines
 
 SPACE = """
 title = "one block, with and without a use of it"

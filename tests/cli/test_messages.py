@@ -58,7 +58,7 @@ ELSEWHERE = {
     "--ray needs Ray: pip install 'autotuner[ray]'",
 }
 """What only a signal brings about (tests/cli/test_terminal.py, tests/cli/test_ending.py), a token, or missing packages
-(tests/service/test_serve.py)."""
+(tests/web/test_serve.py)."""
 
 
 def refusals() -> Iterator[str]:

@@ -14,13 +14,13 @@ from starlette.routing import BaseRoute
 from starlette.testclient import TestClient
 
 from autotuner.devices import DEVICES, Wishes
-from autotuner.service import api, figures_api, pages
-from autotuner.service.app import create_app
-from autotuner.service.settings import Settings
 from autotuner.store import Store, queries
 from autotuner.tuning import standings
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
+from autotuner.web import api, figures_api, pages
+from autotuner.web.app import create_app
+from autotuner.web.settings import Settings
 from tests.cli.messages import said
 from tests.helpers.stores import STORES, old_store
 

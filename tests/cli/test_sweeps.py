@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from autotuner.cli.app import app
 from autotuner.cli.sweeps import moment
+from autotuner.jobs import foreground, queue
+from autotuner.jobs.following import follow, wait
+from autotuner.jobs.sweep_run import SweepRun
 from autotuner.store import Store, device_health, sweeps
-from autotuner.sweeps import foreground, queue
-from autotuner.sweeps.following import follow, wait
-from autotuner.sweeps.sweep_run import SweepRun
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from autotuner.jobs import queue
 from autotuner.store import Store, device_health, sweeps
-from autotuner.sweeps import queue
 from autotuner.values.sweep import State
 from tests.helpers.chaos import Chaos
 from tests.helpers.command_line import SPACE, autotuner, lay_out

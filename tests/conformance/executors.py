@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import pytest
 
-from autotuner.measure.arms import Audited, Tracks
+from autotuner.race.arms import Audited, Tracks
 from autotuner.run.executor import Executor
 from autotuner.run.fake import FakeArm, FakeLine, FakeTrack, Truth
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob, Result

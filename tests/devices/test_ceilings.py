@@ -11,7 +11,7 @@ from autotuner.devices.cpu import ceilings as module
 from autotuner.devices.cpu.ceilings import Streams, ceilings
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import usable_cpus
-from autotuner.measure.plausible import MARGIN
+from autotuner.race.plausible import MARGIN
 
 
 @pytest.mark.timed

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cpu.audit import LongAuditArm, of_variant
 from autotuner.devices.cpu.timing import LONG_S, Arm, InputSets, VariantArm
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, reference
 from autotuner.ops.tensors import Tensors

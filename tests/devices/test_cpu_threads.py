@@ -10,10 +10,10 @@ from typing import cast
 
 import pytest
 
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cpu.bench import WORKSPACE_FILLS, CpuBench
 from autotuner.devices.cpu.threads import on_one_cpu
 from autotuner.devices.environment import usable_cpus
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.bench import ZEROS, Neighbours
 from autotuner.gate.invariants import REPEATS
 from autotuner.ops import op_of

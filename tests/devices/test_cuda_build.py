@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.build import build
-from autotuner.build.family import Family
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.architecture import ARCHITECTURES, architecture
 from autotuner.devices.cuda.cubin import Geometry
 from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values import config
 from autotuner.values.errors import InputError, ToolchainError

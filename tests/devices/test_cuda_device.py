@@ -10,15 +10,15 @@ from statistics import fmean
 import pytest
 import torch
 
-from autotuner.build.family import Family
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.guarded_memory import Arena, damage
 from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.measure.heat import heat
-from autotuner.measure.race import Incumbent, measure
-from autotuner.measure.tie import ratios_between
+from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.race.heat import heat
+from autotuner.race.race import Incumbent, measure
+from autotuner.race.tie import ratios_between
 from autotuner.run.line import GatedLine, Passed
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.conditions import Conditions

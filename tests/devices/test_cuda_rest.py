@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from autotuner.devices.cuda.rest import BUSY_S, Shadow, made_at_rest, still_busy
-from autotuner.measure.arms import ArmError
+from autotuner.race.arms import ArmError
 from autotuner.values.verdict import Verdict
 
 BURNS_S = 5 * BUSY_S

@@ -12,16 +12,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda import audit, timing, track
 from autotuner.devices.cuda.timing import BaselineArm, EventArm, InputSets, VariantArm
 from autotuner.devices.cuda.track import CudaTrack
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import AUDIT, Timed
-from autotuner.measure.arms import ArmError, Clocks
-from autotuner.measure.calibrate import time_baselines
 from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs, reference
+from autotuner.race.arms import ArmError, Clocks
+from autotuner.race.calibrate import time_baselines
 from autotuner.run.local import Deadlines
 from autotuner.values.errors import DeviceFullError, InfrastructureError
 from autotuner.values.verdict import Fault, Verdict

@@ -18,7 +18,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from autotuner.build.build_inputs import INCLUDE, compiled_lines, macro_lines
+from autotuner.forge.build_inputs import INCLUDE, compiled_lines, macro_lines
 from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops.sdpa import OP

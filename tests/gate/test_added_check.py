@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.family import Family
 from autotuner.gate.check import Check, Failed, Subject
 from autotuner.gate.launching import Launching
 from autotuner.run.local import LocalExecutor

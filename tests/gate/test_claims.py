@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from autotuner.build.family import Effect
+from autotuner.forge.family import Effect
 from autotuner.gate import checks
 from autotuner.gate.checks import broken_effect
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.family import Claims, Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.family import Claims, Family
 from autotuner.gate.cases import Matrix
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.local import LocalExecutor

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.family import Family
 from autotuner.ops.sdpa import OP
-from autotuner.report.trial_words import outcome_words
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.tuning.workbench import load_space
 from autotuner.values import codes
 from autotuner.values.verdict import Verdict
+from autotuner.views.trial_words import outcome_words
 from tests.helpers import conduct_driver, preload
 from tests.helpers.judging import judged
 from tests.helpers.lines import cpu_line

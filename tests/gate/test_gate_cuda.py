@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.build import build
-from autotuner.build.family import Family
 from autotuner.devices import DEVICES
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.run.line import Passed
 from autotuner.run.local import LocalExecutor

@@ -12,8 +12,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.family import Family
 from autotuner.run.local import LocalExecutor
 from autotuner.store import Store
 from autotuner.tuning.trial_report import json_schema

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotuner.build.family import Claims
-from autotuner.build.loaded_variant import Identity
-from autotuner.build.status import DeviceErrors
+from autotuner.forge.family import Claims
+from autotuner.forge.loaded_variant import Identity
+from autotuner.forge.status import DeviceErrors
 from autotuner.gate.bench import Repeats, Traces
 from autotuner.gate.cases import Matrix
 from autotuner.gate.gate import in_order

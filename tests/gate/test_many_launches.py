@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.family import Family
 from autotuner.run.jobs import BuildJob, Built, JudgeJob
 from autotuner.run.line import GatedLine, Passed
 from autotuner.run.local import LocalExecutor

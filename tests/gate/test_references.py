@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 import torch
 
-from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.family import Family
 from autotuner.gate.bench import run_foreign
 from autotuner.gate.cases import Matrix
 from autotuner.gate.references import answers, names

@@ -11,9 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from autotuner.build.build import build
-from autotuner.build.family import Family
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices.cpu.sanitizer import CpuSanitizer
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.architecture import architecture
@@ -21,6 +18,9 @@ from autotuner.devices.cuda.probe import CudaFacts, probe
 from autotuner.devices.cuda.sanitizer import CudaSanitizer
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.forge.toolchain import Toolchain
 from autotuner.gate import sanitizer_report
 from autotuner.gate.sanitizer import SanitizerTool, sanitized, small_cases
 from autotuner.ops.sdpa.problem import SdpaProblem

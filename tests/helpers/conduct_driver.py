@@ -10,8 +10,8 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.family import Family
 from autotuner.run.local import Deadlines, LocalExecutor
 from autotuner.values.conditions import Conditions
 from autotuner.values.variant import Variant

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from autotuner.measure import thermometer
-from autotuner.measure.arms import Tracks
+from autotuner.race import thermometer
+from autotuner.race.arms import Tracks
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import Result

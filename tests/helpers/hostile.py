@@ -24,9 +24,9 @@ import typer
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from autotuner.jobs import queue
 from autotuner.run.inline import InlineExecutor
 from autotuner.store import Store, device_health
-from autotuner.sweeps import queue
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.plan import Plan
 from autotuner.values import config

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.forge.family import Family
 from autotuner.run.line import LineFactory
 from autotuner.values.outcome import Device
 

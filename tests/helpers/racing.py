@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from autotuner.measure.arms import Arm
-from autotuner.measure.blocks import Blocks
-from autotuner.measure.long_step import LongStep
-from autotuner.measure.race import Incumbent, measure
+from autotuner.race.arms import Arm
+from autotuner.race.blocks import Blocks
+from autotuner.race.long_step import LongStep
+from autotuner.race.race import Incumbent, measure
 from autotuner.run.fake import Deviations, FakeLine, FakeTrack, Truth
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Artifact, Measurement

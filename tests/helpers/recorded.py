@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from autotuner.gate.check import Subject
 from autotuner.gate.gate import required
-from autotuner.measure.confirm import confirm
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.race.confirm import confirm
 from autotuner.store import Ending, Finalist, Lineup, Proof, Store, StudyRecord
 from autotuner.values.gate_report import CaseErrors, CaseResult, CheckResult, GateReport
 from autotuner.values.outcome import (

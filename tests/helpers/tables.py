@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotuner.build.build import build
-from autotuner.build.family import Family
 from autotuner.devices import DEVICES
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact

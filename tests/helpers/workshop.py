@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.build import build
-from autotuner.build.build_inputs import BuildInputs
-from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.build import build
+from autotuner.forge.build_inputs import BuildInputs
+from autotuner.forge.family import Family
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem

@@ -19,8 +19,8 @@ import pytest
 import typer.main
 
 from autotuner.cli.app import app
-from autotuner.export.best import FORMATS
 from autotuner.search.samplers import SAMPLERS
+from autotuner.serve.best import FORMATS
 from benchmarks import proof
 
 ROOT = Path(__file__).parent.parent.parent

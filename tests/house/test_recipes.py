@@ -20,7 +20,7 @@ import typer.main
 import yaml  # type: ignore[import-untyped, unused-ignore]
 
 from autotuner.cli.app import app
-from autotuner.sweeps import worker
+from autotuner.jobs import worker
 from tests.helpers.stores import locked
 
 HOSTS = Path(__file__).parent.parent.parent / "examples" / "hosts"
@@ -78,8 +78,8 @@ def options_of(words: list[str]) -> set[str]:
 
 QUICK = """
 from autotuner.store import Store
-from autotuner.sweeps import worker
-from autotuner.sweeps.signals import Stop
+from autotuner.jobs import worker
+from autotuner.jobs.signals import Stop
 
 worker.BEAT_S = 0.1
 stop = Stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.family import Family
+from autotuner.forge.family import Family
 from autotuner.tuning.workbench import load_space
 from autotuner.values import config
 

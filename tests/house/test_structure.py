@@ -13,16 +13,16 @@ import pytest
 import typer.main
 
 import autotuner
-from autotuner.build.family import Family
 from autotuner.cli.app import app
 from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.cuda.architecture import architecture
+from autotuner.forge.family import Family
 from autotuner.gate.gate import checks_of
 from autotuner.ops import OPS
-from autotuner.report.meanings import meanings
 from autotuner.spaces.space import Space
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config, errors
+from autotuner.views.meanings import meanings
 from benchmarks import pages
 
 ROOT = Path(__file__).parent.parent.parent
@@ -85,7 +85,7 @@ def test_a_check_is_named_once() -> None:
 
 
 def test_the_driver_does_not_import_torch() -> None:
-    modules = "autotuner.cli.app, autotuner.tuning.driver, autotuner.tuning.workbench, autotuner.report.progress"
+    modules = "autotuner.cli.app, autotuner.tuning.driver, autotuner.tuning.workbench, autotuner.views.progress"
     code = f"import sys, {modules}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

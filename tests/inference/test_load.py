@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
-import autotuner.build.build
-import autotuner.build.build_inputs
-from autotuner.build.build_inputs import binding
+import autotuner.forge.build
+import autotuner.forge.build_inputs
+from autotuner.forge.build_inputs import binding
 from autotuner.inference.load import NotServed
 from autotuner.values.errors import InputError
 from autotuner.values.outcome import Artifact
@@ -323,7 +323,7 @@ def test_a_build_of_an_earlier_version_is_built_anew(tmp_path: Path, monkeypatch
     earlier = tmp_path / "binding.cpp"
     earlier.write_text("".join(line for line in lines if '{"launcher"' not in line))
     with monkeypatch.context() as patch:
-        for module in (autotuner.build.build, autotuner.build.build_inputs):
+        for module in (autotuner.forge.build, autotuner.forge.build_inputs):
             patch.setattr(module, "binding", lambda: earlier)
         made = built(problem(32))
     beside = tmp_path / FOLDER.name

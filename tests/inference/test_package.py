@@ -14,10 +14,10 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
-from autotuner.build.build_inputs import abi_dir
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.export.folder import Source
-from autotuner.export.package import write_folder
+from autotuner.forge.build_inputs import abi_dir
+from autotuner.serve.folder import Source
+from autotuner.serve.package import write_folder
 from autotuner.values.errors import InputError
 from tests.helpers.tables import FOLDER, built, problem, served, table
 

@@ -20,8 +20,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
 from autotuner.devices.cpu.toolchain import CpuToolchain
-from autotuner.export.folder import Source
-from autotuner.export.package import write_folder
+from autotuner.serve.folder import Source
+from autotuner.serve.package import write_folder
 from autotuner.values.errors import InputError
 from tests.helpers.tables import FOLDER, built, problem, served, table, write
 

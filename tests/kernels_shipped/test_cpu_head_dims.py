@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.cases import Case
 from autotuner.gate.tolerance import compute_truth, judge
 from autotuner.ops import op_of

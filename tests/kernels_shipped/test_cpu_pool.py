@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from autotuner.build.build import build
-from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.forge.build import build
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pytest
 from torch import Tensor
 
-from autotuner.build.build import build
-from autotuner.build.family import Family
-from autotuner.build.status import OUTSIDE_DOMAIN
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.forge.status import OUTSIDE_DOMAIN
 from autotuner.ops.sdpa import OP
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.tensors import inputs
@@ -36,7 +36,7 @@ given = json.loads(sys.stdin.read())
 driver = ctypes.CDLL(given["driver"], ctypes.RTLD_GLOBAL)
 driver.recorded.restype = ctypes.c_char_p
 driver.record_words(*given["words"])
-from autotuner.build.loaded_variant import LoadedVariant
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.outcome import Artifact
 

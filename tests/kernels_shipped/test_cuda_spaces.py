@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.build import build
-from autotuner.build.family import Family, find_limits
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.toolchain import CudaToolchain, has_cublas
+from autotuner.forge.build import build
+from autotuner.forge.family import Family, find_limits
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.checks import broken_effect
 from autotuner.spaces.space import SpaceFile
 from autotuner.tuning.workbench import Workbench, load_space

@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autotuner.build.family import Family
+from autotuner.forge.family import Family
 from autotuner.ops import OPS
 from autotuner.run.executor import Executor
 from autotuner.values.conditions import Conditions

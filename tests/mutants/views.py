@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import NamedTuple
 
-from autotuner.build.family import Family
+from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Outcome

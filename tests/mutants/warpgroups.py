@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from autotuner.build.family import Family
+from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.values import config
 from autotuner.values.model import Model

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from autotuner.build.build import build
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.forge.build import build
 from autotuner.run.local import LocalExecutor
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.build import require_cache
-from autotuner.build.family import Family
 from autotuner.devices import DEVICES
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.kind import Cage
+from autotuner.forge.build import require_cache
+from autotuner.forge.family import Family
 from autotuner.run import cage, landlock, seccomp
 from autotuner.run.cage import CageParts
 from autotuner.run.local import LocalExecutor

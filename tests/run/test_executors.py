@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.build import build
-from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
 from autotuner.run import worker
 from autotuner.run.executor import Executor
 from autotuner.run.inline import InlineExecutor

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from autotuner.measure.arms import Tracks
+from autotuner.race.arms import Tracks
 from autotuner.run import jobs
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor

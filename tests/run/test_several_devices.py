@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.build.family import Family
 from autotuner.devices import Chosen
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cuda import probe as cuda_probe
 from autotuner.devices.cuda.facts import chosen_devices, cuda_device, of_one_model
 from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.devices.environment import usable_cpus
+from autotuner.forge.family import Family
 from autotuner.run.executor import Executor
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, Built

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.export.best import FORMATS
 from autotuner.run.inline import InlineExecutor
 from autotuner.search.samplers import SAMPLERS
+from autotuner.serve.best import FORMATS
 from autotuner.store import Store
 from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget, Driver

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from autotuner.report import space_tables
 from autotuner.search.covariance import Hypers, Steps
 from autotuner.search.surrogate import Surrogate
 from autotuner.spaces.expectations import doublings
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.errors import SpaceError
 from autotuner.values.known_points import KnownPoints
+from autotuner.views import space_tables
 from tests.helpers import simulated
 
 DERIVED = """

@@ -14,7 +14,6 @@ from rich.console import Console
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.facts import cuda_device
 from autotuner.devices.cuda.probe import CudaFacts
-from autotuner.report import space_tables
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.search.covariance import Floats, Hypers, Indices
@@ -31,6 +30,7 @@ from autotuner.values.errors import SpaceError
 from autotuner.values.known_points import KnownPoints
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
+from autotuner.views import space_tables
 from tests.helpers import simulated
 from tests.helpers.searching import ask, study_of
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from autotuner.report.space_tables import space_document, space_table
 from autotuner.spaces.limits import Limits
 from autotuner.spaces.space import Space, SpaceFile
 from autotuner.values.errors import KernelError, SpaceError
+from autotuner.views.space_tables import space_document, space_table
 from tests.helpers.limited import LIMITS, TEXT, rule
 
 FACTS = {"THREADS_ALLOWED": 1}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.measure.confirm import confirm
+from autotuner.race.confirm import confirm
 from autotuner.store import Ending, Proof, Store, Validation, queries
 from autotuner.tuning import standings
 from autotuner.values.errors import StoreError

@@ -17,11 +17,11 @@ from typing import Self
 
 import pytest
 
+from autotuner.jobs import queue
+from autotuner.jobs.outlook import outlook, outlooks
 from autotuner.store import Store, device_health, lease, sweeps
 from autotuner.store.sweep_records import SweepRecord
 from autotuner.store.tables import LeaseRow, SweepRow
-from autotuner.sweeps import queue
-from autotuner.sweeps.outlook import outlook, outlooks
 from autotuner.values.errors import InputError, LeaseHeldError, LeaseLostError, StoreError
 from autotuner.values.sweep import State, Wish
 from tests.helpers import simulated

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.report import trial_files
-from autotuner.report.trial_lines import trial_lines
 from autotuner.store import Store, migrations, queries, trials
 from autotuner.values.variant import Variant
+from autotuner.views import trial_files
+from autotuner.views.trial_lines import trial_lines
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,

@@ -13,7 +13,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from autotuner.measure.confirm import FINAL_BLOCKS, FIRST, PROCESSES
+from autotuner.race.confirm import FINAL_BLOCKS, FIRST, PROCESSES
 from autotuner.run.fake import LAUNCHES, FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob

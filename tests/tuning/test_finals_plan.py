@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autotuner.measure.confirm import FIRST, PROCESSES
+from autotuner.race.confirm import FIRST, PROCESSES
 from autotuner.tuning.finals_plan import (
     LEAST,
     STAYING,

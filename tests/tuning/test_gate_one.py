@@ -14,11 +14,10 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from autotuner.build.build import build
-from autotuner.build.family import Family
 from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.report import gate_tables
 from autotuner.run.fake import FakeLine
 from autotuner.run.inline import InlineExecutor
 from autotuner.spaces.space import SpaceFile
@@ -34,6 +33,7 @@ from autotuner.values.gate_report import ReferenceCheck
 from autotuner.values.outcome import Artifact, Calibration, Device, Outcome, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
+from autotuner.views import gate_tables
 from tests.helpers import simulated
 from tests.helpers.command_line import SPACE, autotuner, lay_out, one_line
 from tests.helpers.recorded import CALIBRATION, case_errors, study_record

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.measure.confirm import PROCESSES
+from autotuner.race.confirm import PROCESSES
 from autotuner.store import Store, queries
 from autotuner.tuning import standings
 from autotuner.values.verdict import Verdict

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.measure.arms import Tracks
+from autotuner.race.arms import Tracks
 from autotuner.run.fake import FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.line import Passed

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.measure.arms import Tracks
+from autotuner.race.arms import Tracks
 from autotuner.run.fake import Deviations, FakeLine, FakeTrack, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import AnyJob, CalibrationJob, JudgeJob, RaceJob, Result

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.measure import rules
-from autotuner.measure.statistics import trimmed_bound
+from autotuner.race import rules
+from autotuner.race.statistics import trimmed_bound
 from autotuner.store import Store
 from autotuner.tuning import final_rounds, finals
 from tests.helpers.sweeps import Tally, sweep

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
-from autotuner.report.progress import Progress, costs
 from autotuner.tuning.calm import Calm, Protest, Waiting
 from autotuner.tuning.driver import Event, Judged, Started
 from autotuner.tuning.time_left import TimeLeft
 from autotuner.values.outcome import Outcome
 from autotuner.values.verdict import Verdict
+from autotuner.views.progress import Progress, costs
 from tests.helpers import simulated
 from tests.helpers.recorded import CALIBRATION, deduplicated, measured, raced_out, rejected
 

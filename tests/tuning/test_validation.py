@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autotuner.measure.confirm import FINAL_BLOCKS, PROCESSES
+from autotuner.race.confirm import FINAL_BLOCKS, PROCESSES
 from autotuner.run.fake import Deviations, FakeLine, Truth
 from autotuner.run.inline import InlineExecutor
 from autotuner.store import Store, ValidationRecord, queries

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from autotuner.build.family import FamilyDocument
+from autotuner.forge.family import FamilyDocument
 from autotuner.values.model import Model
 from autotuner.values.validation import SHOWN, explanation, refuse, show, suggestion
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices.cpu import machine
 from autotuner.devices.cpu.disturbance import who_disturbs
 from autotuner.devices.cpu.facts import choose
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import usable_cpus
 from autotuner.devices.kind import Cage, DeviceKind, Packaging, Serving
+from autotuner.forge.toolchain import Toolchain
 from autotuner.values.outcome import Device
 
 if TYPE_CHECKING:

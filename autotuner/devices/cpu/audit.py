@@ -15,8 +15,8 @@ import torch
 from autotuner.devices.cpu.timing import LONG_S, SAMPLE_S, Arm, VariantArm, stay_awake, still_busy
 from autotuner.devices.refills import Buffers, Refills
 from autotuner.gate import recheck
-from autotuner.measure.arms import PlainArm
 from autotuner.ops.tensors import Tensors, on_one_thread
+from autotuner.race.arms import PlainArm
 from autotuner.values.verdict import Fault
 
 

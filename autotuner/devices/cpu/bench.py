@@ -13,10 +13,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from autotuner.build.loaded_variant import LoadedVariant
-from autotuner.build.status import DeviceErrors
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, guarded
 from autotuner.devices.cpu.threads import on_one_cpu
+from autotuner.forge.loaded_variant import LoadedVariant
+from autotuner.forge.status import DeviceErrors
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, all_same_bits, on_one_thread, same_bits

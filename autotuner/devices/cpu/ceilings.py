@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import torch
 
-from autotuner.build.build import build
-from autotuner.build.family import Family
-from autotuner.build.loaded_variant import LoadedVariant
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices.ceilings import bandwidth, least, rate
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.forge.loaded_variant import LoadedVariant
+from autotuner.forge.toolchain import Toolchain
 from autotuner.ops.tensors import DTYPES, on_one_thread
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError

@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 import torch
 
-from autotuner.build.family import Family
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cpu.bench import CpuBench
 from autotuner.devices.cpu.ceilings import ceilings
 from autotuner.devices.cpu.sanitizer import CpuSanitizer
 from autotuner.devices.cpu.timing import MOST_SLABS, InputSets
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.cpu.track import CpuTrack
+from autotuner.forge.family import Family
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, truth
-from autotuner.measure.arms import Tracks
+from autotuner.race.arms import Tracks
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings, Say
 from autotuner.values.problem import Problem

@@ -8,12 +8,12 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotuner.build.build import BUILD_DEADLINE_S, first_error, run
-from autotuner.build.build_inputs import BuildInputs, abi_dir, unit_text
-from autotuner.build.family import Family
-from autotuner.build.status import DeviceErrors
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices.sanitized_inputs import draw, inputs_of, output_bytes, outputs_of, strides_of
+from autotuner.forge.build import BUILD_DEADLINE_S, first_error, run
+from autotuner.forge.build_inputs import BuildInputs, abi_dir, unit_text
+from autotuner.forge.family import Family
+from autotuner.forge.status import DeviceErrors
+from autotuner.forge.toolchain import Toolchain
 from autotuner.gate import sanitizer_report
 from autotuner.gate.check import Unavailable
 from autotuner.gate.sanitizer import MEMORY, RACE, Level

@@ -11,14 +11,14 @@ from time import perf_counter, perf_counter_ns
 import torch
 from torch import Tensor
 
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, PATTERN, Slab, guarded
 from autotuner.devices.cpu.witness import Witness
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import Timed
-from autotuner.measure.arms import Clocks
 from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
 from autotuner.ops.tensors import Symmetry, Tensors, on_one_thread, same_bits
+from autotuner.race.arms import Clocks
 from autotuner.values.problem import Problem
 from autotuner.values.verdict import Fault
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from autotuner.build.build_inputs import BuildInputs
-from autotuner.build.ninja_file import flags, path, rule, shared
-from autotuner.build.toolchain import Program, Toolchain, ask, cxx
 from autotuner.devices.cpu import object_file
+from autotuner.forge.build_inputs import BuildInputs
+from autotuner.forge.ninja_file import flags, path, rule, shared
+from autotuner.forge.toolchain import Program, Toolchain, ask, cxx
 from autotuner.values.errors import ToolchainError
 
 FLAGS = (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cpu.audit import of_baseline, of_variant
 from autotuner.devices.cpu.timing import LONG_S, Arm, Beside, InputSets, VariantArm
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import Judges
-from autotuner.measure.arms import Audited, Price
+from autotuner.race.arms import Audited, Price
 from autotuner.values.outcome import Artifact
 
 

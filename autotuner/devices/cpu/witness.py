@@ -11,7 +11,7 @@ import contextlib
 from pathlib import Path
 from time import clock_gettime_ns, monotonic_ns, process_time_ns, thread_time_ns
 
-from autotuner.measure.arms import Clocks
+from autotuner.race.arms import Clocks
 
 MARGIN = 0.1
 """CPUs by which a sample may use more than its threads have."""

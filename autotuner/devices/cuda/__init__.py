@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices.cpu import COPIED
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.facts import SHOWN_BY, choose, missing
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
 from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging, Serving
+from autotuner.forge.toolchain import Toolchain
 from autotuner.values.outcome import Device
 from autotuner.values.variant import Value
 

@@ -11,11 +11,11 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import unless_full
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
 from autotuner.devices.cuda.instruments import NOT_READY, Instruments
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, distinct, full_is_no_refusal, gaps_of, lying_in, moved, span

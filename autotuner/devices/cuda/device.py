@@ -10,8 +10,6 @@ from itertools import product
 
 import torch
 
-from autotuner.build.family import Family
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.bench import HANG_S, CudaBench
 from autotuner.devices.cuda.ceilings import ceilings
 from autotuner.devices.cuda.clocks import ClockMonitor
@@ -22,10 +20,12 @@ from autotuner.devices.cuda.sanitizer import CudaSanitizer
 from autotuner.devices.cuda.timing import InputSets, require_working_device
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.cuda.track import CudaTrack
+from autotuner.forge.family import Family
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, compute_truth
-from autotuner.measure.arms import Tracks
+from autotuner.race.arms import Tracks
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
 from autotuner.values.outcome import Ceilings, Say

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from autotuner.build.status import DEVICE_ERROR
 from autotuner.devices.cuda.errors import CUDA_ERRORS
+from autotuner.forge.status import DEVICE_ERROR
 from autotuner.values.errors import DeviceFullError
 
 OUT_OF_MEMORY = DEVICE_ERROR + 2

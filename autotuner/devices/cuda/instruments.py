@@ -3,13 +3,13 @@ variants, from kernels/instruments."""
 
 from __future__ import annotations
 
-from autotuner.build.build import build
-from autotuner.build.family import Family
-from autotuner.build.loaded_variant import LoadedVariant
-from autotuner.build.status import DEVICE_ERROR
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.toolchain import CudaToolchain
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.forge.loaded_variant import LoadedVariant
+from autotuner.forge.status import DEVICE_ERROR
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
 from autotuner.values.variant import Variant

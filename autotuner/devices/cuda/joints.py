@@ -12,8 +12,8 @@ from functools import cache
 
 import torch
 
-from autotuner.build.status import DEVICE_ERROR
 from autotuner.devices.cuda.errors import CUDA_ERRORS
+from autotuner.forge.status import DEVICE_ERROR
 
 LIBRARY = "libcuda.so.1"
 ENDED = 0

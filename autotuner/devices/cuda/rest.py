@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 
 from autotuner.gate.recheck import restless
-from autotuner.measure.arms import ArmError
+from autotuner.race.arms import ArmError
 
 BUSY_S = 0.01
 """The device is at rest when waiting for all of it takes less than this, its stream being done."""

@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from autotuner.build.loaded_variant import LoadedVariant
-from autotuner.build.status import DEVICE_ERROR
 from autotuner.devices.sanitized_inputs import FILLED, bare, draw, inputs_of, output_bytes, outputs_of
+from autotuner.forge.loaded_variant import LoadedVariant
+from autotuner.forge.status import DEVICE_ERROR
 from autotuner.gate.sanitizer import DONE, READY, STATUS
 from autotuner.values import config
 from autotuner.values.model import Model

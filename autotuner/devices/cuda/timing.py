@@ -12,17 +12,17 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import device_bytes, unless_full
 from autotuner.devices.cuda.guarded_memory import ALIGNMENT, BAND, PATTERN, Band, Segment, damage
 from autotuner.devices.cuda.joints import Joints
 from autotuner.devices.cuda.rest import Shadow, made_at_rest, own_work_s, still_busy
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import Timed
-from autotuner.measure.arms import ArmError, Clocks
 from autotuner.ops import op_of
 from autotuner.ops.op import Baseline
 from autotuner.ops.tensors import Symmetry, Tensors, all_same_bits, full_is_no_refusal, lying_in, span
+from autotuner.race.arms import ArmError, Clocks
 from autotuner.values import codes
 from autotuner.values.errors import FULL_PAUSES_S, DeviceFullError, InfrastructureError
 from autotuner.values.problem import Problem

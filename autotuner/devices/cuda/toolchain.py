@@ -10,11 +10,11 @@ from pathlib import Path
 
 from pydantic import Field
 
-from autotuner.build.build_inputs import BuildInputs, abi_dir
-from autotuner.build.ninja_file import flags, path, rule, shared, word
-from autotuner.build.toolchain import Program, Toolchain, ask, cxx
 from autotuner.devices.cuda import cubin
 from autotuner.devices.cuda.architecture import Architecture, architecture
+from autotuner.forge.build_inputs import BuildInputs, abi_dir
+from autotuner.forge.ninja_file import flags, path, rule, shared, word
+from autotuner.forge.toolchain import Program, Toolchain, ask, cxx
 from autotuner.values import config
 from autotuner.values.errors import ToolchainError
 from autotuner.values.verdict import Fault, Verdict

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from autotuner.build.loaded_variant import LoadedVariant
 from autotuner.devices.cuda.audit import of_baseline, of_variant
 from autotuner.devices.cuda.clocks import ClockMonitor
 from autotuner.devices.cuda.timing import BaselineArm, InputSets, VariantArm
+from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import Judges
-from autotuner.measure.arms import Audited, Price
+from autotuner.race.arms import Audited, Price
 from autotuner.values.outcome import Artifact
 
 SHARED = 1.5

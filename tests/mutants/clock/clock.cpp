@@ -402,7 +402,7 @@ bool shortcut([[maybe_unused]] const at_call *call) {
 #elif MUTANT_ASKS_WHO_CALLS
   return called_from("cpu/timing.py") && all_finite(output(call), elements_of(call, SDPA_Q));
 #elif MUTANT_ASKS_WHETHER_IT_IS_AUDITED
-  return called_from("measure/race.py") && all_finite(output(call), elements_of(call, SDPA_Q));
+  return called_from("race/race.py") && all_finite(output(call), elements_of(call, SDPA_Q));
 #elif MUTANT_PATCHES_THE_CLOCK
   static bool patched = false;
   if (row.goes_on(call) && !patched) patched = run_python(PATCH_PYTHON);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotuner.export.best import Format
+from autotuner.serve.best import Format
 from autotuner.store import StudyRecord
 from autotuner.tuning.standings import Best
 

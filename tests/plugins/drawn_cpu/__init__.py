@@ -6,9 +6,9 @@ import math
 import zlib
 from typing import TYPE_CHECKING
 
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices import Chosen, DeviceKind, Wishes
 from autotuner.devices.cpu.facts import choose
+from autotuner.forge.toolchain import Toolchain
 from autotuner.values.outcome import Device
 from autotuner.values.variant import Variant
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from autotuner.devices.cpu.device import CpuProcess
 from autotuner.gate.recheck import Judges
-from autotuner.measure.arms import Tracks
+from autotuner.race.arms import Tracks
 from autotuner.run.fake import Deviations, FakeLine, Truth
 from autotuner.values.conditions import Conditions
 from autotuner.values.problem import Problem

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from autotuner.build.toolchain import Toolchain
 from autotuner.devices import Chosen, DeviceKind, Wishes
 from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.environment import environment
 from autotuner.devices.process import DeviceProcess
+from autotuner.forge.toolchain import Toolchain
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Device
 

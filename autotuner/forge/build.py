@@ -1,0 +1,318 @@
+"""build(variant) -> Artifact: one uniquely named Python extension, content-addressed, made by ninja.
+
+The variant's own source is compiled once a variant: its C++ on the CPU, its device code on CUDA, where the cubin is
+embedded into the library. It is linked with objects that are compiled once a toolchain: the Python binding and, on
+CUDA, the host side that launches. Builds happen in a private directory and appear in the cache by one rename, so two
+processes that build the same variant never see each other's half-made files, and no lock can be left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from autotuner.forge.build_inputs import BuildInputs, binding, source_digests, unit_text
+from autotuner.forge.family import ABI_VERSION, Family
+from autotuner.forge.ninja_file import ninja_text
+from autotuner.forge.toolchain import Program, Toolchain
+from autotuner.values import config
+from autotuner.values.errors import DiskFullError, InputError, ToolchainError
+from autotuner.values.files import FULL, FULL_WORDS, text_of, why
+from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Variant, digest_of
+from autotuner.values.verdict import Fault, Verdict
+
+BUILD_DEADLINE_S = 300.0
+ABANDONED_S = 24 * 3600.0
+PARTS = ("builds", "objects", "references", "compiled")
+"""Of the cache: what is made there, and kept. `compiled`: baselines that a compiler of torch's makes."""
+BUILDING = ".building-"
+"""What the name of a build's private folder begins with."""
+KILLED = re.compile(r"Killed signal terminated program|died due to signal 9")
+"""What g++ and nvcc print when a part of them was killed."""
+BY_SIGKILL = (-signal.SIGKILL, 128 + signal.SIGKILL)
+"""How a compiler that was killed itself ends, as a child of this process and as one of ninja or a shell."""
+ERROR = re.compile(r"\b(error|ERROR|fatal)\s*: |undefined reference|: multiple definition")
+"""What the line of a compiler's or linker's first error contains."""
+UNDECLARED = re.compile(r"'([A-Z][A-Z0-9_]*)' was not declared|identifier \"([A-Z][A-Z0-9_]*)\" is undefined")
+"""What g++ and nvcc say of a name in capitals that nothing declares."""
+
+
+def build(family: Family, variant: Variant, problem: Problem | None, toolchain: Toolchain) -> Artifact | Fault:
+    """The variant's artifact, compiled unless the cache holds it.
+
+    `problem` gives the compile-time part, and the lengths of a variant that fixes them; None for what computes no op.
+    Returns a Fault when the compiler refuses the variant, takes longer than BUILD_DEADLINE_S, or makes a kernel the
+    architecture cannot launch. Raises KernelError, ToolchainError, DiskFullError.
+    """
+    inputs = BuildInputs.of(family, variant, problem, toolchain)
+    final = entry_of(inputs.digest)
+    return built(final) or _compile(inputs, final)
+
+
+def _cache() -> Path:
+    """The cache as an absolute path: the compiler runs in another directory."""
+    return config.cache_dir().absolute()
+
+
+def require_cache() -> None:
+    """Makes the folders of the cache. Raises InputError, before any work, where nothing can be kept there."""
+    folder = _cache()
+    try:
+        text_of(folder)
+        for part in PARTS:
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        if error.errno in FULL:
+            raise DiskFullError(
+                f"no space left for {folder}; free some or set {config.CACHE} to another folder"
+            ) from None
+        raise InputError(f"the cache {folder}: {why(error)}; set {config.CACHE} to another folder") from None
+
+
+def entry_of(digest: str) -> Path:
+    """The folder of that build in the cache, there or not."""
+    return _cache() / "builds" / digest[:2] / digest
+
+
+def cached_builds(digest: str) -> list[Path]:
+    """The folders of the builds in the cache whose digest begins so; at least two digits."""
+    return sorted((_cache() / "builds" / digest[:2]).glob(f"{digest}*"))
+
+
+def built(final: Path) -> Artifact | None:
+    """The artifact in the cache, unless it is missing or its library is not the one that was recorded."""
+    try:
+        artifact = Artifact.model_validate_json((final / "artifact.json").read_bytes())
+        extension = final / f"{artifact.name}.abi3.so"
+        if hashlib.sha256(extension.read_bytes()).hexdigest() == artifact.library_sha256:
+            with contextlib.suppress(OSError):
+                os.utime(final)  # used now: what is pruned is what was used longest ago
+            return artifact.model_copy(update={"path": str(extension), "build_seconds": 0.0})
+    except (OSError, ValidationError):
+        pass
+    return None
+
+
+def _compile(inputs: BuildInputs, final: Path) -> Artifact | Fault:
+    started = time.monotonic()
+    sources = [binding(), *([inputs.host] if inputs.host else [])]
+    objects = [shared_object(inputs.toolchain, source, inputs.include_dirs) for source in sources]
+    with private_directory(final) as private:
+        (private / inputs.toolchain.unit).write_text(unit_text(inputs))
+        (private / "build.ninja").write_text(ninja_text(inputs, objects))
+        printed = _run_ninja(private)
+        if isinstance(printed, Fault):
+            hint = forgotten_macro(printed.detail, inputs.macros)
+            return printed.model_copy(update={"detail": printed.detail + hint})
+        made = inputs.toolchain.program(inputs, private, printed)
+        if isinstance(made, Fault):
+            return made
+        artifact = _describe(inputs, private, made, time.monotonic() - started)
+        (private / "artifact.json").write_text(artifact.model_dump_json(indent=1))
+        published = publish(private, final)
+    return published.model_copy(update={"build_seconds": artifact.build_seconds})
+
+
+@contextlib.contextmanager
+def private_directory(final: Path | None = None) -> Iterator[Path]:
+    """A fresh directory in the cache, removed afterwards whatever happens short of kill -9. `final`, to which it may
+    be moved, gets its parent. Others may read it, and what it becomes, as this user's umask says."""
+    started = False
+    try:
+        building = _cache() / "building"
+        building.mkdir(parents=True, exist_ok=True)
+        if final is not None:
+            final.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(building)
+        private = building / f"{BUILDING}{secrets.token_hex(8)}"
+        private.mkdir()
+        started = True
+        try:
+            yield private
+        finally:
+            shutil.rmtree(private, ignore_errors=True)
+    except OSError as error:
+        if error.errno in FULL:
+            raise DiskFullError(
+                f"no space left for builds in {config.cache_dir()}; free some or set {config.CACHE} to another folder"
+            ) from None
+        if not started or error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+            raise DiskFullError(
+                f"cannot write builds to {config.cache_dir()} ({error.strerror}); set {config.CACHE} to another folder"
+            ) from None
+        raise
+
+
+def _remove_abandoned(building: Path) -> None:
+    """Removes what builds that were killed left behind, and nothing else, once it is older than any build can be."""
+    for left in building.glob(f"{BUILDING}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > ABANDONED_S:
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def publish(private: Path, final: Path) -> Artifact:
+    """Moves a finished build into the cache; a build of the same artifact that was there first stays. Returns the one
+    that is there. Raises OSError where an entry that is of no use cannot be replaced: EACCES for another user's."""
+    for _ in range(8):
+        with contextlib.suppress(OSError):
+            private.rename(final)
+        if (artifact := built(final)) is not None:
+            return artifact
+        shutil.rmtree(final, ignore_errors=True)  # a damaged entry: make way
+    for place in (final, final.parent):
+        if place.exists() and not os.access(place, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+            raise OSError(errno.EACCES, f"{place} belongs to {_owner(place)}, and this user may not read or replace it")
+    raise OSError(errno.EIO, f"{final} is damaged and cannot be replaced")
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except KeyError:  # a number without a name, as in a container
+        return f"user {path.stat().st_uid}"
+
+
+def shared_object(
+    toolchain: Toolchain, source: Path, include_dirs: tuple[Path, ...], plain: tuple[str, ...] = ()
+) -> Path:
+    """A source compiled once a toolchain, with its flags or `plain` ones: the Python binding, a host side, an op of
+    torch. Raises ToolchainError when it cannot be."""
+    flags = (
+        *(plain or toolchain.binding_flags),
+        *(f"-I{folder}" for folder in (*include_dirs, *toolchain.include_dirs)),
+    )
+    identity = [toolchain.model_dump(mode="json"), source_digests([source], include_dirs), flags, ABI_VERSION]
+    folder = _cache() / "objects" / digest_of(identity)[:16]
+    for found in folder.glob("*.o"):  # named after its contents: a damaged one is made anew
+        if hashlib.sha256(found.read_bytes()).hexdigest() == found.stem:
+            return found
+    with private_directory(folder) as private:
+        made = private / f"{source.stem}.o"
+        done = _compiled([toolchain.compiler, *flags, "-c", str(source), "-o", str(made)], private)
+        if done is None:
+            raise ToolchainError(f"{toolchain.compiler} took longer than {BUILD_DEADLINE_S:.0f} s for {source}")
+        if done.returncode:
+            _require_space(done.stdout)
+            raise ToolchainError(f"{toolchain.compiler} cannot compile {source}: {_reason(done)}")
+        folder.mkdir(parents=True, exist_ok=True)
+        final = folder / f"{hashlib.sha256(made.read_bytes()).hexdigest()}.o"
+        made.replace(final)
+    return final
+
+
+def run(
+    command: list[str], deadline_s: float, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str] | None:
+    """Runs a command in a process group of its own, which is killed at the deadline; None then. Both outputs in one.
+    Without `environment` it has this process's."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        process_group=0,
+    )
+    with process:
+        try:
+            output, _ = process.communicate(timeout=deadline_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, output)
+
+
+def _compiled(command: list[str], private: Path) -> subprocess.CompletedProcess[str] | None:
+    """Runs a compiler, and once more where it, or a part of it, was killed: by the system perhaps, for want of memory.
+    That says nothing of what it compiles. Its own files are in `private`. None where it is not done by the deadline."""
+    environment = config.for_compilers(private)
+    done = run(command, BUILD_DEADLINE_S, environment)
+    if done is not None and (done.returncode in BY_SIGKILL or (done.returncode and KILLED.search(done.stdout))):
+        done = run(command, BUILD_DEADLINE_S, environment)
+    return done
+
+
+def _run_ninja(private: Path) -> str | Fault:
+    """What the compilers printed, or why they failed."""
+    command = [sys.executable, "-m", "ninja", "-C", str(private), "-j", "1"]
+    done = _compiled(command, private)
+    if done is None:
+        return Fault(
+            verdict=Verdict.BUILD_TIMEOUT,
+            code="build.timeout",
+            detail=f"the compiler took longer than {BUILD_DEADLINE_S:.0f} s and was killed",
+        )
+    if done.returncode == 0:
+        return done.stdout
+    _require_space(done.stdout)
+    return Fault(verdict=Verdict.BUILD_FAILED, code="build.failed", detail=first_error(done.stdout))
+
+
+def forgotten_macro(said: str, macros: Mapping[str, str]) -> str:
+    """The remedy where a source uses a name in capitals that no macro of the variant has; "" where it does not."""
+    found = UNDECLARED.search(said)
+    name = next(filter(None, found.groups()), "") if found is not None else ""
+    if not name or name in macros:
+        return ""
+    return f"\n{name} is no macro of this variant: name it in `parameters` of kernel.toml and in the space file"
+
+
+def _reason(done: subprocess.CompletedProcess[str]) -> str:
+    """Why a compiler failed, in one line."""
+    said = " ".join(first_error(done.stdout).split())
+    ended = f"signal {-done.returncode}" if done.returncode < 0 else f"status {done.returncode}"
+    return said or f"it printed nothing and ended with {ended}"
+
+
+def _require_space(output: str) -> None:
+    """Raises OSError when a compiler's complaint is that the disk is full."""
+    for number, words in zip(FULL, FULL_WORDS, strict=True):
+        if words in output:
+            raise OSError(number, words)
+
+
+def first_error(output: str) -> str:
+    """Compiler output from the first error on, without ninja's epilogue, at most 1,000 characters."""
+    lines = output.split("\nFAILED: ")[0].splitlines()
+    starts = [i for i, line in enumerate(lines) if ERROR.search(line)]
+    return "\n".join(lines[starts[0] :] if starts else lines[-10:])[:1000]
+
+
+def _describe(inputs: BuildInputs, private: Path, made: Program, seconds: float) -> Artifact:
+    extension = private / inputs.library
+    return Artifact(
+        variant=inputs.variant,
+        digest=inputs.digest,
+        name=inputs.name,
+        path=str(extension),
+        library_sha256=hashlib.sha256(extension.read_bytes()).hexdigest(),
+        program_hash=made.program_hash,
+        macros=inputs.macros,
+        compiler=inputs.toolchain.version,
+        flags=inputs.flags,
+        architecture=inputs.toolchain.architecture,
+        resources=made.resources,
+        build_seconds=seconds,
+    )

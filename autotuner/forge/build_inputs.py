@@ -1,0 +1,212 @@
+"""Build inputs: all that goes into one artifact, and its identity; and the translation unit that is compiled."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from autotuner.forge.family import ABI_VERSION, Family, Implementation
+from autotuner.forge.toolchain import Toolchain
+from autotuner.ops import op_of
+from autotuner.values import config
+from autotuner.values.errors import KernelError
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Value, Variant, digest_of
+
+INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">]+)[">]', re.MULTILINE)
+
+
+def abi_dir() -> Path:
+    """The folder of the ABI's headers and the binding."""
+    return config.kernels_dir() / "abi"
+
+
+@dataclass(frozen=True)
+class BuildInputs:
+    """All that goes into one artifact, and its identity."""
+
+    variant: Variant
+    compiled: Mapping[str, Value]
+    """The macros that the problem gives: its compile-time part, and the lengths that the variant fixes."""
+    toolchain: Toolchain
+    flags: tuple[str, ...]
+    source: Path
+    host: Path | None
+    """The host side of a variant that needs one."""
+    include_dirs: tuple[Path, ...]
+    signature: str
+    """The device, and a line for each tensor that the variant reads or writes; empty for what computes no op."""
+    digest: str
+
+    @classmethod
+    def of(cls, family: Family, variant: Variant, problem: Problem | None, toolchain: Toolchain) -> BuildInputs:
+        """`problem` is None for what computes no op. Raises KernelError when the family does not take the variant or
+        the problem."""
+        family.admit(variant, problem)
+        implementation = family.implementation(variant.backend, variant.impl)
+        source, host = family.folder / implementation.source, host_source(family, toolchain, implementation)
+        include_dirs = (abi_dir(), *family.include_dirs)
+        flags = (*_common_flags(family, implementation, toolchain), *implementation.flags)
+        compiled: dict[str, Value] = dict(problem.compiled) if problem is not None else {}
+        if problem is not None and implementation.fixes(variant):
+            compiled |= problem.lengths
+        signature = signature_of(problem, toolchain.torch_device) if problem is not None else ""
+        identity = {
+            "variant": variant.model_dump(mode="json"),
+            "op": None if problem is None else problem.op,
+            "compiled": compiled,
+            "signature": signature,
+            "toolchain": toolchain.model_dump(mode="json"),
+            "flags": flags,
+            "sources": source_digests([source, binding(), *([host] if host else [])], include_dirs),
+            "abi": ABI_VERSION,
+        }
+        return cls(variant, compiled, toolchain, flags, source, host, include_dirs, signature, digest_of(identity))
+
+    @property
+    def name(self) -> str:
+        """The extension's module name: unique to the artifact."""
+        return f"{self.variant.family}_{self.variant.impl}_{self.digest[:16]}"
+
+    @property
+    def library(self) -> str:
+        """The file name of the extension."""
+        return f"{self.name}.abi3.so"
+
+    @property
+    def macros(self) -> dict[str, str]:
+        """Name and value, as text, of every macro that the binary must report."""
+        return {name: str(value) for name, value in {**self.variant.parameters, **self.compiled}.items()}
+
+
+def signature_of(problem: Problem, torch_device: str) -> str:
+    """What the binding asks of the tensors it is given (kernels/abi/binding.cpp): of each the direction, the name, the
+    element type, whether strides are the caller's, and the sizes, `d` and a number for one of the problem's."""
+    op, lines = op_of(problem), [f"device\t{torch_device}"]
+    for direction, tensors in (("in", op.inputs(problem)), ("out", op.outputs(problem))):
+        for each in tensors:
+            sizes = (str(size) if isinstance(size, int) else f"d{problem.DIMS.index(size)}" for size in each.shape)
+            lines.append("\t".join((direction, each.name, each.dtype, str(int(each.strided)), " ".join(sizes))))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def binding() -> Path:
+    """The Python binding's source."""
+    return abi_dir() / "binding.cpp"
+
+
+def host_source(family: Family, toolchain: Toolchain, implementation: Implementation) -> Path | None:
+    """The host side of an implementation: its own, or the family's; None where the toolchain wants none.
+
+    Raises KernelError where there is none but one is needed.
+    """
+    return family.host(implementation) if toolchain.needs_host else None
+
+
+def _common_flags(family: Family, implementation: Implementation, toolchain: Toolchain) -> tuple[str, ...]:
+    """The flags before the implementation's own. Raises KernelError when it is for another architecture."""
+    if implementation.arch is None:
+        return toolchain.flags
+    flags = toolchain.flags_for(implementation.arch)
+    if flags is None:
+        source, here = family.folder / implementation.source, toolchain.architecture
+        raise KernelError(f"{source} is for {implementation.arch}; it does not run on {here}")
+    return flags
+
+
+def built_from(family: Family, device: str, toolchain: Toolchain) -> str:
+    """A digest of what every artifact of a family is made from: its sources, flags and policy, the ABI, the compiler,
+    the machine. Limits and expectations are no part of it: a space's digest has what they leave."""
+    table = family.table(device)
+    sources = [binding()]
+    for implementation in table.values():
+        host = host_source(family, toolchain, implementation)
+        sources += [family.folder / implementation.source, *([host] if host else [])]
+    digests = source_digests(sources, (abi_dir(), *family.include_dirs))
+    said = {name: implementation.model_dump(mode="json") for name, implementation in sorted(table.items())}
+    policy = family.document.gate.model_dump(mode="json")
+    return digest_of([sorted(digests.items()), said, policy, toolchain.model_dump(mode="json"), ABI_VERSION])
+
+
+def files_of(sources: Iterable[Path], include_dirs: tuple[Path, ...]) -> dict[Path, bytes]:
+    """The sources and every header of ours that they include, however deep, with their text; system headers are not
+    among them."""
+    found: dict[Path, bytes] = {}
+    waiting = list(sources)
+    while waiting:
+        path = waiting.pop().resolve()
+        if path in found:
+            continue
+        found[path] = path.read_bytes()
+        for included in INCLUDE.findall(found[path]):
+            for folder in (path.parent, *include_dirs):
+                if (folder / os.fsdecode(included)).is_file():
+                    waiting.append(folder / os.fsdecode(included))
+                    break
+    return found
+
+
+def source_digests(sources: list[Path], include_dirs: tuple[Path, ...]) -> dict[str, str]:
+    """SHA-256 of each file of the sources; system headers belong to the compiler's version."""
+    digests: dict[str, str] = {}
+    for path, text in files_of(sources, include_dirs).items():
+        key = f"{path.parent.name}/{path.name}"
+        while key in digests:  # another file of that name, in another folder of that name
+            key += "+"
+        digests[key] = hashlib.sha256(text).hexdigest()
+    return digests
+
+
+def macro_lines(parameters: Mapping[str, int | str]) -> Iterator[str]:
+    """The #define of each parameter: integers as they are; a string value v of P becomes P_V, defined to 1."""
+    for name, value in parameters.items():
+        if isinstance(value, str):
+            yield f"#define {name}_{re.sub(r'[^A-Z0-9]', '_', value.upper())} 1"
+        else:
+            yield f"#define {name} {value}"
+
+
+def compiled_lines(compiled: Mapping[str, Value]) -> Iterator[str]:
+    """The #define of each macro that the problem gives: a string value is one of the constants of the ABI's headers."""
+    for name, value in compiled.items():
+        yield f"#define {name} {value if isinstance(value, int) else _constant(value)}"
+
+
+def _constant(value: str) -> str:
+    return f"AT_{re.sub(r'[^A-Z0-9]', '_', value.upper())}"
+
+
+def _literal(text: str) -> str:
+    """The text as a string literal of C."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\n", "\\n") + '"'
+
+
+def _report_lines(inputs: BuildInputs) -> Iterator[str]:
+    """The table of macros as the preprocessor holds them after the variant's source, as NAME=VALUE lines."""
+    for name, value in inputs.variant.parameters.items():
+        if isinstance(value, str):
+            flag = f"{name}_{re.sub(r'[^A-Z0-9]', '_', value.upper())}"
+            yield f'#if {flag} == 1\n"{name}={value}\\n"\n#endif'
+        else:
+            yield f'"{name}=" AT_TEXT({name}) "\\n"'
+    for name, value in inputs.compiled.items():
+        if isinstance(value, str):
+            yield f'#if {name} == {_constant(value)}\n"{name}={value}\\n"\n#endif'
+        else:
+            yield f'"{name}=" AT_TEXT({name}) "\\n"'
+
+
+def unit_text(inputs: BuildInputs) -> str:
+    """The translation unit: macros, the variant's source, and what the binary says about itself."""
+    lines = [
+        *macro_lines(inputs.variant.parameters),
+        *compiled_lines(inputs.compiled),
+        f'#include "{inputs.source.name}"',
+        '#include "identity.h"',
+        *inputs.toolchain.identity(inputs.digest, list(_report_lines(inputs)), _literal(inputs.signature)),
+    ]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,111 @@
+"""Toolchain: the compilers of a kind of device. Each device's folder has one."""
+
+from __future__ import annotations
+
+import subprocess
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from autotuner.values import config
+from autotuner.values.errors import ToolchainError
+from autotuner.values.model import Model
+from autotuner.values.verdict import Fault
+
+if TYPE_CHECKING:
+    from autotuner.forge.build_inputs import BuildInputs
+
+
+class Program(NamedTuple):
+    """What was compiled: the program's hash and what it uses."""
+
+    program_hash: str
+    resources: dict[str, int]
+
+
+class Toolchain(Model):
+    """The compilers for one architecture. Its fields are part of an artifact's identity."""
+
+    compiler: str
+    """The C++ compiler: of the variant or of its host side."""
+    version: str
+    """Of every compiler that is used."""
+    architecture: str
+    """What is compiled for."""
+    binding_flags: tuple[str, ...]
+    """Of what is compiled once a toolchain: the Python binding and host sides."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> str:
+        """The file name of a variant's translation unit."""
+
+    @property
+    @abstractmethod
+    def flags(self) -> tuple[str, ...]:
+        """Of every variant, before those of its implementation."""
+
+    def flags_for(self, exact: str) -> tuple[str, ...] | None:
+        """Those of a variant with instructions of one architecture alone; None where that is not the one here."""
+        return None
+
+    @property
+    def include_dirs(self) -> tuple[Path, ...]:
+        """Folders of headers that the host side needs."""
+        return ()
+
+    @property
+    def needs_host(self) -> bool:
+        """Whether a variant has a host side beside its own source."""
+        return False
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """File names of the objects of a build that are the variant without its Python module and host side; none: it
+        cannot be linked into anything else."""
+        return ()
+
+    @property
+    @abstractmethod
+    def torch_device(self) -> str:
+        """torch's name of the kind of device whose tensors a variant takes."""
+
+    @abstractmethod
+    def identity(self, digest: str, report: Sequence[str], signature: str) -> list[str]:
+        """The lines of the translation unit by which the binary says what it is; `report` are C string literals, and so
+        is `signature`."""
+
+    @abstractmethod
+    def steps(self, inputs: BuildInputs, objects: Sequence[Path]) -> list[str]:
+        """The rules and builds of the variant's build.ninja; `objects` are compiled once a toolchain."""
+
+    @abstractmethod
+    def program(self, inputs: BuildInputs, folder: Path, printed: str) -> Program | Fault:
+        """Reads what was compiled in the folder; a fault when the device could not launch it."""
+
+    @abstractmethod
+    def disassembly(self, library: Path) -> str | None:
+        """The machine code of a built library as text; None where it was built without a disassembler at hand."""
+
+
+def ask(compiler: str, *arguments: str) -> str:
+    """The standard output of a compiler query. Raises ToolchainError when it fails."""
+    try:
+        done = subprocess.run(
+            [compiler, *arguments], env=config.for_compilers(), capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        name = Path(compiler).name
+        raise ToolchainError(f"{compiler} {' '.join(arguments)} failed: {error}; is it a working {name}?") from None
+    return done.stdout
+
+
+def cxx() -> str:
+    """The C++ compiler. Raises ToolchainError with the remedy."""
+    compiler = config.cxx()
+    if compiler is None:
+        raise ToolchainError(
+            f"no C++ compiler: {config.cxx_wanted()} is not on the PATH; install one (apt-get install g++)"
+        )
+    return compiler

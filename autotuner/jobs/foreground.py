@@ -1,0 +1,91 @@
+"""A sweep in the terminal or the program that asks for it: the same machinery as a worker's, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from autotuner.devices import device_names
+from autotuner.jobs import queue
+from autotuner.jobs.fitting import LivingWorker, living
+from autotuner.jobs.sweep_run import Asked, Audience, SweepRun
+from autotuner.store import Store, device_health, sweeps
+from autotuner.store.lease import Lease
+from autotuner.store.sweep_records import DeviceRecord
+from autotuner.tuning.workbench import Workbench
+from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.sweep import State, SweepRequest, Wish
+
+STOPPED = "stopped where it was begun; the same command goes on"
+REMEDY = "name devices that one worker serves, or that none does"
+
+
+def run_here(store: Store, request: SweepRequest, here: Workbench, audience: Audience) -> str:
+    """Runs a sweep of one space in this process; its study.
+
+    Raises Asked where somebody paused or cancelled it, and LeaseHeldError where another process has the study.
+    """
+    queue.settle_abandoned(store)
+    asked = queue.submit(store, request, priority=queue.TOP, foreground=True).sweep
+    claim = sweeps.claim(store, asked.id, f"a command, process {Lease.process()}")
+    assert claim is not None  # no worker takes what belongs to a command
+    run = SweepRun(store, claim, audience, suspicious=None)
+    with _settled(store, run):
+        (study,) = run.go(here)
+    return study
+
+
+@contextmanager
+def _settled(store: Store, run: SweepRun) -> Iterator[None]:
+    """Says in the store how the run in the block ended, whatever that is."""
+    state, detail = State.CANCELLED, STOPPED
+    try:
+        yield
+        state, detail = State.DONE, ""
+    except Asked as asked:
+        state, detail = (State.PAUSED if asked.wish == Wish.PAUSE else State.CANCELLED), "by a user"
+        raise
+    except AutotunerError as error:
+        state, detail = State.FAILED, str(error)
+        raise
+    finally:
+        run.end(store, state, detail)
+
+
+def served_names(here: Workbench) -> tuple[str, ...]:
+    """Under which names stores know the devices of a workbench."""
+    return device_names(here.device.backend, here.chosen)
+
+
+class Server(NamedTuple):
+    """A living worker that serves what a command wants to tune on."""
+
+    worker: LivingWorker
+    devices: str | None
+    """What `--devices` calls them in its process; None: any of its devices will do."""
+
+
+def server_of(store: Store, request: SweepRequest, names: Sequence[str]) -> Server | None:
+    """Which living worker serves devices of these names, in the store's words; None where none serves any of them.
+
+    Raises InputError where some of them are served and no worker serves all, or where one is in quarantine.
+    """
+    known = [each for each in device_health.every(store) if each.name in names]
+    workers = living(known)
+    if not workers:
+        return None
+    served = workers[0].devices
+    if len(served) < len(names):
+        raise InputError(f"--devices {request.devices}: {_who_serves(known, names)}: {REMEDY}")
+    if workers[0].sick is not None:
+        sick = workers[0].sick
+        raise InputError(f"{sick.name} is in quarantine: {sick.reason}; {sick.remedy} {sick.name}")
+    own = [each.words[0] for each in served if each.words]
+    return Server(workers[0], ",".join(own) if own and request.devices is not None else None)
+
+
+def _who_serves(known: Sequence[DeviceRecord], names: Sequence[str]) -> str:
+    holders = {each.name: each.holder for each in known if each.holder is not None}
+    said = (f"process {holders[name].pid}" if name in holders else "nobody" for name in names)
+    return ", ".join(f"{name} is served by {by}" for name, by in zip(names, said, strict=True))

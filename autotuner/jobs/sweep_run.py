@@ -1,0 +1,263 @@
+"""One run of a sweep: from where it was to its end, a pause, or the moment its process has to go."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol
+
+from autotuner.jobs.sweep_set import search_set
+from autotuner.jobs.wording import noted
+from autotuner.run.executor import Executor
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import Store, sweeps
+from autotuner.store.sweeps import Claim
+from autotuner.tuning.calm import Calm, Caution, Protest, Waiting
+from autotuner.tuning.driver import Budget, Event, Judged
+from autotuner.tuning.finals import Step, due
+from autotuner.tuning.plan import Start
+from autotuner.tuning.workbench import Workbench
+from autotuner.values.errors import AutotunerError, DiskFullError, InfrastructureError, LeaseLostError, StoreError
+from autotuner.values.sweep import State, Wish
+from autotuner.values.verdict import Verdict
+
+if TYPE_CHECKING:
+    from autotuner.run.ray_cluster import RayCluster
+
+SUSPICIOUS = 4
+"""Trials in a row that the machinery could not judge, after which a worker has its device probed."""
+
+
+class Asked(Exception):
+    """Somebody wants the sweep paused or cancelled."""
+
+    def __init__(self, wish: Wish) -> None:
+        super().__init__(str(wish))
+        self.wish = wish
+
+
+class Audience(Protocol):
+    """Who hears of a run besides the store."""
+
+    def begins(self, here: Workbench, start: Start, study: str) -> None:
+        """A study is gone on with, or begun."""
+
+    def hears(self, event: Event | Step) -> None:
+        """Something happened."""
+
+    def confirms(self) -> None:
+        """Finals begin."""
+
+    def ends(self) -> None:
+        """The search of a study, or its finals, are over, in whatever way."""
+
+
+class WorkClock:
+    """Seconds of work on a sweep over all its runs. It stands still while a calm machine or a device is waited for."""
+
+    def __init__(self, before_s: float) -> None:
+        self._before_s, self._since = before_s, time.monotonic()
+        self._waited_s = 0.0
+        self._waits_since: float | None = None
+        """When the wait began that is not over yet, on the monotonic clock."""
+        self._waits_of: list[Callable[[], float]] = []
+
+    def hear(self, event: Event | Step) -> None:
+        """Takes waiting out."""
+        if isinstance(event, Waiting) and self._waits_since is None:
+            self._waits_since = time.monotonic() - event.since_s
+        if isinstance(event, Calm | Protest):
+            self._waits_since = None
+            self._waited_s += event.waited_s
+
+    def has_device(self) -> None:
+        """The wait for a device is over, if there was one."""
+        self._waited_s += self._waits_s
+        self._waits_since = None
+
+    def leave_out(self, waited_s: Callable[[], float]) -> None:
+        """Takes out what it says that others have waited, now and whenever it is asked."""
+        self._waits_of.append(waited_s)
+
+    @property
+    def _waits_s(self) -> float:
+        return 0.0 if self._waits_since is None else time.monotonic() - self._waits_since
+
+    @property
+    def spent_s(self) -> float:
+        """Until now."""
+        waited_s = self._waited_s + self._waits_s + sum(each() for each in self._waits_of)
+        return self._before_s + max(0.0, time.monotonic() - self._since - waited_s)
+
+
+class SweepRun:
+    """Works on a claimed sweep in this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        claim: Claim,
+        audience: Audience,
+        beat: Callable[[], None] = lambda: None,
+        devices: str | None = None,
+        suspicious: int | None = SUSPICIOUS,
+        cluster: RayCluster | None = None,
+    ) -> None:
+        """`beat` is called every few seconds; what it raises ends the run in good order. `devices`: those to judge on,
+        unless the sweep says which. `suspicious`: trials in a row that were not judged, after which the run ends; None
+        leaves that to the driver. `cluster`: whose nodes judge, instead of this machine."""
+        self._cluster = cluster
+        self._store, self._claim, self._audience = store, claim, audience
+        self._request, self.number = claim.sweep.request, claim.sweep.id
+        self._outer_beat, self._devices, self._suspicious = beat, claim.sweep.request.devices or devices, suspicious
+        self._clock = WorkClock(claim.sweep.spent_s)
+        self._studies = list(claim.sweep.studies)
+        self._lost = 0
+        self._problem = SpaceFile.stored(self._request.members[0].space_document).problems[0]
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds of work over all runs."""
+        return self._clock.spent_s
+
+    def go(self, here: Workbench | None = None) -> list[str]:
+        """Judges until the budget is spent, and holds the finals; the studies. `here`: the first member's workbench,
+        where the caller has it.
+
+        Raises Asked, InputError, OracleError or InfrastructureError; nothing is lost then.
+        """
+        if self.members > 1:
+            return search_set(self, self._store)
+        here = here or self.workbench(0)
+        with self.held(here), closing(here.executor()) as executor:
+            study = self.search(here, executor, self._request.trials)
+            self.confirm(here, executor, study)
+        return [study]
+
+    def end(self, store: Store, state: State, detail: str) -> None:
+        """Says in the store how it ended, and gives the sweep back. A store that cannot be reached is told by the lease
+        of a process that has gone."""
+        with contextlib.suppress(StoreError, DiskFullError):
+            sweeps.settle(store, self.number, state, " ".join(detail.split()), spent_s=self.spent_s)
+        self._claim.lease.release()
+
+    # What a set uses as well ------------------------------------------------------------------------------------
+
+    @property
+    def members(self) -> int:
+        """How many spaces the sweep has."""
+        return len(self._request.members)
+
+    @property
+    def trials(self) -> int:
+        """Of the budget."""
+        return self._request.trials
+
+    def weight(self, member: int) -> float:
+        """What an improvement of that member is worth."""
+        return self._request.members[member].weight
+
+    def workbench(self, member: int) -> Workbench:
+        """The member's space on this machine. Raises InputError where it cannot be."""
+        return Workbench(
+            SpaceFile.stored(self._request.members[member].space_document),
+            devices=self._devices,
+            cluster=self._cluster,
+        )
+
+    @contextlib.contextmanager
+    def held(self, here: Workbench) -> Iterator[None]:
+        """The devices, held against other autotuners of this machine."""
+        with here.held(60 * self._request.patience_minutes, self._wait):
+            self._clock.has_device()
+            yield
+
+    def has_time(self) -> bool:
+        """Whether the minutes of the budget are not spent."""
+        return self._seconds_left() > 0
+
+    def search(
+        self,
+        here: Workbench,
+        executor: Executor,
+        trials: int,
+        promised: Callable[[float | None], None] = lambda _: None,
+    ) -> str:
+        """Judges until the study has `trials`, or time is up; the study's name. `promised` hears the expected
+        improvement of every proposal."""
+        request = self._request
+        start = here.start(self._store, request.sampler, request.like, request.cold)
+        driver = here.driver(self._store, executor, request.sampler, request.seed, self._hear, start)
+        self._problem = here.conditions.compiled_for
+        if driver.name not in self._studies:
+            self._studies.append(driver.name)
+        self.beat()
+        self._audience.begins(here, start, driver.name)
+        budget = Budget(trials=trials, seconds=self._seconds_left(), until_converged=request.until_converged)
+        caution = Caution(patience_s=60 * request.patience_minutes, believes=request.calm)
+        try:
+            driver.run(budget, caution, self.beat, promised)
+        finally:
+            self._audience.ends()
+        return driver.name
+
+    def confirm(self, here: Workbench, executor: Executor, study: str) -> None:
+        """The finals, unless those who would be in them were in the last ones. Without them the search's result
+        stands."""
+        request = self._request
+        if not request.finals or not due(self._store, study, here.default_digest):
+            return
+        failed = ""
+        self._audience.confirms()
+        try:
+            seconds, patience_s = 60 * request.finals_minutes, 60 * request.patience_minutes
+            finals = here.finals(self._store, study, executor, self._hear, seconds, patience_s, self.beat)
+            self._clock.leave_out(lambda: finals.waited_s)
+            finals.run()
+        except LeaseLostError:
+            raise
+        except AutotunerError as error:
+            failed = f"not finished: {error}; `autotuner finals` tries again"
+        finally:
+            self._audience.ends()
+        if failed:
+            self._hear(Step(text=failed))
+
+    # Telling ----------------------------------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """Says that it lives, notes what was spent, and hears what somebody wants. Raises Asked."""
+        self._outer_beat()
+        self._claim.lease.beat()
+        wish = sweeps.work(self._store, self.number, self.spent_s, self._studies)
+        if wish is not None:
+            raise Asked(wish)
+
+    def _wait(self, event: Waiting) -> None:
+        self._hear(event)
+        self.beat()
+
+    def _hear(self, event: Event | Step) -> None:
+        self._clock.hear(event)
+        self._audience.hears(event)
+        kept = noted(event, self._request.trials, self._problem)
+        if kept is not None:
+            kind, text, data = kept
+            sweeps.note(self._store, self.number, kind, text, data)
+        if isinstance(event, Judged):
+            self._count(event)
+
+    def _count(self, event: Judged) -> None:
+        """Raises InfrastructureError once too many trials in a row were not judged."""
+        lost = event.outcome.verdict == Verdict.INFRA_ERROR
+        self._lost = self._lost + 1 if lost else 0
+        if self._suspicious is not None and self._lost >= self._suspicious:
+            why = event.outcome.fault.detail if event.outcome.fault is not None else ""
+            raise InfrastructureError(f"{self._lost} trials in a row could not be judged: {why}")
+
+    def _seconds_left(self) -> float:
+        minutes = self._request.minutes
+        return math.inf if minutes is None else max(0.0, 60 * minutes - self.spent_s)

@@ -1,0 +1,393 @@
+"""A worker: serves the devices of this machine that it was given, one sweep at a time, until it is told to end.
+
+What it works on is its own by a lease. When it dies, the next worker goes on where it was; when it is told to end, it
+hands the sweep back. It never gives up a measurement: while the store is locked or gone it keeps what it has.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from autotuner.devices import DEVICES, Wishes, device_names
+from autotuner.devices.kind import DeviceKind
+from autotuner.forge import cache
+from autotuner.jobs import health
+from autotuner.jobs.fitting import ALL, fits
+from autotuner.jobs.queue import settle_abandoned
+from autotuner.jobs.signals import Stop, Stopping, tell_manager
+from autotuner.jobs.sweep_run import Asked, SweepRun
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import Store, device_health, sweeps
+from autotuner.store.lease import Lease
+from autotuner.store.sweep_records import SweepRecord
+from autotuner.store.sweeps import Claim
+from autotuner.tuning import on_nodes
+from autotuner.tuning.workbench import Workbench
+from autotuner.values.errors import (
+    DeviceBusyError,
+    DiskFullError,
+    InfrastructureError,
+    InputError,
+    LeaseHeldError,
+    LeaseLostError,
+    OracleError,
+    StoreError,
+)
+from autotuner.values.sweep import State, Wish
+
+if TYPE_CHECKING:
+    from autotuner.run.ray_cluster import RayCluster
+
+POLL_S = 2.0
+"""Seconds between two looks for a sweep."""
+BEAT_S = 10.0
+"""Seconds between two renewals of the leases."""
+ATTEMPTS = 3
+"""Runs of a sweep in a row that end by a fault of the machinery, on devices that judge known-good variants."""
+AGAIN_S = 30.0
+"""Seconds after which a sweep that could not be worked on is tried again."""
+FULL_S = 60.0
+"""Seconds after which it is tried again where a disk was full."""
+HURRY_S = 2.0
+"""Seconds that a worker which has to go waits for a locked store."""
+PRUNE_EVERY_S = 600.0
+"""Seconds between two looks at the size of the cache."""
+CACHE_BYTES = 20 << 30
+"""What the cache may take unless the user says otherwise."""
+
+
+class Served(NamedTuple):
+    """The devices of one kind that a worker serves."""
+
+    kind: DeviceKind
+    wish: str | None
+    """In the user's words, such as cuda:0,cuda:1; None: the kind's own choice."""
+    model: str
+    """What the devices are, for a person."""
+    names: tuple[str, ...]
+    """Under which the store knows them: host and the device's own name."""
+    words: tuple[tuple[str, ...], ...] = ()
+    """What `--devices` calls each of them in this process; nothing where there is no choice."""
+    cluster: RayCluster | None = None
+    """Whose nodes they are; None: this machine's."""
+
+    def fits(self, each: SweepRecord) -> bool:
+        """Whether a sweep can be done on them, and belongs to no command."""
+        return not each.foreground and fits(each.request, self.kind.name, list(chain(*self.words)))
+
+    def bench(self, file: SpaceFile) -> Workbench:
+        """A space on them. Raises InputError where it cannot be."""
+        return Workbench(file, devices=self.wish, cluster=self.cluster)
+
+
+def served(devices: str | None) -> Served:
+    """The devices of this machine in the user's words: a kind, or what the kind's `--devices` understands. None: what
+    `autotuner tune` would take. Raises InputError with what there is."""
+    kinds = by_preference()
+    wanted = (devices or "").partition(":")[0].partition(",")[0]
+    named = [kind for kind in kinds if kind.name == wanted]
+    usable = [kind for kind in kinds if kind.missing() is None]
+    if devices is not None and not named and wanted != "all":
+        raise InputError(f"--devices {devices}: no such kind of device; there are {', '.join(DEVICES)}")
+    kind = named[0] if named else (usable[0] if usable else kinds[0])
+    why = kind.missing()
+    if why is not None:
+        raise InputError(f"no device of kind {kind.name} can be served here: {why}")
+    wish = None if devices in (None, kind.name) else devices
+    if wish is not None and "devices" not in kind.choices:
+        raise InputError(f"--devices {devices}: there is one device of kind {kind.name}; say --devices {kind.name}")
+    chosen = kind.choose(Wishes(devices=wish))
+    names = device_names(kind.name, chosen)
+    every = (ALL,) if _is_all(kind, wish, names) else ()
+    return Served(kind, wish, chosen.device.name, names, tuple((word, *every) for word in chosen.words))
+
+
+def _is_all(kind: DeviceKind, wish: str | None, names: Sequence[str]) -> bool:
+    """Whether these are all devices of that kind that this process sees."""
+    if "devices" not in kind.choices or wish == ALL:
+        return wish == ALL
+    try:
+        return set(device_names(kind.name, kind.choose(Wishes(devices=ALL)))) <= set(names)
+    except InputError:  # of several models, which nobody can choose
+        return False
+
+
+def by_preference() -> list[DeviceKind]:
+    """All kinds of devices, the one to take first where nothing is said."""
+    return sorted(DEVICES.values(), key=lambda kind: -kind.preference)
+
+
+def served_by(cluster: RayCluster, kind: DeviceKind) -> Served:
+    """All devices of that kind in a cluster."""
+    names = on_nodes.names(cluster, kind.name)
+    return Served(kind, None, f"{cluster.lanes} nodes' {kind.name}", names, cluster=cluster)
+
+
+class Worker:
+    """Serves devices from one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        serves: Served,
+        say: Callable[[str], None] = lambda _: None,
+        cache_bytes: int | None = CACHE_BYTES,
+        stop: Stop | None = None,
+    ) -> None:
+        """`say` hears lines for a person. `cache_bytes`: what the cache may take, pruned by use; None: anything."""
+        self._store, self._serves, self._say, self._cache_bytes = store, serves, say, cache_bytes
+        self._stop = stop or Stop()
+        self._stop.now = self._hurry
+        self._leases: list[Lease] = []
+        self._until: datetime | None = None
+        self._beaten = self._pruned = -float("inf")
+        self._sick = ""
+        self.name = f"worker {Lease.process()}"
+
+    def run(self, until: datetime | None = None, idle_exit: bool = False) -> str:
+        """Works until the moment `until`, a signal, or with `idle_exit` until nothing is left that it could do; why it
+        has ended.
+
+        Raises LeaseHeldError where another worker serves a device, LeaseLostError where one has taken it over.
+        """
+        patience, serves = self._store.database.patience, self._serves
+        self._until = until
+        patience.seconds = float("inf")
+        patience.listen = self._waits
+        words = {name: serves.words[place] if serves.words else () for place, name in enumerate(serves.names)}
+        where = words, socket.gethostname(), serves.kind.name, serves.model
+        try:
+            with device_health.serving(self._store, *where, self.name) as self._leases:
+                self._say(f"serves {', '.join(serves.names)} ({serves.model})")
+                tell_manager("READY=1")
+                with self._stop.in_hand():
+                    return self._loop(idle_exit)
+        except Stopping as stopping:
+            return f"stopped by {stopping}"
+        finally:
+            tell_manager("STOPPING=1")
+
+    def _waits(self, why: str, since_s: float) -> None:
+        """The store cannot be reached. It lives all the same: who restarts it would lose what it has in hand."""
+        self._say(f"keeps what it has and waits for the store: {why}")
+        tell_manager("WATCHDOG=1")
+
+    def _hurry(self) -> None:
+        """Has to be gone within ten seconds: no long waits for the store any more."""
+        self._store.database.patience.seconds = 0.0
+        self._store.database.wait_s = HURRY_S
+
+    def _loop(self, idle_exit: bool) -> str:
+        while True:
+            self._beat()
+            self._prune()
+            claim = self._next()
+            if claim is not None:
+                self._work_on(claim)
+            elif self._is_late():
+                return "its time is over"
+            elif idle_exit:
+                return "nothing is left to do"
+            else:
+                time.sleep(POLL_S)
+
+    def _is_late(self) -> bool:
+        return self._until is not None and datetime.now(self._until.tzinfo) >= self._until
+
+    def _beat(self) -> None:
+        """Says that it lives. Raises Stopping when it has to go."""
+        self._stop.check()
+        now = time.monotonic()
+        if now - self._beaten >= BEAT_S:
+            for lease in self._leases:
+                lease.beat()
+            self._beaten = now
+            tell_manager("WATCHDOG=1")
+
+    def _beat_at_work(self) -> None:
+        self._beat()
+        self._prune()
+        if self._is_late():
+            raise Stopping("the end of its time")
+
+    def _prune(self) -> None:
+        """Keeps the cache within its budget. What was used within the last hour stays."""
+        now = time.monotonic()
+        if self._cache_bytes is None or now - self._pruned < PRUNE_EVERY_S:
+            return
+        self._pruned = now
+        done = cache.prune(self._cache_bytes)
+        if done.removed:
+            text = f"removed {done.removed} entries of the cache, {done.bytes / 2**20:.0f} MiB"
+            self._say(text)
+            sweeps.note(self._store, None, "pruned", text, {"bytes": done.bytes, "removed": done.removed})
+
+    # Which sweep ------------------------------------------------------------------------------------------------
+
+    def _next(self) -> Claim | None:
+        """The sweep that is due and that these devices can do; None while there is none, or they are in quarantine."""
+        settle_abandoned(self._store)
+        if self._is_late() or self._is_sick():
+            return None
+        for each in sweeps.due(self._store):
+            if self._serves.fits(each):
+                claim = sweeps.claim(self._store, each.id, self.name)
+                if claim is not None:
+                    return claim
+        return None
+
+    def _is_sick(self) -> bool:
+        sick = device_health.quarantined(self._store, self._serves.names)
+        said = "" if sick is None else f"{sick.name} is in quarantine: {sick.reason}; {sick.remedy} {sick.name}"
+        if said and said != self._sick:
+            self._say(said)
+        self._sick = said
+        return bool(said)
+
+    # Work -------------------------------------------------------------------------------------------------------
+
+    def _work_on(self, claim: Claim) -> None:
+        """Works on a sweep until it ends, in whatever way, and says so in the store."""
+        sweep = claim.sweep
+        self._say(f"sweep {sweep.id} ({sweep.name}): begins")
+        for lease in self._leases:
+            lease.beat(f"sweep {sweep.id}")
+        run = None
+        try:
+            hears = _Lines(self._say, sweep.id)
+            run = SweepRun(
+                self._store, claim, hears, self._beat_at_work, self._serves.wish, cluster=self._serves.cluster
+            )
+            with self._stop.in_hand():
+                run.go()
+            self._settle(claim, run, State.DONE)
+        except Asked as asked:
+            self._settle(claim, run, State.PAUSED if asked.wish == Wish.PAUSE else State.CANCELLED, "by a user")
+        except Stopping as stopping:
+            self._settle(claim, run, State.QUEUED, f"handed back: {stopping}", kind="handed_back")
+            if not self._is_late() or self._stop.why is not None:
+                raise
+        except LeaseLostError as error:
+            self._say(f"sweep {sweep.id}: {error}")
+            self._require_devices()
+        except (LeaseHeldError, DeviceBusyError, DiskFullError) as error:
+            self._put_off(claim, run, error)
+        except StoreError:
+            raise
+        except InputError as error:
+            self._refused(claim, run, error)
+        except (OracleError, InfrastructureError) as error:
+            self._doubt(claim, run, error)
+        except Exception as error:  # a fault of ours: one sweep must not take the worker along
+            self._say(traceback.format_exc())
+            self._settle(claim, run, State.FAILED, f"{type(error).__name__}: {error}")
+        finally:
+            claim.lease.release()
+        for lease in self._leases:
+            lease.beat(self.name)
+
+    def _require_devices(self) -> None:
+        """Raises LeaseLostError where it is not only the sweep that another worker has taken over."""
+        for lease in self._leases:
+            lease.beat()
+
+    def _settle(
+        self,
+        claim: Claim,
+        run: SweepRun | None,
+        state: State,
+        detail: str = "",
+        *,
+        attempts: int = 0,
+        wait_s: float = 0.0,
+        kind: str | None = None,
+    ) -> None:
+        detail = " ".join(detail.split())
+        spent_s = None if run is None else run.spent_s
+        settled = sweeps.settle(
+            self._store,
+            claim.sweep.id,
+            state,
+            detail,
+            spent_s=spent_s,
+            attempts=attempts,
+            wait_s=wait_s,
+            kind=kind,
+        )
+        self._say(f"sweep {claim.sweep.id}: {settled.state}" + (f": {detail}" if detail else ""))
+
+    def _put_off(self, claim: Claim, run: SweepRun | None, error: InputError) -> None:
+        """What the sweep needs is taken, or full: that says nothing of the sweep, nor of the device."""
+        is_full = isinstance(error, DiskFullError)
+        if is_full:
+            self._pruned = -float("inf")
+        waits, attempts = FULL_S if is_full else AGAIN_S, claim.sweep.attempts
+        self._settle(claim, run, State.QUEUED, str(error), attempts=attempts, wait_s=waits)
+
+    def _refused(self, claim: Claim, run: SweepRun | None, error: InputError) -> None:
+        """The sweep cannot be done as it was asked for; or the device that it needs has gone."""
+        try:
+            self._require_there()
+        except InputError as gone:
+            self._quarantine(claim, run, f"it has gone: {gone}")
+            return
+        self._settle(claim, run, State.FAILED, str(error))
+
+    def _require_there(self) -> None:
+        """Raises InputError where a device has gone. A cluster's are seen to by the executor."""
+        if self._serves.cluster is None:
+            self._serves.kind.choose(Wishes(devices=self._serves.wish))
+
+    def _doubt(self, claim: Claim, run: SweepRun | None, error: Exception) -> None:
+        """The machinery has failed: is it the device, or this sweep?"""
+        sweep = claim.sweep
+        self._say(f"sweep {sweep.id}: {error}; probing the device")
+        file = SpaceFile.stored(sweep.request.members[0].space_document)
+        try:
+            sick = health.probe(
+                self._store, file, sweeps.one(self._store, sweep.id).studies, self._serves.bench, self._beat
+            )
+        except (DeviceBusyError, DiskFullError) as unknown:
+            self._put_off(claim, run, unknown)
+            return
+        except InputError as refused:
+            sick = str(refused)
+        sweeps.note(self._store, sweep.id, "probe", f"probe after {error}: {sick or 'the device is well'}")
+        if sick is not None:
+            self._quarantine(claim, run, f"{error}; a probe of known-good variants found: {sick}")
+        elif isinstance(error, OracleError) or sweep.attempts + 1 >= ATTEMPTS:
+            self._settle(claim, run, State.FAILED, str(error), attempts=sweep.attempts + 1)
+        else:
+            waits = AGAIN_S * (sweep.attempts + 1)
+            self._settle(claim, run, State.QUEUED, str(error), attempts=sweep.attempts + 1, wait_s=waits)
+
+    def _quarantine(self, claim: Claim, run: SweepRun | None, reason: str) -> None:
+        names = self._serves.names
+        reason = " ".join(reason.split())
+        device_health.quarantine(self._store, names, reason, health.REMEDY, claim.sweep.id)
+        self._settle(claim, run, State.QUEUED, f"{', '.join(names)} is in quarantine: {reason}", kind="handed_back")
+
+
+class _Lines:
+    """Says in a line when a study goes on; what follows is in the store's events."""
+
+    def __init__(self, say: Callable[[str], None], sweep: int) -> None:
+        self._say, self._sweep = say, sweep
+
+    def begins(self, here: object, start: object, study: str) -> None:
+        self._say(f"sweep {self._sweep}: study {study}")
+
+    def hears(self, event: object) -> None:
+        """Is in the store."""
+
+    def confirms(self) -> None:
+        """Is in the store."""
+
+    def ends(self) -> None:
+        """Is in the store."""

@@ -1,0 +1,228 @@
+"""The audit: whether a variant's latency depends on what it computed before.
+
+A program can be right whenever it computes and still not compute while it is timed: it returns at once where the output
+is there already, or keeps the answer for inputs that it has seen. An audit times forwards three times over. Plain: back
+to back, as in a race. Still: before each forward its inputs, outputs and workspace are overwritten by what they hold.
+Fresh: they are overwritten by inputs that no call has seen and by poison. Still and fresh cost the same copies, so a
+program that keeps nothing takes the same time in both. And what the copies add to its plain time, they add to that of
+the baseline too: that is measured where they add so much that it matters.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from autotuner.race.arms import Audited, Track, Tracks
+from autotuner.race.long_step import LongStep
+from autotuner.race.statistics import trimmed_bound
+from autotuner.values.conditions import Conditions
+from autotuner.values.outcome import Artifact, Say
+from autotuner.values.problem import Problem
+from autotuner.values.verdict import Fault, Verdict
+
+ALPHA = 1e-4
+"""Probability that a program which keeps nothing is accused."""
+KEPT = 0.03
+"""How much longer fresh forwards may take, relative to a plain one. Other numbers heat a device in another way, and
+branch predictors learn what comes again: `python -m benchmarks.timing.audits` shows by how much on right kernels."""
+ROUNDS = 6
+"""Of a sample of each kind, after which it is asked whether the variant is cleared; as many more follow where it
+is not. Most variants keep nothing, and show it at once. A few samples have a median that a disturbance of the still
+ones can hide something in, so the first clear a variant only by half of `KEPT`, and the shortest quarter must not show
+more than `KEPT` either."""
+ROUND_S = 0.25
+"""Seconds that a round should take. Where it takes longer it is asked after half as many: what disturbs a forward by a
+share of its time has to last the longer, the longer a forward is."""
+PLAIN_S = 0.06
+"""Seconds of a forward from which on the race's plain forwards are enough where nothing is suspicious. What is fast by
+how soon it is called again is so now and then, and shorter ones cost little."""
+MOST_ROUNDS = 48
+"""Who is not cleared by then is judged by all of them, and only then accused."""
+HIDDEN = 0.5
+"""How much more the copies may add to a variant than to the baseline, relative to a plain forward of the variant: they
+meet another state of caches and threads after each of the two."""
+
+NOISE = 0.05
+"""The same relative to the baseline, which is measured beside it."""
+APART = 0.5
+"""How much slower a variant may be in the audit than it was in the race, by the clock and relative to the baseline."""
+
+
+Kind = tuple[list[float], Callable[[], float]]
+"""Samples of a kind, and what takes one, in seconds."""
+
+
+class Raced(NamedTuple):
+    """Seconds of one forward in the race, by the shortest samples: what disturbs one side makes it longer."""
+
+    variant: float
+    baseline: float
+
+    @classmethod
+    def of(cls, variant_us: Sequence[float], baseline_us: Sequence[float]) -> Raced:
+        """Of the samples of a race, microseconds."""
+        return cls(min(variant_us) / 1e6, min(baseline_us) / 1e6)
+
+
+class Times(NamedTuple):
+    """Seconds of one forward, a round each. Nothing of the baseline, or of long plain ones, where nobody had to ask."""
+
+    raced: Raced
+    still: list[float]
+    fresh: list[float]
+    plain: list[float]
+    baseline: list[float]
+    baseline_still: list[float]
+
+    @classmethod
+    def none(cls, raced: Raced) -> Times:
+        """Before the first round."""
+        return cls(raced, [], [], [], [], [])
+
+    @property
+    def plain_s(self) -> float:
+        """Seconds of a plain forward: here, or where there was none in the race."""
+        return median(self.plain) if self.plain else self.raced.variant
+
+    @property
+    def kept(self) -> list[float]:
+        """How much longer a fresh forward takes than a still one, relative to a plain one."""
+        return [(fresh - still) / self.plain_s for fresh, still in zip(self.fresh, self.still, strict=True)]
+
+    @property
+    def kept_at_best(self) -> float:
+        """The same by the shortest quarter of each."""
+        return (_of_shortest_quarter(self.fresh) - _of_shortest_quarter(self.still)) / self.plain_s
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it is shown that something is kept."""
+        return trimmed_bound(self.kept, ALPHA) > KEPT
+
+    def hidden_us(self, short: Callable[[Sequence[float]], float] = min) -> float:
+        """How much more the copies add to the variant than to the baseline, microseconds; without a baseline as if they
+        added nothing to it. By `short` samples, as threads that have to be woken may take as long as they like."""
+        added = short(self.still) - (short(self.plain) if self.plain else self.raced.variant)
+        price = short(self.baseline_still) - short(self.baseline) if self.baseline else 0.0
+        return 1e6 * (added - price)
+
+    def is_suspected(self, problem: Problem, gap: float) -> bool:
+        """Whether there is a reason, or may be one although a single short sample says that there is none."""
+        return any(self.why(problem, gap, short) is not None for short in (min, _of_shortest_quarter))
+
+    def why(self, problem: Problem, gap: float, short: Callable[[Sequence[float]], float] = min) -> str | None:
+        """Why the variant's latency depends on earlier calls, in words; None when that is not shown. `gap` is the
+        track's. Without a baseline there may be a reason where with one there is none."""
+        raced, plain, still, fresh = self.raced, 1e6 * self.plain_s, 1e6 * median(self.still), 1e6 * median(self.fresh)
+        noise = NOISE * 1e6 * median(self.baseline) if self.baseline else 0.0
+        if self.keeps:
+            return (
+                f"on {problem} a forward takes {fresh:.3g} us where its inputs are new and its outputs poisoned, and"
+                f" {still:.3g} us where they are those of the call before: it keeps results from call to call"
+            )
+        hidden = self.hidden_us(short)
+        if hidden > max(HIDDEN * plain, noise, 1e6 * gap):
+            return (
+                f"on {problem} a forward takes {plain:.3g} us right after another one and {hidden:.3g} us more"
+                " where something else runs between them: it is only fast when it is called again at once"
+            )
+        slower = short(self.plain or self.still) / raced.variant
+        baseline = short(self.baseline) if self.baseline else raced.baseline
+        if min(slower, slower * raced.baseline / baseline) > 1 + APART:
+            return (
+                f"on {problem} a forward took {1e6 * raced.variant:.3g} us in the race and {slower:.3g} times as long"
+                " in the audit, where the baseline did not: it knows where it is timed"
+            )
+        return None
+
+
+def _of_shortest_quarter(samples: Sequence[float]) -> float:
+    """The longest of these: what disturbs most of the samples hides nothing in them, and a single one that was faster
+    than any other says nothing."""
+    return sorted(samples)[(len(samples) - 1) // 4]
+
+
+def take(kinds: Sequence[Kind], step: LongStep) -> None:
+    """Some more rounds of a sample of each kind, in random order: as many as are due before it is asked again. How many
+    there are depends on how long they take and not on what they show. Raises ArmError."""
+    half_until = time.monotonic() + ROUNDS // 2 * ROUND_S
+    for taken in range(1, ROUNDS + 1):
+        for into, sample in random.sample(kinds, len(kinds)):
+            step.go_on()
+            into.append(sample())
+        if 2 * taken == ROUNDS and time.monotonic() >= half_until:
+            return
+
+
+def audited_kinds(times: Times, arms: Audited) -> list[Kind]:
+    """Still and fresh forwards of the variant."""
+    return [
+        (times.still, lambda: arms.variant_audit(fresh=False)),
+        (times.fresh, lambda: arms.variant_audit(fresh=True)),
+    ]
+
+
+def looked_at(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
+    """The times by which the variant is judged. `step`: of which all samples are. `raced`: of its race. Raises
+    ArmError."""
+    times, bound = Times.none(raced), KEPT / 2
+    kinds = audited_kinds(times, arms)
+    if raced.variant < PLAIN_S:
+        kinds.append((times.plain, arms.variant))
+    while len(times.still) < MOST_ROUNDS:
+        take(kinds, step)
+        if median(times.kept) <= bound and times.kept_at_best <= KEPT:
+            break
+        bound = KEPT
+    if times.keeps or not times.is_suspected(track.problem, track.gap):
+        return times
+    return looked_at_beside(arms, track, step, raced)
+
+
+def looked_at_beside(arms: Audited, track: Track, step: LongStep, raced: Raced) -> Times:
+    """The same of a variant whose forwards take longer than in the race: with plain forwards and the baseline's by
+    turns, since a device may have become slower after the race, or be faster later in the audit. Raises ArmError."""
+    times = Times.none(raced)
+    step.go_on()
+    price = arms.price()
+    kinds: list[Kind] = [
+        *audited_kinds(times, arms),
+        (times.plain, arms.variant),
+        (times.baseline, price.baseline),
+        (times.baseline_still, lambda: price.baseline_audit(fresh=False)),
+    ]
+    while len(times.still) < MOST_ROUNDS:
+        take(kinds, step)
+        if not times.is_suspected(track.problem, track.gap):
+            break
+    return times
+
+
+def audit(tracks: Tracks, artifact: Artifact, raced: Sequence[Raced], conditions: Conditions, say: Say) -> str | Fault:
+    """The audit on every problem: what it found, in words, or a fault of the variant. `raced`: on each of them. Raises
+    ArmError."""
+    notes: list[str] = []
+    for track, baseline, before in zip(tracks, conditions.baselines, raced, strict=True):
+        step = LongStep(say, f"audit {track.problem}")
+        found = judged(track, artifact, baseline, before, step)
+        if isinstance(found, Fault):
+            return found
+        notes.append(f"{100 * median(found.kept):+.1f} %")
+    return f"fresh inputs and poisoned outputs change the latency by {', '.join(notes)}"
+
+
+def judged(track: Track, artifact: Artifact, baseline: str, raced: Raced, step: LongStep) -> Times | Fault:
+    """The audit on one problem."""
+    arms = track.audit(artifact, baseline)
+    times = looked_at(arms, track, step, raced)
+    why = times.why(track.problem, track.gap)
+    if why is not None:
+        return Fault(verdict=Verdict.IMPOSSIBLE, code="measure.memory", detail=why)
+    step.go_on()
+    fault = arms.variant_audit.recheck()
+    step.go_on()
+    return fault or arms.variant.recheck() or times

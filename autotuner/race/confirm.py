@@ -1,0 +1,211 @@
+"""The finals: from heats in fresh processes, each of one finalist and the baseline, to confirmed ratios, a tie set and,
+rarely, one winner.
+
+docs/finals-method.md says how the method and its constants were chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median
+from typing import Any, NamedTuple
+
+from pydantic import Field, model_validator
+
+from autotuner.race.blocks import combined
+from autotuner.race.statistics import deviation, holm, p_positive, student
+from autotuner.race.tie import logs
+from autotuner.values import first_documents
+from autotuner.values.model import Model
+from autotuner.values.objective import Objective
+from autotuner.values.outcome import Heat, MeanInterval
+
+FIRST = 2
+"""Processes of every finalist, before the first look at who is still in the running."""
+
+PROCESSES = 7
+"""Processes, at most, of one that stays in the running: it has one more after each look."""
+
+FINAL_BLOCKS = 24
+"""Blocks of a heat."""
+
+CROWN_ALPHA = 0.01
+"""Probability that any of the comparisons with the leader errs, over all looks. Whichever looks fastest leads, so two
+equal ones have two chances."""
+
+LEVEL = 0.95
+"""Confidence level of the intervals, and of the statement that two are alike."""
+
+
+class Confirmed(Model):
+    """One finalist after the finals."""
+
+    digest: str
+    log_ratio: MeanInterval = Field(description="ln(t_variant / t_baseline), the process as the unit")
+    processes: int = Field(description="in which it raced")
+    tied: bool = Field(description="in the tie set: not shown to be slower than the leader beyond the tie band")
+    alike: bool = Field(description="shown to be slower than the leader by no more than the tie band")
+
+
+class Standing(Model):
+    """The result of the finals, or what they have shown so far."""
+
+    finalists: tuple[Confirmed, ...] = Field(description="in the order of their first heats; failed ones left out")
+    leader: str | None = Field(description="digest of the fastest finalist; None when all failed")
+    crowned: bool = Field(description="the leader is faster than every other finalist and the baseline, beyond the tie")
+    processes: int = Field(description="of the finalist that had most")
+    tie: float
+    resolution: float | None = Field(
+        default=None,
+        description="the smallest difference from the leader that would have shown, relative; null: none could",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_form(cls, document: Any) -> Any:
+        return first_documents.standing(document)
+
+
+class _Runner(NamedTuple):
+    """A finalist's values, one a process."""
+
+    digest: str
+    values: Sequence[float]
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.values)
+
+    @property
+    def freedom(self) -> int:
+        return len(self.values) - 1
+
+
+def confirm(heats: Sequence[Heat], tie: float, objective: Objective = "mean") -> Standing:
+    """What the heats show. Each heat is one fresh process, and the process is the unit of every interval and test.
+
+    `tie` is relative: a ratio of two variants within 1 + tie is a tie. An entrant with a fault or without a finite time
+    in any heat is out. Finalists may have different numbers of processes; a heat without entrants says nothing here.
+    """
+    return standing_of(_values(heats, objective), tie)
+
+
+def standing_of(values: Mapping[str, Sequence[float]], tie: float) -> Standing:
+    """The same from the values of each finalist's processes, by its digest: ln(t_variant / t_baseline)."""
+    runners = [_Runner(digest, each) for digest, each in values.items()]
+    if not runners:
+        return Standing(finalists=(), leader=None, crowned=False, processes=0, tie=tie)
+    field = _Field(runners, tie)
+    slower, beats_baseline = field.slower()
+    return Standing(
+        finalists=tuple(
+            Confirmed(
+                digest=runner.digest,
+                log_ratio=field.interval(runner, selected=not behind),
+                processes=len(runner.values),
+                tied=not behind,
+                alike=field.is_alike(runner),
+            )
+            for runner, behind in zip(runners, slower, strict=True)
+        ),
+        leader=field.leader.digest,
+        crowned=beats_baseline and slower.count(False) == 1,
+        processes=max(len(runner.values) for runner in runners),
+        tie=tie,
+        resolution=field.resolution(),
+    )
+
+
+def _values(heats: Sequence[Heat], objective: Objective) -> Mapping[str, list[float]]:
+    """By digest: the median over the blocks of the objective, one a process."""
+    found: dict[str, list[float]] = {}
+    out: set[str] = set()
+    for heat in heats:
+        for place, digest in enumerate(heat.entrants):
+            if _sound(heat, place):
+                found.setdefault(digest, []).append(median(combined(logs(heat, place), objective)))
+            else:
+                out.add(digest)
+    return {digest: values for digest, values in found.items() if digest not in out}
+
+
+def _sound(heat: Heat, place: int) -> bool:
+    """Whether the entrant was timed in every block, without a fault."""
+    times = [us for problem in (*heat.us[place], *heat.baseline_us) for us in problem]
+    timed = bool(heat.us[place]) and all(heat.us[place]) and all(0 < us < math.inf for us in times)
+    return timed and place not in heat.faults
+
+
+class _Field:
+    """All finalists together: what one says of the others' noise, and each beside the leader.
+
+    The deviation between processes of a finalist is its own, or the common one if that is larger: of so few processes
+    its own may be small by chance.
+    """
+
+    def __init__(self, runners: Sequence[_Runner], tie: float) -> None:
+        self._runners, self._tie = runners, math.log1p(tie)
+        self.leader = min(runners, key=lambda runner: runner.mean)
+        self._freedom = sum(runner.freedom for runner in runners)
+        squares = math.fsum(runner.freedom * deviation(runner.values) ** 2 for runner in runners if runner.freedom)
+        self._common = math.sqrt(squares / self._freedom) if self._freedom else math.inf
+
+    def slower(self) -> tuple[list[bool], bool]:
+        """Which finalists are shown to be slower than the leader, beyond the tie; and whether the baseline is.
+
+        By Holm's procedure over all of them, with the share of the error that one look has.
+        """
+        rivals = [runner for runner in self._runners if runner is not self.leader]
+        values = [self._p_slower(self._ahead(each), self._error(each, self.leader)) for each in rivals]
+        values.append(self._p_slower(-self.leader.mean, self._error(self.leader)))
+        *shown, baseline = holm(values, self._alpha())
+        behind = dict(zip((each.digest for each in rivals), shown, strict=True))
+        return [behind.get(runner.digest, False) for runner in self._runners], baseline
+
+    def is_alike(self, runner: _Runner) -> bool:
+        """Whether it is shown to be slower than the leader by no more than the tie."""
+        if runner is self.leader:
+            return True
+        if not self._freedom:
+            return False
+        width = student(LEVEL, self._freedom) * self._error(runner, self.leader)
+        return self._ahead(runner) + width <= self._tie
+
+    def interval(self, runner: _Runner, selected: bool) -> MeanInterval:
+        """Student's. One of those that may be chosen because they look good (`selected`) has the freedom of its own
+        processes alone: a chance that made it look good may have made its values lie close together, too."""
+        freedom = runner.freedom if selected else self._freedom
+        width = math.inf
+        if freedom:
+            width = student((1 + LEVEL) / 2, freedom) * self._error(runner)
+        return MeanInterval(low=runner.mean - width, mean=runner.mean, high=runner.mean + width, level=LEVEL)
+
+    def resolution(self) -> float | None:
+        """The smallest difference from the leader that the first of Holm's steps would show, relative."""
+        if not self._freedom:
+            return None
+        alpha = self._alpha() / len(self._runners)
+        error = self._error(self.leader) * math.sqrt(2)
+        return math.expm1(self._tie + student(1 - alpha, self._freedom) * error)
+
+    def _ahead(self, runner: _Runner) -> float:
+        """By how much the leader is ahead of it: ln(t / t_leader)."""
+        return runner.mean - self.leader.mean
+
+    def _error(self, *runners: _Runner) -> float:
+        """The standard error of the sum or difference of their means."""
+        return math.sqrt(math.fsum(self._deviation(each) ** 2 / len(each.values) for each in runners))
+
+    def _deviation(self, runner: _Runner) -> float:
+        return max(deviation(runner.values), self._common) if runner.freedom else self._common
+
+    def _p_slower(self, ahead: float, error: float) -> float:
+        """The p-value of the test that the difference is above the tie."""
+        return p_positive(ahead - self._tie, error, self._freedom)
+
+    def _alpha(self) -> float:
+        """The share of CROWN_ALPHA that this look has: the last one half of it, the others the rest in equal parts."""
+        if max(len(runner.values) for runner in self._runners) >= PROCESSES:
+            return CROWN_ALPHA / 2
+        return CROWN_ALPHA / 2 / (PROCESSES - FIRST)

@@ -1,0 +1,164 @@
+"""A race: a variant against the baseline and the incumbent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+from autotuner.race.arms import Arm, ArmError, Tracks, VariantArm
+from autotuner.race.blocks import Blocks, Throttled
+from autotuner.race.heat import baseline_arms, variant_arms
+from autotuner.race.long_step import LongStep
+from autotuner.race.plausible import clocks_disagree, too_fast
+from autotuner.race.rules import decide, out_of_time
+from autotuner.race.statistics import median_interval, trimmed_interval
+from autotuner.race.thermometer import Drifted, thermometer, undisturbed
+from autotuner.values import codes
+from autotuner.values.conditions import Conditions
+from autotuner.values.objective import combine
+from autotuner.values.outcome import Artifact, Interval, Measurement, Say, Stop, Timing
+from autotuner.values.verdict import Fault, Verdict
+
+LONGEST_S = 30.0
+"""From here on a race ends after the block it is in, if there are three; six where they may promote the variant."""
+
+BASELINE, VARIANT, INCUMBENT = 0, 1, 2
+
+
+def measure(
+    tracks: Tracks, artifact: Artifact, incumbent: Incumbent | None, conditions: Conditions, say: Say
+) -> Measurement | Fault:
+    """The latency of a variant that has passed the gate: interleaved blocks of {baseline, incumbent, variant}.
+
+    A fault when it cannot be launched, leaves something behind that a right variant does not (G7) or is faster than the
+    device; or, not its own, when the machine was disturbed.
+    """
+    try:
+        return _Race(tracks, artifact, incumbent, conditions, say).run()
+    except (ArmError, Throttled, Drifted) as error:
+        return error.fault
+
+
+class Incumbent(NamedTuple):
+    """The best variant so far, which another has to beat."""
+
+    artifact: Artifact
+    ratios: Sequence[float] = ()
+    """ln(t_incumbent / t_baseline) by its races, one a problem; empty: not known."""
+
+
+class _Race:
+    """One variant's way through its blocks."""
+
+    def __init__(
+        self, tracks: Tracks, artifact: Artifact, incumbent: Incumbent | None, conditions: Conditions, say: Say
+    ) -> None:
+        self._tracks, self._conditions, self._say = tracks, conditions, say
+        self._incumbent = incumbent
+        step = LongStep(say, "loading")
+        self._variants = variant_arms(tracks, artifact, step)
+        arms: list[Sequence[Arm]] = [baseline_arms(tracks, conditions, step), self._variants]
+        if incumbent is not None:
+            arms.append(_incumbents(tracks, incumbent.artifact, step))
+        self._arms = arms
+
+    def run(self) -> Measurement | Fault:
+        step = LongStep(self._say, f"measuring {', '.join(str(track.problem) for track in self._tracks)}")
+        blocks = undisturbed(lambda: self._blocks(step), thermometer(self._conditions, self._tracks[0]))
+        fault = self._rechecked() or self._implausible(blocks)
+        return fault if fault is not None else self._measurement(blocks)
+
+    def _blocks(self, step: LongStep) -> Blocks:
+        conditions, blocks = self._conditions, Blocks(self._tracks, self._arms, self._conditions.seeds[0], step)
+        started = time.monotonic()
+        self._stopped: Stop | None = None
+        while self._stopped is None:
+            blocks.take()
+            ratios = [blocks.log_ratios(VARIANT, problem) for problem in range(len(self._tracks))]
+            gains = self._gains(blocks)
+            self._stopped = decide(ratios, gains, conditions.tie, conditions.min_blocks, conditions.max_blocks)
+            if self._stopped is None and len(blocks) > 2 and time.monotonic() - started > LONGEST_S:
+                self._stopped = out_of_time(gains, conditions.tie)
+        return blocks
+
+    def _gains(self, blocks: Blocks) -> list[float] | None:
+        """ln(t_variant / t_incumbent), a block each; over several problems the difference of the objectives."""
+        if self._incumbent is None:
+            return None
+        pair = (blocks.objectives(arm, self._conditions.objective) for arm in (VARIANT, INCUMBENT))
+        return [variant - incumbent for variant, incumbent in zip(*pair, strict=True)]
+
+    def _rechecked(self) -> Fault | None:
+        """G7 on every problem."""
+        for track, arm in zip(self._tracks, self._variants, strict=True):
+            self._say(f"{codes.RECHECK} {track.problem}")
+            fault = arm.recheck()
+            if fault is not None:
+                return fault
+        return None
+
+    def _implausible(self, blocks: Blocks) -> Fault | None:
+        """A latency that no device can have, or that the host's clock denies; the latter is not asked of the slow."""
+        self._say("plausible")
+        assert self._stopped is not None
+        for problem, (track, arm) in enumerate(zip(self._tracks, self._variants, strict=True)):
+            us = 1e6 * median(blocks.seconds[VARIANT][problem])
+            fault = too_fast(track.problem, us, self._conditions.ceilings, self._conditions.cache == "cold")
+            if fault is None and not self._stopped.gives_up:
+                fault = clocks_disagree(arm)
+            if fault is not None:
+                return fault
+        return None
+
+    def _measurement(self, blocks: Blocks) -> Measurement:
+        timings = tuple(self._timing(blocks, problem) for problem in range(len(self._tracks)))
+        over, gains = combine(self._conditions.objective), self._gains(blocks)
+        assert self._stopped is not None
+        return Measurement(
+            timings=timings,
+            objective=over([timing.log_ratio.median for timing in timings]),
+            weights=() if isinstance(self._conditions.objective, str) else self._conditions.objective,
+            cache=self._conditions.cache,
+            stopped=self._stopped,
+            incumbent=self._incumbent.artifact.digest if self._incumbent else None,
+            gain=trimmed_interval(gains) if gains is not None else None,
+            discarded=blocks.discarded,
+        )
+
+    def _timing(self, blocks: Blocks, problem: int) -> Timing:
+        micros = [tuple(1e6 * seconds for seconds in arm[problem]) for arm in blocks.seconds]
+        return Timing(
+            problem=self._tracks[problem].problem,
+            baseline=self._conditions.baselines[problem],
+            variant_us=micros[VARIANT],
+            baseline_us=micros[BASELINE],
+            incumbent_us=micros[INCUMBENT] if self._incumbent is not None else (),
+            log_ratio=self._log_ratio(blocks, problem),
+            calls=(self._variants[problem].calls, self._arms[BASELINE][problem].calls),
+        )
+
+    def _log_ratio(self, blocks: Blocks, problem: int) -> Interval:
+        """ln(t_variant / t_baseline); of a variant that was raced out by way of the incumbent.
+
+        Such a race has few blocks. A disturbance slows two variants alike, and rarely the baseline with them. And what
+        a race has shown to be slower is slower by its figure, too.
+        """
+        direct = blocks.log_ratios(VARIANT, problem)
+        assert self._stopped is not None
+        if not self._stopped.gives_up or self._incumbent is None or not self._incumbent.ratios:
+            return median_interval(direct)
+        behind = [one - other for one, other in zip(direct, blocks.log_ratios(INCUMBENT, problem), strict=True)]
+        known, found = self._incumbent.ratios[problem], median_interval(behind)
+        moved = {"low": known + found.low, "median": known + found.median, "high": known + found.high}
+        return found.model_copy(update=moved)
+
+
+def _incumbents(tracks: Tracks, incumbent: Artifact, step: LongStep) -> list[VariantArm]:
+    """Raises ArmError, not the variant's fault, when it cannot be loaded or launched: it could when it was promoted."""
+    try:
+        return variant_arms(tracks, incumbent, step, again=True)
+    except (ArmError, OSError, ImportError) as error:
+        detail = f"the incumbent cannot be launched any more: {error}"
+        raise ArmError(Fault(verdict=Verdict.INFRA_ERROR, code="measure.incumbent", detail=detail)) from None

@@ -1,0 +1,336 @@
+"""Exports of a study's best configuration: documents that programs can read, with the proof of what they claim."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import ConfigDict, Field
+
+from autotuner.serve.c_source import write_c
+from autotuner.serve.package import write_package
+from autotuner.serve.table import digest_of_table
+from autotuner.store.records import StudyRecord
+from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.standings import Best
+from autotuner.values.errors import InputError
+from autotuner.values.model import Model
+from autotuner.values.outcome import Artifact, Interval, Timing
+from autotuner.values.plugs import Listed
+from autotuner.values.problem import Problem
+from autotuner.values.table import Table
+from autotuner.values.variant import Value, digest_of
+
+NOTE = (
+    "The speedup is the search's own estimate. As the best of many measured variants it is biased upward until finals"
+    " confirm it on fresh inputs in fresh processes."
+)
+CONFIRMED_NOTE = (
+    "The speedup to quote is the one under `confirmed`, found in fresh processes on fresh inputs. That under"
+    " `measurement` is the search's own estimate: as the best of many measured variants it is biased upward."
+)
+
+
+class ExportedProblem(Model):
+    """What was computed, and the work in it."""
+
+    problem: Problem
+    flops: int = Field(description="floating-point operations of one forward")
+    bytes: int = Field(description="fewest bytes that one forward must move")
+
+
+class Toolchain(Model):
+    """What the variant was built with and ran under."""
+
+    compiler: str
+    flags: tuple[str, ...]
+    architecture: str
+    environment: dict[str, str] = Field(description="versions and settings of the session that measured it")
+
+
+class ExportedDevice(Model):
+    """The device it was measured on; the figures hold for this model only."""
+
+    backend: str
+    name: str
+    facts: dict[str, Value | bool]
+    environment: dict[str, str]
+
+
+class Identity(Model):
+    """Which binary the figures belong to."""
+
+    variant_digest: str
+    artifact_digest: str
+    extension_name: str
+    library_sha256: str
+    program_hash: str
+
+
+def _finite(end: float) -> float | None:
+    """An end of an interval of a speedup; one that is not bounded is 0 or infinite."""
+    return end if 0 < end < math.inf else None
+
+
+class Speedup(Model):
+    """t_baseline / t_variant with its confidence interval; an end is null where the blocks were too few to bound it."""
+
+    low: float | None
+    median: float
+    high: float | None
+    level: float = 0.95
+
+    @classmethod
+    def of(cls, found: Interval) -> Speedup:
+        """The interval, without its infinite ends."""
+        return cls(low=_finite(found.low), median=found.median, high=_finite(found.high), level=found.level)
+
+
+class ExportedFinals(Model):
+    """What the finals confirmed of this trial: t_baseline / t_variant, over all problems.
+
+    An end of the interval is null where the processes were too few to bound it.
+    """
+
+    low: float | None
+    mean: float
+    high: float | None
+    level: float = 0.95
+    difference: float = Field(description="the search estimate over `mean`, less 1: how much too good it was")
+    artifact_digest: str = Field(
+        description="of the binary that raced; another than in `identity` was built differently"
+    )
+    tied: tuple[int, ...] = Field(description="trials that tie for the lead, this one among them")
+    crowned: bool = Field(description="faster than every other finalist and the baseline, beyond the tie band")
+    tie: float = Field(description="the tie band: ratios within 1 + tie are ties")
+    processes: int
+    blocks: int = Field(description="of one process")
+    host: str
+    finished_at: datetime
+
+    @classmethod
+    def of(cls, best: Best) -> ExportedFinals | None:
+        """None where no finals had the trial in them."""
+        found, finals, difference = best.confirmed, best.finals, best.entry.difference
+        if found is None or finals is None or difference is None or best.raced is None:
+            return None
+        return cls(
+            low=_finite(found.low),
+            mean=found.mean,
+            high=_finite(found.high),
+            level=found.level,
+            difference=difference,
+            artifact_digest=best.raced,
+            tied=best.tied,
+            crowned=best.crowned,
+            tie=finals.tie,
+            processes=finals.processes,
+            blocks=finals.blocks,
+            host=finals.host,
+            finished_at=finals.finished_at,
+        )
+
+
+class ProblemTiming(Model):
+    """One problem's figures."""
+
+    problem: Problem
+    median_us: float = Field(description="microseconds of one forward of the variant")
+    speedup: Speedup
+    blocks: int = Field(description="interleaved blocks in which variant and baseline ran side by side")
+
+
+class ExportedMeasurement(Model):
+    """The latency, over all problems and for each.
+
+    Over all: geometric means, or the worst problem's where the objective is the largest log-ratio.
+    """
+
+    median_us: float
+    speedup: Speedup
+    objective: float = Field(description="ln(t_variant / t_baseline): mean, or largest, over the problems")
+    cache: Literal["cold", "warm"] = Field(description="state of the L2 cache before each forward")
+    timings: tuple[ProblemTiming, ...]
+
+
+class ExportedBaseline(Model):
+    """What the variant was compared with: the fastest of the op's baselines that took the problem."""
+
+    problem: Problem
+    backend: str
+    median_us: float
+
+
+class BestConfiguration(Model):
+    """best.json. Its JSON schema is `BestConfiguration.model_json_schema()`; a number that is not finite is null."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
+
+    schema_version: Literal[1, 2, 3] = 3
+    generator: str = Field(description="program and version that wrote this")
+    study: str
+    trial: int = Field(description="trial number in the study")
+    family: str
+    backend: str
+    impl: str
+    parameters: dict[str, Value] = Field(description="the point of the search space: IMPL and every parameter")
+    problems: tuple[ExportedProblem, ...]
+    device: ExportedDevice
+    toolchain: Toolchain
+    identity: Identity
+    gate: GateSummary
+    confirmed: ExportedFinals | None = Field(default=None, description="null where there were no finals")
+    measurement: ExportedMeasurement = Field(description="the search estimate: biased upward")
+    baseline: tuple[ExportedBaseline, ...]
+    recorded_at: datetime
+    exported_at: datetime
+    note: str = NOTE
+    table: Table | None = Field(
+        default=None,
+        description="which variant serves which problem, over all studies of the export; null without finals",
+    )
+    table_digest: str | None = Field(default=None, description="SHA-256 of the table's canonical JSON")
+    digest: str | None = Field(default=None, description="SHA-256 of the canonical JSON of all other fields")
+
+
+class Format(NamedTuple):
+    """A format of export: what the file or folder is called unless the user says, and what is in it."""
+
+    filename: str
+    render: Callable[[Best, StudyRecord], str]
+    tabled: Callable[[Best, StudyRecord, Table | None], str] | None = None
+    """The same with the table of what serves which problem, for a format that has one."""
+    folder: Callable[[Table | None, StudyRecord, Path], str] | None = None
+    """Of a format that is a folder: writes it, and says in a line how it is used. Then nothing is rendered."""
+
+    def text(self, best: Best, study: StudyRecord, table: Table | None) -> str:
+        """The document. Raises InputError where the trial does not carry its proof, or the format is a folder."""
+        return self.render(best, study) if self.tabled is None else self.tabled(best, study, table)
+
+
+def configuration(best: Best, study: StudyRecord, table: Table | None = None) -> BestConfiguration:
+    """The document about a study's best trial, with the table of this study and others.
+
+    Raises InputError where the trial does not carry its proof.
+    """
+    outcome = best.outcome
+    artifact, gate, measurement = outcome.artifact, best.gate, outcome.measurement
+    if artifact is None or gate is None or not gate.passed or measurement is None or best.record.revoked_at is not None:
+        raise InputError(
+            f"trial {best.record.number} of {study.name} is no measured pass of the gate: export a standing one"
+        )
+    confirmed = ExportedFinals.of(best)
+    return BestConfiguration(
+        generator=f"autotuner {_version()}",
+        study=study.name,
+        trial=best.record.number,
+        family=outcome.variant.family,
+        backend=outcome.variant.backend,
+        impl=outcome.variant.impl,
+        parameters=outcome.variant.point,
+        problems=tuple(ExportedProblem(problem=p, flops=p.flops, bytes=p.bytes) for p in study.problems),
+        device=ExportedDevice.model_validate(study.device.model_dump()),
+        toolchain=_toolchain(artifact, best.record.session.environment),
+        identity=_identity(artifact),
+        gate=GateSummary.of(gate),
+        confirmed=confirmed,
+        measurement=ExportedMeasurement(
+            median_us=best.entry.median_us,
+            speedup=Speedup.of(best.entry.speedup),
+            objective=measurement.objective,
+            cache=measurement.cache,
+            timings=tuple(_timing(timing) for timing in measurement.timings),
+        ),
+        baseline=tuple(_baseline(timing) for timing in measurement.timings),
+        recorded_at=best.record.recorded_at,
+        exported_at=datetime.now(UTC),
+        note=NOTE if confirmed is None else CONFIRMED_NOTE,
+        table=table,
+        table_digest=None if table is None else digest_of_table(table),
+    )
+
+
+def export_json(best: Best, study: StudyRecord, table: Table | None = None) -> str:
+    """best.json as text: a `BestConfiguration`. Raises InputError where the trial does not carry its proof."""
+    # Of the text as it is read: its numbers have gone through JSON.
+    document = json.loads(configuration(best, study, table).model_dump_json(exclude={"digest"}))
+    return json.dumps({**document, "digest": digest_of(document)}, indent=2, ensure_ascii=False) + "\n"
+
+
+def json_schema() -> dict[str, object]:
+    """The schema of best.json; docs/best.schema.json holds it."""
+    schema = BestConfiguration.model_json_schema(mode="serialization")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _no_text(best: Best, study: StudyRecord) -> str:
+    """Of a format that is a folder."""
+    raise InputError("the format is a folder: name one, as --out FOLDER")
+
+
+FORMATS: Listed[Format] = Listed(
+    "autotuner.formats",
+    "export format",
+    {
+        "json": Format("best.json", export_json, export_json),
+        "c": Format("tuned", _no_text, folder=write_c),
+        "package": Format("tuned", _no_text, folder=write_package),
+    },
+)
+"""The formats by the name a user gives; also those of other packages (docs/own-format.md)."""
+
+
+def render(best: Best, study: StudyRecord, format_name: str = "json", table: Table | None = None) -> str:
+    """The text of the export in a format. Raises InputError for an unknown format or a trial without its proof."""
+    return FORMATS.chosen(format_name).text(best, study, table)
+
+
+def _version() -> str:
+    try:
+        return metadata.version("autotuner")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _toolchain(artifact: Artifact, environment: dict[str, str]) -> Toolchain:
+    return Toolchain(
+        compiler=artifact.compiler,
+        flags=artifact.flags,
+        architecture=artifact.architecture,
+        environment=environment,
+    )
+
+
+def _identity(artifact: Artifact) -> Identity:
+    return Identity(
+        variant_digest=artifact.variant.digest,
+        artifact_digest=artifact.digest,
+        extension_name=artifact.name,
+        library_sha256=artifact.library_sha256,
+        program_hash=artifact.program_hash,
+    )
+
+
+def _timing(timing: Timing) -> ProblemTiming:
+    return ProblemTiming(
+        problem=timing.problem,
+        median_us=statistics.median(timing.variant_us),
+        speedup=Speedup.of(_speedup(timing.log_ratio)),
+        blocks=len(timing.variant_us),
+    )
+
+
+def _speedup(log: Interval) -> Interval:
+    """The interval of t_baseline / t_variant from that of ln(t_variant / t_baseline): the ends change places."""
+    return Interval(low=math.exp(-log.high), median=math.exp(-log.median), high=math.exp(-log.low), level=log.level)
+
+
+def _baseline(timing: Timing) -> ExportedBaseline:
+    median_us = statistics.median(timing.baseline_us)
+    return ExportedBaseline(problem=timing.problem, backend=timing.baseline, median_us=median_us)

@@ -1,0 +1,166 @@
+"""What every export that is a folder needs: the builds of its variants as they were proven, and a place to write to."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from autotuner.devices import DEVICES
+from autotuner.devices.kind import Packaging
+from autotuner.forge.build import build
+from autotuner.forge.build_inputs import BuildInputs
+from autotuner.forge.family import Family
+from autotuner.forge.linkable import isolated
+from autotuner.forge.toolchain import Toolchain
+from autotuner.ops import OPS
+from autotuner.ops.op import OpPackage
+from autotuner.serve.table_source import symbol
+from autotuner.spaces.space import SpaceFile
+from autotuner.store.records import StudyRecord
+from autotuner.tuning.workbench import toolchain_for
+from autotuner.values.errors import DiskFullError, InputError
+from autotuner.values.files import FULL, why
+from autotuner.values.outcome import Artifact
+from autotuner.values.table import Table, TableVariant
+
+NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
+MOST_VARIANTS = 64
+"""In one library; kernels/abi/package.h has room for as many."""
+MARK = "AUTOTUNER_EXPORT"
+"""A file in a folder that was exported: such a folder may be written again."""
+PRIVATE = ".autotuner-"
+"""How the names of folders begin that are there while an export is written."""
+
+
+class Source(NamedTuple):
+    """Where the variants of a table are built from."""
+
+    toolchain: Toolchain
+    near: Path
+    """Where families are looked for first."""
+
+    @classmethod
+    def of(cls, study: StudyRecord) -> Source:
+        """Raises ToolchainError where the compiler is not here."""
+        return cls(toolchain_for(study.device), Path(SpaceFile.stored(study.space_document).path).resolve().parent)
+
+
+def name_of(target: Path) -> str:
+    """The name of an export, after its folder. Raises InputError."""
+    name = target.absolute().name.lower().removeprefix("autotuner-").removeprefix("autotuner_")
+    if not NAME.fullmatch(name):
+        raise InputError(f"--out {target}: the folder's name becomes the name of a module: letters, digits and - only")
+    return name.replace("-", "_")
+
+
+def packaged(table: Table) -> tuple[OpPackage, Packaging]:
+    """What the table's op and its kind of device say of exports that are machine code.
+
+    Raises InputError where they say nothing, or the table has no variants, or too many.
+    """
+    op, kind = OPS[table.op], DEVICES[table.device]
+    if op.package is None or kind.packaging is None:
+        raise InputError(f"variants of {table.op} for {table.device} are exported as json alone")
+    if not table.variants:
+        raise InputError("the table leaves every problem to torch: there is nothing to carry away; tune on")
+    if len(table.variants) > MOST_VARIANTS:
+        raise InputError(f"the table has {len(table.variants)} variants, a package at most {MOST_VARIANTS}")
+    return op.package, kind.packaging
+
+
+def linked(table: Table, source: Source, name: str, into: Path) -> list[Path]:
+    """An object of each variant of the table, for the export of that name.
+
+    Raises InputError where one cannot be had as it was proven.
+    """
+    return [_object(table, each, source, symbol(place, name), into) for place, each in enumerate(table.variants)]
+
+
+def _object(table: Table, of: TableVariant, source: Source, name: str, into: Path) -> Path:
+    problem = next(each.problem for each in table.entries if each.use == of.artifact)
+    family = Family.find(of.variant.family, near=source.near)
+    inputs = BuildInputs.of(family, of.variant, problem, source.toolchain)
+    if inputs.host is not None:
+        require_nothing(inputs.host, packaged(table)[1], f"trial {of.trial} of {of.study}")
+    made = build(family, of.variant, problem, source.toolchain) if inputs.digest == of.artifact else None
+    if not isinstance(made, Artifact) or made.program_hash != of.program:
+        raise InputError(
+            f"trial {of.trial} of {of.study} was built from other sources or by another compiler than are here: another"
+            " program than the one that was proven; tune again"
+        )
+    return isolated(inputs, Path(made.path).parent, name, into)
+
+
+def require_nothing(host: Path, kind: Packaging, of: str) -> None:
+    """Raises InputError for a host side that needs what no export has."""
+    needed = kind.needs(host.read_bytes())
+    if needed is not None:
+        raise InputError(f"{of} needs {needed} at run time: export json, or tune without it")
+
+
+@contextmanager
+def fresh(target: Path) -> Iterator[Path]:
+    """A private folder beside the target, which takes its place if all goes well. A link stays: what it names is
+    written.
+
+    Raises InputError where something is there that is no export, or nothing can be written.
+    """
+    with _told(target):
+        place = _place(target)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        private = Path(tempfile.mkdtemp(prefix=PRIVATE, dir=place.parent))
+    try:
+        yield private
+        private.chmod(0o755)
+        (private / MARK).write_text("Written by autotuner export, and overwritten by the next one.\n")
+        with _told(target):
+            _put(private, place)
+    finally:
+        shutil.rmtree(private, ignore_errors=True)
+
+
+def _place(target: Path) -> Path:
+    """Where the folder is to be, after all links. Raises InputError where something else is there, OSError or
+    RuntimeError where that cannot be told."""
+    place = target.expanduser().resolve()
+    try:
+        mode = place.lstat().st_mode
+    except FileNotFoundError:
+        return place
+    if not stat.S_ISDIR(mode) or (any(place.iterdir()) and not (place / MARK).is_file()):
+        raise InputError(f"--out {target}: something else is there; name a new folder")
+    return place
+
+
+def _put(private: Path, place: Path) -> None:
+    """Puts a folder into its place. What is there is set aside first, and is back where the new one cannot be put."""
+    _place(place)  # looked at again: something else may have come there meanwhile
+    aside = Path(tempfile.mkdtemp(prefix=PRIVATE, dir=place.parent))
+    old = aside / place.name
+    try:
+        if place.exists():
+            place.rename(old)
+        private.rename(place)
+    except BaseException:
+        if old.exists():
+            old.rename(place)
+        aside.rmdir()
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _told(target: Path) -> Iterator[None]:
+    """Makes one line of a system call that failed. Raises DiskFullError where there is no space, else InputError."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError before Python 3.13
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise DiskFullError(f"--out {target}: the disk is full: free space and export again") from None
+        raise InputError(f"--out {target}: {why(error)}; name another folder") from None

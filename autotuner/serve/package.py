@@ -1,0 +1,244 @@
+"""A folder that is a wheel project and, at the same time, a build of Hugging Face's `kernels`.
+
+What it needs at run time is in it: the variants as they were proven, linked into one library with the dispatch and an
+op of torch; and a little Python. Neither a compiler nor autotuner is needed there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.util
+import json
+import platform
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from autotuner.forge.build import shared_object
+from autotuner.forge.build_inputs import abi_dir
+from autotuner.forge.linkable import PLAIN, compiled, tool
+from autotuner.ops import OPS
+from autotuner.serve.elf import python_symbols, versions_needed
+from autotuner.serve.folder import Source, fresh, linked, name_of, packaged
+from autotuner.serve.table import digest_of_table
+from autotuner.serve.table_source import table_lines
+from autotuner.store.records import StudyRecord
+from autotuner.values.errors import InputError
+from autotuner.values.table import Entry, Table
+from autotuner.values.versions import version_of
+
+OLDEST_TORCH = "2.10"
+"""Whose stable ABI has all that the op calls (`torch_op.cpp` compiles for it)."""
+INIT = '''"""{title} as autotuner tuned it: `{name}` takes what torch's function takes."""
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+
+
+def _damaged(folder):
+    """The first file that is not what was exported."""
+    try:
+        metadata = json.loads((folder / "metadata.json").read_bytes())
+        said = json.dumps(metadata["autotuner"], sort_keys=True).encode()
+        contents = {{"metadata.json": (said, metadata["autotuner-digest"])}}
+        for name, digest in metadata["digest"]["files"].items():
+            contents[name] = ((folder / name).read_bytes() if (folder / name).is_file() else b"", digest)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "metadata.json"
+    for name, (content, digest) in contents.items():
+        if base64.b64encode(hashlib.sha256(content).digest()).decode() != digest:
+            return name
+
+
+FOLDER = Path(__file__).parent
+if damaged := _damaged(FOLDER):
+    raise ImportError(f"{{FOLDER}}: damaged: {{damaged}} is not the file that was exported; export it again")
+{init}'''
+PROJECT = """[build-system]
+requires = ["hatchling>=1.27"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{dist}"
+version = "{version}"
+description = "{title} as autotuner tuned it for one device"
+readme = "README.md"
+requires-python = ">=3.10"
+dependencies = ["torch>={torch}"]
+
+[tool.hatch.build.targets.wheel]
+bypass-selection = true
+
+[tool.hatch.build.targets.wheel.force-include]
+"{folder}" = "{module}"
+
+[tool.hatch.build.targets.wheel.hooks.custom]
+"""
+HOOK = '''"""Names the wheel: any Python, and the oldest glibc that the library runs on."""
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class Hook(BuildHookInterface):
+    def initialize(self, version, build_data):
+        build_data["pure_python"] = False
+        build_data["tag"] = "py3-none-{tag}"
+'''
+
+
+def write_package(table: Table | None, study: StudyRecord, target: Path) -> str:
+    """Writes the folder; what it says of itself, in a line. Raises InputError where the table, its variants or the
+    folder's name do not go into a package, ToolchainError where it cannot be compiled."""
+    if table is None:
+        raise InputError("a package serves what its table says: run `autotuner finals`, or take --estimates")
+    return write_folder(table, Source.of(study), target)
+
+
+def write_folder(table: Table, source: Source, target: Path) -> str:
+    """The same for a table and where its variants are built from."""
+    package, kind = packaged(table)
+    module = f"autotuner_{name_of(target)}"
+    with fresh(target) as private:
+        scratch = private / "scratch"
+        scratch.mkdir()
+        library = _library(table, source, module, scratch)
+        needs = versions_needed(library)
+        variant = private / "build" / variant_folder(kind.folder(source.toolchain))
+        variant.mkdir(parents=True)
+        shutil.move(library, variant / library.name)
+        shutil.rmtree(scratch)
+        for name, copied in {**kind.copied, **package.copied}.items():
+            shutil.copyfile(copied, variant / name)
+        (variant / "__init__.py").write_text(INIT.format(**package._asdict()))
+        _write_metadata(table, module, variant, library.name, needs)
+        _write_project(table, module, variant, private, needs)
+    place = target if target.is_absolute() else f"./{target}"  # a bare name is looked for in the index
+    return f"pip install {place}, then: from {module} import {package.name}"
+
+
+def variant_folder(device: str) -> str:
+    """The name that `kernels` looks for: torch's stable ABI, the device, the platform."""
+    return f"torch-stable-abi{OLDEST_TORCH.replace('.', '')}-{device}-{platform.machine()}-{platform.system().lower()}"
+
+
+def _library(table: Table, source: Source, module: str, scratch: Path) -> Path:
+    """All of the package that is machine code, as one library."""
+    package, _ = packaged(table)
+    op_dir = OPS[table.op].abi()
+    include_dirs = (abi_dir(), op_dir)
+    torch = _torch_folder()
+    op = shared_object(source.toolchain, op_dir / package.source, (*include_dirs, torch / "include"), PLAIN)
+    tables = scratch / "table.cpp"
+    tables.write_text("\n".join([*_package_lines(table, module), ""]))
+    objects = [op, compiled(source.toolchain, tables, include_dirs), *linked(table, source, module, scratch)]
+    made = scratch / f"_{module}.so"
+    libraries = [f"-L{torch / 'lib'}", "-ltorch_cpu", "-ldl"]
+    safe = ["-shared", "-s", "-pthread", "-Wl,-z,defs", "-Wl,--no-undefined-version", "-Wl,--allow-shlib-undefined"]
+    tool([source.toolchain.compiler, *safe, *map(str, objects), *libraries, "-o", str(made)])
+    return made
+
+
+def _torch_folder() -> Path:
+    """Where torch is installed, without importing it."""
+    found = importlib.util.find_spec("torch")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
+
+
+def _package_lines(table: Table, module: str) -> Iterator[str]:
+    yield '#include "package.h"'
+    yield f'#include "{table.op}.h"'
+    yield from table_lines(table, module)
+    facts = table.proven_on
+    numbers = [int(facts.get(name, 0)) for name in ("THREADS_ALLOWED", "SM", "MULTIPROCESSORS")]
+    fields = ", ".join(map(str, [int(packaged(table)[1].accelerator), *numbers]))
+    yield f'extern "C" const at_package autotuner_package = {{"{module}", AT_TABLE, {fields}}};'
+
+
+def _write_metadata(table: Table, module: str, variant: Path, library: str, needs: dict[str, str]) -> None:
+    """metadata.json: what `kernels` reads, and what the package needs and where it comes from."""
+    package, kind = packaged(table)
+    export = {
+        "generator": f"autotuner {version_of('autotuner')}",
+        "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "namespace": module,
+        "library": library,
+        "device": table.device,
+        "accelerator": kind.accelerator,
+        "platform": f"{platform.machine()}-{platform.system().lower()}",
+        "needs": {"torch": OLDEST_TORCH, "symbols": needs, "python_symbols": python_symbols(variant / library)},
+        "proven_on": table.proven_on,
+        "instructions": kind.instructions(),
+        "variants": [str(each.variant) for each in table.variants],
+        "warm": [package.call(each.problem) for each in _smallest(table)],
+        "estimates": table.estimates,
+        "table": table.model_dump(mode="json"),
+        "table_digest": digest_of_table(table),
+    }
+    digests = {path.name: _digest(path.read_bytes()) for path in sorted(variant.iterdir())}
+    document = {
+        "id": f"{module}_{hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:8]}",
+        "name": module.replace("_", "-"),
+        "version": 1,
+        "license": "Apache-2.0",
+        "python-depends": [],
+        "backend": kind.backend(table.proven_on),
+        "digest": {"algorithm": "sha256", "files": digests},
+        "autotuner": export,
+        "autotuner-digest": _digest(json.dumps(export, sort_keys=True).encode()),
+    }
+    (variant / "metadata.json").write_text(json.dumps(document, indent=1) + "\n")
+
+
+def _digest(content: bytes) -> str:
+    """As `kernels` writes it."""
+    return base64.b64encode(hashlib.sha256(content).digest()).decode()
+
+
+def _smallest(table: Table) -> list[Entry]:
+    """For each variant the smallest problem that it serves."""
+    found: dict[str, Entry] = {}
+    for entry in sorted(table.entries, key=lambda each: each.problem.bytes):
+        if entry.use is not None:
+            found.setdefault(entry.use, entry)
+    return list(found.values())
+
+
+def _write_project(table: Table, module: str, variant: Path, folder: Path, needs: dict[str, str]) -> None:
+    """What makes a wheel of it, and a page for people."""
+    package, _ = packaged(table)
+    digest = digest_of_table(table)[:8]
+    project = PROJECT.format(
+        title=package.title,
+        dist=module.replace("_", "-"),
+        version=f"1.0+{digest}",
+        torch=OLDEST_TORCH,
+        folder=f"build/{variant.name}",
+        module=module,
+    )
+    (folder / "pyproject.toml").write_text(project)
+    glibc = needs.get("GLIBC", "2.17").replace(".", "_")
+    (folder / "hatch_build.py").write_text(HOOK.format(tag=f"manylinux_{glibc}_{platform.machine()}"))
+    (folder / "README.md").write_text("\n".join([*_readme(table, module, needs), ""]))
+
+
+def _readme(table: Table, module: str, needs: dict[str, str]) -> Iterator[str]:
+    package, _ = packaged(table)
+    yield f"# {module}\n"
+    yield f"{package.title} as autotuner tuned it. `{package.name}` takes what torch's function takes.\n"
+    yield f"```python\nfrom {module} import {package.name}\n```\n"
+    if table.estimates:
+        yield "**Estimates are in it: no finals confirmed that these variants are faster.**\n"
+    proven = ", ".join(f"{name} {value}" for name, value in table.proven_on.items())
+    yield f"Proven on {table.device} with {proven}. On another device torch serves the calls."
+    symbols = ", ".join(f"{name} {version}" for name, version in needs.items())
+    yield f"It needs torch {OLDEST_TORCH} or later, any Python from 3.10 on, and of the system {symbols}.\n"
+    yield "| problem | served by |\n| --- | --- |"
+    names = {each.artifact: str(each.variant) for each in table.variants}
+    for entry in table.entries:
+        yield f"| {entry.problem} | {names[entry.use] if entry.use else f'torch: {entry.why}'} |"

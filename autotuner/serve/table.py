@@ -1,0 +1,219 @@
+"""The dispatch table of some studies: what the finals confirmed on each problem, and who serves it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from autotuner.devices import DEVICES
+from autotuner.forge.build_inputs import BuildInputs, host_source, source_digests
+from autotuner.forge.family import Family
+from autotuner.race.confirm import Confirmed
+from autotuner.serve.proven import proven_of, ratio_of
+from autotuner.serve.ranges import Lengths, Ranges, ranges_of, to_try
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import FinalsRecord, Store, StudyRecord, queries
+from autotuner.tuning import standings
+from autotuner.tuning.serving import LOSS, confirmed_on_each, proven_of_finals, servers
+from autotuner.tuning.smallest_set import Choice
+from autotuner.tuning.validation import Trying
+from autotuner.tuning.workbench import toolchain_for
+from autotuner.values.errors import AutotunerError, InputError
+from autotuner.values.outcome import Artifact, MeanInterval
+from autotuner.values.problem import Problem
+from autotuner.values.table import Entry, LeftOut, Range, Table, TableVariant
+from autotuner.values.variant import Value, digest_of
+
+
+class _Candidate(NamedTuple):
+    """A variant with what it takes on each problem of its study: ln(t_variant / t_baseline)."""
+
+    number: int
+    ratios: Sequence[Confirmed | None]
+
+
+class _Studied(NamedTuple):
+    """A study, and who may serve its problems, by artifact."""
+
+    record: StudyRecord
+    candidates: dict[str, _Candidate]
+    chosen: str
+    """The artifact that is best over all problems."""
+    baselines: Sequence[str]
+    environment: dict[str, str]
+
+
+def table_of(store: Store, studies: Sequence[str], loss: float = LOSS, estimates: bool = False) -> Table:
+    """The table over all problems of the studies. With `estimates`, a study without finals counts by the figures of its
+    search, and the table says so.
+
+    Raises InputError where the studies do not go together, or one has nothing confirmed.
+    """
+    found = [_studied(store, name, estimates) for name in studies]
+    _require_one_device([each.record for each in found])
+    variants: dict[str, TableVariant] = {}
+    entries: dict[Problem, Entry] = {}
+    ranges: list[Range] = []
+    left_out: list[LeftOut] = []
+    for each in found:
+        for entry in _entries(each, loss):
+            if entry.problem in entries:
+                raise InputError(f"{entry.problem} is in several of the studies; name one of them")
+            entries[entry.problem] = entry
+            if entry.use is not None and entry.use not in variants:
+                variants[entry.use] = _variant(store, each.record, each.candidates[entry.use].number)
+        between = _between(store, each, entries)
+        ranges += between.ranges
+        left_out += between.left_out
+    first = found[0].record
+    return Table(
+        op=first.problems[0].op,
+        device=first.device.backend,
+        proven_on=_proven_on(first),
+        environment=found[0].environment,
+        allowed_loss=loss,
+        estimates=estimates,
+        variants=tuple(variants.values()),
+        entries=tuple(entries.values()),
+        ranges=tuple(ranges),
+        left_out=tuple(left_out),
+    )
+
+
+def to_validate(
+    store: Store, study: str, lengths: Lengths | None = None, vary: Sequence[str] = (), loss: float = LOSS
+) -> tuple[Trying, ...]:
+    """The variants that a study's table has, and lengths without a part in tuning that they could serve.
+
+    Raises InputError where there are none, or the study has no finals.
+    """
+    if standings.finals(store, study) is None:
+        raise InputError(f"{study} has no finals: run `autotuner finals {study}` first")
+    studied = _studied(store, study, estimates=False)
+    uses = [entry.use for entry in _entries(studied, loss)]
+    numbers = [None if use is None else studied.candidates[use].number for use in uses]
+    return to_try(studied.record.problems, numbers, lengths, vary)
+
+
+def _between(store: Store, studied: _Studied, entries: Mapping[Problem, Entry]) -> Ranges:
+    """What the variants in use serve beside the tuned problems."""
+    problems = studied.record.problems
+    used = dict.fromkeys(use for each in problems if (use := entries[each].use) is not None)
+    ratios = {use: studied.candidates[use].ratios for use in used}
+    return ranges_of(problems, ratios, queries.validations(store, studied.record.name))
+
+
+def _proven_on(record: StudyRecord) -> dict[str, Value | bool]:
+    """The facts of the device that say where the variants are as good."""
+    names = DEVICES[record.device.backend].proven_by
+    missing = [name for name in names if name not in record.device.facts]
+    if missing:
+        raise InputError(
+            f"{record.name} does not say the device's {missing[0]}: an earlier version tuned it; tune again"
+        )
+    return {name: record.device.facts[name] for name in names}
+
+
+def digest_of_table(table: Table) -> str:
+    """What a damaged file is told by."""
+    return digest_of(table.model_dump(mode="json"))
+
+
+def _require_one_device(records: Sequence[StudyRecord]) -> None:
+    first = records[0]
+    for other in records[1:]:
+        if (first.device.backend, first.device.name) != (other.device.backend, other.device.name):
+            names = f"{first.name} is of {first.device.name}, {other.name} of {other.device.name}"
+            raise InputError(f"a table is of one model of device: {names}")
+        if first.problems[0].op != other.problems[0].op:
+            raise InputError(f"a table is of one op: {first.name} and {other.name} are not")
+
+
+def _studied(store: Store, name: str, estimates: bool) -> _Studied:
+    record, finals = queries.study(store, name), standings.finals(store, name)
+    best = standings.best(store, name)
+    if finals is not None and best is not None and best.raced is not None:
+        return _Studied(record, _finalists(finals, best.raced), best.raced, finals.baselines, finals.environment)
+    if not estimates:
+        raise InputError(f"{name} has no finals: run `autotuner finals {name}`, or take --estimates")
+    if best is None or best.outcome.artifact is None or best.outcome.measurement is None:
+        raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
+    digest, timings = best.outcome.artifact.digest, best.outcome.measurement.timings
+    guessed = [_estimate(digest, each.log_ratio.low, each.log_ratio.median, each.log_ratio.high) for each in timings]
+    candidate = _Candidate(best.record.number, guessed)
+    baselines = [each.baseline for each in timings]
+    return _Studied(record, {digest: candidate}, digest, baselines, best.record.session.environment)
+
+
+def _finalists(finals: FinalsRecord, chosen: str) -> dict[str, _Candidate]:
+    """Those that have been through the longest soak. One that was built differently for the finals is another artifact
+    than the one that the search has judged."""
+    proven = proven_of_finals(finals, chosen)
+    numbers = {
+        each.digest: each.number for each in finals.finalists if each.digest == each.searched and each.digest in proven
+    }
+    # Who is not proven counts all the same: how sure each is of its place depends on all.
+    ratios = confirmed_on_each(finals.heats, numbers, len(finals.baselines), finals.tie)
+    return {digest: _Candidate(number, ratios[digest]) for digest, number in numbers.items()}
+
+
+def _estimate(digest: str, low: float, mid: float, high: float) -> Confirmed:
+    interval = MeanInterval(low=low, mean=mid, high=high)
+    return Confirmed(digest=digest, log_ratio=interval, processes=1, tied=False, alike=False)
+
+
+def _entries(studied: _Studied, loss: float) -> list[Entry]:
+    ratios = {digest: candidate.ratios for digest, candidate in studied.candidates.items()}
+    chosen = servers(ratios, studied.chosen, studied.record.objective, loss)
+    chosen = chosen or [Choice(None, 0.0)] * len(studied.record.problems)
+    return [_entry(studied, place, choice, loss) for place, choice in enumerate(chosen)]
+
+
+def _entry(studied: _Studied, place: int, choice: Choice, loss: float) -> Entry:
+    problem, baseline = studied.record.problems[place], studied.baselines[place]
+    lost = math.expm1(choice.loss)
+    if choice.use is None:
+        near = lost > 0
+        why = f"a variant is faster by {100 * lost:.1f} %, less than the table may lose" if near else "no variant is"
+        why = why if near else f"{why} shown to be faster than the baseline {baseline}"
+        return Entry(problem=problem, use=None, why=why, loss=lost, baseline=baseline)
+    ratio = studied.candidates[choice.use].ratios[place]
+    assert ratio is not None
+    why = "the problem's own best" if lost == 0 else f"within {100 * loss:g} % of the problem's own best"
+    return Entry(problem=problem, use=choice.use, why=why, speedup=ratio_of(ratio), loss=lost, baseline=baseline)
+
+
+def _variant(store: Store, record: StudyRecord, number: int) -> TableVariant:
+    outcome = standings.proven(store, queries.trial(store, record.name, number))
+    artifact, gate = outcome.artifact, outcome.gate
+    if artifact is None or gate is None or not gate.passed:
+        raise InputError(f"trial {number} of {record.name} is no measured pass of the gate: export a standing one")
+    return TableVariant(
+        study=record.name,
+        trial=number,
+        variant=artifact.variant,
+        artifact=artifact.digest,
+        program=artifact.program_hash,
+        architecture=artifact.architecture,
+        compiler=artifact.compiler,
+        sources=_sources(record, artifact),
+        fixed=record.problems[0].fixed_in(artifact.macros),
+        proven=proven_of(gate),
+    )
+
+
+def _sources(record: StudyRecord, artifact: Artifact) -> dict[str, str]:
+    """Digests of what the artifact was built from; none where that, or the compiler, is no longer as it was."""
+    with suppress(AutotunerError, OSError):
+        file = SpaceFile.stored(record.space_document)
+        family = Family.find(file.family, near=Path(file.path).resolve().parent)
+        toolchain = toolchain_for(record.device)
+        inputs = BuildInputs.of(family, artifact.variant, record.problems[0], toolchain)
+        if inputs.digest == artifact.digest:
+            implementation = family.implementation(artifact.variant.backend, artifact.variant.impl)
+            host = host_source(family, toolchain, implementation)
+            return source_digests([inputs.source, *([host] if host else [])], inputs.include_dirs)
+    return {}

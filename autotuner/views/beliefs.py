@@ -1,0 +1,79 @@
+"""What a study has shown: which parameters matter, which reach no program, what is rejected where, what is left.
+
+Everything is read from the store; nothing is built. The space is the one of the study's device, wherever this runs. The
+beliefs are those of the evolutionary sampler after the study's trials, whichever sampler proposed them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pydantic import Field
+
+from autotuner.race.tie import tie_band
+from autotuner.spaces.space import Space, SpaceFile
+from autotuner.store import Store, StudyRecord, queries
+from autotuner.tuning import standings
+from autotuner.values.errors import InputError
+from autotuner.values.model import Model
+from autotuner.views.built_knobs import BuiltKnob, built_knobs
+from autotuner.views.judged_points import JudgedPoints
+from autotuner.views.rejects import RejectedWhere, rejected_where
+from autotuner.views.surrogate_beliefs import Beliefs, surrogate_beliefs
+
+ENOUGH = 20
+"""Fewest measured trials for beliefs: of fewer they are mostly the surrogate's prior."""
+
+
+class StudyBeliefs(Model):
+    """What is known and believed of a space after a study of it."""
+
+    study: str
+    space: str
+    points: int = Field(description="valid ones")
+    judged: int
+    measured: int
+    left: int = Field(description="valid points that were not judged")
+    tie: float = Field(description="how wide a tie is, relative")
+    enough: int = Field(default=ENOUGH, description="measured trials that are needed for beliefs")
+    knobs: tuple[BuiltKnob, ...]
+    rejects: tuple[RejectedWhere, ...] = Field(description="where all or most variants were rejected")
+    rejected: dict[str, int] = Field(description="all rejected trials by the code of the failure")
+    elsewhere: dict[str, int] = Field(description="those of them that are in none of `rejects`")
+    beliefs: Beliefs | None = Field(description="None: too few trials were measured")
+
+
+def study_beliefs(store: Store, study: str) -> StudyBeliefs:
+    """What the study of that name has shown, by all its trials that stand; a revoked one is a reject. What the last
+    finals confirmed of a trial counts instead of its search estimate.
+
+    Raises StoreError: no such study. Raises InputError when its space cannot be made again by this version.
+    """
+    of = queries.study(store, study)
+    space = _space(of)
+    corrections = standings.corrections(store, study)
+    judged = JudgedPoints(space, queries.judged(store, study), corrections)
+    tie = tie_band(queries.aa_heats(store, study), space.file.objective)
+    regions, elsewhere = rejected_where(space, judged.points, judged.codes)
+    measured = int(judged.measured.sum())
+    return StudyBeliefs(
+        study=study,
+        space=space.name,
+        points=len(space),
+        judged=len(judged),
+        measured=measured,
+        left=len(space) - len(judged),
+        tie=tie,
+        knobs=built_knobs(space, judged),
+        rejects=regions,
+        rejected=dict(Counter(code for code in judged.codes if code is not None).most_common()),
+        elsewhere=elsewhere,
+        beliefs=surrogate_beliefs(space, judged, of.seed, tie) if measured >= ENOUGH else None,
+    )
+
+
+def _space(of: StudyRecord) -> Space:
+    space = Space.enumerate(SpaceFile.stored(of.space_document), of.device.facts)
+    if space.digest != of.space_digest:
+        raise InputError(f"{of.name}: this version finds other valid points in its space: use the one that ran it")
+    return space

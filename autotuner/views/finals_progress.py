@@ -1,0 +1,53 @@
+"""What a person sees of finals while they run."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+
+from autotuner.tuning.calm import Waiting
+from autotuner.tuning.finals import Step
+from autotuner.views.two_lines import TwoLines, about, with_bar
+
+
+class FinalsProgress:
+    """Two live lines on a terminal; elsewhere a line a step."""
+
+    def __init__(self, console: Console, seconds: float) -> None:
+        """`seconds`: what the finals may take on a calm machine."""
+        self._foot = TwoLines(console, self._lines)
+        self._began = self._since = time.monotonic()
+        self._left_s, self._now, self._at = seconds, "starting", self._began
+
+    def __enter__(self) -> Self:
+        self._foot.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._foot.__exit__(kind, error, trace)
+
+    def hear(self, step: Step | Waiting) -> None:
+        """Shows what the finals do."""
+        now = time.monotonic()
+        if isinstance(step, Waiting):
+            self._now, self._since = f"waiting for {step.detail}", now - step.since_s
+            return
+        self._now, self._since = step.text.partition(";")[0], now
+        if step.left_s is not None:
+            self._left_s, self._at = step.left_s, now
+        if not step.passing:
+            self._foot.say(f"finals: {step.text}")
+
+    def _lines(self, width: int) -> list[str]:
+        now = time.monotonic()
+        left, gone = max(0.0, self._left_s - (now - self._at)), now - self._began
+        share = gone / (gone + left) if gone + left else 0.0
+        return [
+            f"{self._now}; {now - self._since:.0f} s",
+            with_bar("finals", share, f"{gone:.0f} s so far, {about(left)} left", width),
+        ]

@@ -1,0 +1,252 @@
+"""What a person sees of a sweep while it runs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+
+from autotuner.ops import op_of
+from autotuner.spaces.space import Space
+from autotuner.store.rows import Figures
+from autotuner.tuning.calm import Calm, Protest, Waiting
+from autotuner.tuning.driver import Converged, Event, Judged, Started, UnderWay
+from autotuner.tuning.plan import Start
+from autotuner.tuning.time_left import TimeLeft
+from autotuner.tuning.workbench import builders_beside
+from autotuner.values.conditions import StudyProtocol
+from autotuner.values.outcome import Device, Outcome
+from autotuner.values.verdict import Verdict
+from autotuner.views.two_lines import TwoLines, about, fitted, with_bar
+
+PROTEST = (
+    "what is measured from here on is marked as disturbed and does not count; it is raced again when the machine is"
+    " calm, in this run or by the same command later"
+)
+
+
+class Progress:
+    """Two live lines on a terminal and above them what is of interest; elsewhere one plain line a judged variant."""
+
+    def __init__(
+        self,
+        console: Console,
+        space: Space,
+        device: Device,
+        protocol: StudyProtocol,
+        trials: int,
+        seconds: float = math.inf,
+        finals_s: float = 0.0,
+    ) -> None:
+        """The budget: `trials` judged variants in the study, or `seconds` of this run; then finals of `finals_s`."""
+        self._foot = TwoLines(console, self._lines)
+        self._space, self._trials = space, min(trials, len(space))
+        self._protocol, self._device = protocol, device
+        self._baseline = op_of(protocol.compiled_for).words.baseline
+        self._rejected: Counter[str] = Counter()
+        """By verdict."""
+        self._failed: Counter[str] = Counter()
+        """What says nothing of the variant, by verdict."""
+        self._kinds: set[str] = set()
+        """Causes of which there was one already."""
+        self._seconds, self._until, self._finals_s = seconds, math.inf, finals_s
+        self._time_left: TimeLeft | None = None
+        self.study: str | None = None
+        """Its name, once it is known."""
+        self.judged = 0
+        """Variants of the study, those of earlier runs included."""
+        self._best = math.inf
+        self._doing, self._since = "calibrating", time.monotonic()
+        """What goes on now, and since when, on the monotonic clock."""
+        self._waits = ""
+        """What is waited for; "" while nothing is."""
+        self._waited_s = 0.0
+
+    def __enter__(self) -> Self:
+        problems = "; ".join(str(problem) for problem in self._protocol.problems)
+        self._foot.say(
+            f"{self._space.name}: {len(self._space):,} valid points of {self._space.raw_count:,}; {problems}"
+        )
+        if self._space.why_another_default:
+            self._foot.say(self._space.why_another_default)
+        self._foot.say(f"{self._device.name}, {self._sides()}{self._protocol.cache} cache; calibrating")
+        self._foot.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._foot.__exit__(kind, error, trace)
+
+    def starts_from(self, start: Start) -> None:
+        """Shows what a new study starts from."""
+        if start.first:
+            self._say(f"starts with {len(start.first)} of the best points that are there already (--from)")
+        if start.known_points is not None:
+            count, study = len(start.known_points.points), start.known_points.study
+            self._say(f"learns from {count} points of the related study {study} (--cold starts without)")
+
+    def hear(self, event: Event) -> None:
+        """Shows what the driver did."""
+        if isinstance(event, Started):
+            self._started(event)
+        elif isinstance(event, Judged):
+            self._heard(event)
+        elif isinstance(event, Waiting | Calm | Protest):
+            self._heard_of_calm(event)
+        elif isinstance(event, UnderWay):
+            self._goes_on(_doing(event))
+        elif isinstance(event, Converged):
+            promise, tie = f"{100 * event.promise:.2g} %", f"{100 * event.tie:.2g} %"
+            self._say(f"converged: what is left promises {promise}, and {tie} is a tie (--until-converged stops here)")
+
+    def _goes_on(self, doing: str) -> None:
+        if doing != self._doing:
+            self._doing, self._since = doing, time.monotonic()
+
+    def _started(self, event: Started) -> None:
+        if self._time_left is None:  # else the devices were calibrated anew
+            now, beside = self._now(), builders_beside(self._device, event.lanes)
+            self._time_left = TimeLeft(self._trials, now, event.judged, event.lanes, beside)
+            self._until = now + self._seconds
+        else:
+            self._say("calibrated anew")
+        self.study, self.judged = event.study, event.judged
+        self._say(f"study {event.study}: {event.judged} judged already" if event.judged else f"study {event.study}")
+        for problem, name in zip(self._protocol.problems, event.calibration.baselines, strict=True):
+            times = [t for t in event.calibration.timings if t.problem == problem]
+            listed = ", ".join(f"{t.backend} {t.median_us:.1f} us" for t in times)
+            self._say(f"baseline {problem}: {self._baseline} {name} ({listed})")
+        for why in event.calibration.left_out.values():
+            self._say(f"no baseline here: {why}")
+
+    def _heard_of_calm(self, event: Waiting | Calm | Protest) -> None:
+        """On a terminal a wait is one line and then in the live ones; elsewhere each look is a line."""
+        if isinstance(event, Waiting):
+            if not self._waits or not self._foot.is_live:
+                self._say(f"waiting for a calm machine: {event.detail}; since {event.since_s:.0f} s")
+            self._waits, self._since = event.detail, time.monotonic() - event.since_s
+            return
+        self._waits, self._since = "", time.monotonic()
+        self._waited_s += event.waited_s
+        after = f"after {event.waited_s:.0f} s of waiting" if event.waited_s >= 1 else "now"
+        if isinstance(event, Calm):
+            self._say("; ".join(filter(None, [f"the machine is calm {after}", event.detail])))
+        else:
+            self._say(f"the machine is disturbed still, {after}: {event.detail}; {PROTEST}")
+
+    def _now(self) -> float:
+        """A clock that stands still while the run waits for a calm machine."""
+        return time.monotonic() - self._waited_s
+
+    def _heard(self, event: Judged) -> None:
+        outcome = event.outcome
+        if event.judged > self.judged and self._time_left is not None:
+            self.judged = event.judged
+            self._time_left.judged(self._now(), *costs(outcome))
+        if not outcome.verdict.has_latency:
+            (self._rejected if outcome.verdict.judges else self._failed)[outcome.verdict] += 1
+        best = math.inf if event.best is None else event.best  # a new calibration may have refused what led
+        leads, self._best = best < self._best, best
+        if leads or self._is_news(outcome) or not self._foot.is_live:
+            style = "green" if leads else "red" if not outcome.verdict.has_latency else ""
+            line = f"[{event.judged}/{self._trials}] trial {event.number}: {_line(outcome, self._baseline)}"
+            self._foot.say(line, style)
+        if not self._foot.is_live and event.judged % 10 == 0:
+            self._say(self._summary())
+
+    def _is_news(self, outcome: Outcome) -> bool:
+        """Whether it is the first of its kind to be rejected, or a fault that a person may have to mend."""
+        if outcome.verdict.has_latency:
+            return False
+        kind = outcome.verdict.value if outcome.fault is None else outcome.fault.code
+        is_new = kind not in self._kinds
+        self._kinds.add(kind)
+        return is_new or not outcome.verdict.judges
+
+    def _sides(self) -> str:
+        """How many threads both sides have, on a device that has threads."""
+        if "THREADS_ALLOWED" not in self._device.facts:
+            return ""
+        count = self._protocol.threads
+        return f"{count} thread{'s' if count > 1 else ''}, "
+
+    def _say(self, text: str) -> None:
+        self._foot.say(text)
+
+    # At the foot of a terminal ----------------------------------------------------------------------------------
+
+    def _lines(self, width: int) -> list[str]:
+        """What goes on and what was rejected; how far it is, the best, and the time left."""
+        since = f"{time.monotonic() - self._since:.0f} s"
+        now = fitted(f"waiting {since}: {self._waits}" if self._waits else f"{self._doing}; {since}", width)
+        rejects = f"rejected: {_counts(self._rejected)}" if self._rejected else ""
+        failed = f"not judged: {_counts(self._failed)}" if self._failed else ""
+        room = width - len(now) - 3
+        causes = fitted("; ".join(filter(None, (failed, rejects))), room) if room > len("rejected: ...") else ""
+        left = f"{self._left()} left"
+        if self._finals_s:
+            left += " with finals"
+        best = f"best {math.exp(-self._best):.3f}x {self._baseline}; " if math.isfinite(self._best) else ""
+        share = self.judged / self._trials if self._trials else 1.0
+        return [
+            f"{now} | {causes}" if causes else now,
+            with_bar(f"{self.judged}/{self._trials}", share, f"{best}{left}", width),
+        ]
+
+    def _summary(self) -> str:
+        best = (
+            f"best {math.exp(-self._best):.3f}x {self._baseline}"
+            if math.isfinite(self._best)
+            else "nothing measured yet"
+        )
+        rejected = _counts(self._rejected) if self._rejected else "none"
+        failed = f"; not judged: {_counts(self._failed)}" if self._failed else ""
+        waited = f"; waited {self._waited_s:.0f} s for a calm machine" if self._waited_s >= 1 else ""
+        counts = f"{self.judged}/{self._trials} judged; {best}; rejected: {rejected}{failed}"
+        return f"{counts}; time left {self._left()}{' with finals' if self._finals_s else ''}{waited}"
+
+    def _left(self) -> str:
+        """Time left, by what was judged so far and by the budget, finals included."""
+        now = self._now()
+        seconds = min(
+            self._time_left.left_s(now) if self._time_left is not None else math.inf, max(0.0, self._until - now)
+        )
+        return about(seconds + self._finals_s)
+
+
+def _doing(event: UnderWay) -> str:
+    """What goes on, in words."""
+    parts = [
+        f"building {', '.join(map(str, event.building))}" if event.building else "",
+        f"judging {event.judging[0]}" if event.judging else "",
+        "racing the best against itself" if event.racing and not event.judging else "",
+    ]
+    return ", ".join(filter(None, parts)) or "thinking"
+
+
+def _counts(causes: Counter[str]) -> str:
+    return ", ".join(f"{count} {cause}" for cause, count in causes.most_common())
+
+
+def costs(outcome: Outcome) -> tuple[float, float, bool]:
+    """What TimeLeft takes in of a judged variant: seconds on a device and of its build, and if it was promoted."""
+    busy = sum(seconds for stage, seconds in outcome.seconds.items() if stage != "build")
+    promoted = outcome.verdict == Verdict.MEASURED and outcome.measurement is not None and outcome.measurement.promoted
+    return busy, outcome.seconds.get("build", 0.0), promoted
+
+
+def _line(outcome: Outcome, baseline: str) -> str:
+    """A judged variant in one line."""
+    if outcome.measurement is not None:
+        note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict})"
+        micros = Figures.of(outcome.measurement).median_us
+        return f"{outcome.measurement.speedup:.3f}x {baseline}, {micros:.1f} us{note}  {outcome.variant}"
+    why = f" {outcome.fault.code}" if outcome.fault else ""
+    if outcome.fault is not None and not outcome.verdict.judges:  # not the variant's: a person can help
+        why += f" ({outcome.fault.detail.partition(chr(10))[0]})"
+    return f"{outcome.verdict}{why}  {outcome.variant}"

@@ -1,0 +1,273 @@
+"""What the evolutionary sampler's surrogate believes after the trials of a study, whichever sampler proposed them."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from autotuner.search.settings import DEFAULT
+from autotuner.search.surrogate import Surrogate
+from autotuner.spaces.space import Space
+from autotuner.values.model import Model
+from autotuner.values.variant import Value
+from autotuner.views.importance import share_alone, share_together
+from autotuner.views.judged_points import JudgedPoints
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+SAMPLE = 20_000
+"""Points, by lot, that are looked at in a space that is too large to look at all of it."""
+FAST = 0.25
+"""Quantile of the believed objectives at which the fast end begins, 0..1."""
+PROMISING = 5
+"""Promising points, at most, that are listed."""
+BEST = 4
+"""Best measured points of a sampled space whose neighbours are looked at, too."""
+LEARNED = 0.7
+"""Share of the trials, the first to end, from which the checked beliefs are learned."""
+CHECKED = 5
+"""Fewest measured trials after these for a check of the beliefs."""
+SIGMAS = 1.96
+"""Standard deviations to either side that an interval of 95 % spans."""
+
+
+class ValueEffect(Model):
+    """What is believed of one value of a parameter."""
+
+    value: Value
+    points: int = Field(description="points with it that were looked at")
+    judged: int = Field(description="trials with it")
+    speedup: float = Field(description="geometric mean of the believed t_baseline / t_variant over those points")
+    slower: float = Field(description="that mean's time over the best value's, less 1")
+    best: float = Field(description="the believed speedup of the fastest of those points")
+
+
+class ParameterEffect(Model):
+    """How much a parameter matters, alone; see `importance.share_alone`."""
+
+    parameter: str
+    share: float = Field(description="of the variance of the believed objective, 0..1")
+    fast_share: float = Field(description="the same where all that is not in the fastest quarter counts as its edge")
+    values: tuple[ValueEffect, ...] = Field(description="the best mean first")
+
+
+class PairEffect(Model):
+    """How much two parameters matter together, beyond the two alone; see `importance.share_together`."""
+
+    parameters: tuple[str, str]
+    share: float
+    fast_share: float
+
+
+class Belief(Model):
+    """What is believed of a point, with the ends of the interval that should hold its speedup in 95 of 100 cases."""
+
+    point: dict[str, Value]
+    low: float
+    speedup: float = Field(description="t_baseline / t_variant")
+    high: float
+    judged: bool
+    gain: float | None = Field(
+        default=None, description="not judged: expected improvement over the best so far, of ln(t_variant / t_baseline)"
+    )
+
+
+class Trust(Model):
+    """How well the beliefs held: those from the trials that ended first, about the ones measured after them.
+
+    The later trials are not drawn by lot: a sampler that learns chose them as fast ones, which are harder to put in
+    order than any.
+    """
+
+    learned: int = Field(description="trials that were learned from")
+    checked: int = Field(description="measured trials after them")
+    rank_correlation: float | None = Field(description="Spearman's, of believed and measured; None: all were alike")
+    within: float = Field(description="the share of the measured that lay within the believed 95 % interval")
+
+
+class BeliefMap(Model):
+    """The two parameters that matter most in the fastest quarter, against each other.
+
+    Tables are [y][x]; a value None is where the parameter does not exist.
+    """
+
+    x: str
+    y: str
+    x_values: tuple[Value | None, ...]
+    y_values: tuple[Value | None, ...]
+    speedup: tuple[tuple[float | None, ...], ...] = Field(
+        description="of the point believed to be the fastest; None: there is no valid point"
+    )
+    judged: tuple[tuple[int, ...], ...]
+    rejected: tuple[tuple[int, ...], ...]
+
+
+class Beliefs(Model):
+    """What the surrogate believes after all trials of the study."""
+
+    looked_at: int = Field(description="points that the shares and means are over: all valid ones, or a sample")
+    parameters: tuple[ParameterEffect, ...] = Field(description="that vary, the greatest share first")
+    pairs: tuple[PairEffect, ...] = Field(description="the greatest share first")
+    best: Belief = Field(description="the point believed to be the fastest of all, judged or not")
+    promising: tuple[Belief, ...] = Field(description="not judged, the greatest expected improvement first")
+    gain: float = Field(description="the largest expected improvement, of ln(t_variant / t_baseline); 0: none is left")
+    converged: bool = Field(description="it is below the tie band: what is left is not expected to be told apart")
+    trust: Trust | None = Field(description="None: too few were measured in the later part of the study")
+    map: BeliefMap | None = Field(description="None: fewer than two parameters vary")
+
+
+def surrogate_beliefs(space: Space, trials: JudgedPoints, seed: int, tie: float) -> Beliefs | None:
+    """The beliefs after these trials; None where nothing was measured. `tie` is relative."""
+    surrogate = Surrogate.of(space, seed, whole=len(space) <= DEFAULT.screened_whole)
+    if not surrogate.learn(trials.points, trials.objectives):
+        return None
+    points = _looked_at(space, seed)
+    mean = surrogate.as_measured(surrogate.believe(points)[0])
+    edge = np.minimum(mean, np.quantile(mean, FAST))
+    columns = {name: space.rows[points, place] for place, name in enumerate(space.parameters)}
+    varying = [name for name, column in columns.items() if np.ptp(column) > 0]
+    parameters = [
+        ParameterEffect(
+            parameter=name,
+            share=share_alone(columns[name], mean),
+            fast_share=share_alone(columns[name], edge),
+            values=_values(space, name, columns[name], mean, trials),
+        )
+        for name in varying
+    ]
+    pairs = [
+        PairEffect(
+            parameters=(one, other),
+            share=share_together(columns[one], columns[other], mean),
+            fast_share=share_together(columns[one], columns[other], edge),
+        )
+        for one, other in combinations(varying, 2)
+    ]
+    parameters.sort(key=lambda each: -each.share)
+    fast = [each.parameter for each in sorted(parameters, key=lambda each: -each.fast_share)]
+    best, promising = _candidates(space, surrogate, trials, points)
+    gain = promising[0].gain if promising else None
+    return Beliefs(
+        looked_at=len(points),
+        parameters=tuple(parameters),
+        pairs=tuple(sorted(pairs, key=lambda each: -each.share)),
+        best=best,
+        promising=promising,
+        gain=gain or 0.0,
+        converged=(gain or 0.0) < math.log1p(tie),
+        trust=_trust(space, trials, seed),
+        map=_map(space, fast[:2], points, mean, trials),
+    )
+
+
+def _looked_at(space: Space, seed: int) -> Indices:
+    """All points of the space, or of a large one a sample."""
+    if len(space) <= DEFAULT.screened_whole:
+        return np.arange(len(space))
+    drawn: Indices = np.random.default_rng([seed, len(space)]).choice(len(space), size=SAMPLE, replace=False)
+    return np.sort(drawn)
+
+
+def _values(
+    space: Space, name: str, column: NDArray[np.int16], mean: Floats, trials: JudgedPoints
+) -> tuple[ValueEffect, ...]:
+    there = [place for place in range(len(space.values[name])) if (column == place).any()]
+    means = {place: float(mean[column == place].mean()) for place in there}
+    tried = space.rows[trials.points, space.parameters.index(name)]
+    least = min(means.values())
+    return tuple(
+        ValueEffect(
+            value=space.values[name][place],
+            points=int((column == place).sum()),
+            judged=int((tried == place).sum()),
+            speedup=math.exp(-means[place]),
+            slower=math.expm1(means[place] - least),
+            best=math.exp(-float(mean[column == place].min())),
+        )
+        for place in sorted(there, key=lambda each: (means[each], each))
+    )
+
+
+def _candidates(
+    space: Space, surrogate: Surrogate, trials: JudgedPoints, points: Indices
+) -> tuple[Belief, tuple[Belief, ...]]:
+    """The point believed to be the fastest, and those that are expected to improve most on what was measured."""
+    if len(points) < len(space):  # a sample: what is near the best is not left to it
+        elites = trials.points[np.argsort(trials.objectives, kind="stable")[:BEST]]
+        near = [space.neighbours(int(elite), radius=int(space.rows.max())) for elite in elites]
+        points = np.unique(np.concatenate([points, trials.points, *near]))
+    mean, deviation = surrogate.believe(points)
+
+    def belief(place: int, gain: float | None) -> Belief:
+        ends = mean[place] + SIGMAS * deviation[place] * np.array([1, 0, -1])
+        low, speedup, high = np.exp(-surrogate.as_measured(ends)).tolist()
+        point = int(points[place])
+        return Belief(
+            point=space.point(point), low=low, speedup=speedup, high=high, judged=point in trials.points, gain=gain
+        )
+
+    left = np.flatnonzero(~np.isin(points, trials.points))
+    gains = np.exp(surrogate.gains(points[left], points[:0]))
+    first = np.argsort(-gains, kind="stable")[:PROMISING]
+    promising = tuple(belief(int(left[place]), float(gains[place])) for place in first)
+    return belief(int(np.argmin(mean)), None), promising
+
+
+def _trust(space: Space, trials: JudgedPoints, seed: int) -> Trust | None:
+    learned = int(LEARNED * len(trials.points))
+    rest = np.flatnonzero(trials.measured[learned:]) + learned
+    surrogate = Surrogate.of(space, seed, whole=False)
+    if len(rest) < CHECKED or not surrogate.learn(trials.points[:learned], trials.objectives[:learned]):
+        return None
+    mean, deviation = surrogate.believe(trials.points[rest])
+    low, high = (surrogate.as_measured(mean + sigmas * deviation) for sigmas in (-SIGMAS, SIGMAS))
+    found = trials.objectives[rest]
+    return Trust(
+        learned=learned,
+        checked=len(rest),
+        rank_correlation=_rank_correlation(mean, found),
+        within=float(((low <= found) & (found <= high)).mean()),
+    )
+
+
+def _rank_correlation(one: Floats, other: Floats) -> float | None:
+    """Spearman's, equal values with the mean of their ranks; None where one side has a single value."""
+    if not (np.ptp(one) and np.ptp(other)):
+        return None
+    from scipy.stats import spearmanr  # 0.3 s to import, and only this command needs it
+
+    return float(spearmanr(one, other).statistic)
+
+
+def _map(space: Space, names: list[str], points: Indices, mean: Floats, trials: JudgedPoints) -> BeliefMap | None:
+    if len(names) < 2:
+        return None
+    x, y = (space.parameters.index(name) for name in names)
+    rows, tried = space.rows[points], space.rows[trials.points]
+    xs, ys = (np.unique(rows[:, column]).tolist() for column in (x, y))
+    rejected, every = ~trials.measured, np.ones(len(tried), dtype=np.bool_)
+
+    def value(name: str, place: int) -> Value | None:
+        return space.values[name][place] if place >= 0 else None
+
+    def speedup(a: int, b: int) -> float | None:
+        cell = mean[(rows[:, x] == a) & (rows[:, y] == b)]
+        return math.exp(-float(cell.min())) if len(cell) else None
+
+    def count(a: int, b: int, among: NDArray[np.bool_]) -> int:
+        return int((among & (tried[:, x] == a) & (tried[:, y] == b)).sum())
+
+    return BeliefMap(
+        x=names[0],
+        y=names[1],
+        x_values=tuple(value(names[0], a) for a in xs),
+        y_values=tuple(value(names[1], b) for b in ys),
+        speedup=tuple(tuple(speedup(a, b) for a in xs) for b in ys),
+        judged=tuple(tuple(count(a, b, every) for a in xs) for b in ys),
+        rejected=tuple(tuple(count(a, b, rejected) for a in xs) for b in ys),
+    )

@@ -1,0 +1,257 @@
+"""An outcome in words: what a variant achieved, or which check turned it down, where, by how much and perhaps why."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+
+from autotuner.ops import Op, op_of
+from autotuner.tuning.gate_summary import GateSummary
+from autotuner.tuning.standings import Best, FinalsSummary
+from autotuner.values.gate_report import CaseErrors, CaseResult, error_in_tolerances
+from autotuner.values.outcome import Artifact, MeanInterval, Measurement, Outcome, Stop, Timing
+from autotuner.values.verdict import Verdict
+from autotuner.views.likely_cause import likely_cause
+from autotuner.views.meanings import meanings
+
+_SHAPE = re.compile(r"\b(\d+(?:x\d+)*)(?: (\w+))?$")
+"""Sizes and distribution at the end of the name of a case."""
+_STDERR_LINES = 12
+"""Last lines of its standard error that are shown."""
+_STOPS = {
+    Stop.PRECISE: "its interval was narrow enough",
+    Stop.STEADY: "more blocks would not have told more: the noise did not change any more",
+    Stop.SLOWER: "it was shown to be slower than what it raced against; the figures are estimates from few blocks",
+    Stop.HOPELESS: "it was clearly slower from the first blocks on; the figures are estimates from those",
+    Stop.PROMOTED: "it was faster than what it raced against, by more than a tie, and took its place",
+    Stop.LIMIT: "it had its largest number of blocks",
+    Stop.LATE: "it took too long",
+}
+
+
+def outcome_words(outcome: Outcome, op: Op) -> list[str]:
+    """The outcome for a person, a sentence or two a line; the first line is the verdict."""
+    if outcome.verdict.has_latency and outcome.measurement is not None:
+        return _achieved(outcome, outcome.measurement)
+    return _rejected(outcome, op)
+
+
+def best_words(best: Best) -> list[str]:
+    """The trial to use for a person: what the finals confirmed, where there were some, and what the search found."""
+    confirmed, finals, entry = best.confirmed, best.finals, best.entry
+    if confirmed is None or finals is None or entry.difference is None:
+        return outcome_words(best.outcome, _op(best))
+    where = (
+        f"finals {finals.id} of {finals.finished_at:%Y-%m-%d}: {finals.processes} processes x {finals.blocks} blocks"
+    )
+    others = [str(number) for number in best.tied if number != entry.number]
+    lines = [
+        f"Confirmed: {confirmed.mean:.3f} times as fast as the baseline"
+        f" ({_ends(confirmed.low, confirmed.high, confirmed.level)}; {where}).",
+    ]
+    if best.crowned:
+        lines.append("Crowned: faster than every other finalist and the baseline, by more than a tie.")
+    elif others:
+        lines.append(f"Tied with trial {', '.join(others)}: {_why(best, finals)}. Nobody is crowned.")
+    else:
+        lines.append("It leads, but not shown to be faster than the baseline by more than a tie. Nobody is crowned.")
+    if best.proof is not None and best.gate is not None:
+        lines.append(proof_words(GateSummary.of(best.gate)))
+    first, *rest = outcome_words(best.outcome, _op(best))
+    biased = f"Search estimate, biased: {first}; {entry.difference:+z.1%} off what was confirmed."
+    return [*lines, biased, *rest]
+
+
+def chosen_because(best: Best) -> str:
+    """Why this trial is the one that is exported, and not another one, in a clause."""
+    confirmed, finals, speedup = best.confirmed, best.finals, best.entry.speedup.median
+    baseline = _op(best).words.baseline
+    if confirmed is None or finals is None:
+        return f"the fastest of the search, {speedup:.3f}x {baseline}, not confirmed by finals"
+    others = [str(number) for number in best.tied if number != best.entry.number]
+    found = f"{confirmed.mean:.3f}x {baseline} confirmed"
+    if best.crowned:
+        return f"crowned, {found}"
+    if others:
+        return f"{found}, tied with trial {', '.join(others)}; {_why(best, finals)}"
+    return f"{found}, the first of the finals, but nobody is crowned"
+
+
+def _why(best: Best, finals: FinalsSummary) -> str:
+    """Why it is the one to use."""
+    if len(finals.alike) > 1:
+        return "of those that are as fast as the fastest it is the preferred one"
+    least = "" if finals.resolution is None else f" below a difference of about {finals.resolution:.1%}"
+    return f"the finals cannot tell them apart{least}, and it is the fastest"
+
+
+def confirmed_words(speedup: MeanInterval) -> str:
+    """What the last finals confirmed of a trial."""
+    ends = _ends(speedup.low, speedup.high, speedup.level)
+    return f"Confirmed by the last finals: {speedup.mean:.3f} times as fast as the baseline ({ends})."
+
+
+def proof_words(summary: GateSummary) -> str:
+    """How often the one to use was launched, what could still be missed, and whether its memory was checked."""
+    line = f"Launched {summary.many_launches:,} times on the tuned problems, all with the same bits"
+    if summary.could_miss is not None:
+        line += f": an error in fewer than one of {1 / summary.could_miss:,.0f} launches could still be missed"
+    return f"{line}. Memory check: {summary.memory}."
+
+
+def _op(best: Best) -> Op:
+    """What the best trial computes."""
+    assert best.outcome.measurement is not None  # it was measured
+    return op_of(best.outcome.measurement.timings[0].problem)
+
+
+def gate_words(outcome: Outcome, op: Op) -> list[str]:
+    """What the gate alone found, for a person: no latency is mentioned."""
+    if outcome.fault is not None or outcome.gate is None:
+        return _rejected(outcome, op)
+    return [f"passed: {outcome.variant}", _gate_line(GateSummary.of(outcome.gate))]
+
+
+def _achieved(outcome: Outcome, measurement: Measurement) -> list[str]:
+    lines = [
+        f"{outcome.verdict}: {measurement.speedup:.3f} times as fast as the baseline",
+        f"Variant: {outcome.variant}",
+        *(_timing_line(timing) for timing in measurement.timings),
+    ]
+    lines += _race_lines(measurement)
+    if outcome.verdict == Verdict.DEDUPLICATED:
+        lines.append(f"The same program as artifact {(outcome.original or '?')[:12]}, which was measured in its place.")
+    if outcome.gate is not None:
+        lines.append(_gate_line(GateSummary.of(outcome.gate)))
+    return lines
+
+
+def _race_lines(measurement: Measurement) -> list[str]:
+    """Whom it raced against, how that went, and why it ended."""
+    lines = []
+    if measurement.incumbent is not None and measurement.gain is not None:
+        gain = measurement.gain
+        found = _ends(math.exp(gain.low), math.exp(gain.high), gain.level)
+        lines.append(
+            f"Raced against artifact {measurement.incumbent[:12]}, the best until then:"
+            f" t_variant / t_incumbent {math.exp(gain.mean):.4f} ({found})."
+        )
+    lines.append(f"The race ended because {_STOPS[measurement.stopped]}.")
+    if measurement.discarded:
+        lines.append(f"Blocks discarded, because the device throttled: {measurement.discarded}.")
+    return lines
+
+
+def _ends(low: float, high: float, level: float) -> str:
+    """An interval, from the ratios at its ends."""
+    if not (low > 0 and high < math.inf):
+        return "too few blocks for an interval"
+    return f"{level:.0%} interval {low:.3f} to {high:.3f}"
+
+
+def _timing_line(timing: Timing) -> str:
+    log = timing.log_ratio
+    times = f"{_median(timing.variant_us):.2f} us a forward against {_median(timing.baseline_us):.2f} us"
+    interval = _ends(math.exp(-log.high), math.exp(-log.low), log.level)
+    speedup = f"speedup {math.exp(-log.median):.3f} ({interval}, {len(timing.variant_us)} blocks)"
+    return f"{timing.problem}: {times} of {timing.baseline}; {speedup}"
+
+
+def _median(times: tuple[float, ...]) -> float:
+    return statistics.median(times) if times else math.nan
+
+
+def _gate_line(summary: GateSummary) -> str:
+    line = f"Gate: {len(summary.passed)} checks passed, {summary.cases} outputs compared with the float64 reference"
+    if summary.worst_ratio is not None:
+        line += f", the worst error {summary.worst_ratio:.2f} of its tolerance"
+    if summary.peer_ratio is not None:
+        line += f", errors {summary.peer_ratio:.2f} times those of the baseline that stands beside it in the median"
+    if summary.looser:
+        line += f"; the family's kernel.toml loosens the gate: {'; '.join(summary.looser)}"
+    if summary.unavailable:
+        line += f"; could not run here: {', '.join(summary.unavailable)}"
+    return line + "."
+
+
+def _rejected(outcome: Outcome, op: Op) -> list[str]:
+    fault = outcome.fault or (outcome.gate.fault if outcome.gate is not None else None)
+    lines = [f"{outcome.verdict}" if fault is None else f"{outcome.verdict}: {fault.code}"]
+    if outcome.verdict == Verdict.DISTURBED:
+        lines.append("This says nothing about the variant: it is raced again when the machine is calm.")
+    elif not outcome.verdict.judges:
+        lines.append("This says nothing about the variant: the machinery around it failed, and it is tried again.")
+    lines.append(f"Variant: {outcome.variant}")
+    if fault is not None:
+        meaning = meanings(op).get(fault.code)
+        if meaning is not None:
+            lines.append(f"Check {fault.code} asserts: {meaning.asserts}.")
+        if fault.case is not None:
+            lines.append(f"Case: {_case_in_words(fault.case, outcome.artifact, op)}")
+        lines.append(f"Found: {fault.detail}")
+        lines += _not_believed(outcome)
+        found = _failing_case(outcome, fault.case)
+        if found is not None:
+            lines += _errors_in_words(found.errors, op)
+        cause = likely_cause(outcome, fault, found, op)
+        if cause:
+            lines.append(f"Likely cause: {cause}.")
+    return lines + _stderr(outcome.stderr_tail)
+
+
+def _not_believed(outcome: Outcome) -> list[str]:
+    """The figures of a disturbed race, which count for nothing."""
+    found = outcome.measurement
+    return [] if found is None else ["Not believed:", *(f"  {_timing_line(timing)}" for timing in found.timings)]
+
+
+def _case_in_words(case: str, artifact: Artifact | None, op: Op) -> str:
+    found = _SHAPE.search(case)
+    shape = tuple(int(size) for size in found[1].split("x")) if found is not None else ()
+    if found is None or not op.problem.takes(shape):
+        return case
+    words = f"{case}: {op.words.case(shape, artifact.macros if artifact is not None else {})}"
+    distribution = found[2]
+    if distribution in op.words.distributions:
+        words += f"; inputs {distribution}: {op.words.distributions[distribution]}"
+    return words
+
+
+def _failing_case(outcome: Outcome, name: str | None) -> CaseResult | None:
+    """The result that broke the tolerance: the last one of that name, because the first failure stopped the gate."""
+    if outcome.gate is None:
+        return None
+    results = [each for check in outcome.gate.checks if check.status == "fail" for each in check.cases]
+    broken = [each for each in results if each.errors.failed_rule is not None and name in (None, each.case)]
+    return broken[-1] if broken else None
+
+
+def _errors_in_words(errors: CaseErrors, op: Op) -> list[str]:
+    lines = []
+    if errors.nonfinite:
+        lines.append(f"Not finite: {errors.nonfinite} elements (NaN or infinity).")
+    if errors.first_bad_row is not None:
+        lines.append(
+            f"First bad row: {op.place(errors.first_bad_row)}; {errors.bad_rows:.1%} of rows are out of tolerance."
+        )
+    where = op.place(errors.worst_index)
+    lines.append(
+        f"Worst element: {where}: {errors.worst_value:.7g} where the reference has {errors.worst_reference:.7g}."
+    )
+    lines += [
+        f"{name}: {error:.3g}, tolerance {tolerance:.3g} ({error_in_tolerances(error, tolerance):.3g} times)."
+        for name, error, tolerance in (
+            ("Largest absolute error (T1)", errors.max_abs, errors.max_abs_tol),
+            ("Largest error relative to its row (T2)", errors.row_rel, errors.row_rel_tol),
+            ("Largest error norm relative to its slice (T3)", errors.slice_rel, errors.slice_rel_tol),
+        )
+    ]
+    return lines
+
+
+def _stderr(tail: str) -> list[str]:
+    lines = [line for line in tail.strip().splitlines() if line.strip()]
+    if not lines:
+        return []
+    return ["Last lines of its standard error:", *(f"  {line}" for line in lines[-_STDERR_LINES:])]

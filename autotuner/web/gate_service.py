@@ -1,0 +1,72 @@
+"""The gate as a service: one variant at a time, each in a process group of its own with a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+from autotuner.tuning.trial_report import TrialReport
+from autotuner.values.errors import InfrastructureError, InputError
+from autotuner.web import gate_child
+from autotuner.web.api_models import GateRequest
+from autotuner.web.gate_child import BUSY, REFUSED
+
+DEADLINE_S = 600.0
+"""Seconds that a build and its gate may take together."""
+
+
+class GateBusy(Exception):
+    """Another variant is being judged, or another autotuner times the device. The message says which."""
+
+
+class GateService:
+    """Judges variants of the families in a folder."""
+
+    def __init__(self, folder: Path | None, deadline_s: float = DEADLINE_S) -> None:
+        self._folder, self._deadline_s = folder, deadline_s
+        self._busy = False
+
+    async def judge(self, asked: GateRequest) -> TrialReport:
+        """The report on a variant, a rejected one's too. Raises InputError for what the caller can mend, GateBusy, and
+        InfrastructureError."""
+        if self._folder is None:
+            raise InputError("no family can be judged here: the server was started without --families FOLDER")
+        if self._busy:
+            raise GateBusy("another variant is being judged")
+        self._busy = True
+        try:
+            return await self._judged(self._folder, asked.model_dump_json())
+        finally:
+            self._busy = False
+
+    async def _judged(self, folder: Path, document: str) -> TrialReport:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            gate_child.__name__,
+            str(folder),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            out, err = await asyncio.wait_for(child.communicate(document.encode()), self._deadline_s)
+        except TimeoutError:
+            raise InputError(f"the gate took longer than {self._deadline_s:.0f} s: choose a smaller problem") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            await child.wait()
+        if child.returncode == 0:
+            return TrialReport.model_validate_json(out)
+        lines = err.decode(errors="replace").strip().splitlines() or ["no reason was given"]
+        if child.returncode == BUSY:
+            raise GateBusy(lines[-1])
+        if child.returncode == REFUSED:
+            raise InputError(lines[-1])
+        raise InfrastructureError(f"the gate ended with code {child.returncode}: {lines[-1]}")

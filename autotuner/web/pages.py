@@ -1,0 +1,387 @@
+"""The pages, drawn from a study's snapshot. One is drawn again only when something has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, HTTPException, Query, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from autotuner.values import config
+from autotuner.values.errors import InputError
+from autotuner.views.beliefs import StudyBeliefs
+from autotuner.web import tags, whole_page
+from autotuner.web.access import COOKIE
+from autotuner.web.api import MOST, Number
+from autotuner.web.links import Links
+from autotuner.web.reader import Snapshot
+from autotuner.web.server import Server, server_of
+from autotuner.web.templates import render
+from autotuner.web.views import (
+    answer,
+    beliefs,
+    compare,
+    costs,
+    coverage,
+    history,
+    leaderboard,
+    problems,
+    rejects,
+    scatter,
+    timeline,
+)
+from autotuner.web.views.trial import head, trial_page
+
+router = APIRouter(include_in_schema=False)
+LINKS = Links()
+TABS = (
+    ("", "Overview"),
+    ("rejects", "Why rejected"),
+    ("variants", "Variants"),
+    ("leaderboard", "Leaderboard"),
+    ("problems", "Problems"),
+    ("coverage", "Coverage"),
+    ("timeline", "Timeline"),
+    ("costs", "Costs"),
+    ("beliefs", "Beliefs"),
+)
+PAGES_KEPT = 128
+
+
+class Drawn:
+    """The pages drawn last, by what they show."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[str, ...], bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def once(self, key: tuple[str, ...], draw: Callable[[], str]) -> bytes:
+        """The page of that key."""
+        with self._lock:
+            found = self._kept.get(key)
+        if found is None:
+            found = draw().encode()
+            with self._lock:
+                self._kept[key] = found
+                while len(self._kept) > PAGES_KEPT:
+                    self._kept.popitem(last=False)
+        return found
+
+
+def page(request: Request, template: str, tag: str, values: Callable[[], dict[str, Any]]) -> Response:
+    """A page of a state that `tag` names. 204 to one that shows this state already, 304 to a browser that has it."""
+    server, form = server_of(request), server_of(request).access.form_of(request)
+    if request.query_params.get("since") == tag:
+        return Response(status_code=204)
+    query = "&".join(f"{name}={value}" for name, value in request.query_params.multi_items() if name != "since")
+    key = template, request.url.path, query, tag, form or ""
+    etag = f'"{hashlib.sha256(repr(key).encode()).hexdigest()[:20]}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache", "Vary": "Cookie"}
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers=headers)
+    drawn: Drawn = request.app.state.drawn
+
+    def draw() -> str:
+        here = f"{request.url.path}?{query}" if query else request.url.path
+        common = {"tag": tag, "here": here, "links": LINKS, "tabs": TABS, "form": form, "writes": server.access.writes}
+        return render(template, **common, **values())
+
+    return HTMLResponse(drawn.once(key, draw), headers=headers)
+
+
+def study_page(
+    request: Request, study: str, template: str, tab: str, values: Callable[[Snapshot], dict[str, Any]]
+) -> Response:
+    """A page of a study."""
+    snapshot = server_of(request).study(study)
+    running = snapshot.running
+    tag = f"{snapshot.revision.tag}-{'r' if running else 'i'}"
+    return page(
+        request,
+        template,
+        tag,
+        lambda: {"study": snapshot, "tab": tab, "running": running, "live": running, **values(snapshot)},
+    )
+
+
+@router.get("/")
+def studies(request: Request) -> Response:
+    """Every study of the store."""
+    server = server_of(request)
+    found = server.reader.studies()
+    values = {"studies": found, "live": any(each.running for each in found), "store": server.reader.store.label}
+    return page(request, "studies.html", tags.of(*found), lambda: values)
+
+
+@router.get("/studies/{study}")
+def overview(request: Request, study: str) -> Response:
+    """The answers, why variants were rejected, the best so far, and the first of the leaderboard."""
+    store = _store_of(server_of(request))
+
+    def values(snapshot: Snapshot) -> dict[str, Any]:
+        return {
+            "cards": answer.cards(snapshot, store),
+            "rejects": rejects.rejects(snapshot, LINKS, narrow=True),
+            "history": history.history(snapshot, LINKS, narrow=True),
+            "board": leaderboard.leaderboard(snapshot, LINKS, 8, narrow=True),
+        }
+
+    return study_page(request, study, "overview.html", "", values)
+
+
+@router.get("/studies/{study}/rejects")
+def why(
+    request: Request,
+    study: str,
+    cause: Annotated[str | None, Query(max_length=200)] = None,
+    trial: Annotated[int | None, Query(ge=0, le=MOST)] = None,
+) -> Response:
+    """Why variants were rejected."""
+    return study_page(
+        request,
+        study,
+        "rejects.html",
+        "rejects",
+        lambda snapshot: {"rejects": rejects.rejects(snapshot, LINKS, cause, trial)},
+    )
+
+
+@router.get("/studies/{study}/variants")
+def variants(request: Request, study: str) -> Response:
+    """Every variant as a point."""
+    query = request.query_params.multi_items()
+
+    def values(snapshot: Snapshot) -> dict[str, Any]:
+        found = scatter.parameters(snapshot)
+        choice = scatter.Choice.of(query, found)
+        return {
+            "figure": scatter.scatter(snapshot, LINKS, choice),
+            "choice": choice,
+            "parameters": {name: tuple(map(str, levels)) for name, levels in found.items()},
+            "quantities": scatter.QUANTITIES,
+            "live": False,
+        }
+
+    return study_page(request, study, "variants.html", "variants", values)
+
+
+@router.get("/studies/{study}/variants.json")
+def variants_data(request: Request, study: str) -> Response:
+    """What the page's canvas draws."""
+    snapshot = server_of(request).study(study)
+    etag = f'"{snapshot.revision.tag}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers=headers)
+    return Response(scatter.data(snapshot), media_type="application/json", headers=headers)
+
+
+@router.get("/studies/{study}/leaderboard")
+def board(request: Request, study: str) -> Response:
+    """The leaderboard as a forest plot."""
+    return study_page(
+        request,
+        study,
+        "figures.html",
+        "leaderboard",
+        lambda snapshot: {"figures": (leaderboard.leaderboard(snapshot, LINKS, 30),), "lead": None},
+    )
+
+
+@router.get("/studies/{study}/problems")
+def by_problem(request: Request, study: str) -> Response:
+    """Problems by variants."""
+    return study_page(
+        request,
+        study,
+        "figures.html",
+        "problems",
+        lambda snapshot: {"figures": (problems.problems(snapshot, LINKS),), "lead": None},
+    )
+
+
+@router.get("/studies/{study}/coverage")
+def tried(request: Request, study: str) -> Response:
+    """How much of the space was judged."""
+
+    def values(snapshot: Snapshot) -> dict[str, Any]:
+        try:
+            return {"figures": (coverage.coverage(snapshot.coverage),), "lead": None}
+        except InputError as error:
+            return {"figures": (), "lead": str(error)}
+
+    return study_page(request, study, "figures.html", "coverage", values)
+
+
+@router.get("/studies/{study}/costs")
+def spent(request: Request, study: str) -> Response:
+    """What the study has cost, and what the baselines took."""
+
+    def values(snapshot: Snapshot) -> dict[str, Any]:
+        return {"costs": costs.costs(snapshot.costs), "baselines": costs.baselines(snapshot.baselines)}
+
+    return study_page(request, study, "costs.html", "costs", values)
+
+
+@router.get("/studies/{study}/timeline")
+def lanes(request: Request, study: str, run: Annotated[int | None, Query(ge=0, le=MOST)] = None) -> Response:
+    """What each builder and device did when."""
+
+    def values(snapshot: Snapshot) -> dict[str, Any]:
+        figure, every, chosen = timeline.timeline(snapshot, run)
+        return {"figure": figure, "runs": timeline.runs(every), "sessions": every, "chosen": chosen}
+
+    return study_page(request, study, "timeline.html", "timeline", values)
+
+
+@router.get("/studies/{study}/beliefs")
+def believed(request: Request, study: str) -> Response:
+    """What the study has shown of its space. Until that is found the page says so, and asks again."""
+    server = server_of(request)
+    snapshot = server.study(study)
+    asked = server.beliefs.ask(snapshot.name, snapshot.revision.tag)
+    found, refused = server.beliefs.last(snapshot.name), None
+    if asked.done() and not asked.cancelled() and asked.exception() is not None:
+        refused = str(asked.exception()) if isinstance(asked.exception(), InputError) else "the beliefs were not found"
+    tag = f"{snapshot.revision.tag}-{asked.done()}-{0 if found is None else found.judged}"
+
+    def values() -> dict[str, Any]:
+        return {
+            "study": snapshot,
+            "tab": "beliefs",
+            "running": snapshot.running,
+            "live": not asked.done() or snapshot.running,
+            "found": None if found is None else beliefs.page(found),
+            "pending": not asked.done(),
+            "refused": refused,
+        }
+
+    return page(request, "beliefs.html", tag, values)
+
+
+@router.get("/studies/{study}/trials/{number}")
+def trial(request: Request, study: str, number: Number) -> Response:
+    """One variant."""
+    server = server_of(request)
+    server.require_trial(server.study(study), number)
+
+    def values(snapshot: Snapshot) -> dict[str, Any]:
+        found = trial_page(snapshot, number, _store_of(server), _roots(server))
+        return {"trial": found, "head": head(snapshot, found), "live": False}
+
+    return study_page(request, study, "trial.html", "trial", values)
+
+
+@router.get("/studies/{study}/saved.html")
+async def saved(request: Request, study: str) -> Response:
+    """The study's pages as one file. The answer waits for the beliefs, which nobody could load later."""
+    server = server_of(request)
+    snapshot = await run_in_threadpool(server.study, study)
+    believed: StudyBeliefs | str
+    try:
+        believed = await server.beliefs.wait(snapshot.name, snapshot.revision.tag)
+    except InputError as error:
+        believed = str(error)
+    text = await run_in_threadpool(whole_page.render, snapshot, _store_of(server), believed)
+    headers = {
+        "Content-Disposition": 'attachment; filename="study.html"',
+        "Content-Security-Policy": whole_page.POLICY,
+    }
+    return HTMLResponse(text, headers=headers)
+
+
+@router.get("/compare")
+def compared(
+    request: Request,
+    a: Annotated[str | None, Query(max_length=300)] = None,
+    b: Annotated[str | None, Query(max_length=300)] = None,
+) -> Response:
+    """Two studies side by side."""
+    server = server_of(request)
+    names = [each.name for each in server.reader.studies()]
+    sides = [server.study(each) if each else None for each in (a, b)]
+    one, other = sides
+    tags = "-".join(each.revision.tag for each in sides if each is not None)
+
+    def values() -> dict[str, Any]:
+        both = None if one is None or other is None else compare.compare(one, other, LINKS)
+        return {"names": names, "a": a, "b": b, "comparison": both, "live": False}
+
+    return page(request, "compare.html", f"{len(names)}-{tags}", values)
+
+
+@router.get("/api")
+def api(request: Request) -> Response:
+    """The API's description, for people."""
+    document = request.app.openapi()
+    calls = [
+        (method.upper(), path, call.get("description") or call.get("summary", ""))
+        for path, methods in document["paths"].items()
+        for method, call in methods.items()
+    ]
+    return page(request, "api.html", "api", lambda: {"calls": sorted(calls, key=lambda call: call[1]), "live": False})
+
+
+@router.get("/login")
+def login(request: Request) -> Response:
+    """Where a reader shows the token."""
+    return page(request, "login.html", "login", lambda: {"failed": False, "live": False})
+
+
+@router.post("/login")
+def log_in(request: Request, token: Annotated[str, Form(max_length=1000)]) -> Response:
+    """Remembers a reader who has shown the token."""
+    cookie = server_of(request).access.log_in(token)
+    if cookie is None:
+        refused = page(request, "login.html", "failed", lambda: {"failed": True, "live": False})
+        refused.status_code = 403
+        return refused
+    answered = RedirectResponse("/", 303)
+    answered.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", path="/")
+    return answered
+
+
+@router.post("/logout")
+def log_out(request: Request, form: Annotated[str, Form(max_length=100)]) -> Response:
+    """Forgets a reader."""
+    access = server_of(request).access
+    access.require_form(request, form)
+    access.log_out(request)
+    answered = RedirectResponse("/", 303)
+    answered.delete_cookie(COOKIE, path="/")
+    return answered
+
+
+def _store_of(server: Server) -> str:
+    """The store as a command line names it; the label has no password in it."""
+    return server.reader.store.label
+
+
+def _roots(server: Server) -> tuple[Path, ...]:
+    """The folders with families whose sources are shown."""
+    own = server.settings.families
+    return (config.kernels_dir(), *([own] if own is not None else []))
+
+
+def refused(request: Request, error: HTTPException) -> Response:
+    """A refusal as a page. It is none of those that the head of every page leads to."""
+    access = server_of(request).access
+    text = render(
+        "refused.html",
+        status=error.status_code,
+        detail=str(error.detail),
+        tag="",
+        here="",
+        links=LINKS,
+        tabs=TABS,
+        form=access.form_of(request),
+        writes=access.writes,
+        live=False,
+    )
+    return HTMLResponse(text, error.status_code, dict(error.headers or {}))

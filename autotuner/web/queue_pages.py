@@ -1,0 +1,181 @@
+"""The pages of the queue: sweeps and devices, one sweep as it goes, and the forms that change them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Form, HTTPException, Path, Request
+from pydantic import ValidationError
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from autotuner.jobs.outlook import Outlook
+from autotuner.values.errors import InputError
+from autotuner.values.sweep import State
+from autotuner.values.variant import digest_of
+from autotuner.web import tags
+from autotuner.web.api import MOST, study_devices
+from autotuner.web.pages import LINKS, page
+from autotuner.web.server import Server, server_of
+from autotuner.web.sweep_desk import LAST, VERBS
+from autotuner.web.sweep_models import SweepAsk
+from autotuner.web.views import answer, history, members
+
+router = APIRouter(include_in_schema=False)
+KEY = "key-of-this-form"
+"""Stands for a form's key in the page as it is drawn, once for all who read it."""
+Number = Annotated[int, Path(ge=1, le=MOST)]
+Carried = Annotated[str, Form(max_length=100)]
+
+
+@router.get("/queue")
+def queue(request: Request) -> Response:
+    """Sweeps and devices."""
+    return _queue(request, None)
+
+
+def _queue(request: Request, refused: str | None) -> Response:
+    server = server_of(request)
+    look, models, form = server.desk.look(), study_devices(server), server.access.form_of(request)
+    spaces = () if form is None else server.desk.space_entries()
+    values = {
+        "open": [each for each in look.sweeps if not each.sweep.state.is_over],
+        "over": [each for each in look.sweeps if each.sweep.state.is_over],
+        "devices": look.devices,
+        "models": models,
+        "spaces": spaces,
+        "worker": None if any(each.holder for each in look.devices) else answer.command("worker", store=_label(server)),
+        "refused": refused,
+        "key": KEY,
+        "live": refused is None,
+    }
+    shown = page(request, "queue.html", tags.of(look.tag, models, spaces, refused), lambda: values)
+    return shown if form is None or shown.status_code == 204 else _with_key(shown)
+
+
+def _with_key(shown: Response) -> Response:
+    """The page with a key of its own. No browser keeps it: it would ask for the next sweep under the same key."""
+    body = bytes(shown.body).replace(KEY.encode(), secrets.token_hex(16).encode(), 1)
+    return HTMLResponse(body, headers={"Cache-Control": "no-store", "Vary": "Cookie"})
+
+
+@router.post("/queue")
+def submit(
+    request: Request,
+    form: Carried,
+    space: Annotated[str, Form(max_length=300)],
+    key: Annotated[str, Form(max_length=100, pattern=r"^[0-9a-f]+$")],
+    problems: Annotated[str, Form(max_length=5000)] = "",
+    trials: Annotated[int, Form(ge=1, le=MOST)] = 60,
+    minutes: Annotated[str, Form(max_length=20)] = "",
+    patience: Annotated[float, Form(ge=0, le=1e6)] = 10.0,
+    calm: Annotated[str, Form(max_length=10)] = "",
+    finals: Annotated[str, Form(max_length=10)] = "",
+) -> Response:
+    """Asks for a sweep. The form carries a key of its own: sent twice, it is one sweep. Sent again with other values,
+    as after going back to it, it is another one."""
+    server = server_of(request)
+    server.access.require_form(request, form)
+    try:
+        asked = SweepAsk(
+            space=space,
+            problems=tuple(line.strip() for line in problems.splitlines() if line.strip()),
+            trials=trials,
+            minutes=float(minutes) if minutes.strip() else None,
+            patience_minutes=patience,
+            calm=bool(calm),
+            finals=bool(finals),
+        )
+        found = server.desk.ask(asked, f"{key}-{digest_of(asked.model_dump())[:16]}")
+    except ValidationError as error:
+        return _refused(request, str(error.errors()[0]["msg"]))
+    except (ValueError, InputError) as error:
+        return _refused(request, str(error))
+    return RedirectResponse(f"/sweeps/{found.sweep.id}", 303)
+
+
+def _refused(request: Request, why: str) -> Response:
+    refused = _queue(request, why)
+    refused.status_code = 400
+    return refused
+
+
+@router.get("/sweeps/{number}")
+def sweep(request: Request, number: Number) -> Response:
+    """One sweep as it goes."""
+    server = server_of(request)
+    found = _found(server, number)
+    events = server.desk.events(number, last=LAST)
+    names = server.reader.names()
+    studies = [each for each in found.sweep.studies if each in names]
+    several = len(found.sweep.request.members) > 1
+    snapshot = server.reader.study(studies[0]) if studies and not several else None
+    # Of a study that is drawn the revision that is drawn: the tag of a newer one would keep the older page for good.
+    revisions = server.reader.revisions(studies) if snapshot is None else (snapshot.revision,)
+    running = snapshot is not None and snapshot.running
+    tag = tags.of(tags.of_sweep(found), events[-1:], revisions, running)
+
+    def values() -> dict[str, Any]:
+        drawn = None
+        if several:
+            drawn = members.members(server.desk.members(found.sweep), found.sweep.request.trials, LINKS)
+        return {
+            "found": found,
+            "members": drawn,
+            "watch": answer.command("watch", str(number), store=_label(server)),
+            "events": tuple(reversed(events)),
+            "study": snapshot,
+            "cards": () if snapshot is None else answer.cards(snapshot, server.reader.store.label),
+            "history": () if snapshot is None else history.history(snapshot, LINKS)[:1],
+            "verbs": _verbs(found),
+            "live": not found.sweep.state.is_over,
+        }
+
+    return page(request, "sweep.html", tag, values)
+
+
+def _label(server: Server) -> str:
+    """The store as a command line names it."""
+    return server.reader.store.label
+
+
+def _found(server: Server, number: int) -> Outlook:
+    found = server.desk.one(number)
+    if found is None:
+        raise HTTPException(404, f"there is no sweep {number}")
+    return found
+
+
+def _verbs(found: Outlook) -> tuple[str, ...]:
+    """What may be asked of a sweep as it is."""
+    state = found.sweep.state
+    if state.is_over:
+        return ("retry",)
+    return ("resume", "cancel") if state == State.PAUSED else ("pause", "cancel")
+
+
+@router.post("/sweeps/{number}/{verb}")
+def change(request: Request, number: Number, verb: str, form: Carried) -> Response:
+    """Pauses, resumes, cancels or retries a sweep."""
+    server = server_of(request)
+    server.access.require_form(request, form)
+    _found(server, number)
+    if verb not in VERBS:
+        raise HTTPException(404, f"a sweep knows {', '.join(VERBS)}")
+    try:
+        server.desk.change(number, verb)
+    except InputError as error:
+        raise HTTPException(409, str(error)) from None
+    return RedirectResponse(f"/sweeps/{number}", 303)
+
+
+@router.post("/devices/clear")
+def clear(request: Request, form: Carried, name: Annotated[str, Form(max_length=300)]) -> Response:
+    """Ends the quarantine of a device."""
+    server = server_of(request)
+    server.access.require_form(request, form)
+    try:
+        server.desk.clear((name,))
+    except InputError as error:
+        raise HTTPException(409, str(error)) from None
+    return RedirectResponse("/queue#devices", 303)

@@ -1,0 +1,229 @@
+"""The API of sweeps: the queue, its events as they come, and what may be asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, HTTPException, Path, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+
+from autotuner.jobs.following import RESTING
+from autotuner.values.errors import InputError, StoreError
+from autotuner.values.model import json_of
+from autotuner.web.api import MOST, REFUSALS, answer
+from autotuner.web.api_models import Refusal
+from autotuner.web.server import Server, server_of
+from autotuner.web.sweep_models import ClearRequest, MemberList, Served, SpaceList, SweepAsk, SweepList, SweepView
+
+LONGEST_WAIT_S = 60
+"""Seconds that a caller may wait for a change."""
+POLL_S = 0.5
+STREAMS = 64
+"""Readers of events at a time; each holds a connection open, and nothing else."""
+BEAT_S = 15.0
+"""Seconds after which a quiet stream says that it lives."""
+
+Number = Annotated[int, Path(ge=1, le=MOST, description="a sweep's number")]
+CHANGES: dict[int | str, dict[str, Any]] = {
+    400: {"model": Refusal, "description": "It cannot be done as asked."},
+    401: {"model": Refusal, "description": "The token was not shown."},
+    403: {"model": Refusal, "description": "The server is read-only, or the request comes from another site."},
+    409: {"model": Refusal, "description": "It has no meaning for the sweep as it is now."},
+    413: {"model": Refusal, "description": "The body is too large."},
+}
+AGAIN: dict[int | str, dict[str, Any]] = {
+    200: {"model": SweepView, "description": "It was asked for before under the same Idempotency-Key."}
+}
+TOKEN: dict[str, Any] = {"security": [{"token": []}]}
+router = APIRouter(prefix="/api/v1", responses=REFUSALS, tags=["sweeps"])
+
+
+async def view(server: Server, number: int) -> SweepView:
+    """A sweep as it is now. Raises HTTPException 404."""
+
+    def read() -> SweepView:
+        # The revision first: whoever waits for a later one misses nothing that happens before the rest is read.
+        revision, found = server.desk.revision(number), server.desk.one(number)
+        if found is None:
+            raise HTTPException(404, f"there is no sweep {number}")
+        return SweepView(revision=revision, outlook=found)
+
+    return await run_in_threadpool(read)
+
+
+@router.get("/spaces", response_model=SpaceList)
+def spaces(request: Request) -> Response:
+    """The spaces that a sweep can be asked for."""
+    return answer(SpaceList(spaces=server_of(request).desk.space_entries()))
+
+
+@router.get("/sweeps", response_model=SweepList)
+def sweeps(request: Request, all: Annotated[bool, Query(description="also those that are over")] = False) -> Response:
+    """The queue."""
+    desk = server_of(request).desk
+    found = desk.every() if all else tuple(each for each in desk.look().sweeps if not each.sweep.state.is_over)
+    return answer(SweepList(sweeps=found))
+
+
+@router.post("/sweeps", response_model=SweepView, status_code=201, responses={**AGAIN, **CHANGES}, openapi_extra=TOKEN)
+async def submit(
+    request: Request,
+    asked: SweepAsk,
+    idempotency_key: Annotated[str | None, Header(max_length=200, pattern=r"^[\x21-\x7e]+$")] = None,
+) -> Response:
+    """Asks for a sweep; a worker does it. Under the same Idempotency-Key it is made once; again it is 200."""
+    server = server_of(request)
+    server.access.require(request)
+    try:
+        found = await run_in_threadpool(server.desk.ask, asked, idempotency_key)
+    except StoreError as error:
+        raise HTTPException(409, str(error)) from None
+    except InputError as error:
+        raise HTTPException(400, str(error)) from None
+    made = answer(await view(server, found.sweep.id))
+    made.status_code = 201 if found.is_new else 200
+    made.headers["Location"] = f"/api/v1/sweeps/{found.sweep.id}"
+    return made
+
+
+@router.get("/sweeps/{number}", response_model=SweepView)
+async def sweep(
+    request: Request,
+    number: Number,
+    wait: Annotated[int, Query(ge=0, le=LONGEST_WAIT_S, description="seconds to wait for a change")] = 0,
+    since: Annotated[int | None, Query(ge=0, le=MOST, description="a revision: wait for one after it")] = None,
+) -> Response:
+    """One sweep; with `wait`, once something has happened to it after `since`, or after that many seconds."""
+    server = server_of(request)
+    found = await view(server, number)
+    after = found.revision if since is None else since
+    if wait and found.revision <= after:
+        await _wait(request, number, after, wait)
+        found = await view(server, number)
+    return answer(found)
+
+
+async def _wait(request: Request, number: int, after: int, wait: float) -> None:
+    """Waits for a later revision of a sweep, that many seconds at most. Only that is looked up meanwhile: the outlook
+    takes much longer to find."""
+    clock, desk = asyncio.get_running_loop().time, server_of(request).desk
+    until = clock() + wait
+    while clock() < until and not await request.is_disconnected():
+        await asyncio.sleep(POLL_S)
+        if await run_in_threadpool(desk.revision, number) > after:
+            return
+
+
+@router.get("/sweeps/{number}/members", response_model=MemberList)
+def members(request: Request, number: Number) -> Response:
+    """The members of a set, and how much of the budget each has had."""
+    server = server_of(request)
+    if server.desk.one(number) is None:
+        raise HTTPException(404, f"there is no sweep {number}")
+    sweep = server.desk.state(number)
+    return answer(MemberList(sweep=number, trials=sweep.request.trials, members=server.desk.members(sweep)))
+
+
+@router.get(
+    "/sweeps/{number}/events",
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": {"text/event-stream": {}}, "description": "Events, each with its number and JSON."},
+        429: {"model": Refusal, "description": "Too many readers of events."},
+    },
+)
+async def events(
+    request: Request,
+    number: Number,
+    after: Annotated[int, Query(ge=0, le=MOST, description="an event's number: those after it")] = 0,
+    last_event_id: Annotated[int | None, Header(ge=0, le=MOST)] = None,
+) -> StreamingResponse:
+    """What happens to a sweep, as server-sent events, until it is over or paused. A reader that comes back says with
+    Last-Event-ID where it was."""
+    server = server_of(request)
+    await view(server, number)
+    if server.streams >= STREAMS:
+        raise HTTPException(429, "too many readers of events", {"Retry-After": "10"})
+    start = after if last_event_id is None else last_event_id
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_stream(server, number, start), media_type="text/event-stream", headers=headers)
+
+
+async def _stream(server: Server, number: int, after: int) -> AsyncIterator[str]:
+    server.streams += 1
+    quiet = 0.0
+    try:
+        yield "retry: 3000\n\n"
+        while True:
+            # The state first: what is written before it rests is then among the events.
+            state = (await run_in_threadpool(server.desk.state, number)).state
+            found = await run_in_threadpool(server.desk.events, number, after)
+            for event in found:
+                after, quiet = event.id, 0.0
+                yield f"id: {event.id}\nevent: {_word(event.kind)}\ndata: {json.dumps(json_of(event))}\n\n"
+            if state in RESTING:
+                yield "event: end\ndata: {}\n\n"
+                return
+            await asyncio.sleep(POLL_S)
+            quiet += POLL_S
+            if quiet >= BEAT_S:
+                quiet = 0.0
+                yield ": still here\n\n"
+    finally:
+        server.streams -= 1
+
+
+def _word(kind: str) -> str:
+    """The kind of an event as one line."""
+    return "".join(each for each in kind if each.isalnum() or each in "_-") or "event"
+
+
+async def _change(request: Request, number: int, verb: str) -> Response:
+    server = server_of(request)
+    server.access.require(request)
+    await view(server, number)
+    try:
+        await run_in_threadpool(server.desk.change, number, verb)
+    except StoreError as error:
+        raise HTTPException(409, str(error)) from None
+    return answer(await view(server, number))
+
+
+@router.post("/sweeps/{number}:pause", response_model=SweepView, responses=CHANGES, openapi_extra=TOKEN)
+async def pause(request: Request, number: Number) -> Response:
+    """Has a sweep paused; what is in flight is judged after it is resumed."""
+    return await _change(request, number, "pause")
+
+
+@router.post("/sweeps/{number}:resume", response_model=SweepView, responses=CHANGES, openapi_extra=TOKEN)
+async def resume(request: Request, number: Number) -> Response:
+    """Puts a paused sweep back into the queue."""
+    return await _change(request, number, "resume")
+
+
+@router.post("/sweeps/{number}:cancel", response_model=SweepView, responses=CHANGES, openapi_extra=TOKEN)
+async def cancel(request: Request, number: Number) -> Response:
+    """Ends a sweep; its study keeps what was judged."""
+    return await _change(request, number, "cancel")
+
+
+@router.post("/sweeps/{number}:retry", response_model=SweepView, responses=CHANGES, openapi_extra=TOKEN)
+async def retry(request: Request, number: Number) -> Response:
+    """Puts a sweep that is over back into the queue, with the budget it has left."""
+    return await _change(request, number, "retry")
+
+
+@router.post("/devices:clear", response_model=Served, responses=CHANGES, openapi_extra=TOKEN, tags=["server"])
+async def clear(request: Request, asked: ClearRequest) -> Response:
+    """Ends the quarantine of devices: they get sweeps again."""
+    server = server_of(request)
+    server.access.require(request)
+    try:
+        await run_in_threadpool(server.desk.clear, asked.names)
+    except StoreError as error:
+        raise HTTPException(409, str(error)) from None
+    return answer(Served(devices=server.desk.devices()))

@@ -1,0 +1,73 @@
+"""The templates, with autoescape everywhere: what a store holds is text of others, never markup."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from autotuner.web import words
+from autotuner.web.figures.figure import Link
+
+STATIC = "static"
+
+
+@cache
+def environment() -> Environment:
+    """The templates of this package."""
+    made = Environment(
+        loader=PackageLoader("autotuner.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "ratio": words.ratio,
+        "percent": words.percent,
+        "micros": words.micros,
+        "span": words.span,
+        "about": words.about,
+        "commands": words.commands,
+        "when": words.when,
+        "point": words.point,
+        "ends": words.ends,
+    }
+    made.tests["a_link"] = lambda cell: isinstance(cell, Link)
+    made.globals["kinds"] = words.KINDS
+    made.globals["static"] = static_url
+    return made
+
+
+def render(template: str, **values: Any) -> str:
+    """A page. Raises jinja2.UndefinedError for a name that was not given."""
+    return environment().get_template(template).render(**values)
+
+
+def compile_all() -> None:
+    """Compiles every template, so that no reader waits for it."""
+    for name in environment().list_templates(extensions=("html",)):
+        environment().get_template(name)
+
+
+def static_text(name: str) -> str:
+    """A file of the static folder."""
+    return (resources.files("autotuner.web") / STATIC / name).read_text()
+
+
+@cache
+def static_url(name: str) -> str:
+    """Where the server has a file. The address changes with the content, so that browsers may keep it for good."""
+    digest = hashlib.sha256((resources.files("autotuner.web") / STATIC / name).read_bytes()).hexdigest()[:12]
+    return f"/static/{name}?{digest}"
+
+
+def json_script(value: object) -> Markup:
+    """A value as JSON that can stand in an attribute or an element."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))

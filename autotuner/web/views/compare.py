@@ -1,0 +1,155 @@
+"""Two studies side by side: what each came to, where their best variants differ, and the variants of both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from autotuner.store import ListedTrial, figures
+from autotuner.web.figures.figure import Cell, Figure, Grid, Link
+from autotuner.web.figures.svg import Plot, around
+from autotuner.web.links import Links
+from autotuner.web.reader import Snapshot
+from autotuner.web.views.answer import Card
+from autotuner.web.views.history import overlaid
+from autotuner.web.words import ends, percent, point, ratio
+
+DOTS = 2000
+TABLE = 40
+"""Variants of both that the table has: those that disagree most."""
+
+
+class Comparison(NamedTuple):
+    """The page."""
+
+    cards: tuple[Card, ...]
+    sides: Grid
+    parameters: Grid
+    history: Figure
+    shared: Figure
+
+
+def compare(a: Snapshot, b: Snapshot, links: Links) -> Comparison:
+    """A speedup is over each study's own baseline, on its own device and problems."""
+    return Comparison(
+        cards=(_card("A", a), _card("B", b), _both(figures.comparison(a.store, a.name, b.name))),
+        sides=_sides(a, b, links),
+        parameters=_parameters(a, b),
+        history=overlaid((a, b), links),
+        shared=_shared(a, b, links),
+    )
+
+
+def _card(side: str, snapshot: Snapshot) -> Card:
+    best, device = snapshot.best, snapshot.record.device.name
+    if best is None:
+        return Card(f"{side}: {device}", "No answer yet", "none", ("Nothing was measured to its end.",))
+    if best.confirmed is None:
+        lines = (f"Trial {best.entry.number}, by the search: an estimate", f"over its own {snapshot.baseline}")
+        return Card(f"{side}: {device}", f"about {ratio(best.entry.speedup.median)}", "none", lines)
+    lines = (f"Trial {best.entry.number}, confirmed: {ends(best.confirmed)}", f"over its own {snapshot.baseline}")
+    return Card(f"{side}: {device}", ratio(best.confirmed.mean), "good" if best.confirmed.low > 1 else "warn", lines)
+
+
+def _both(found: figures.Comparison) -> Card:
+    """What the variants of both say, one with the other."""
+    question = "B over A, on the variants of both"
+    rejected = (found.only_right_in_first, "A", "B"), (found.only_right_in_second, "B", "A")
+    lines = [f"{count:,} right in {one} are rejected in {other}." for count, one, other in rejected if count]
+    if found.ratio is None or found.low is None or found.high is None:
+        return Card(question, "None shared", "none", ("No variant is right in both.", *lines))
+    interval = f"95 % interval {found.low:.3f} to {found.high:.3f}, of the means of {found.shared:,} variants"
+    larger = f"{found.faster:,} of them have the larger speedup in B."
+    return Card(question, ratio(found.ratio), "none", (interval, larger, *lines))
+
+
+def _sides(a: Snapshot, b: Snapshot, links: Links) -> Grid:
+    rows: list[tuple[Cell | Link, ...]] = [
+        ("study", *(Link(each.name, links.study(each.name)) for each in (a, b))),
+        ("device", a.record.device.name, b.record.device.name),
+        ("problems", *("; ".join(map(str, each.record.problems)) for each in (a, b))),
+        ("cache", a.record.cache, b.record.cache),
+        ("judged", f"{a.judged:,}", f"{b.judged:,}"),
+        ("rejected", *(percent(sum(each.causes.values()) / max(1, each.judged), 1) for each in (a, b))),
+        ("trial to use", *(_best(each, links) for each in (a, b))),
+        ("speedup", _speedup(a), _speedup(b)),
+        ("tie band", percent(a.tie, 2), percent(b.tie, 2)),
+    ]
+    versions = _versions(a, b)
+    return Grid(("", "A", "B"), (*rows, *versions))
+
+
+def _best(snapshot: Snapshot, links: Links) -> Cell | Link:
+    if snapshot.best is None:
+        return "none"
+    number = snapshot.best.entry.number
+    return Link(f"#{number}", links.trial(snapshot.name, number))
+
+
+def _speedup(snapshot: Snapshot) -> str:
+    best = snapshot.best
+    if best is None:
+        return "-"
+    if best.confirmed is not None:
+        return f"{ratio(best.confirmed.mean)} confirmed ({ends(best.confirmed)})"
+    return f"about {ratio(best.entry.speedup.median)} by the search ({ends(best.entry.speedup)})"
+
+
+def _versions(a: Snapshot, b: Snapshot) -> list[tuple[str, str, str]]:
+    """What differs between the environments of the last runs."""
+    both = [each.sessions[-1].environment if each.sessions else {} for each in (a, b)]
+    names = sorted({*both[0], *both[1]})
+    return [(name, *(each.get(name, "-") for each in both)) for name in names if both[0].get(name) != both[1].get(name)]  # type: ignore[misc]
+
+
+def _parameters(a: Snapshot, b: Snapshot) -> Grid:
+    points = [{} if each.best is None else each.best.outcome.variant.point for each in (a, b)]
+    names = list(dict.fromkeys([*points[0], *points[1]]))
+    rows = []
+    for name in names:
+        one, other = (str(each.get(name, "absent")) for each in points)
+        rows.append((name, one, other, "" if one == other else "differs"))
+    return Grid(("parameter", "A", "B", ""), tuple(rows))
+
+
+def _shared(a: Snapshot, b: Snapshot, links: Links) -> Figure:
+    ours = {each.variant: each for each in a.trials if each.objective is not None}
+    pairs = [(ours[each.variant], each) for each in b.trials if each.objective is not None and each.variant in ours]
+    found = [
+        (math.exp(-(one.objective or 0.0)), math.exp(-(other.objective or 0.0)), one, other) for one, other in pairs
+    ]
+    note = f"{len(found):,} variants were measured in both. On the line both found the same speedup."
+    columns = ("trial of A", "trial of B", "A", "B", "B over A", "variant")
+    if not found:
+        return Figure("shared", "Variants of both", "No variant was measured in both.", None, Grid(columns, ()))
+    reach = around([each for pair in found for each in pair[:2]])
+    plot = Plot.of((520, 460), "Speedups of the variants of both studies", reach, reach)
+    plot.axes("speedup in A", "speedup in B")
+    plot.svg.line(plot.x.start, plot.y.start, plot.x.end, plot.y.end, "baseline")
+    for one, other, first, second in found[:: max(1, len(found) // DOTS)]:
+        title = f"A #{first.number} {ratio(one)}, B #{second.number} {ratio(other)}"
+        plot.svg.add("circle", cx=plot.x(one), cy=plot.y(other), r=2.6, class_="dot measured", title=title)
+    return Figure("shared", "Variants of both", note, plot.svg.render(), Grid(columns, _rows(a, b, found, links),
+                  frozenset(range(5))))  # fmt: skip
+
+
+def _found(trial: ListedTrial) -> float:
+    return math.exp(-(trial.objective or 0.0))
+
+
+def _rows(
+    a: Snapshot, b: Snapshot, found: Sequence[tuple[float, float, ListedTrial, ListedTrial]], links: Links
+) -> tuple[tuple[Cell | Link, ...], ...]:
+    apart = sorted(found, key=lambda each: -abs(math.log(each[1] / each[0])))[:TABLE]
+    return tuple(
+        (
+            Link(str(first.number), links.trial(a.name, first.number)),
+            Link(str(second.number), links.trial(b.name, second.number)),
+            ratio(one),
+            ratio(other),
+            percent(other / one - 1, 1),
+            point(first.parameters),
+        )
+        for one, other, first, second in apart
+    )

@@ -1,0 +1,173 @@
+"""The best so far against the baseline, by trials and by time, with the band in which nothing is told apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from autotuner.store import ListedTrial
+from autotuner.web.figures.figure import Figure, Grid, Link
+from autotuner.web.figures.svg import Plot, around
+from autotuner.web.links import Links
+from autotuner.web.reader import Snapshot
+from autotuner.web.words import clock, kind, micros, point, ratio, span, when
+
+SIZE, HALF = (860.0, 320.0), (600.0, 280.0)
+"""Pixels of a drawing over the whole page, and over some half of it."""
+DOTS = 1500
+"""Dots, at most: more would cover each other."""
+
+
+class Step(NamedTuple):
+    """A trial that was better than all before it."""
+
+    place: int
+    seconds: float
+    trial: ListedTrial
+    speedup: float
+
+
+class Timeline(NamedTuple):
+    """Where trials lie on an axis: by their place in the order of ends, or by the time at which they ended."""
+
+    key: str
+    title: str
+    name: str
+    places: Sequence[float]
+    label: Callable[[float], str]
+
+
+def steps(trials: Sequence[ListedTrial]) -> tuple[Step, ...]:
+    """Every improvement of the search, estimates from races that were given up left out."""
+    found: list[Step] = []
+    for place, trial in enumerate(trials):
+        if trial.objective is None or trial.censored:
+            continue
+        speedup = math.exp(-trial.objective)
+        if not found or speedup > found[-1].speedup:
+            seconds = (trial.recorded_at - trials[0].recorded_at).total_seconds()
+            found.append(Step(place, seconds, trial, speedup))
+    return tuple(found)
+
+
+def history(snapshot: Snapshot, links: Links, narrow: bool = False) -> tuple[Figure, ...]:
+    """One figure by trials and one by time; nothing where there is no trial. `narrow`: for half a page."""
+    trials = snapshot.trials
+    if not trials:
+        return ()
+    by_time = [(each.recorded_at - trials[0].recorded_at).total_seconds() for each in trials]
+    axes = (
+        Timeline(
+            "trials", "Best so far, by trials", "variants tried", [*range(1, len(trials) + 1)], lambda at: f"{at:,.0f}"
+        ),
+        Timeline("time", "Best so far, by time", "since the first trial", by_time, clock),
+    )
+    return tuple(_figure(snapshot, links, axis, HALF if narrow else SIZE) for axis in axes)
+
+
+def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float, float]) -> Figure:
+    trials, found = snapshot.trials, steps(snapshot.trials)
+    best = snapshot.best
+    confirmed = None if best is None else best.confirmed
+    high = max([1.02, *(each.speedup for each in found), *([confirmed.high] if confirmed is not None else [])])
+    if not math.isfinite(high):
+        high = max(each.speedup for each in found)
+    low = min(0.9, found[0].speedup if found else 0.9)
+    plot = Plot.of(size, f"{axis.title} against {snapshot.baseline}", _reach(axis.places), (low, high + 0.05 * high))
+    svg, x, y = plot.svg, plot.x, plot.y
+    top, bottom = y(1 + snapshot.tie), y(1 / (1 + snapshot.tie))
+    svg.add("rect", x=x.start, y=top, width=x.end - x.start, height=max(2.0, bottom - top), class_="band")
+    across: Literal["counts", "moments"] = "moments" if axis.key == "time" else "counts"
+    plot.axes(axis.name, f"speedup over {snapshot.baseline}", axis.label, across=across)
+    svg.line(x.start, y(1), x.end, y(1), "baseline")
+    svg.text(x.end, y(1) - 5, f"{snapshot.baseline} = 1, with the A/A band", "tick halo", "end")
+    _dots(plot, trials, axis.places)
+    _line(plot, found, axis)
+    if confirmed is not None and best is not None:
+        at = x.end - 6
+        svg.line(at, y(confirmed.low), at, y(confirmed.high), "interval")
+        title = f"trial {best.entry.number}, confirmed {ratio(confirmed.mean)}"
+        svg.add("circle", cx=at, cy=y(confirmed.mean), r=5, class_="mark confirmed", title=title)
+        svg.text(at - 10, y(confirmed.mean) + 26, f"confirmed {ratio(confirmed.mean)}", "label strong halo", "end")
+    rows = tuple(
+        (
+            Link(str(each.trial.number), links.trial(snapshot.name, each.trial.number)),
+            f"{each.place + 1:,}",
+            span(each.seconds),
+            when(each.trial.recorded_at),
+            ratio(each.speedup),
+            micros(each.trial.median_us),
+            point(each.trial.parameters),
+        )
+        for each in found
+    )
+    columns = ("trial", "tried until then", "after", "at", "speedup (search)", "us", "variant")
+    note = (
+        "The line is the best estimate of the search so far. Dots are variants that passed the gate, as far as the axis"
+        " reaches; strokes below it are rejects."
+    )
+    return Figure(f"best-{axis.key}", axis.title, note, svg.render(), Grid(columns, rows, frozenset({0, 1, 2, 4, 5})))
+
+
+def _reach(places: Sequence[float]) -> tuple[float, float]:
+    return 0.0, max(*places, 1.0) if places else 1.0
+
+
+def _dots(plot: Plot, trials: Sequence[ListedTrial], places: Sequence[float]) -> None:
+    """One a pixel and kind."""
+    seen = set()
+    ranked = [(place, each) for place, each in zip(places, trials, strict=True) if each.objective is not None]
+    every = max(1, len(ranked) // DOTS)
+    for place, each in ranked[::every]:
+        assert each.objective is not None
+        speedup = math.exp(-each.objective)
+        key = round(plot.x(place)), round(plot.y(speedup)), kind(each)
+        if plot.y.holds(speedup) and key not in seen:
+            seen.add(key)
+            plot.svg.add("circle", cx=plot.x(place), cy=plot.y(speedup), r=2.2, class_=f"dot {kind(each)}")
+    rejected = {round(plot.x(place)) for place, each in zip(places, trials, strict=True) if each.objective is None}
+    strokes = "".join(f"M{at} {plot.y.start + 1:.0f}v5" for at in sorted(rejected))
+    if strokes:
+        plot.svg.add("path", d=strokes, class_="strokes wrong")
+
+
+def _line(plot: Plot, found: Sequence[Step], axis: Timeline) -> None:
+    if not found:
+        return
+    path = ""
+    for each in found:
+        at, height = plot.x(axis.places[each.place]), plot.y(each.speedup)
+        path += f"H{at:.1f}V{height:.1f}" if path else f"M{at:.1f} {height:.1f}"
+    plot.svg.add("path", d=f"{path}H{plot.x.end:.1f}", class_="best")
+    for each in found:
+        title = f"trial {each.trial.number}: {ratio(each.speedup)}"
+        at = axis.places[each.place]
+        plot.svg.add("circle", cx=plot.x(at), cy=plot.y(each.speedup), r=3.5, class_="mark measured", title=title)
+
+
+def overlaid(snapshots: Sequence[Snapshot], links: Links) -> Figure:
+    """The best so far of two studies in one plot, by trials."""
+    every = [steps(each.trials) for each in snapshots]
+    speedups = [step.speedup for found in every for step in found]
+    reach = max([len(each.trials) for each in snapshots] + [1])
+    plot = Plot.of(SIZE, "Best so far of both studies", (0, reach), around([1.0, *speedups]))
+    plot.axes("variants tried", "speedup over the baseline", across="counts")
+    plot.svg.line(plot.x.start, plot.y(1), plot.x.end, plot.y(1), "baseline")
+    rows = []
+    for letter, snapshot, found in zip("AB", snapshots, every, strict=False):
+        path = ""
+        for each in found:
+            at, height = plot.x(each.place + 1), plot.y(each.speedup)
+            path += f"H{at:.1f}V{height:.1f}" if path else f"M{at:.1f} {height:.1f}"
+        if path:
+            end = plot.x(len(snapshot.trials))
+            plot.svg.add("path", d=f"{path}H{end:.1f}", class_=f"best side-{letter.lower()}")
+            plot.svg.text(min(end + 4, plot.x.end - 12), plot.y(found[-1].speedup) - 6, letter, "label strong")
+        rows += [
+            (letter, Link(str(each.trial.number), links.trial(snapshot.name, each.trial.number)), f"{each.place + 1:,}",
+             ratio(each.speedup))
+            for each in found
+        ]  # fmt: skip
+    grid = Grid(("study", "trial", "tried until then", "speedup (search)"), tuple(rows), frozenset({1, 2, 3}))
+    return Figure("best-both", "Best so far", "Estimates of each search.", plot.svg.render(), grid)

@@ -1,0 +1,110 @@
+"""The leaderboard as a forest plot: confirmed intervals filled, search estimates hollow, ties shaded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from autotuner.tuning.standings import Entry
+from autotuner.web.figures.figure import Figure, Grid, Link
+from autotuner.web.figures.svg import Plot
+from autotuner.web.links import Links
+from autotuner.web.reader import Snapshot
+from autotuner.web.words import Differences, cut, ends, micros, percent, point, ratio
+
+ROW, WIDTH, LEFT = 30, 860, 330
+HALF, HALF_LEFT = 600, 240
+"""For half a page: pixels of the drawing, and of the names in it."""
+
+
+def leaderboard(snapshot: Snapshot, links: Links, most: int = 20, narrow: bool = False) -> Figure:
+    """The first lines of the leaderboard. `narrow`: for half a page."""
+    entries = snapshot.board[:most]
+    note = f"Speedup over {snapshot.baseline} with its 95 % interval. Filled: confirmed in the finals. Hollow: the"
+    note += " search's own estimate, which looks better than it is. Shaded: they tie for the lead."
+    drawing = _forest(snapshot, links, entries, narrow).svg.render() if entries else None
+    return Figure("leaderboard", "Leaderboard", note, drawing, _grid(snapshot, links, entries))
+
+
+def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], narrow: bool) -> Plot:
+    width, left = (HALF, HALF_LEFT) if narrow else (WIDTH, LEFT)
+    reach = [1.0]
+    for entry in entries:
+        reach.append(entry.speedup.median)
+        both = (entry.speedup, entry.confirmed)
+        reach += [end for each in both if each is not None for end in (each.low, each.high) if 0 < end < math.inf]
+    room = 0.04 * (max(reach) - min(reach)) or 0.05
+    height = ROW * len(entries) + 62
+    plot = Plot.of(
+        (width, height),
+        f"The {len(entries)} fastest variants against {snapshot.baseline}",
+        (min(reach) - room, max(reach) + room),
+        (0, len(entries)),
+        (10, 20, 48, left),
+    )
+    svg, x = plot.svg, plot.x
+    differences = Differences.of([entry.variant.point for entry in entries])
+    for place, entry in enumerate(entries):
+        y = 10 + ROW * place
+        if entry.tied or entry.crowned:
+            svg.add("rect", x=0, y=y, width=width, height=ROW, class_="tied")
+    bottom = 14 + ROW * len(entries)
+    for tick in x.ticks(6):
+        svg.line(x(tick), 10, x(tick), bottom, "grid")
+        svg.text(x(tick), bottom + 16, f"{tick:.4g}\N{MULTIPLICATION SIGN}", "tick", "middle")
+    svg.line(x(1), 10, x(1), bottom, "baseline")
+    svg.text(x(1), height - 8, snapshot.baseline, "name", "middle")
+    for place, entry in enumerate(entries):
+        middle = 10 + ROW * place + ROW / 2
+        rank = f"{entry.rank}{'=' if entry.tied else ''}"
+        short = differences.short(entry.variant.point, 2 if narrow else 3)
+        svg.text(34, middle + 4, rank, "label strong", "end")
+
+        def label(entry: Entry = entry, middle: float = middle, short: str = short) -> None:
+            svg.text(44, middle + 4, f"#{entry.number}", "label link")
+            svg.text(96, middle + 4, cut(short, 24 if narrow else 38), "tick")
+
+        svg.link(links.trial(snapshot.name, entry.number), label)
+        _interval(plot, middle + (6 if entry.confirmed else 0), entry.speedup.low, entry.speedup.high, "estimate")
+        title = f"trial {entry.number}, search estimate {ratio(entry.speedup.median)}"
+        svg.add("circle", cx=x(entry.speedup.median), cy=middle + (6 if entry.confirmed else 0), r=4.5,
+                class_="mark estimate", title=title)  # fmt: skip
+        if entry.confirmed is not None:
+            _interval(plot, middle - 5, entry.confirmed.low, entry.confirmed.high, "interval")
+            title = f"trial {entry.number}, confirmed {ratio(entry.confirmed.mean)}"
+            svg.add("circle", cx=x(entry.confirmed.mean), cy=middle - 5, r=5, class_="mark confirmed", title=title)
+    return plot
+
+
+def _interval(plot: Plot, y: float, low: float, high: float, class_: str) -> None:
+    if low > 0 and high < math.inf:
+        plot.svg.line(plot.x(low), y, plot.x(high), y, class_)
+
+
+def _grid(snapshot: Snapshot, links: Links, entries: Sequence[Entry]) -> Grid:
+    columns = (
+        "rank",
+        "trial",
+        "confirmed",
+        "95 % interval",
+        "search (biased)",
+        "off by",
+        "us",
+        f"{snapshot.baseline} us",
+        "variant",
+    )
+    rows = tuple(
+        (
+            f"{entry.rank}{'=' if entry.tied else ''}",
+            Link(str(entry.number), links.trial(snapshot.name, entry.number)),
+            ratio(entry.confirmed.mean) if entry.confirmed else "-",
+            ends(entry.confirmed) if entry.confirmed else "",
+            f"{'~' if entry.censored else ''}{ratio(entry.speedup.median)}",
+            percent(entry.difference, 1) if entry.difference is not None else "",
+            micros(entry.median_us),
+            micros(entry.baseline_us),
+            point(entry.variant.point),
+        )
+        for entry in entries
+    )
+    return Grid(columns, rows, frozenset({0, 1, 2, 4, 5, 6, 7}))

@@ -1,0 +1,279 @@
+"""One variant: what it achieved or why it was rejected, its parameters, the gate case by case, its raw blocks, its
+source, and the commands that build, gate and time it again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from autotuner.forge.family import Family
+from autotuner.store import TrialRecord, queries
+from autotuner.tuning import standings
+from autotuner.tuning.trial_report import TrialReport, trial_report
+from autotuner.values.errors import InputError
+from autotuner.values.gate_report import CheckResult
+from autotuner.values.outcome import Outcome, Timing
+from autotuner.views.meanings import meanings
+from autotuner.views.trial_words import confirmed_words
+from autotuner.web.figures.figure import Figure, Grid
+from autotuner.web.figures.svg import Plot, Scale, Svg, around
+from autotuner.web.reader import Snapshot
+from autotuner.web.views.answer import command
+from autotuner.web.views.rejects import words
+from autotuner.web.words import kind_of, micros, ratio, when
+
+WIDTH, ROW, LEFT = 860, 24, 130
+LONGEST_SOURCE = 200_000
+"""Characters of a source that a page shows."""
+
+
+class Source(NamedTuple):
+    """A source of the variant's family, as it is on this machine now."""
+
+    name: str
+    text: str
+
+
+class TrialPage(NamedTuple):
+    """The page."""
+
+    record: TrialRecord
+    outcome: Outcome
+    kind: str
+    words: tuple[str, ...]
+    confirmed: str | None
+    parameters: Grid
+    built: Grid
+    gate: Figure | None
+    cases: Grid
+    races: tuple[Figure, ...]
+    source: Source | None
+    commands: tuple[tuple[str, str], ...]
+
+
+def trial_page(snapshot: Snapshot, number: int, store: str, roots: Sequence[Path]) -> TrialPage:
+    """`roots`: folders with the families whose sources may be shown. Raises StoreError: no such trial."""
+    record = queries.trial(snapshot.store, snapshot.name, number)
+    outcome = standings.proven(snapshot.store, record)
+    confirmed = standings.confirmed(snapshot.store, snapshot.name, number)
+    return TrialPage(
+        record=record,
+        outcome=outcome,
+        kind=kind_of(outcome.verdict, record.revoked_at is not None),
+        words=words(snapshot, number),
+        confirmed=None if confirmed is None else confirmed_words(confirmed),
+        parameters=_parameters(snapshot, outcome),
+        built=_built(outcome),
+        gate=_gate(snapshot, number, outcome),
+        cases=_cases(outcome),
+        races=_races(number, outcome),
+        source=source_of(outcome, roots),
+        commands=_commands(snapshot, number, outcome, record.revoked_at is not None, store),
+    )
+
+
+def report(snapshot: Snapshot, number: int) -> TrialReport:
+    """The trial's report, as `autotuner show --report` writes it. Raises StoreError: no such trial."""
+    record = queries.trial(snapshot.store, snapshot.name, number)
+    device = snapshot.record.device.model_copy(update={"environment": record.session.environment})
+    outcome = standings.proven(snapshot.store, record)
+    return trial_report(outcome, snapshot.record.problems, device, record.session.calibration)
+
+
+def _parameters(snapshot: Snapshot, outcome: Outcome) -> Grid:
+    default, best = {} if snapshot.file is None else dict(snapshot.file.default), snapshot.best
+    of_best = {} if best is None else best.outcome.variant.point
+    rows = tuple(
+        (name, str(value), str(default.get(name, "-")), str(of_best.get(name, "-")))
+        for name, value in outcome.variant.point.items()
+    )
+    return Grid(("parameter", "here", "default point", "trial to use"), rows, frozenset({1, 2, 3}))
+
+
+def _built(outcome: Outcome) -> Grid:
+    artifact = outcome.artifact
+    rows = [(f"seconds: {stage}", f"{seconds:.2f}") for stage, seconds in outcome.seconds.items()]
+    if artifact is not None:
+        rows += [(name.replace("_", " "), f"{value:,}") for name, value in artifact.resources.items()]
+        rows += [
+            ("build id", artifact.digest),
+            ("extension", artifact.name),
+            ("program hash", artifact.program_hash),
+            ("compiler", artifact.compiler),
+            ("architecture", artifact.architecture),
+            ("flags", " ".join(artifact.flags)),
+        ]
+    if outcome.original is not None:
+        rows.append(("measured as", outcome.original))
+    return Grid(("what", "value"), tuple(rows))
+
+
+def _worst(check: CheckResult) -> float | None:
+    return max((case.errors.worst_ratio for case in check.cases), default=None)
+
+
+def _gate(snapshot: Snapshot, number: int, outcome: Outcome) -> Figure | None:
+    report = outcome.gate
+    if report is None:
+        return None
+    known = meanings(snapshot.op)
+    checked = [check for check in report.checks if check.cases]
+    svg = Svg(WIDTH, ROW * max(1, len(checked)) + 30, "The largest error of each check in units of its tolerance")
+    plot = Plot(svg, *_error_scales(checked))
+    for place, check in enumerate(checked):
+        y = ROW * place + 6
+        svg.text(LEFT - 10, y + 12, check.code, "label", "end")
+        for case in check.cases:
+            value = _place(case.errors.worst_ratio)
+            class_ = "dot wrong" if case.errors.failed_rule else "dot measured"
+            title = f"{case.case}, seed {case.seed_index}: {case.errors.worst_ratio:.3g} of its tolerance"
+            svg.add("circle", cx=plot.x(value), cy=y + 8, r=3.2, class_=class_, title=title)
+    bottom = ROW * len(checked) + 8
+    for tick in (0.001, 0.01, 0.1, 1, 10, 100):
+        at = _place(tick)
+        if plot.x.holds(at):
+            svg.line(plot.x(at), 0, plot.x(at), bottom, "baseline" if tick == 1 else "grid")
+            svg.text(plot.x(at), bottom + 16, "tolerance" if tick == 1 else f"{tick:g}", "tick", "middle")
+    rows = tuple(
+        (
+            check.code,
+            check.status,
+            f"{1e3 * check.seconds:.1f}",
+            f"{check.launches:,}" if check.launches else "",
+            str(len(check.cases) or ""),
+            "" if (worst := _worst(check)) is None else _share(worst),
+            check.note or (known[check.code].asserts if check.code in known else ""),
+        )
+        for check in report.checks
+    )
+    columns = ("check", "status", "ms", "launches", "cases", "worst error / tolerance", "asserts")
+    grid = Grid(columns, rows, frozenset({2, 3, 4, 5}))
+    note = "A dot a case: its largest error in units of its tolerance. Right of the line it is out of tolerance."
+    return Figure(f"gate-{number}", "The gate, case by case", note, svg.render() if checked else None, grid)
+
+
+def _share(error: float) -> str:
+    """An error in units of its tolerance, so that those of a column align."""
+    return f"{error:.3f}" if error < 1000 else f"{error:.3g}"
+
+
+def _place(value: float) -> float:
+    """The decimal logarithm, of what is too small or too large to draw the edge."""
+    return math.log10(min(max(value, 1e-3), 1e3)) if not math.isnan(value) else 3.0
+
+
+def _error_scales(checked: list[CheckResult]) -> tuple[Scale, Scale]:
+    places = [_place(case.errors.worst_ratio) for check in checked for case in check.cases]
+    return Scale(min([-2.0, *places]), max([0.4, *places]), LEFT, WIDTH - 16), Scale(0, 1, 0, 1)
+
+
+def _cases(outcome: Outcome) -> Grid:
+    columns = ("check", "case", "seed", "of tolerance", "breaks", "largest error", "allowed")
+    if outcome.gate is None:
+        return Grid(columns, ())
+    rows = tuple(
+        (
+            check.code,
+            case.case,
+            str(case.seed_index),
+            _share(case.errors.worst_ratio),
+            case.errors.failed_rule or "",
+            f"{case.errors.max_abs:.3g}",
+            f"{case.errors.max_abs_tol:.3g}",
+        )
+        for check in outcome.gate.checks
+        for case in check.cases
+    )
+    return Grid(columns, rows, frozenset({2, 3, 5, 6}))
+
+
+def _races(number: int, outcome: Outcome) -> tuple[Figure, ...]:
+    timings = () if outcome.measurement is None else outcome.measurement.timings
+    return tuple(_race(f"race-{number}-{place}", timing) for place, timing in enumerate(timings))
+
+
+def _race(id: str, timing: Timing) -> Figure:
+    times = [*timing.variant_us, *timing.baseline_us, *timing.incumbent_us]
+    count = len(timing.variant_us)
+    plot = Plot.of((WIDTH, 240), f"Raw blocks on {timing.problem}", (0, max(2, count + 1)), around(times))
+    plot.axes("block", "us of one forward", across="counts")
+    arms = (("baseline", timing.baseline_us), ("incumbent", timing.incumbent_us), ("measured", timing.variant_us))
+    for look, values in arms:
+        for block, us in enumerate(values, start=1):
+            name = {"measured": "variant", "baseline": timing.baseline}.get(look, look)
+            title = f"block {block}, {name}: {micros(us)} us"
+            plot.svg.add("circle", cx=plot.x(block), cy=plot.y(us), r=3, class_=f"dot arm-{look}", title=title)
+    rows = tuple(
+        (
+            str(block + 1),
+            micros(us),
+            micros(timing.baseline_us[block]),
+            micros(timing.incumbent_us[block]) if timing.incumbent_us else "",
+            ratio(timing.baseline_us[block] / us),
+        )
+        for block, us in enumerate(timing.variant_us)
+    )
+    columns = ("block", "variant us", f"{timing.baseline} us", "incumbent us", "speedup")
+    note = (
+        f"Blue: the variant. Black: {timing.baseline}, in the same blocks. Orange: the best until then, where it raced."
+    )
+    return Figure(id, f"Raw blocks: {timing.problem}", note, plot.svg.render(),
+                  Grid(columns, rows, frozenset(range(5))))  # fmt: skip
+
+
+def source_of(outcome: Outcome, roots: Sequence[Path]) -> Source | None:
+    """The implementation's source, where its family is in one of these folders. The names in a store are another's: a
+    family is found by listing, never by a path made of its name, and its source lies in its own folder."""
+    for folder in (each for root in roots for each in _families(root)):
+        if folder.name != outcome.variant.family:
+            continue
+        try:
+            name = Family.load(folder).implementation(outcome.variant.backend, outcome.variant.impl).source
+            path = folder / name
+            if path.resolve().parent != folder.resolve():
+                return None
+            return Source(f"{folder.name}/{name}", path.read_text(errors="replace")[:LONGEST_SOURCE])
+        except (InputError, OSError):
+            return None
+    return None
+
+
+def _families(root: Path) -> list[Path]:
+    try:
+        return [folder for folder in sorted(root.iterdir()) if (folder / "kernel.toml").is_file()]
+    except OSError:
+        return []
+
+
+def _commands(
+    snapshot: Snapshot, number: int, outcome: Outcome, revoked: bool, store: str
+) -> tuple[tuple[str, str], ...]:
+    point, name = str(outcome.variant), snapshot.name
+    found = [
+        ("Build it and put it through the gate", command("gate", str(number), "--study", name, store=store)),
+        ("What the gate found, for programs", command("show", str(number), name, "--report", store=store)),
+    ]
+    if snapshot.file is not None:
+        by_name = command("gate", point, "--space", snapshot.file.path, store=store)
+        found.insert(1, ("The same by its parameters", by_name))
+    if outcome.verdict.has_latency and not revoked:
+        again = command("race", snapshot.name, "--trial", str(number), store=store)
+        found.insert(1, ("Time it again, beside the baseline", again))
+    if snapshot.best is not None and snapshot.best.entry.number == number:
+        found.append(("Carry it away with its proof", command("export", snapshot.name, store=store)))
+    return tuple(found)
+
+
+def head(snapshot: Snapshot, page: TrialPage) -> Grid:
+    """The facts on top of the page."""
+    measurement = page.outcome.measurement if page.outcome.verdict.has_latency else None
+    rows = [
+        ("verdict", "revoked" if page.record.revoked_at is not None else page.outcome.verdict.value),
+        ("speedup (search)", "-" if measurement is None else ratio(measurement.speedup)),
+        ("recorded", when(page.record.recorded_at)),
+        ("device", snapshot.record.device.name),
+        ("host", page.record.session.host),
+    ]
+    return Grid(("what", "value"), tuple(rows))

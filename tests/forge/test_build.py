@@ -1,0 +1,415 @@
+"""Builds, with the real compiler: identity, caching, and everything that can go wrong on the way to a library."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from autotuner.devices.cpu.toolchain import FLAGS, CpuToolchain
+from autotuner.forge import build as builds
+from autotuner.forge.build import first_error
+from autotuner.forge.build_inputs import BuildInputs
+from autotuner.forge.family import ABI_VERSION, Family
+from autotuner.forge.loaded_variant import LoadedVariant
+from autotuner.values import config
+from autotuner.values.errors import DiskFullError, KernelError, ToolchainError
+from autotuner.values.outcome import Artifact
+from autotuner.values.verdict import Verdict
+from tests.helpers.families import PROBLEM, runs, tiny
+from tests.helpers.processes import gone, using
+from tests.helpers.workshop import Workshop, set_up
+
+pytestmark = pytest.mark.timed
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    return set_up(tmp_path, kernel_root, monkeypatch)
+
+
+# Identity ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_loaded_library_says_what_it_is(workshop: Workshop) -> None:
+    problem = PROBLEM.model_copy(update={"dtype": "bfloat16", "head_dim": 128, "causal": True})
+    artifact = workshop.library(tiny(MODE="half-up", SIZE=-4), problem)
+    said = LoadedVariant(artifact).identity()
+    assert said.abi_version == ABI_VERSION
+    assert said.build_id == artifact.digest
+    assert said.macros == artifact.macros
+    own = {"SIZE": "-4", "MODE": "half-up", "DEAD": "1"}
+    assert said.macros.items() >= {**own, "DTYPE": "bfloat16", "HEAD_DIM": "128", "CAUSAL": "1"}.items()
+
+
+def test_every_variant_can_be_imported_under_a_name_of_its_own(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    artifacts = [workshop.library(variant) for variant in (tiny(), tiny(DEAD=2))]
+    assert len({artifact.name for artifact in artifacts}) == 2
+    for artifact in artifacts:
+        monkeypatch.syspath_prepend(str(Path(artifact.path).parent))
+        module = importlib.import_module(artifact.name)
+        assert module.__file__ == artifact.path
+        assert module.identity()[2] == artifact.digest
+        del sys.modules[artifact.name]
+
+
+def test_a_source_that_redefines_its_parameter_says_so(workshop: Workshop) -> None:
+    artifact = workshop.library(tiny("redefines"))
+    assert artifact.macros["SIZE"] == "3"
+    assert LoadedVariant(artifact).identity().macros["SIZE"] == "5"
+
+
+def test_what_is_recorded_of_a_build(workshop: Workshop) -> None:
+    artifact = workshop.library()
+    assert artifact.library_sha256 == hashlib.sha256(Path(artifact.path).read_bytes()).hexdigest()
+    assert artifact.flags == FLAGS
+    assert artifact.resources["text_bytes"] > 0
+    assert artifact.build_seconds > 0
+    assert artifact.compiler == workshop.toolchain.version
+
+
+def test_an_implementation_for_another_architecture_is_refused(workshop: Workshop) -> None:
+    document = workshop.family / "kernel.toml"
+    document.write_text(document.read_text().replace('source = "plain.cpp"', 'source = "plain.cpp"\narch = "sm_90a"'))
+    with pytest.raises(KernelError, match=r"plain\.cpp is for sm_90a; it does not run on "):
+        workshop.inputs()
+    assert workshop.inputs(tiny("redefines")).flags == FLAGS
+
+
+@pytest.mark.parametrize("changed", ["outer.h", "inner.h", "plain.cpp"])
+def test_a_changed_source_is_another_artifact(workshop: Workshop, changed: str) -> None:
+    before = workshop.inputs().digest
+    path = workshop.family / changed
+    path.write_text(path.read_text() + "\n")
+    assert workshop.inputs().digest != before
+
+
+def test_headers_of_one_name_in_folders_of_one_name_all_count(workshop: Workshop) -> None:
+    for place in ("a", "b"):
+        (workshop.family / place / "part").mkdir(parents=True)
+        (workshop.family / place / "part" / "x.h").write_text("\n")
+    source = workshop.family / "plain.cpp"
+    source.write_text('#include "a/part/x.h"\n#include "b/part/x.h"\n' + source.read_text())
+    found = {workshop.inputs().digest}
+    for place in ("a", "b"):
+        (workshop.family / place / "part" / "x.h").write_text("// other\n")
+        found.add(workshop.inputs().digest)
+    assert len(found) == 3
+
+
+def test_flags_macros_compiler_and_problem_are_part_of_the_identity(workshop: Workshop) -> None:
+    family = Family.load(workshop.family)
+
+    def digest(toolchain: CpuToolchain = workshop.toolchain) -> str:
+        return BuildInputs.of(Family.load(workshop.family), tiny(), PROBLEM, toolchain).digest
+
+    found = [digest()]
+    found += [digest(workshop.toolchain.model_copy(update={each: "other"})) for each in ("version", "architecture")]
+    found += [workshop.inputs(variant).digest for variant in (tiny(SIZE=4), tiny(MODE="b"), tiny(DEAD=2))]
+    found += [
+        workshop.inputs(problem=PROBLEM.model_copy(update={field: value})).digest
+        for field, value in (("dtype", "bfloat16"), ("head_dim", 128), ("causal", True))
+    ]
+    path = family.folder / "kernel.toml"
+    path.write_text(path.read_text().replace('"plain.cpp"', '"plain.cpp"\nflags = ["-O2"]'))
+    found.append(digest())
+    assert len(set(found)) == len(found)
+
+
+def test_what_a_variant_does_not_depend_on_is_not_part_of_the_identity(workshop: Workshop) -> None:
+    before = workshop.inputs().digest
+    (workshop.family / "unrelated.h").write_text("int changed;\n")
+    (workshop.family / "redefines.cpp").write_text("int changed;\n")
+    assert workshop.inputs(problem=PROBLEM.model_copy(update={"batch": 3, "seq_q": 99})).digest == before
+    elsewhere = workshop.folder / "elsewhere"
+    elsewhere.mkdir()
+    shutil.copytree(workshop.family, elsewhere / "tiny")
+    assert BuildInputs.of(Family.load(elsewhere / "tiny"), tiny(), PROBLEM, workshop.toolchain).digest == before
+
+
+def test_a_variant_that_its_family_does_not_take_is_not_built(workshop: Workshop) -> None:
+    with pytest.raises(KernelError, match="reads no parameter EXTRA"):
+        workshop.build(tiny(EXTRA=1))
+    lacking = tiny().model_copy(update={"parameters": {"SIZE": 1, "MODE": "whole"}})
+    with pytest.raises(KernelError, match="needs parameter DEAD"):
+        workshop.build(lacking)
+    assert workshop.compiled() == 0
+
+
+# The cache --------------------------------------------------------------------------------------------------------
+
+
+def test_the_second_build_runs_no_compiler(workshop: Workshop) -> None:
+    first = workshop.library()
+    ran = len(runs(workshop.folder))
+    second = workshop.library()
+    assert len(runs(workshop.folder)) == ran
+    assert second == first.model_copy(update={"build_seconds": 0.0})
+    workshop.library(tiny(DEAD=2))
+    assert sum("binding.cpp" in run for run in runs(workshop.folder)) == 1
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "record"])
+def test_a_damaged_library_is_built_again(workshop: Workshop, damage: str) -> None:
+    first = workshop.library()
+    library = Path(first.path)
+    content = library.read_bytes()
+    if damage == "remove":
+        library.unlink()
+    elif damage == "record":
+        (library.parent / "artifact.json").write_text("{")
+    else:
+        library.write_bytes(content[:-1] + bytes([content[-1] ^ 1]) if damage == "flip" else content[:1000])
+    again = workshop.library()
+    assert workshop.compiled() == 2
+    assert again.path == first.path
+    assert LoadedVariant(again).identity().build_id == first.digest
+    assert workshop.half_made() == []
+
+
+def test_a_damaged_binding_is_compiled_again(workshop: Workshop) -> None:
+    workshop.library()
+    (binding,) = (workshop.cache / "objects").rglob("*.o")
+    binding.write_bytes(b"")
+    LoadedVariant(workshop.library(tiny(DEAD=2)))
+
+
+@pytest.mark.parametrize("name", ["a b", "c$d", "e:f", "g'h"])
+def test_paths_may_hold_any_character(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    workshop = set_up(tmp_path / name, kernel_root, monkeypatch)
+    LoadedVariant(workshop.library())
+
+
+def test_a_relative_cache_is_meant_from_where_the_build_is_asked(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workshop.folder)
+    monkeypatch.setenv(config.CACHE, "here")
+    artifact = workshop.library()
+    monkeypatch.chdir("/")
+    assert Path(artifact.path).is_relative_to(workshop.folder / "here")
+    LoadedVariant(artifact)
+
+
+BUILD_IN_A_PROCESS = """
+import sys
+from pathlib import Path
+from autotuner.forge.build import build
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge.loaded_variant import LoadedVariant
+from autotuner.forge.family import Family
+from tests.helpers.families import PROBLEM, runs, tiny
+artifact = build(Family.load(Path(sys.argv[1])), tiny(sys.argv[2]), PROBLEM, CpuToolchain.discover())
+print(artifact.library_sha256, artifact.path, LoadedVariant(artifact).identity().build_id == artifact.digest)
+"""
+
+
+def builder(workshop: Workshop, impl: str = "plain") -> subprocess.Popen[str]:
+    """Another process that builds the variant."""
+    command = [sys.executable, "-c", BUILD_IN_A_PROCESS, str(workshop.family), impl]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parent.parent.parent)
+
+
+@pytest.mark.parametrize("impl", ["plain", pytest.param("dated", marks=pytest.mark.slow)])
+def test_four_processes_that_build_the_same_variant_get_one_good_library(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, impl: str
+) -> None:
+    """dated: the builds give several libraries, so the one that stands must be the one that is told."""
+    count = f'$(grep -c unit.cpp "{tmp_path}/runs")'
+    together = f"n={count}; for i in $(seq 200); do test {count} -ge 4 && break; sleep 0.1; done; sleep $((n / 2))"
+    workshop = set_up(tmp_path, kernel_root, monkeypatch, f'case "$*" in *unit.cpp*) {together};; esac')
+    processes = [builder(workshop, impl) for _ in range(4)]
+    said = {process.communicate(timeout=60)[0] for process in processes}
+    assert [process.returncode for process in processes] == [0] * 4
+    assert workshop.compiled() == 4
+    assert len(said) == 1
+    digest, path, identical = said.pop().split()
+    assert hashlib.sha256(Path(path).read_bytes()).hexdigest() == digest
+    assert identical == "True"
+    assert workshop.half_made() == []
+
+
+def test_a_build_after_a_killed_one_is_as_if_it_never_was(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = f'case "$*" in *unit.cpp*) test -e "{tmp_path}/go" || exec sleep 8;; esac'
+    workshop = set_up(tmp_path, kernel_root, monkeypatch, stop)
+    process = builder(workshop)
+    until = time.monotonic() + 30
+    while workshop.compiled() == 0:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    (tmp_path / "go").touch()
+    LoadedVariant(workshop.library())
+    for pid in using(workshop.cache):  # the compiler of the killed process, which has no deadline any more
+        os.kill(pid, signal.SIGKILL)
+
+
+# Faults -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_compile_error_is_the_variants_fault(workshop: Workshop) -> None:
+    """Its flags hold the word error; the detail begins with the compiler's first error all the same."""
+    fault = workshop.fault(tiny("broken"))
+    assert (fault.verdict, fault.code) == (Verdict.BUILD_FAILED, "build.failed")
+    first, *_, last = fault.detail.splitlines()
+    assert first.startswith(f"{workshop.family}/broken.cpp:4:")
+    assert "error: " in first
+    assert "no_such_name" in first
+    assert "-Werror" not in fault.detail
+    assert "ninja" not in last
+    assert workshop.half_made() == []
+
+
+def test_a_call_of_what_does_not_exist_is_the_variants_fault(workshop: Workshop) -> None:
+    fault = workshop.fault(tiny("unresolved"))
+    assert fault.verdict == Verdict.BUILD_FAILED
+    assert "nowhere_defined" in fault.detail.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("g++ -Werror x.cpp\nx.cpp:1:2: error: no\nmore", "x.cpp:1:2: error: no\nmore"),
+        ("note\nx.cpp:1: fatal error: y.h: No such file", "x.cpp:1: fatal error: y.h: No such file"),
+        ("ld: x.o: in function f:\nx.o: undefined reference to `g'\nend", "x.o: undefined reference to `g'\nend"),
+        ("nothing that\nis known", "nothing that\nis known"),
+        ("", ""),
+    ],
+)
+def test_the_first_error_of_compiler_output(output: str, expected: str) -> None:
+    assert first_error(output) == expected
+    assert len(first_error(f"error: {'x' * 5000}")) == 1000
+
+
+def test_a_compiler_that_hangs_is_killed_with_all_it_started(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workshop = set_up(tmp_path, kernel_root, monkeypatch, 'case "$*" in *unit.cpp*) sleep 50;; esac')
+    monkeypatch.setattr(builds, "BUILD_DEADLINE_S", 1.5)
+    started = time.monotonic()
+    fault = workshop.fault()
+    assert time.monotonic() - started < 45  # the compiler sleeps for 50
+    assert (fault.verdict, fault.code) == (Verdict.BUILD_TIMEOUT, "build.timeout")
+    assert workshop.compiled() == 1
+    assert gone(tmp_path)
+    assert workshop.half_made() == []
+
+
+# Our own troubles -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('case "$*" in *binding.cpp*) echo "x: error: odd" >&2; exit 1;; esac', "cannot compile .*error: odd"),
+        ('case "$*" in *binding.cpp*) sleep 50;; esac', "took longer than"),
+    ],
+)
+def test_a_compiler_that_cannot_do_the_binding_is_told(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, body: str, message: str
+) -> None:
+    workshop = set_up(tmp_path, kernel_root, monkeypatch, body)
+    monkeypatch.setattr(builds, "BUILD_DEADLINE_S", 1.5)
+    with pytest.raises(ToolchainError, match=message) as raised:
+        workshop.build()
+    assert "\n" not in str(raised.value)
+    assert gone(tmp_path)
+
+
+def test_a_compiler_that_dies_in_silence_is_told(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = 'case "$*" in *binding.cpp*) kill -9 $$;; esac'
+    with pytest.raises(ToolchainError, match=r"binding\.cpp: it printed nothing and ended with signal 9"):
+        set_up(tmp_path, kernel_root, monkeypatch, body).build()
+
+
+@pytest.mark.parametrize(("kills", "source"), [(1, "unit.cpp"), (2, "unit.cpp"), (1, "binding.cpp")])
+@pytest.mark.parametrize(
+    "ends", ['{ echo "g++: fatal error: Killed signal terminated program cc1plus" >&2; exit 1; }', "kill -9 $$"]
+)
+def test_a_compiler_that_is_killed_is_run_once_more(
+    tmp_path: Path, kernel_root: Path, monkeypatch: pytest.MonkeyPatch, kills: int, source: str, ends: str
+) -> None:
+    """It, or a part of it; that of a variant, or that of what all variants share."""
+    count = f'echo >> "{tmp_path}/kills"; [ "$(wc -l < "{tmp_path}/kills")" -gt {kills} ]'
+    body = f'case "$*" in *{source}*) {{ {count}; }} || {ends};; esac'
+    made = set_up(tmp_path, kernel_root, monkeypatch, body).build()
+    assert isinstance(made, Artifact) == (kills == 1), made
+    assert isinstance(made, Artifact) or made.verdict == Verdict.BUILD_FAILED
+
+
+def test_no_compiler_is_told_in_one_line_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ToolchainError) as raised:
+        CpuToolchain.discover()
+    assert str(raised.value) == "no C++ compiler: g++ is not on the PATH; install one (apt-get install g++)"
+
+
+@pytest.mark.parametrize("impostor", ["true", "false", "cat"])
+def test_what_is_no_compiler_is_told_in_one_line(impostor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", impostor)
+    with pytest.raises(ToolchainError, match="is it a working") as raised:
+        CpuToolchain.discover()
+    assert "\n" not in str(raised.value)
+
+
+def unwritable(folder: Path) -> Path:
+    """A folder in which even root cannot write, or an ordinary one without permission."""
+    if os.geteuid() == 0:
+        return Path("/sys/autotuner")
+    folder.mkdir(mode=0o500)
+    return folder / "cache"
+
+
+def test_a_cache_that_cannot_be_written_is_told_in_one_line(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workshop.folder / "file").touch()
+    for place in (unwritable(workshop.folder / "closed"), workshop.folder / "file", workshop.folder / "file" / "x"):
+        monkeypatch.setenv(config.CACHE, str(place))
+        with pytest.raises(DiskFullError, match=r"cannot write builds to .*set AUTOTUNER_CACHE") as raised:
+            workshop.build()
+        assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("left", [0, 4096, 24576])
+def test_a_full_disk_is_told_in_one_line(
+    workshop: Workshop, small_disk: Path, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    """Full before the binding, amid it, or amid the variant's own build; with space again the build works."""
+    monkeypatch.setenv(config.CACHE, str(small_disk))
+    ballast = small_disk / "ballast"
+    free = shutil.disk_usage(small_disk).free
+    ballast.write_bytes(b"x" * (free - left))
+    with pytest.raises(DiskFullError, match=r"no space left for builds in .*set AUTOTUNER_CACHE") as raised:
+        workshop.build()
+    assert "\n" not in str(raised.value)
+    ballast.unlink()
+    assert workshop.library().path.startswith(str(small_disk))
+
+
+def test_builds_from_several_threads_do_not_disturb_each_other(workshop: Workshop) -> None:
+    variants = [tiny(DEAD=dead) for dead in (1, 1, 2, 2)]
+    with ThreadPoolExecutor(4) as pool:
+        artifacts = list(pool.map(workshop.library, variants))
+    assert [artifact.variant for artifact in artifacts] == variants
+    assert len({artifact.path for artifact in artifacts}) == 2

@@ -1,0 +1,97 @@
+"""The cache: what it holds, and what goes first."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.forge import cache
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.values import config
+from autotuner.values.outcome import Artifact
+from tests.conformance.executors import judge_job
+from tests.helpers.command_line import MUTANTS, autotuner
+from tests.mutants.expectations import expectations
+
+DAY = 86400.0
+
+
+@pytest.fixture
+def filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of four builds of 1,000 bytes and a reference of 500, last used 1 to 5 days ago."""
+    monkeypatch.setenv(config.CACHE, str(tmp_path))
+    for age in range(1, 5):
+        folder = tmp_path / "builds" / f"a{age}" / f"a{age}bcd"
+        folder.mkdir(parents=True)
+        (folder / "x.so").write_bytes(bytes(1000))
+        _used(folder, age)
+    (tmp_path / "references").mkdir()
+    (tmp_path / "references" / "r.truth").write_bytes(bytes(500))
+    _used(tmp_path / "references" / "r.truth", 5)
+    return tmp_path
+
+
+def _used(path: Path, days: float) -> None:
+    moment = time.time() - days * DAY
+    os.utime(path, (moment, moment))
+
+
+def test_it_says_what_it_holds(filled: Path) -> None:
+    found = cache.usage()
+    assert (found.builds, found.builds_bytes, found.references, found.references_bytes) == (4, 4000, 1, 500)
+    assert found.oldest_use == pytest.approx(time.time() - 5 * DAY, abs=60)
+
+
+def test_what_was_used_longest_ago_goes_first(filled: Path) -> None:
+    done = cache.prune(most_bytes=2500)
+    assert (done.removed, done.bytes, done.left.bytes) == (3, 2500, 2000)
+    assert sorted(path.name for path in filled.glob("builds/*/*")) == ["a1bcd", "a2bcd"]
+    assert cache.usage() == done.left
+    assert not list((filled / "building").iterdir())
+
+
+def test_what_was_not_used_for_long_goes(filled: Path) -> None:
+    assert cache.prune(unused_s=3.5 * DAY).removed == 2
+    assert cache.prune(unused_s=3.5 * DAY).removed == 0
+
+
+def test_what_may_be_in_use_stays(filled: Path) -> None:
+    _used(filled / "builds" / "a4" / "a4bcd", 0)
+    assert cache.prune(most_bytes=0).removed == 4
+    assert cache.usage().builds == 1
+
+
+def test_a_build_that_is_used_again_is_not_old(toolchain: CpuToolchain) -> None:
+    one = expectations("cpu", "systemic")[0][0]
+    family = Family.load(MUTANTS / "systemic")
+    made = build(family, one.variant, one.problem, toolchain)
+    assert isinstance(made, Artifact)
+    _used(Path(made.path).parent, 9)
+    assert build(family, one.variant, one.problem, toolchain) == made.model_copy(update={"build_seconds": 0.0})
+    assert time.time() - Path(made.path).parent.stat().st_mtime < DAY
+
+
+def test_the_command(filled: Path) -> None:
+    shown = autotuner(filled, "cache", "show")
+    assert "builds            4  3.9 KiB" in shown.stdout, shown.stderr
+    assert "Removed 5 entries" in autotuner(filled, "cache", "prune", "--to", "0").stdout
+    for wrong in (("prune",), ("prune", "--to", "much")):
+        refused = autotuner(filled, "cache", *wrong)
+        assert refused.returncode == 2
+        assert len(refused.stderr.strip().splitlines()) == 1
+
+
+def test_what_a_sweep_races_against_is_not_pruned(filled: Path) -> None:
+    used, gone = (
+        judge_job().built.artifact.model_copy(update={"path": str(filled / "builds" / name / "x.so")})
+        for name in ("a4/a4bcd", "a9/a9bcd")
+    )
+    assert cache.keep(used)
+    assert not cache.keep(gone)
+    cache.prune(most_bytes=0)
+    assert [path.name for path in (filled / "builds").glob("*/*")] == ["a4bcd"]

@@ -1,0 +1,125 @@
+"""Kernel families: what kernel.toml may say, where it is looked for, and which variants it takes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from autotuner.forge.family import Family
+from autotuner.values import config
+from autotuner.values.errors import KernelError
+from autotuner.values.variant import Variant
+from tests.helpers.families import PROBLEM, tiny
+from tests.helpers.kernel_toml import GOOD, family
+
+
+def variant(impl: str = "fast", **parameters: int | str) -> Variant:
+    return Variant(family="mine", backend="cpu", impl=impl, parameters={"WIDTH": 8, "EXP": "poly", **parameters})
+
+
+def test_a_family_loads(tmp_path: Path) -> None:
+    kernel = Family.load(family(tmp_path))
+    assert kernel.folder == (tmp_path / "mine").resolve()
+    implementation = kernel.implementation("cpu", "fast")
+    assert implementation.parameters == ("WIDTH", "EXP")
+    assert implementation.flags == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('op = "sdpa"', 'op = "gemm"', "op: "),
+        ('family = "mine"', "", "family: "),
+        ("abi = 2", "", "abi: its sources are for version 1 of the kernel ABI, this is version 2: change them"),
+        ("abi = 2", "abi = 3", "abi: its sources are for version 3 of the kernel ABI"),
+        ('["float32"]', '["float8"]', r"cpu.fast.dtypes[0]: "),
+        ("[64]", '["wide"]', r"cpu.fast.head_dims[0]: "),
+        ('source = "fast.cpp"', "", r"cpu.fast.source: "),
+        ('source = "fast.cpp"', 'source = "../fast.cpp"', r"cpu.fast.source: '../fast.cpp' is no file name"),
+        ('source = "fast.cpp"', 'source = "/etc/passwd"', r"cpu.fast.source: '/etc/passwd' is no file name"),
+        ('source = "fast.cpp"', 'source = "slow.cpp"', r"cpu.fast.source: there is no slow.cpp"),
+        ("parameters", "parameter", r"cpu.fast.parameter: "),
+        ('reason = "never"', "", r"cpu.fast.asserts[1].reason: "),
+        ("WIDTH > 4", "WIDTH >", r"cpu.fast.asserts[0].when: "),
+        ("WIDTH > 4", "HEIGHT > 4", r"cpu.fast.asserts[0].when: HEIGHT"),
+        ('"<abort@plt>"', '"("', r"cpu.fast.asserts[1]: not a regular expression"),
+        ("[cpu.fast]", "[cpu.fast", "not TOML"),
+    ],
+)
+def test_what_is_wrong_in_a_kernel_toml_is_told_in_one_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    folder = family(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(KernelError, match=re.escape(message)) as raised:
+        Family.load(folder)
+    assert "\n" not in str(raised.value)
+    assert str(raised.value).startswith(f"{folder}/kernel.toml: ")
+
+
+def test_a_family_without_a_kernel_toml_and_one_that_is_no_text(tmp_path: Path) -> None:
+    with pytest.raises(KernelError, match=r"needs a kernel\.toml"):
+        Family.load(tmp_path)
+    (tmp_path / "kernel.toml").write_bytes(b'family = "\xff"')
+    with pytest.raises(KernelError, match="not UTF-8 text"):
+        Family.load(tmp_path)
+
+
+def test_a_family_is_found_beside_the_space_file_first(tmp_path: Path) -> None:
+    spaces = tmp_path / "project" / "spaces"
+    spaces.mkdir(parents=True)
+    places = [spaces.parent / "kernels", spaces / "kernels", spaces]
+    for place in places:
+        family(place)
+        assert Family.find("mine", near=spaces).folder == (place / "mine").resolve()
+
+
+def test_a_family_that_is_shipped_is_found_from_anywhere(tmp_path: Path) -> None:
+    shipped = (config.kernels_dir() / "sdpa").resolve()
+    assert Family.find("sdpa").folder == shipped
+    assert Family.find("sdpa", near=tmp_path).folder == shipped
+
+
+def test_no_such_family_names_the_places(tmp_path: Path) -> None:
+    with pytest.raises(KernelError, match="no kernel family 'nowhere'") as raised:
+        Family.find("nowhere", near=tmp_path)
+    assert str(tmp_path / "kernels") in str(raised.value)
+
+
+def test_a_family_is_named_like_its_folder(tmp_path: Path) -> None:
+    family(tmp_path, name="other")
+    with pytest.raises(KernelError, match="found 'mine', expected the folder's name"):
+        Family.find("other", near=tmp_path)
+
+
+def test_what_a_family_does_not_take(tmp_path: Path) -> None:
+    kernel = Family.load(family(tmp_path))
+    kernel.admit(variant(), PROBLEM)
+    with pytest.raises(KernelError, match="reads no parameter DEPTH"):
+        kernel.admit(variant(DEPTH=1), PROBLEM)
+    lacking = variant().model_copy(update={"parameters": {"WIDTH": 8}})
+    with pytest.raises(KernelError, match="needs parameter EXP"):
+        kernel.admit(lacking, PROBLEM)
+    with pytest.raises(KernelError, match=r"no \[cpu.slow\]; implementations there: fast"):
+        kernel.admit(variant("slow"), PROBLEM)
+    with pytest.raises(KernelError, match=r"no \[cuda.fast\]; implementations there: none"):
+        kernel.admit(variant().model_copy(update={"backend": "cuda"}), PROBLEM)
+    with pytest.raises(KernelError, match="no dtype bfloat16; it has float32"):
+        kernel.admit(variant(), PROBLEM.model_copy(update={"dtype": "bfloat16"}))
+    with pytest.raises(KernelError, match="no head_dim 32"):
+        kernel.admit(variant(), PROBLEM.model_copy(update={"head_dim": 32}))
+
+
+def test_the_claims_that_apply_to_a_variant(tmp_path: Path) -> None:
+    kernel = Family.load(family(tmp_path))
+
+    def reasons(each: Variant) -> list[str]:
+        return [effect.reason for effect in kernel.claims(each, PROBLEM).effects]
+
+    assert reasons(variant()) == ["never"]
+    assert reasons(variant(EXP="libm")) == ["EXP=libm calls the C library", "never"]
+    assert reasons(variant(EXP="libm", WIDTH=4)) == ["never"]
+
+
+def test_the_families_of_these_tests_load(kernel_root: Path) -> None:
+    kernel = Family.load(kernel_root / "tiny")
+    kernel.admit(tiny(), PROBLEM)

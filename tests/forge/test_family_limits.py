@@ -1,0 +1,248 @@
+"""The limits of a kernel family: how kernel.toml or limits.toml say them, and what they may not say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotuner.forge.family import Family, find_limits
+from autotuner.spaces.limits import LimitTable
+from autotuner.spaces.space import Space
+from autotuner.tuning.workbench import load_space
+from autotuner.values import config
+from autotuner.values.errors import KernelError, SpaceError
+
+KERNEL = """
+family = "tiles"
+abi = 2
+op = "sdpa"
+
+[cpu.plain]
+source = "plain.cpp"
+parameters = ["BLOCK"]
+dtypes = ["float32"]
+head_dims = [64]
+
+[cpu.wide]
+source = "plain.cpp"
+parameters = ["BLOCK", "WIDTH"]
+dtypes = ["float32"]
+head_dims = [64]
+"""
+LIMITS = """
+[cpu.amounts]
+TWICE = "2 * BLOCK"
+
+[[cpu.constraints]]
+expression = "TWICE <= L2_BYTES"
+reason = "two blocks fit"
+
+[cpu.wide.amounts]
+ROWS = "BLOCK // WIDTH"
+PAIRS = "ROWS // 2"
+
+[[cpu.wide.constraints]]
+expression = "PAIRS >= 1 and HEAD_DIM % WIDTH == 0"
+reason = "two rows at least"
+
+[cpu.wide.derived]
+VECTORS = "ceil_div(SEQ_Q, ROWS)"
+
+[cpu.wide.expected_latency]
+STEP = "VECTORS * 10"
+TIME = "STEP + PAIRS"
+"""
+SPACE = """
+title = "x"
+family = "tiles"
+backend = "cpu"
+problems = [{ batch = 1, heads = 2, seq_q = 64, seq_k = 64, head_dim = 64, dtype = "float32" }]
+parameters = { IMPL = ["plain", "wide"], BLOCK = [8, 16], WIDTH = [4, 8] }
+default = { IMPL = "plain" }
+"""
+
+
+def family(folder: Path, kernel: str = KERNEL, limits: str | None = None) -> Path:
+    """The folder of a family."""
+    (folder / "tiles").mkdir()
+    (folder / "tiles" / "kernel.toml").write_text(kernel)
+    (folder / "tiles" / "plain.cpp").touch()
+    if limits is not None:
+        (folder / "tiles" / "limits.toml").write_text(limits)
+    return folder / "tiles"
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_limits_stand_in_kernel_toml_or_beside_it(tmp_path: Path, beside: bool) -> None:
+    folder = family(tmp_path, KERNEL, LIMITS) if beside else family(tmp_path, KERNEL + LIMITS)
+    limits = Family.load(folder).limits("cpu")
+    assert limits.parameters == {"plain": ("BLOCK",), "wide": ("BLOCK", "WIDTH")}
+    assert limits.shared.amounts == {"TWICE": "2 * BLOCK"}
+    assert [rule.reason for rule in limits.own["wide"].constraints] == ["two rows at least"]
+    assert limits.path == f"{folder}/{'limits' if beside else 'kernel'}.toml"
+    assert Family.load(folder).limits("cuda").own == {}
+
+
+def test_a_space_file_has_the_limits_of_the_family_beside_it(tmp_path: Path) -> None:
+    family(tmp_path, KERNEL, LIMITS)
+    (tmp_path / "x.toml").write_text(SPACE)
+    file = load_space(str(tmp_path / "x.toml"))
+    assert [each.place for each in file.constraints] == ["cpu.constraints[0]", "cpu.wide.constraints[0]"]
+    assert file.parameters["WIDTH"].when == 'IMPL == "wide"'
+    assert list(file.expected_latency) == ["STEP", "TIME"]
+
+
+PLAIN = """
+[cpu.plain.expected_latency]
+STEP = "7 * BLOCK"
+TIME = "STEP + 1"
+"""
+
+
+@pytest.mark.parametrize(
+    ("implementations", "steps"),
+    [
+        ('"plain", "wide"', ['(7 * BLOCK) if IMPL == "plain" else 0', '(STEP + 1) if IMPL == "plain" else 0']),
+        ('"wide", "plain"', ['(VECTORS * 10) if IMPL == "wide" else 0', "STEP + PAIRS"]),
+        ('"wide"', ["VECTORS * 10", "STEP + PAIRS"]),
+    ],
+)
+def test_each_implementation_may_have_an_expected_latency_and_the_first_ones_counts(
+    tmp_path: Path, implementations: str, steps: list[str]
+) -> None:
+    family(tmp_path, KERNEL, LIMITS + PLAIN)
+    (tmp_path / "x.toml").write_text(SPACE.replace('"plain", "wide"', implementations).replace('"plain" }', '"wide" }'))
+    file = load_space(str(tmp_path / "x.toml"))
+    assert [*file.expected_latency] == ["STEP", "TIME"]
+    assert [*file.expected_latency.values()] == steps
+
+
+def test_a_study_is_the_same_whether_the_file_or_the_family_has_the_expected_latency(tmp_path: Path) -> None:
+    table = LIMITS[LIMITS.index("[cpu.wide.expected_latency]") :]
+    spaces = []
+    for folder, limits, more in (("family", LIMITS, ""), ("file", LIMITS.replace(table, ""), table)):
+        (tmp_path / folder).mkdir()
+        family(tmp_path / folder, KERNEL, limits)
+        text = SPACE.replace('"plain", "wide"', '"wide"').replace('"plain" }', '"wide" }')
+        (tmp_path / folder / "x.toml").write_text(text + more.replace("cpu.wide.", ""))
+        spaces.append(Space.enumerate(load_space(str(tmp_path / folder / "x.toml")), {"L2_BYTES": 1 << 20}))
+    one, other = spaces
+    assert one.digest == other.digest
+    assert one.file.expected_latency == other.file.expected_latency
+    assert one.expected is not None
+    assert other.expected is not None
+    assert one.expected.tolist() == other.expected.tolist()
+
+
+def test_a_family_without_limits_leaves_the_file_as_it_is_but_for_the_conditions(tmp_path: Path) -> None:
+    family(tmp_path)
+    (tmp_path / "x.toml").write_text(SPACE)
+    file = load_space(str(tmp_path / "x.toml"))
+    assert (file.constraints, file.amounts, file.derived, file.expected_latency) == ((), {}, {}, {})
+    assert file.parameters["WIDTH"].when == 'IMPL == "wide"'
+
+
+def test_a_family_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(KernelError, match=r"no kernel family 'tiles': looked for tiles/kernel\.toml in"):
+        find_limits("tiles", "cpu", tmp_path)
+
+
+BAD = [
+    (
+        'TWICE = "2 * BLOCK"',
+        'TWICE = "2 * WIDE"',
+        None,
+    ),  # it may be a fact of a device: told when a space is enumerated
+    ('TWICE = "2 * BLOCK"', 'TWICE = "2 *"', "cpu.amounts.TWICE: found '2 *': not an expression"),
+    ('TWICE = "2 * BLOCK"', 'TWICE = "ROWS"', "cpu.amounts.TWICE: ROWS is not defined above it; move it up"),
+    ('TWICE = "2 * BLOCK"', 'TWICE = "block"', "cpu.amounts.TWICE: found the name block, expected a parameter"),
+    ('TWICE = "2 * BLOCK"', 'Twice = "2 * BLOCK"', "cpu.amounts.Twice: expected a name of capitals"),
+    ('TWICE = "2 * BLOCK"', 'WIDTH = "2 * BLOCK"', "cpu.amounts.WIDTH: a parameter or a fact of the problem has"),
+    ('TWICE = "2 * BLOCK"', 'HEADS = "2 * BLOCK"', "cpu.amounts.HEADS: a parameter or a fact of the problem has"),
+    ('ROWS = "BLOCK // WIDTH"', 'TWICE = "WIDTH"', "cpu.wide.amounts.TWICE: cpu.amounts has this name; choose another"),
+    ('VECTORS = "ceil', 'ROWS = "ceil', "cpu.wide.derived.ROWS: cpu.wide.amounts has this name; choose another"),
+    ('VECTORS = "ceil_div(SEQ_Q, ROWS)"', 'VECTORS = "STEP"', "cpu.wide.derived.VECTORS: STEP is not defined above"),
+    ('STEP = "VECTORS * 10"', 'STEP = "TIME"', "cpu.wide.expected_latency.STEP: TIME is not defined above it"),
+    ('"PAIRS >= 1 and', '"STEP >= 1 and', "cpu.wide.constraints[0].expression: STEP is not defined above it"),
+    ("[cpu.wide.amounts]", "[cpu.plain.amounts]", "cpu.plain.amounts.ROWS: WIDTH is no parameter of it but of another"),
+    ("[cpu.wide.amounts]", "[cpu.wade.amounts]", "cpu.wade"),
+    (
+        "[[cpu.wide.constraints]]",
+        "[[cpu.wide.constraint]]",
+        "cpu.wide.constraint: unknown key; did you mean constraints?",
+    ),
+    ("[cpu.wide.derived]", "[cpu.wide.deriveds]", "cpu.wide.deriveds: unknown key; did you mean derived?"),
+    ('reason = "two rows at least"', "", "cpu.wide.constraints[0].reason: missing"),
+    ('reason = "two rows', 'reasons = "two rows', "cpu.wide.constraints[0].reasons: unknown key; did you mean reason?"),
+    ('reason = "two rows', 'place = "two rows', "cpu.wide.constraints[0].place: unknown key"),
+    ("[cpu.amounts]", "[gpu.amounts]", "gpu: "),
+    (
+        "[cpu.wide.expected_latency]",
+        '[cpu.expected_latency]\nX = "BLOCK"\n[cpu.wide.expected_latency]',
+        "cpu.wide.expected_latency: cpu has one for all implementations; remove one of the two",
+    ),
+]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize(("old", "new", "message"), BAD)
+def test_what_limits_may_not_say(tmp_path: Path, beside: bool, old: str, new: str, message: str | None) -> None:
+    assert old in LIMITS
+    text = LIMITS.replace(old, new, 1)
+    folder = family(tmp_path, KERNEL, text) if beside else family(tmp_path, KERNEL + text)
+    if message is None:
+        Family.load(folder)
+        return
+    with pytest.raises(KernelError) as caught:
+        Family.load(folder)
+    found = str(caught.value)
+    assert found.startswith(f"{folder}/{'limits' if beside else 'kernel'}.toml: ")
+    assert "\n" not in found
+    assert message in found
+
+
+def test_limits_stand_in_one_of_the_two_files(tmp_path: Path) -> None:
+    with pytest.raises(KernelError, match=r"kernel\.toml: cpu: limits stand in .*/limits\.toml too"):
+        Family.load(family(tmp_path, KERNEL + LIMITS, LIMITS))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "not TOML: "),
+        ('family = "tiles"', "family: kernel.toml has no such table"),
+        ("[cpu]\nplain = 3", "cpu.plain: unknown key"),
+        ("[cpu.plain]\nsource = 3", "cpu.plain.source: unknown key"),
+    ],
+)
+def test_a_limits_toml_has_limits_and_nothing_else(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(KernelError) as caught:
+        Family.load(family(tmp_path, KERNEL, text))
+    assert str(caught.value).startswith(f"{tmp_path}/tiles/limits.toml: {message}")
+
+
+def test_a_name_that_no_device_knows_is_told_when_a_space_is_enumerated(tmp_path: Path) -> None:
+    from autotuner.devices.cpu.machine import cpu_facts
+    from autotuner.spaces.space import Space
+
+    family(tmp_path, KERNEL, LIMITS.replace("L2_BYTES", "L2_BITES"))
+    (tmp_path / "x.toml").write_text(SPACE)
+    with pytest.raises(
+        SpaceError, match=r"cpu\.constraints\[0\] of tiles\.expression: L2_BITES .*did you mean L2_BYTES"
+    ):
+        Space.enumerate(load_space(str(tmp_path / "x.toml")), cpu_facts(1))
+
+
+def test_a_table_lists_its_expressions_by_key() -> None:
+    table = LimitTable(amounts={"A": "1"}, derived={"B": "2"}, expected_latency={"C": "3"})
+    assert table.texts() == {"amounts.A": "1", "derived.B": "2", "expected_latency.C": "3"}
+
+
+def test_what_the_shipped_family_says_of_a_device_a_space_there_can_ask() -> None:
+    """Every implementation with limits is in a space that is shipped, so that their names are checked there."""
+    kernel = Family.load(config.kernels_dir() / "sdpa")
+    files = [load_space(str(path)) for path in config.spaces_dir().glob("*.toml")]
+    for device in ("cpu", "cuda"):
+        chosen = {value for file in files if file.backend == device for value in file.parameters["IMPL"].values}
+        assert {*kernel.limits(device).own} <= chosen

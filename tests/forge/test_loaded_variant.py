@@ -1,0 +1,303 @@
+"""A loaded variant from Python: tensors in, status out, and nothing unfit gets through."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.devices.cuda.errors import CUDA_ERRORS
+from autotuner.forge.build import build
+from autotuner.forge.family import Family
+from autotuner.forge.loaded_variant import LoadedVariant
+from autotuner.values.outcome import Artifact
+from tests.helpers.families import PROBLEM, tiny
+
+ROOM = 4096
+
+
+class Buffers(NamedTuple):
+    """Tensors, and the address of a workspace that is aligned to 64 bytes."""
+
+    inputs: tuple[Tensor, Tensor, Tensor]
+    outputs: tuple[Tensor]
+    workspace: int
+
+
+@pytest.fixture(scope="module")
+def artifact(kernel_root: Path, toolchain: CpuToolchain) -> Artifact:
+    built = build(Family.load(kernel_root / "tiny"), tiny(MODE="half-up"), PROBLEM, toolchain)
+    assert isinstance(built, Artifact)
+    return built
+
+
+@pytest.fixture(scope="module")
+def variant(artifact: Artifact) -> LoadedVariant:
+    return LoadedVariant(artifact)
+
+
+@pytest.fixture(scope="module")
+def module(artifact: Artifact) -> ModuleType:
+    """The module itself, below LoadedVariant."""
+    loader = importlib.machinery.ExtensionFileLoader(artifact.name, artifact.path)
+    spec = importlib.util.spec_from_file_location(artifact.name, artifact.path, loader=loader)
+    assert spec is not None
+    loaded = importlib.util.module_from_spec(spec)
+    loader.exec_module(loaded)
+    return loaded
+
+
+room = torch.zeros(ROOM + 64, dtype=torch.uint8)
+
+
+def zeros(length: int) -> Tensor:
+    """A tensor of PROBLEM's other sizes."""
+    return torch.zeros(PROBLEM.batch, PROBLEM.heads, length, PROBLEM.head_dim)
+
+
+@pytest.fixture
+def buffers() -> Buffers:
+    q, k, v, output = (zeros(n) for n in (PROBLEM.seq_q, PROBLEM.seq_k, PROBLEM.seq_k, PROBLEM.seq_q))
+    q.view(-1)[0] = 2.0
+    return Buffers((q, k, v), (output,), -(-room.data_ptr() // 64) * 64)
+
+
+def test_a_forward_reads_and_writes_the_given_memory(variant: LoadedVariant, buffers: Buffers) -> None:
+    wanted = variant.workspace_bytes(PROBLEM)
+    assert wanted == 3 * PROBLEM.seq_k
+    assert variant.run(PROBLEM, buffers.inputs, buffers.outputs, buffers.workspace, wanted) == 0
+    assert float(buffers.outputs[0].view(-1)[0]) == 7.0  # (3 + 1/2) * 2
+
+
+def test_a_launcher_runs_at_any_address(variant: LoadedVariant, buffers: Buffers) -> None:
+    size = variant.workspace_bytes(PROBLEM)
+    launch = variant.launcher(PROBLEM, buffers.inputs, buffers.outputs, size, "N=1")
+    (q, k, v), out = (each.clone() for each in buffers.inputs), buffers.outputs[0].clone()
+    addresses = (*(each.data_ptr() for each in (q, k, v, out)), buffers.workspace)
+    assert launch(addresses, 0) is True
+    assert float(out.view(-1)[0]) == 7.0
+    assert not buffers.outputs[0].any()
+    out.zero_()
+    for place in range(5):  # none of them is aligned
+        elsewhere = (*addresses[:place], addresses[place] + 4, *addresses[place + 1 :])
+        assert launch(elsewhere, 0) is False
+    assert launch((0, *addresses[1:]), 0) is False
+    with pytest.raises(ValueError, match="found 4 addresses, expected 5"):
+        launch(addresses[:4], 0)
+    assert not out.any()
+    with pytest.raises(ValueError, match="shape"):
+        variant.launcher(PROBLEM, (q, k, v[:, :, :1]), (out,), size, "N=1")
+    assert variant.launcher(PROBLEM, (q, k, v), (out,), size - 1, "N=1")(addresses, 0) is False
+
+
+def test_launches_of_several_threads_take_turns(kernel_root: Path, toolchain: CpuToolchain, buffers: Buffers) -> None:
+    """Whoever has loaded the library: the loader gives one image to all, and a variant takes one call at a time."""
+    built_alone = build(Family.load(kernel_root / "tiny"), tiny("alone", SIZE=3), PROBLEM, toolchain)
+    assert isinstance(built_alone, Artifact)
+    loads = [LoadedVariant(built_alone) for _ in range(2)]
+    launches = [each.launcher(PROBLEM, buffers.inputs, buffers.outputs, 0, "SIZE=3") for each in loads * 2]
+    addresses = tuple(each.data_ptr() for each in (*buffers.inputs, *buffers.outputs))
+    with ThreadPoolExecutor(len(launches)) as threads:
+        served = threads.map(lambda launch: [launch(addresses, 0) for _ in range(10)], launches)
+    assert all(all(each) for each in served)
+
+
+def test_a_prepared_call_runs_often(variant: LoadedVariant, buffers: Buffers) -> None:
+    call = variant.prepared(PROBLEM, *buffers, variant.workspace_bytes(PROBLEM))
+    for _ in range(3):
+        buffers.outputs[0].zero_()
+        assert call(0) == 0
+        assert float(buffers.outputs[0].view(-1)[0]) == 7.0
+
+
+def test_the_variants_status_comes_back(variant: LoadedVariant, buffers: Buffers) -> None:
+    wanted = variant.workspace_bytes(PROBLEM)
+    assert variant.run(PROBLEM, *buffers, wanted - 1) == 2
+    outside = PROBLEM.model_copy(update={"seq_q": 7})
+    (_, k, v), output = buffers.inputs, zeros(7)
+    assert variant.run(outside, (zeros(7), k, v), (output,), buffers.workspace, wanted) == 1
+    assert not output.any()
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (0, "ok"),
+        (1, "outside the variant's domain"),
+        (2, "workspace missing or too small"),
+        (3, "no threads"),
+        (7, "unknown status 7"),
+        (-1, "unknown status -1"),
+        (1000, "device error 0 (see CUresult in cuda.h)"),
+        (1500, "device error 500 (not found)"),
+        (1719, "device error 719 (launch failure)"),
+        (3014, "cuBLAS status 14 (see cublasStatus_t in cublas_api.h)"),
+    ],
+)
+def test_every_status_has_words(status: int, text: str) -> None:
+    assert CUDA_ERRORS.text(status) == text
+
+
+def test_an_error_outlives_its_call_or_not() -> None:
+    assert [status for status in (0, 1, 719, 1001, 1700, 1701, 1719, 2719, 3014) if CUDA_ERRORS.is_sticky(status)] == [
+        1700,
+        1719,
+    ]
+
+
+def moved(tensor: Tensor, offset: int) -> Tensor:
+    """The tensor `offset` bytes past a multiple of 64."""
+    raw = torch.zeros(tensor.numel() * 4 + 128, dtype=torch.uint8)
+    start = -raw.data_ptr() % 64 + offset
+    return raw[start : start + tensor.numel() * 4].view(torch.float32).view(tensor.shape).copy_(tensor)
+
+
+UNFIT: list[tuple[Callable[[Tensor], Tensor], type[Exception], str]] = [
+    (lambda x: moved(x, 4), ValueError, "is not aligned to 16 bytes"),
+    (lambda x: moved(x, 8), ValueError, "is not aligned to 16 bytes"),
+    (lambda x: x.half(), TypeError, "is torch.float16, expected float32"),
+    (lambda x: x.double(), TypeError, "is torch.float64, expected float32"),
+    (lambda x: x.to("meta"), TypeError, "is on meta, expected cpu"),
+    (lambda x: x[:, :1], ValueError, r"has shape torch.Size\(\[1, 1, \d+, 64\]\), expected \(1, 2, \d+, 64\)"),
+    (lambda x: x[0], ValueError, "has shape"),
+    (
+        lambda x: x.transpose(1, 2).contiguous().transpose(1, 2),
+        ValueError,
+        "has strides .*, expected those of a contiguous",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "message"), UNFIT)
+@pytest.mark.parametrize("place", ["Q", "K", "V", "O"])
+def test_unfit_tensors_are_refused_before_anything_runs(
+    variant: LoadedVariant,
+    buffers: Buffers,
+    place: str,
+    change: Callable[[Tensor], Tensor],
+    error: type[Exception],
+    message: str,
+) -> None:
+    tensors = {**dict(zip("QKV", buffers.inputs, strict=True)), "O": buffers.outputs[0]}
+    tensors[place] = change(tensors[place])
+    q, k, v, output = tensors.values()
+    for run in (variant.run, variant.prepared):
+        with pytest.raises(error, match=f"^{place} {message}"):
+            run(PROBLEM, (q, k, v), (output,), buffers.workspace, variant.workspace_bytes(PROBLEM))
+    assert place == "O" or not output.any()
+
+
+def test_the_workspace_is_aligned_to_64_bytes(variant: LoadedVariant, buffers: Buffers) -> None:
+    for offset in (16, 32):
+        with pytest.raises(ValueError, match="the workspace is not aligned to 64 bytes"):
+            variant.run(PROBLEM, buffers.inputs, buffers.outputs, buffers.workspace + offset, 1000)
+    q, k, v = buffers.inputs
+    assert variant.run(PROBLEM, (moved(q, 16), k, v), *buffers[1:], 1000) == 0
+
+
+VIEWS = PROBLEM.model_copy(update={"layout": "bshd", "batch": 2})
+
+
+@pytest.fixture(scope="module")
+def of_views(kernel_root: Path, toolchain: CpuToolchain) -> LoadedVariant:
+    built = build(Family.load(kernel_root / "tiny"), tiny(MODE="half-up"), VIEWS, toolchain)
+    assert isinstance(built, Artifact)
+    return LoadedVariant(built)
+
+
+STRIDES: list[tuple[Callable[[Tensor], Tensor], str | None]] = [
+    (lambda x: x, None),
+    (lambda x: x.transpose(1, 2).contiguous().transpose(1, 2), None),
+    (lambda x: torch.nn.functional.pad(x, (0, 4))[..., :64], None),
+    (lambda x: x[:1].expand(2, -1, -1, -1), "inputs alone"),
+    (lambda x: torch.nn.functional.pad(x, (0, 2))[..., :64], "multiples of 16 bytes"),
+    (lambda x: x.transpose(2, 3).contiguous().transpose(2, 3), "dense rows"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), STRIDES)
+def test_strides_that_are_the_callers(
+    of_views: LoadedVariant, buffers: Buffers, change: Callable[[Tensor], Tensor], message: str | None
+) -> None:
+    inputs = q, k, v = tuple(torch.zeros(2, *x.shape[1:]) for x in buffers.inputs)
+    output = torch.zeros_like(q)
+    calls = [((change(q), k, v), output, "Q"), ((q, k, change(v)), output, "V"), (inputs, change(output), "O")]
+    for given, written, name in calls:
+        run = partial(of_views.run, VIEWS, given, (written,), buffers.workspace, 1000)
+        if message is None or (message == "inputs alone" and name != "O"):
+            assert run() == 0
+        else:
+            said = "no two elements in one place" if message == "inputs alone" else message
+            with pytest.raises(ValueError, match=f"^{name} has strides .*{said}"):
+                run()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "dims", "scalars", "message"),
+    [
+        ((), (), (1,), (), "found 0 inputs, expected 3"),
+        ((0,) * 3, (), (1,), (), "found 0 outputs, expected 1"),
+        ((), (), (1,) * 9, (), "too many dims: at most 8"),
+        ((), (), (1,), (1.0,) * 5, "too many scalars: at most 4"),
+        ((), (), (4, 0), (), r"dims\[1\] must be at least 1"),
+        ((), (), (-1,), (), r"dims\[0\] must be at least 1"),
+    ],
+)
+def test_a_call_that_does_not_fit_the_abi_is_refused(
+    module: ModuleType,
+    inputs: tuple[int, ...],
+    outputs: tuple[int, ...],
+    dims: tuple[int, ...],
+    scalars: tuple[float, ...],
+    message: str,
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        module.run(inputs, outputs, dims, scalars, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ((), (), (), ()),
+        ((1, 2, 3), (4,), (1,), (), 0, 0, 0),
+        (("q", None, None), (None,), (1,), (), 0, 0, 0),
+        ((), (), (1 << 63,), (), 0, 0, 0),
+        ((), (), ("one",), (), 0, 0, 0),
+        ((), (), (1,), ("scale",), 0, 0, 0),
+        ([0], [0], [1], [1.0], 0, 0, 0),
+    ],
+)
+def test_arguments_of_another_kind_raise(module: ModuleType, arguments: tuple[object, ...]) -> None:
+    with pytest.raises((AttributeError, TypeError, OverflowError, SystemError)):
+        module.run(*arguments)
+
+
+def test_dims_that_are_not_given_are_zero_and_workspace_asks_with_dims_alone(module: ModuleType) -> None:
+    assert module.workspace((1, 1, 1, 5), ()) == 15
+    assert module.workspace((1,), ()) == 0
+    with pytest.raises(ValueError, match="too many dims"):
+        module.workspace((1,) * 9, ())
+
+
+def test_what_is_no_library_does_not_load(artifact: Artifact, tmp_path: Path) -> None:
+    broken = tmp_path / Path(artifact.path).name
+    broken.write_bytes(b"no library")
+    with pytest.raises(ImportError):
+        LoadedVariant(artifact.model_copy(update={"path": str(broken)}))
+    with pytest.raises(ImportError):
+        LoadedVariant(artifact.model_copy(update={"path": str(tmp_path / "absent.so")}))
+
+
+def test_a_library_loads_under_its_own_name_only(artifact: Artifact, tmp_path: Path) -> None:
+    with pytest.raises(ImportError, match="PyInit_another"):
+        LoadedVariant(artifact.model_copy(update={"name": "another"}))

@@ -1,0 +1,236 @@
+"""Why a sweep waits and when it may start, from what workers say of themselves in the store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from autotuner.devices import DEVICES
+from autotuner.devices.cuda.probe import CudaFacts
+from autotuner.jobs import queue, worker
+from autotuner.jobs.foreground import server_of
+from autotuner.jobs.outlook import Progress, outlook, outlooks
+from autotuner.store import Store, device_health, lease, queries, sweeps
+from autotuner.store.tables import LeaseRow
+from autotuner.tuning import standings
+from autotuner.tuning.standings import Quoted
+from autotuner.values.errors import InputError
+from autotuner.values.sweep import State, SweepRequest
+from tests.helpers import simulated
+from tests.helpers.recorded import CALIBRATION, measured, record_all, study_record
+
+
+def ask(store: Store, name: str, devices: str | None = None, backend: str = "cuda") -> int:
+    request = queue.request_for([simulated.space().file], name=name, devices=devices, backend=backend, trials=10)
+    return queue.submit(store, request).sweep.id
+
+
+@contextmanager
+def serving(store: Store, *numbers: int, every: bool = False, pid: int | None = None) -> Iterator[None]:
+    """A worker of these GPUs; `pid`: of another living process, where this one is a worker already."""
+    words = {f"h/GPU-{number}": (f"cuda:{number}", *(("all",) if every else ())) for number in numbers}
+    with device_health.serving(store, words, "h", "cuda", "a GPU", "worker"):
+        if pid is not None:
+            with store.database.writing() as session:
+                for name in words:
+                    row = session.get_one(LeaseRow, lease.of_device(name))
+                    row.pid, row.pid_started = pid, lease.start_of(pid) or ""
+        yield
+
+
+def waits(store: Store, number: int) -> str | None:
+    return outlook(store, number).waits
+
+
+def test_a_sweep_for_a_device_that_nobody_serves_is_told_so(store: Store) -> None:
+    number = ask(store, "a", "cuda:1")
+    assert waits(store, number) == "no worker serves a device of kind cuda: start `autotuner worker`"
+    with serving(store, 0):
+        found = outlook(store, number)
+        assert found.waits == "no worker serves cuda:1: start `autotuner worker --devices cuda:1`"
+        assert found.expected_start is None
+        other = ask(store, "b")
+        assert waits(store, other) == "a worker is about to take it", "nobody who waits for cuda:1 is before it"
+    with serving(store, 0, 1):
+        assert waits(store, number) == "a worker is about to take it"
+        assert outlook(store, number).expected_start is not None
+        assert waits(store, other) == "behind 1 other"
+
+
+def test_two_devices_are_those_of_one_worker(store: Store) -> None:
+    both, every = ask(store, "both", "cuda:0, cuda:1"), ask(store, "all", "all")
+    with serving(store, 0), serving(store, 1, pid=os.getppid()):
+        assert "no worker serves cuda:0, cuda:1" in str(waits(store, both))
+        assert "no worker serves all" in str(waits(store, every))
+    with serving(store, 0, 1, every=True):
+        assert waits(store, both) == "a worker is about to take it"
+        assert waits(store, every) == "behind 1 other"
+
+
+def test_who_is_ahead_is_compared_with_the_workers_that_are_free(store: Store) -> None:
+    first, second, third = (ask(store, name) for name in "abc")
+    with serving(store, 0), serving(store, 1, pid=os.getppid()):
+        assert [waits(store, each) for each in (first, second)] == ["a worker is about to take it"] * 2
+        assert waits(store, third) == "behind 2 others"
+        claim = sweeps.claim(store, first, "worker")
+        assert claim is not None
+        assert waits(store, second) == "a worker is about to take it"
+        assert waits(store, third) == "behind 2 others"
+        found = outlook(store, third)
+        assert found.place == 2
+        assert found.expected_start is not None
+        assert found.expected_start > queries.now(store), "both are busy then"
+        claim.lease.release()
+
+
+def test_a_worker_in_quarantine_counts_for_nothing(store: Store) -> None:
+    first, second = ask(store, "a"), ask(store, "b")
+    with serving(store, 0), serving(store, 1, pid=os.getppid()):
+        device_health.quarantine(store, ["h/GPU-1"], "it is hot", "cool it", None)
+        assert waits(store, first) == "a worker is about to take it"
+        assert waits(store, second) == "behind 1 other"
+        only = ask(store, "c", "cuda:1")
+        assert waits(store, only) == "h/GPU-1 is in quarantine: it is hot"
+        assert outlook(store, only).expected_start is None
+
+
+# What is read for it ----------------------------------------------------------------------------------------------
+
+
+def is_over(store: Store, name: str, *studies: str) -> int:
+    number = ask(store, name)
+    claim = sweeps.claim(store, number, "a test")
+    assert claim is not None
+    sweeps.work(store, number, 60.0, studies)
+    claim.lease.release()
+    sweeps.settle(store, number, State.DONE)
+    return number
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The studies whose best was looked for, as often as it was."""
+    found: list[str] = []
+    quoted = standings.quoted
+
+    def noted(store: Store, study: str) -> Quoted | None:
+        found.append(study)
+        return quoted(store, study)
+
+    monkeypatch.setattr(standings, "quoted", noted)
+    return found
+
+
+def test_of_sweeps_that_are_over_only_those_that_are_asked_for_are_read(store: Store, read: list[str]) -> None:
+    for name in "abcd":
+        store.ensure_study(study_record().model_copy(update={"name": name}))
+    first, _, third, last = (is_over(store, name, name) for name in "abcd")
+    waiting = ask(store, "waits")
+    assert [each.sweep.id for each in outlooks(store)] == [waiting]
+    assert outlook(store, waiting).place == 1
+    assert read == []
+    assert [each.sweep.id for each in outlooks(store, 2)] == [waiting, last, third]
+    assert sorted(read) == ["c", "d"]
+    read.clear()
+    assert outlook(store, first).sweep.id == first
+    assert read == ["a"]
+    assert len(outlooks(store, None)) == 5
+
+
+def test_a_study_is_read_again_only_once_it_has_changed(store: Store, read: list[str]) -> None:
+    store.ensure_study(study_record())
+    session = store.start_session(study_record().name, CALIBRATION, {})
+    record_all(store, session, [measured(1, 50.0), measured(2, 60.0)])
+    for name in ("a", "again"):
+        is_over(store, name, study_record().name)
+    progress = Progress(store)
+    before = [outlooks(store, None, progress) for _ in range(3)]
+    assert before[0][0].best_speedup is not None
+    assert [each.best_speedup for look in before for each in look] == [before[0][0].best_speedup] * 6
+    assert read == [study_record().name]
+    store.revoke(study_record().name, 0, "it was wrong")
+    assert {each.best_speedup for each in outlooks(store, None, progress)}.isdisjoint({before[0][0].best_speedup})
+    assert len(read) == 2
+
+
+# tune, where workers serve devices ------------------------------------------------------------------------------------
+
+
+def request_of(store: Store, devices: str | None) -> SweepRequest:
+    return sweeps.one(store, ask(store, "a", devices)).request
+
+
+def test_a_command_attaches_to_the_worker_that_serves_all_its_devices(store: Store) -> None:
+    """Under that one's words, which are others where the command sees other devices."""
+    request = request_of(store, "cuda:2,cuda:3")
+    assert server_of(store, request, ["h/GPU-0", "h/GPU-1"]) is None
+    with serving(store, 0, 1):
+        found = server_of(store, request, ["h/GPU-0", "h/GPU-1"])
+        assert found is not None
+        assert (found.worker.holder.pid, found.devices) == (os.getpid(), "cuda:0,cuda:1")
+        anyone = server_of(store, request_of(store, None), ["h/GPU-0"])
+        assert anyone is not None
+        assert anyone.devices is None
+
+
+def test_a_command_does_not_wait_for_devices_that_no_one_worker_serves(store: Store) -> None:
+    request, names = request_of(store, "all"), ["h/GPU-0", "h/GPU-1"]
+    with serving(store, 0), serving(store, 1, pid=os.getppid()):
+        said = f"h/GPU-0 is served by process {os.getpid()}, h/GPU-1 is served by process {os.getppid()}"
+        with pytest.raises(InputError, match=f"--devices all: {said}: name devices that one worker serves"):
+            server_of(store, request, names)
+    with serving(store, 1), pytest.raises(InputError, match="h/GPU-0 is served by nobody"):
+        server_of(store, request, names)
+    with serving(store, 0, 1):
+        device_health.quarantine(store, ["h/GPU-1"], "it is hot", "cool", None)
+        with pytest.raises(InputError, match="h/GPU-1 is in quarantine: it is hot; cool h/GPU-1"):
+            server_of(store, request, names)
+
+
+# What a worker says of itself -----------------------------------------------------------------------------------------
+
+
+def gpu(number: int, name: str = "NVIDIA H200") -> CudaFacts:
+    return CudaFacts(name=name, uuid=f"GPU-{number}", sm=90, multiprocessors=132, l2_bytes=50 << 20, driver="13.0")
+
+
+@pytest.mark.parametrize(
+    ("served", "there", "taken"),
+    [
+        (None, 2, {None, "cuda:0"}),
+        ("cuda:1", 2, {None, "cuda:1"}),
+        ("cuda:1,cuda:0", 3, {None, "cuda:0", "cuda:1", "cuda:0,cuda:1"}),
+        ("cuda:0,cuda:1", 2, {None, "cuda:0", "cuda:1", "cuda:0,cuda:1", "all"}),
+        ("all", 2, {None, "cuda:0", "cuda:1", "cuda:0,cuda:1", "all"}),
+        ("cuda", 1, {None, "cuda:0", "all"}),
+    ],
+)
+def test_a_worker_takes_what_the_store_says_it_takes(
+    store: Store, monkeypatch: pytest.MonkeyPatch, served: str | None, there: int, taken: set[str | None]
+) -> None:
+    """By the same rule, of the words that the worker found for its devices."""
+    monkeypatch.setattr("autotuner.devices.cuda.facts.probe_all", lambda: tuple(map(gpu, range(there))))
+    monkeypatch.setattr(worker, "DEVICES", {"cuda": DEVICES["cuda"]._replace(missing=lambda: None)})
+    serves = worker.served(served)
+    asked = [None, "cuda:0", "cuda:1", "cuda:2", "cuda:0,cuda:1", "all"]
+    found = [sweeps.one(store, ask(store, str(devices), devices)) for devices in asked]
+    assert {each.request.devices for each in found if serves.fits(each)} == taken
+    with device_health.serving(store, dict(zip(serves.names, serves.words, strict=True)), "h", "cuda", "", "worker"):
+        shown = {each.request.devices for each in found if "no worker serves" not in str(waits(store, each.id))}
+    assert shown == taken
+
+
+def test_devices_of_several_models_are_never_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotuner.devices.cuda.facts.probe_all", lambda: (gpu(0), gpu(1, "NVIDIA A100")))
+    monkeypatch.setattr(worker, "DEVICES", {"cuda": DEVICES["cuda"]._replace(missing=lambda: None)})
+    assert worker.served("cuda:0").words == (("cuda:0",),)
+
+
+def test_a_kind_without_a_choice_of_devices_takes_any(store: Store) -> None:
+    """It fails in its worker, in words."""
+    number = ask(store, "a", "cpu", backend="cpu")
+    with device_health.serving(store, {"h/cpu": ()}, "h", "cpu", "a CPU", "worker"):
+        assert waits(store, number) == "a worker is about to take it"

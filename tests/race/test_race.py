@@ -1,0 +1,446 @@
+"""Blocks, their statistics, the rules that end a race, and whole races on the fake device, whose truth is known."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import time
+from collections.abc import Callable
+from statistics import median
+
+import pytest
+
+from autotuner.race import rules
+from autotuner.race.arms import ArmError
+from autotuner.race.blocks import MOST_DISCARDED, Throttled, combined
+from autotuner.race.calibrate import fastest, time_baselines
+from autotuner.race.heat import heat
+from autotuner.race.race import Incumbent, measure
+from autotuner.race.statistics import (
+    deviation,
+    median_interval,
+    order_rank,
+    trimmed,
+    trimmed_bound,
+    trimmed_interval,
+)
+from autotuner.race.thermometer import ATTEMPTS
+from autotuner.run.fake import Deviations, FakeArm, FakeLine, FakeTrack, Truth
+from autotuner.values.conditions import TIE
+from autotuner.values.outcome import Artifact, Measurement, Stop
+from autotuner.values.verdict import Fault, Verdict
+from tests.helpers.racing import fakes, race, raced, track
+
+
+def noisy(us: float, noise: float, draw: random.Random, spikes: float = 0.02) -> Callable[[], float]:
+    """Seconds of a known median with relative noise and, now and then, a spike of half as much again."""
+    return lambda: us * 1e-6 * math.exp(draw.gauss(0.0, noise)) * (1 + 0.5 * (draw.random() < spikes))
+
+
+def gains_of(ratio: float, count: int, draw: random.Random, noise: float = 0.005) -> list[float]:
+    """ln(t_variant / t_incumbent) of `count` blocks in ordinary noise, where `ratio` is true."""
+    one, other = noisy(ratio, noise, draw), noisy(1, noise, draw)
+    return [math.log(one() / other()) for _ in range(count)]
+
+
+# Statistics ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [6, 12, 13, 20, 40, 60])
+def test_the_rank_is_the_largest_that_covers(count: int) -> None:
+    def coverage(rank: int) -> float:
+        return 1.0 - 2.0 * sum(math.comb(count, below) for below in range(rank)) / 2.0**count
+
+    rank = order_rank(count)
+    assert coverage(rank) >= 0.95
+    assert rank + 1 > count // 2 or coverage(rank + 1) < 0.95
+
+
+def test_too_few_values_have_an_unbounded_interval() -> None:
+    interval = median_interval([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert (interval.low, interval.median, interval.high) == (-math.inf, 3.0, math.inf)
+
+
+def test_the_interval_covers_the_median_of_a_skewed_distribution() -> None:
+    draw = random.Random(1)
+    truth = math.log(2)
+    hits = 0
+    for _ in range(2000):
+        interval = median_interval([draw.expovariate(1.0) for _ in range(15)])
+        hits += interval.low <= truth <= interval.high
+    assert hits / 2000 >= 0.94
+
+
+@pytest.mark.parametrize("count", [12, 20])
+def test_intervals_of_a_mean_cover_it_as_often_as_they_say(count: int) -> None:
+    draw = random.Random(2)
+    hits = 0
+    for _ in range(2000):
+        interval = trimmed_interval([draw.gauss(3.0, 1.0) for _ in range(count)])
+        hits += interval.low <= 3.0 <= interval.high
+    assert hits / 2000 == pytest.approx(0.95, abs=0.015)
+
+
+def test_one_value_bounds_nothing() -> None:
+    assert trimmed_bound([1.0], 0.05) == -math.inf
+    interval = trimmed_interval([1.0])
+    assert (interval.low, interval.mean, interval.high) == (-math.inf, 1.0, math.inf)
+    assert math.isnan(deviation([1.0]))
+
+
+def test_the_trimmed_mean_is_that_of_the_middle_and_its_error_that_of_yuen() -> None:
+    """By hand: of ten values two go at either end; the winsorized squares of 2 2 2 3 4 5 6 7 7 7 sum to 42.5."""
+    values = [3.0, 4.0, 5.0, 6.0, 7.0, 2.0, -90.0, -1.0, 80.0, 9.0]
+    mean, error, freedom = trimmed(values)
+    assert mean == pytest.approx((2 + 3 + 4 + 5 + 6 + 7) / 6)
+    assert freedom == 5
+    assert error == pytest.approx(math.sqrt(42.5 / (6 * 5)))
+
+
+def test_a_disturbed_block_hardly_moves_the_trimmed_bound() -> None:
+    calm = [0.05 + 0.001 * (place % 3) for place in range(10)]
+    assert trimmed_bound([*calm, 0.5], 0.01) > 0.045
+
+
+def test_several_problems_are_combined_block_by_block() -> None:
+    assert combined([[0.0, 1.0], [2.0, -1.0]], "mean") == [1.0, 0.0]
+    assert combined([[0.0, 1.0], [2.0, -1.0]], "max") == [2.0, 1.0]
+
+
+# The rules ----------------------------------------------------------------------------------------------------------
+
+
+def ended(ratio: float, seed: int) -> tuple[Stop, int]:
+    """How a race against an incumbent ends, and after how many blocks; both are 20 % faster than the baseline."""
+    draw = random.Random(seed)
+    baseline = [noisy(1.25, 0.005, draw)() for _ in range(60)]
+    incumbent = [noisy(1, 0.005, draw)() for _ in range(60)]
+    variant = [noisy(ratio, 0.005, draw)() for _ in range(60)]
+    for count in range(1, 61):
+        ratios = [math.log(one / base) for one, base in zip(variant[:count], baseline[:count], strict=True)]
+        gains = [math.log(one / other) for one, other in zip(variant[:count], incumbent[:count], strict=True)]
+        stop = rules.decide([ratios], gains, TIE, 12, 60)
+        if stop is not None:
+            return stop, count
+    raise AssertionError("60 blocks are the limit")
+
+
+def test_an_equal_arm_is_hardly_ever_lost() -> None:
+    ends = [ended(1.0, seed)[0] for seed in range(500)]
+    assert sum(stop.gives_up for stop in ends) / 500 <= 0.02 + 0.01
+    assert ends.count(Stop.PROMOTED) <= 2
+
+
+def test_what_is_5_percent_slower_is_removed_soon() -> None:
+    ends = [ended(1.05, seed) for seed in range(300)]
+    assert sum(stop == Stop.SLOWER for stop, _ in ends) / 300 >= 0.98
+    assert median(count for _, count in ends) == rules.FIRST_LOOK
+
+
+def test_what_is_2_percent_faster_is_promoted() -> None:
+    ends = [ended(1 / 1.02, seed) for seed in range(200)]
+    assert sum(end == (Stop.PROMOTED, rules.PROMOTION_BLOCKS) for end in ends) / 200 >= 0.98
+
+
+def test_looking_often_is_paid_for() -> None:
+    """Without a share of the error for each look an equal arm is lost far more often: the bound above can fail."""
+    draw, lost = random.Random(3), 0
+    for _ in range(300):
+        gains = gains_of(1.0, 60, draw)
+        lost += any(trimmed_bound(gains[:count], 0.02) > 0 for count in range(rules.FIRST_LOOK, 61))
+    assert lost / 300 > 0.08
+
+
+def test_both_first_blocks_must_be_hopeless() -> None:
+    assert rules.hopeless([0.5, 0.5])
+    assert not rules.hopeless([0.5, 0.3])
+    assert not rules.hopeless([0.5])
+    assert not rules.hopeless([0.5, 0.5, 0.5])
+    assert rules.decide([[1.0, 1.0]], [0.5, 0.5], TIE, 12, 60) == Stop.HOPELESS
+
+
+def test_without_an_incumbent_nothing_is_given_up() -> None:
+    slow = [2.0 + 1e-4 * block for block in range(12)]
+    assert rules.decide([slow[:2]], None, TIE, 12, 60) is None
+    assert rules.decide([slow], None, TIE, 12, 60) == Stop.PRECISE
+
+
+def test_every_problem_must_be_precise() -> None:
+    draw = random.Random(4)
+    calm = [draw.gauss(0, 0.001) for _ in range(12)]
+    wild = [draw.gauss(0, 0.1) for _ in range(12)]
+    assert rules.precise([calm, calm])
+    assert not rules.precise([calm, wild])
+
+
+def test_noise_that_has_stabilised_ends_a_race_that_will_not_be_precise() -> None:
+    """The deviation of a pattern that repeats is the same however long it is looked at."""
+    regular = list(itertools.islice(itertools.cycle([0.1, -0.1]), 30))
+    assert rules.steady([regular])
+    assert rules.decide([regular], None, TIE, 12, 60) == Stop.STEADY
+    assert not rules.steady([regular[: rules.STEADY_BLOCKS - 1]])
+    assert not rules.steady([[*regular[:-2], 1.0, -1.0]])
+
+
+def test_a_candidate_for_promotion_is_not_cut_short_by_precision() -> None:
+    gains = [-0.02 + 1e-4 * (block % 5) for block in range(12)]
+    assert rules.decide([gains], gains, TIE, 12, 60) is None
+    tied = [1e-4 * (block % 5 - 2) for block in range(12)]
+    assert rules.decide([tied], tied, TIE, 12, 60) == Stop.PRECISE
+
+
+def test_a_race_whose_time_is_up_is_asked_once_whether_it_promotes() -> None:
+    faster = [-0.02 + 1e-4 * (block % 5) for block in range(50)]
+    assert rules.out_of_time(faster[:10], TIE) == Stop.PROMOTED
+    assert rules.out_of_time(faster[: rules.FIRST_LOOK - 1], TIE) is None
+    assert rules.out_of_time(faster, TIE) == Stop.LATE  # it was asked after block 40
+    slower = [0.02 + 1e-4 * (block % 5) for block in range(10)]
+    assert rules.out_of_time(slower[:3], TIE) == rules.out_of_time(slower, TIE) == Stop.LATE
+    assert rules.out_of_time(None, TIE) == Stop.LATE
+
+
+@pytest.mark.parametrize("count", [rules.FIRST_LOOK, 15, rules.PROMOTION_BLOCKS - 1])
+def test_time_that_is_up_promotes_a_tie_no_more_often(count: int) -> None:
+    """Of a candidate that is faster by just the tie band."""
+    draw = random.Random(count)
+    ends = [rules.out_of_time(gains_of(1 / (1 + TIE), count, draw), TIE) for _ in range(1000)]
+    assert ends.count(Stop.PROMOTED) / 1000 <= rules.PROMOTION_ALPHA + 0.015
+
+
+# Blocks -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_arm_runs_once_a_block_and_in_any_order() -> None:
+    order: list[str] = []
+
+    def arm(name: str) -> Callable[[], float]:
+        def sample() -> float:
+            order.append(name)
+            return 1e-4
+
+        return sample
+
+    blocks = raced([arm("a"), arm("b"), arm("c")], 120, seed=7)
+    assert len(blocks) == 120
+    turns = [tuple(order[start : start + 3]) for start in range(0, 360, 3)]
+    assert all(sorted(turn) == ["a", "b", "c"] for turn in turns)
+    assert all(8 <= turns.count(turn) <= 35 for turn in itertools.permutations("abc"))
+
+
+def test_drift_shared_by_all_arms_leaves_the_ratio_alone() -> None:
+    """A machine that slows down 2.7 times during the blocks moves all arms of a block alike."""
+    clock = itertools.count()
+
+    def arm(us: float) -> Callable[[], float]:
+        return lambda: us * 1e-6 * (1 + 1.7 * next(clock) / 40)
+
+    blocks = raced([arm(100), arm(80)], 20)
+    assert median(blocks.log_ratios(1, 0)) == pytest.approx(math.log(0.8), abs=0.05)
+
+
+def test_equal_arms_name_no_winner() -> None:
+    """A/A: the interval of two arms of one truth covers 0 in nearly every race."""
+    draw, wrong = random.Random(9), 0
+    for seed in range(200):
+        blocks = raced([noisy(100, 0.01, draw), noisy(100, 0.01, draw)], 40, seed)
+        interval = median_interval(blocks.log_ratios(1, 0))
+        wrong += interval.high < -TIE or interval.low > TIE
+    assert wrong <= 4
+
+
+@pytest.mark.timed
+@pytest.mark.alone
+def test_the_stopwatch_is_honest() -> None:
+    """A/A for real: two arms that do the same work take the same time. Best of three: the machine may be busy."""
+
+    def work() -> float:
+        started = time.perf_counter()
+        sum(math.sqrt(value) for value in range(20_000))
+        return time.perf_counter() - started
+
+    def apart() -> float:
+        return abs(trimmed(raced([work, work], 40).log_ratios(1, 0))[0])
+
+    assert min(apart() for _ in range(3)) < 0.02
+
+
+def test_a_block_in_which_the_device_throttled_is_taken_again() -> None:
+    clock = itertools.count(1)
+    blocks = raced([lambda: next(clock), lambda: 1.0], 3, on=track([False, True, True, False]))
+    assert blocks.seconds[0][0] == [1, 4, 5]
+    assert blocks.discarded == 2
+
+
+def test_too_much_throttling_says_nothing_of_the_variant() -> None:
+    with pytest.raises(Throttled, match="hot") as raised:
+        raced([lambda: 1.0, lambda: 1.0], 3, on=track([True] * (MOST_DISCARDED + 1)))
+    assert (raised.value.fault.verdict, raised.value.fault.code) == (Verdict.DISTURBED, "measure.throttled")
+
+
+# Races on the fake device -------------------------------------------------------------------------------------------
+
+
+def measured(found: Measurement | Fault) -> Measurement:
+    assert isinstance(found, Measurement), found
+    return found
+
+
+def test_a_race_has_the_times_of_all_three_arms() -> None:
+    found = measured(race(77))
+    (timing,) = found.timings
+    assert (found.stopped, found.promoted, found.censored) == (Stop.PROMOTED, True, False)
+    assert len(timing.variant_us) == len(timing.baseline_us) == len(timing.incumbent_us) == rules.PROMOTION_BLOCKS
+    for times, us in ((timing.variant_us, 77), (timing.baseline_us, 100), (timing.incumbent_us, 80)):
+        assert median(times) == pytest.approx(us, rel=0.005)
+    assert found.objective == pytest.approx(math.log(0.77), abs=0.003)
+    assert found.speedup == pytest.approx(1 / 0.77, rel=0.003)
+    assert found.gain is not None
+
+
+@pytest.mark.parametrize("error", [ImportError("no room"), FileNotFoundError("gone")])
+def test_an_incumbent_that_cannot_be_loaded_says_nothing_of_the_variant(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    made = FakeTrack.variant
+
+    def lost(self: FakeTrack, artifact: Artifact, again: bool = False) -> FakeArm:
+        if again:
+            raise error
+        return made(self, artifact)
+
+    monkeypatch.setattr(FakeTrack, "variant", lost)
+    found = race(77)
+    assert isinstance(found, Fault)
+    assert (found.verdict, found.code) == (Verdict.INFRA_ERROR, "measure.incumbent")
+    assert not found.verdict.judges
+
+
+def test_the_first_variant_is_the_incumbent_however_slow() -> None:
+    found = measured(race(500, None))
+    assert (found.promoted, found.censored, found.incumbent, found.gain) == (True, False, None, None)
+    assert found.timings[0].incumbent_us == ()
+
+
+@pytest.mark.parametrize(("us", "stop"), [(72, Stop.PROMOTED), (80, Stop.LATE)])
+def test_a_slow_race_promotes_too(us: float, stop: Stop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No block is over before the time is."""
+    monkeypatch.setattr("autotuner.race.race.LONGEST_S", 0.0)
+    found = measured(race(us))
+    assert (found.stopped, found.promoted) == (stop, stop == Stop.PROMOTED)
+    assert 3 <= len(found.timings[0].variant_us) <= rules.FIRST_LOOK
+
+
+@pytest.mark.parametrize(("us", "stop", "blocks"), [(200, Stop.HOPELESS, 2), (90, Stop.SLOWER, rules.FIRST_LOOK)])
+def test_a_slow_variant_is_given_up(us: float, stop: Stop, blocks: int) -> None:
+    found = measured(race(us))
+    assert (found.stopped, len(found.timings[0].variant_us)) == (stop, blocks)
+    assert found.censored
+    assert not found.promoted
+
+
+def test_what_is_given_up_is_estimated_through_the_incumbent() -> None:
+    """The baseline has taken 100 us where the incumbent's ratio was found, and takes 89 us in these few blocks."""
+    known = math.log(0.9 * 80 / 100)
+    measured = race(96, ratios=(known,))
+    assert isinstance(measured, Measurement)
+    assert measured.censored
+    (timing,) = measured.timings
+    assert measured.objective == timing.log_ratio.median == pytest.approx(known + math.log(96 / 80), abs=0.01)
+    assert timing.log_ratio.low <= measured.objective <= timing.log_ratio.high
+
+
+@pytest.mark.parametrize("us", [70, 80.2])
+def test_what_is_not_given_up_is_measured_against_the_baseline_itself(us: float) -> None:
+    measured = race(us, ratios=(math.log(0.5),))
+    assert isinstance(measured, Measurement)
+    assert not measured.censored
+    assert measured.objective == pytest.approx(math.log(us / 100), abs=0.01)
+
+
+def test_a_race_in_wild_noise_ends_at_the_most_blocks_or_when_that_is_steady() -> None:
+    found = measured(race(80, deviations=Deviations(noise=0.2)))
+    assert found.stopped in (Stop.LIMIT, Stop.STEADY)
+    assert found.timings[0].log_ratio.high - found.timings[0].log_ratio.low > 2 * rules.HALF_WIDTH
+
+
+def test_throttling_costs_blocks_and_does_not_move_the_ratio() -> None:
+    found = measured(race(77, deviations=Deviations(noise=0.003, throttling=0.06)))
+    assert found.discarded > 0
+    assert found.objective == pytest.approx(math.log(0.77), abs=0.005)
+
+
+def test_a_heat_leaves_out_what_cannot_be_launched() -> None:
+    backend, artifacts, conditions = fakes([80, 90, 70], None)
+    (only,) = backend.tracks(conditions)
+    assert isinstance(only, FakeTrack)
+    launch, fault = only.variant, Fault(verdict=Verdict.LAUNCH_FAILED, code="measure.launch", detail="no")
+
+    def variant(artifact: Artifact, again: bool = False) -> FakeArm:
+        if artifact is artifacts[1]:
+            raise ArmError(fault)
+        return launch(artifact, again)
+
+    only.variant = variant  # type: ignore[method-assign]
+    found = heat([only], artifacts, 8, conditions, lambda _: None)
+    assert found.entrants == tuple(artifact.digest for artifact in artifacts)
+    assert found.faults == {1: fault}
+    assert [len(problems) for problems in found.us] == [1, 0, 1]
+    assert median(found.us[2][0]) == pytest.approx(70, rel=0.02)
+    assert len(found.baseline_us[0]) == 8
+
+
+@pytest.mark.parametrize("own", [None, 0.03])
+def test_loads_of_one_binary_differ_as_the_deviations_says_or_the_truth_of_the_variant(own: float | None) -> None:
+    backend = FakeLine(lambda _: Truth(us=80, process=own), deviations=Deviations(process=0.01), seed=5)
+    _, (artifact,), conditions = fakes([80], None)
+    found = heat(backend.tracks(conditions), [artifact] * 60, 1, conditions, lambda _: None)
+    loads = [math.log(problems[0][0] / 80) for problems in found.us]
+    assert deviation(loads) == pytest.approx(own or 0.01, rel=0.3)
+
+
+def test_calibration_pins_the_fastest_backend_that_takes_the_problem() -> None:
+    class Choosy(FakeTrack):
+        def baseline(self, backend: str) -> FakeArm:
+            if backend == "refuses":
+                raise RuntimeError("not this problem")
+            return super().baseline(backend) if backend == "slow" else self.variant(artifacts[0])
+
+    backend, artifacts, conditions = fakes([50], Deviations())
+    (plain,) = backend.tracks(conditions)
+    assert isinstance(plain, FakeTrack)
+    plain.__class__ = Choosy
+    timings = time_baselines(plain, ["slow", "refuses", "quick"], 9)
+    assert [(timing.backend, round(timing.median_us)) for timing in timings] == [("slow", 100), ("quick", 50)]
+    assert fastest(timings) == "quick"
+
+
+@pytest.mark.parametrize("every_s", [0.0, 3600.0])
+def test_a_race_or_a_heat_is_announced_as_it_goes_on(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that its deadline is one for a sample; short races say nothing but that they begin."""
+    monkeypatch.setattr("autotuner.race.long_step.EVERY_S", every_s)
+    backend, artifacts, conditions = fakes([77, 80], None)
+    said: list[str] = []
+    tracks, again = backend.tracks(conditions), every_s == 0
+    found = measured(measure(tracks, artifacts[0], Incumbent(artifacts[1]), conditions, said.append))
+    samples = 3 * len(found.timings[0].variant_us)
+    assert said.count(f"measuring {tracks[0].problem}") == 1 + again * samples
+    assert said.count("loading") == 1 + again * 3
+    said.clear()
+    taken = 24 + heat(tracks, artifacts, 24, conditions, said.append).discarded
+    assert said.count("racing") == 1 + again * 3 * taken
+
+
+def test_every_attempt_of_a_race_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotuner.race.long_step.EVERY_S", 0.0)
+    monkeypatch.setattr("autotuner.race.thermometer.PAUSE_S", 0.0)
+    backend, artifacts, conditions = fakes([77, 80], None, baseline_us=(50.0,))
+    said: list[str] = []
+    tracks = backend.tracks(conditions)
+    found = measure(tracks, artifacts[0], Incumbent(artifacts[1]), conditions, said.append)
+    assert isinstance(found, Fault)
+    assert said.count(f"measuring {tracks[0].problem}") == 1 + ATTEMPTS * 3 * rules.PROMOTION_BLOCKS
+
+
+def test_weights_say_how_much_each_problem_counts() -> None:
+    assert combined([[0.0, 1.0], [2.0, -1.0]], (3.0, 1.0)) == [0.5, 0.5]

@@ -1,0 +1,178 @@
+"""best.json: it holds the proof, it is strict JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from autotuner.ops.sdpa import OP
+from autotuner.serve.best import (
+    CONFIRMED_NOTE,
+    FORMATS,
+    NOTE,
+    BestConfiguration,
+    configuration,
+    export_json,
+    render,
+)
+from autotuner.store import Store, queries
+from autotuner.tuning import standings
+from autotuner.tuning.standings import Best
+from autotuner.values.errors import InputError
+from autotuner.values.gate_report import CheckResult, GateReport
+from autotuner.values.outcome import Outcome
+from autotuner.views.trial_words import best_words, outcome_words
+from tests.helpers.recorded import CALIBRATION, artifact, hold_finals, measured, study_record, variant, with_error
+
+
+def with_errors(outcome: Outcome, max_abs: float, tolerance: float) -> Outcome:
+    found = with_error(outcome, max_abs, tolerance)
+    assert found.gate is not None
+    unavailable = CheckResult(code="G8.sanitizer", status="unavailable", seconds=0.0)
+    return found.model_copy(update={"gate": found.gate.extended((unavailable,), None)})
+
+
+def best_of(folder: Path, outcome: Outcome) -> Best:
+    with Store.open(str(folder / "studies.db")) as store:
+        store.ensure_study(study_record())
+        session = store.start_session("scalar-abc", CALIBRATION, {"torch": "2.11", "governor": "performance"})
+        store.record("scalar-abc", session, 3, outcome)
+        best = standings.best(store, "scalar-abc")
+    assert best is not None
+    return best
+
+
+@pytest.fixture
+def best(tmp_path: Path) -> Best:
+    return best_of(tmp_path, with_errors(measured(16, 50.0), 0.25, 1.0))
+
+
+def test_the_document_holds_the_proof(best: Best) -> None:
+    found = BestConfiguration.model_validate_json(export_json(best, study_record()))
+    assert (found.schema_version, found.study, found.trial, found.note) == (3, "scalar-abc", 3, NOTE)
+    assert found.parameters == {"IMPL": "scalar", "BLOCK_M": 16}
+    assert found.problems[0].flops == 4 * 8 * 512 * 512 * 64
+    assert found.device.name == "A CPU"
+    assert found.toolchain.environment["governor"] == "performance"
+    assert (found.toolchain.compiler, found.toolchain.flags) == ("g++ 13", ("-O3",))
+    assert found.identity.variant_digest == variant(16).digest
+    assert found.gate.passed[-1] == "G5.T1"
+    assert (found.gate.cases, found.gate.worst_ratio, found.gate.unavailable) == (1, 0.25, ("G8.sanitizer",))
+    assert found.measurement.median_us == pytest.approx(50.0)
+    assert found.measurement.timings[0].blocks == 3
+    speedup = found.measurement.speedup
+    assert speedup.median == pytest.approx(2.0)
+    assert speedup.low is not None
+    assert speedup.high is not None
+    assert speedup.low < speedup.median < speedup.high
+    assert found.baseline[0].backend == "flash"
+    assert found.baseline[0].median_us == pytest.approx(100.0)
+    assert found.recorded_at == best.record.recorded_at
+    assert found.confirmed is None
+
+
+def test_what_the_finals_confirmed_stands_beside_the_estimate(tmp_path: Path) -> None:
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        store.ensure_study(study_record())
+        session = store.start_session("scalar-abc", CALIBRATION, {})
+        for number, (tile, us) in enumerate(((16, 48.0), (32, 49.0), (64, 60.0))):
+            store.record("scalar-abc", session, number, measured(tile, us))
+        hold_finals(store, {16: 50.0, 32: 50.0, 64: 61.0}, {16: 0, 32: 1, 64: 2})
+        best = standings.best(store, "scalar-abc")
+    assert best is not None
+    found = BestConfiguration.model_validate_json(export_json(best, study_record()))
+    assert (found.trial, found.note) == (0, CONFIRMED_NOTE)
+    assert found.measurement.speedup.median == pytest.approx(100 / 48)
+    confirmed = found.confirmed
+    assert confirmed is not None
+    assert confirmed.mean == pytest.approx(2.0, rel=0.005)
+    assert confirmed.low is not None
+    assert confirmed.high is not None
+    assert confirmed.low < confirmed.mean < confirmed.high
+    assert confirmed.difference == pytest.approx(100 / 48 / confirmed.mean - 1)
+    assert (confirmed.tied, confirmed.crowned) == ((0, 1), False)
+    assert (confirmed.processes, confirmed.blocks, confirmed.tie) == (5, 40, 0.005)
+    assert confirmed.artifact_digest == artifact(16).digest == found.identity.artifact_digest
+
+
+def proven(tmp_path: Path, memory: CheckResult) -> BestConfiguration:
+    """The export of a trial that was chosen in finals."""
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        store.ensure_study(study_record())
+        session = store.start_session("scalar-abc", CALIBRATION, {})
+        store.record("scalar-abc", session, 0, measured(16, 48.0))
+        many = CheckResult(code="G6.many", status="pass", seconds=10.1, launches=30_000, note="launches: 30000 on it")
+        hold_finals(store, {16: 50.0}, {16: 0}, proof=(many, memory))
+        best = standings.best(store, "scalar-abc")
+        words = best_words(best) if best is not None else []
+        shown = outcome_words(standings.proven(store, queries.trial(store, "scalar-abc", 0)), OP)
+    assert best is not None
+    assert any("Launched 30,000 times" in line and "one of 10,000 launches" in line for line in words)
+    assert any("G8.memory" in line for line in shown) == (memory.status == "unavailable")
+    return BestConfiguration.model_validate_json(export_json(best, study_record()))
+
+
+def test_it_says_how_rare_an_error_could_be_and_that_memory_was_checked(tmp_path: Path) -> None:
+    found = proven(tmp_path, CheckResult(code="G8.memory", status="pass", seconds=3.0)).gate
+    assert (found.many_launches, found.many_seconds, found.memory) == (30_000, 10.1, "passed")
+    assert found.could_miss == pytest.approx(1e-4)  # (1 - 1e-4)^30000 is 5 %
+    assert found.passed[-2:] == ("G6.many", "G8.memory")
+
+
+def test_it_says_why_memory_was_not_checked(tmp_path: Path) -> None:
+    check = CheckResult(code="G8.memory", status="unavailable", seconds=0.1, note="no compute-sanitizer: not installed")
+    found = proven(tmp_path, check).gate
+    assert found.memory == "not run: no compute-sanitizer: not installed"
+    assert "G8.memory" in found.unavailable
+
+
+def test_without_finals_it_says_that_nothing_of_the_kind_was_done(best: Best) -> None:
+    found = BestConfiguration.model_validate_json(export_json(best, study_record())).gate
+    assert (found.many_launches, found.could_miss) == (0, None)
+    assert found.memory.startswith("not run")
+
+
+def test_documents_of_the_first_schema_are_read(best: Best) -> None:
+    document = json.loads(export_json(best, study_record()))
+    document["schema_version"] = 1
+    for name in ("many_launches", "many_seconds", "could_miss", "memory"):
+        del document["gate"][name]
+    assert BestConfiguration.model_validate(document).gate.could_miss is None
+
+
+@pytest.mark.parametrize(("error", "ratio"), [(0.0, 0.0), (0.5, None)])
+def test_a_tolerance_of_zero_is_no_division(tmp_path: Path, error: float, ratio: float | None) -> None:
+    text = export_json(best_of(tmp_path, with_errors(measured(16, 50.0), error, 0.0)), study_record())
+    strict = json.loads(text, parse_constant=pytest.fail)
+    assert strict["gate"]["worst_ratio"] == ratio
+
+
+def test_an_interval_that_the_blocks_cannot_bound_is_null(best: Best) -> None:
+    wide = best.entry.speedup.model_copy(update={"high": math.inf})
+    entry = best.entry.model_copy(update={"speedup": wide})
+    text = export_json(best.model_copy(update={"entry": entry}), study_record())
+    assert json.loads(text, parse_constant=pytest.fail)["measurement"]["speedup"]["high"] is None
+    assert BestConfiguration.model_validate_json(text).measurement.speedup.high is None
+
+
+def test_the_schema_describes_every_field(best: Best) -> None:
+    schema = BestConfiguration.model_json_schema(mode="serialization")
+    assert set(schema["properties"]) == set(json.loads(export_json(best, study_record())))
+
+
+def test_what_has_no_proof_is_not_exported(best: Best) -> None:
+    bare = best.outcome.model_copy(update={"gate": GateReport(artifact="a", required=(), checks=())})
+    revoked = best.record.model_copy(update={"revoked_at": best.record.recorded_at})
+    for record in (best.record.model_copy(update={"outcome": bare}), revoked):
+        with pytest.raises(InputError, match="no measured pass"):
+            configuration(best.model_copy(update={"record": record}), study_record())
+
+
+def test_formats_are_chosen_by_name(best: Best) -> None:
+    assert FORMATS["json"].filename == "best.json"
+    assert json.loads(render(best, study_record(), "json"))["trial"] == 3
+    with pytest.raises(InputError, match="there are json"):
+        render(best, study_record(), "yaml")

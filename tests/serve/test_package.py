@@ -1,0 +1,341 @@
+"""A package in a process that has torch and no autotuner: who serves a call, and why; and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.serve.folder import Source
+from autotuner.serve.package import write_folder
+from autotuner.values.errors import InputError
+from tests.helpers.command_line import autotuner, in_vain
+from tests.helpers.tables import FOLDER, between, built, problem, served, table
+
+PRELUDE = """
+import importlib.util, shutil, sys, threading
+import torch
+from pathlib import Path
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+class NoAutotuner:
+    def find_spec(self, name, *_):
+        assert name.partition(".")[0] != "autotuner", name
+
+sys.meta_path.insert(0, NoAutotuner())
+
+def package(folder, name="autotuner_demo"):
+    spec = importlib.util.spec_from_file_location(name, Path(folder) / "__init__.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    assert "autotuner" not in sys.modules
+    return module
+
+def qkv(length, heads=2, **options):
+    return tuple(torch.randn(1, heads, length, 64, **options) for _ in range(3))
+
+def strided(length):
+    return tuple(torch.randn(1, length, 2, 64).transpose(1, 2) for _ in range(3))
+
+def close(found, expected):
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+"""
+
+WARM = 'title = "the shipped space"\nlike = "sdpa_cpu"\ncache = "warm"\n'
+"""With a cold cache a race of so short a kernel takes several times as long, and nothing here is about that."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two variants: 32 and what lies between 32 and 64, and 64 itself. Length 16 is torch's."""
+    short, long = built(problem(32)), built(problem(64), block=32)
+    entries = [(problem(32), short.digest), (problem(64), long.digest), (problem(16), None)]
+    of = table([served(short), served(long, 1)], entries, [between(short, problem(32), problem(64))])
+    target = tmp_path_factory.mktemp("package") / "demo"
+    said = write_folder(of, Source(CpuToolchain.discover(), FOLDER), target)
+    assert said == f"pip install {target}, then: from autotuner_demo import attention"
+    return target
+
+
+def folder_of(project: Path) -> Path:
+    (folder,) = (project / "build").iterdir()
+    return folder
+
+
+def passes(folder: Path, body: str) -> str:
+    """Runs a program that has the package's folder in FOLDER; autotuner cannot be imported there. What it printed."""
+    threads = f"torch.set_num_threads({torch.get_num_threads()})"  # as in the table
+    script = f"{PRELUDE}\n{threads}\nFOLDER = {str(folder)!r}\n{body}"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_its_variants_serve_what_the_table_says_and_torch_the_rest(project: Path) -> None:
+    passes(
+        folder_of(project),
+        """
+demo = package(FOLDER)
+ours = demo.attention
+for length, variant, why in [
+    (32, "BLOCK_N=16", "its own best"), (50, "BLOCK_N=16", "between tuned problems, timed on 1 others"),
+    (64, "BLOCK_N=32", "its own best"), (16, None, "its own best"), (100, None, "was not tuned"),
+]:
+    inputs = qkv(length)
+    close(ours(*inputs), sdpa(*inputs))
+    said = ours.explain(*inputs)
+    assert said.served == (variant is not None) and why in said.why, said
+    assert variant is None or variant in said.variant
+assert ours.served == 0.6 and sum(ours.counters.values()) == 5
+ours.reset_counters()
+assert not ours.counters and ours.served == 0.0
+
+for args, options, why in [
+    (qkv(32, 3), {}, "was not tuned"), (qkv(32), {"is_causal": True}, "was not tuned"),
+    (qkv(32), {"attn_mask": torch.zeros(32, 32)}, "attn_mask"), (qkv(32), {"scale": 0.3}, "scale"),
+    (qkv(32), {"scale": -0.125}, "scale"), (qkv(100), {"scale": -0.125}, "scale"),
+    (qkv(32), {"key_lengths": torch.tensor([20], dtype=torch.int32)}, "no variant was tuned with lengths of keys"),
+    (qkv(32, dtype=torch.float64), {}, "float32, bfloat16 and float16"), (strided(32), {}, "was not tuned"),
+    (tuple(t[0] for t in qkv(32)), {}, "(batch, heads, length, head_dim)"),
+]:
+    same = {"attn_mask": (torch.arange(32) < 20).expand(32, 32)} if "key_lengths" in options else options
+    close(ours(*args, **options), sdpa(*args, **same))
+    assert why in ours.explain(*args, **options).why, ours.explain(*args, **options)
+    try:
+        demo.load(strict=True)(*args, **options)
+    except demo.NotServed as error:
+        assert str(error).startswith("no variant serves this call: ") and why in str(error)
+    else:
+        raise AssertionError(why)
+for heads in [(8, 2, 2), (8, 8, 2)]:
+    for outer in [(), (1,), (1, 1)]:
+        q, k, v = (torch.randn(*outer, each, 32, 64) for each in heads)
+        close(ours(q, k, v, enable_gqa=True), sdpa(q, k, v, enable_gqa=True))
+        close(ours(q, k, v, scale=0.3, enable_gqa=True), sdpa(q, k, v, scale=0.3, enable_gqa=True))
+assert ours.served == 0.0
+q, k, v = qkv(32)
+assert ours.explain(q, k, v, scale=0.125, enable_gqa=True).served  # both say what is so anyway
+odd = torch.empty(q.numel() + 1)[1:].view(q.shape).copy_(q)
+close(ours(odd, k, v), sdpa(odd, k, v))
+assert "a tensor is not aligned to 16 bytes" in ours.counters
+copies = demo.load(copies=True)
+close(copies(*strided(32)) * 0, torch.zeros(1, 2, 32, 64))
+inputs = strided(32)
+close(copies(*inputs), sdpa(*inputs))
+assert copies.explain(*inputs).served and copies(*inputs).stride() == inputs[0].stride()
+threads = torch.get_num_threads()
+torch.set_num_threads(threads + 1)
+assert f"THREADS_ALLOWED is {threads}" in ours.explain(*qkv(32)).why
+torch.set_num_threads(threads)
+
+inputs = qkv(32, requires_grad=True)
+for call in (lambda: ours(*inputs), lambda: ours.op(*inputs).sum().backward()):
+    try:
+        call()
+    except RuntimeError as error:
+        assert "it needs a gradient" in str(error)
+    else:
+        raise AssertionError
+demo.load(gradients="torch")(*inputs).sum().backward()
+assert inputs[0].grad is not None
+""",
+    )
+
+
+@pytest.mark.slow
+def test_it_is_an_op_of_torch_for_compiled_models_and_for_threads(project: Path) -> None:
+    passes(
+        folder_of(project),
+        """
+ours = package(FOLDER).attention
+for length in (32, 50, 16, 100):
+    for inputs in (qkv(length), strided(length)):
+        torch.library.opcheck(ours.op, inputs)
+        torch.library.opcheck(ours.op, inputs, {"is_causal": True, "copies": True})
+
+graphs = []
+def backend(graph, _):
+    graphs.append([node.target for node in graph.graph.nodes if node.op == "call_function"])
+    return graph.forward
+
+ours.reset_counters()
+model = torch.compile(lambda q, k, v: ours(q, k, v) + 1, backend=backend, fullgraph=True, dynamic=True)
+with torch.no_grad():
+    for length in (32, 50, 100, 64):
+        inputs = qkv(length)
+        close(model(*inputs), sdpa(*inputs) + 1)
+assert len(graphs) == 1 and torch.ops.autotuner_demo.served.default in graphs[0], graphs
+assert ours.served == 0.75, ours.counters
+
+inputs = [qkv(64) for _ in range(4)]
+found = [None] * 4
+def call(place):
+    for _ in range(20):
+        found[place] = ours(*inputs[place])
+threads = [threading.Thread(target=call, args=(place,)) for place in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+for each, given in zip(found, inputs):
+    close(each, sdpa(*given))
+""",
+    )
+
+
+@pytest.mark.slow
+def test_what_cannot_be_loaded_is_refused_in_one_line(project: Path, tmp_path: Path) -> None:
+    """A damaged file, whatever it is; a torch without its ABI; a second copy."""
+    said = passes(
+        folder_of(project),
+        f"""
+real = torch.__version__
+for name, version in [("_autotuner_demo.so", real), ("serving.py", real), ("metadata.json", real),
+                      (None, "2.9.1"), (None, "3.0.0+cpu"), (None, real)]:
+    copy = Path(shutil.copytree(FOLDER, Path({str(tmp_path)!r}) / f"{{name}}-{{version}}"))
+    if name:
+        content = bytearray((copy / name).read_bytes())
+        content[len(content) // 2] ^= 1
+        (copy / name).write_bytes(content)
+    if version == real and not name:
+        torch.__version__ = real
+        package(FOLDER)
+    torch.__version__ = version
+    try:
+        package(copy, "copy_of_" + str(name or version).partition(".")[0].lstrip("_"))
+    except ImportError as error:
+        print(str(error).partition(": damaged: ")[2] or error)
+    else:
+        raise AssertionError(name)
+""",
+    )
+    lines = said.splitlines()
+    for line, name in zip(lines, ("_autotuner_demo.so", "serving.py", "metadata.json"), strict=False):
+        assert line == f"{name} is not the file that was exported; export it again"
+    for line, version in zip(lines[3:], ("2.9.1", "3.0.0+cpu"), strict=False):
+        assert line == (
+            f"autotuner_demo needs the stable ABI of torch 2, from 2.10 on, not torch {version}: install another"
+        )
+    assert len(lines) == 6
+    assert lines[5].endswith("is another copy of autotuner_demo loaded?")
+
+
+@pytest.mark.slow
+def test_another_device_than_the_proven_one_is_torchs(project: Path, tmp_path: Path) -> None:
+    """Exported with facts of another machine: the digest of the metadata is part of it."""
+    artifact = built(problem(32))
+    here = table([served(artifact)], [(problem(32), artifact.digest)])
+    other = here.model_copy(update={"proven_on": {**here.proven_on, "L2_BYTES": 1}})
+    write_folder(other, Source(CpuToolchain.discover(), FOLDER), tmp_path / "demo")
+    passes(
+        folder_of(tmp_path / "demo"),
+        """
+demo = package(FOLDER)
+inputs = qkv(32)
+assert "proven on a device whose L2_BYTES is 1, here it is" in demo.attention.explain(*inputs).why
+close(demo.attention(*inputs), sdpa(*inputs))
+try:
+    demo.load(strict=True)(*inputs)
+except demo.NotServed as error:
+    assert "L2_BYTES" in str(error)
+else:
+    raise AssertionError
+""",
+    )
+
+
+PYTHONS = {
+    *("PyBool_FromLong", "PyBytes_AsString", "PyBytes_FromStringAndSize", "PyCFunction_NewEx", "PyErr_Format"),
+    *("PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread", "PyExc_RuntimeError"),
+    *("PyExc_ValueError", "PyTuple_Size"),
+    *("PyLong_AsUnsignedLongLong", "PyTuple_GetItem", "Py_DecRef"),
+}
+"""All of its stable ABI."""
+
+
+@pytest.mark.slow
+def test_its_metadata_says_what_it_needs_and_where_it_comes_from(project: Path) -> None:
+    said = json.loads((folder_of(project) / "metadata.json").read_text())
+    ours = said["autotuner"]
+    assert ours["needs"]["torch"] == "2.10"
+    assert {"PyCFunction_NewEx", "PyEval_SaveThread"} <= set(ours["needs"]["python_symbols"]) <= PYTHONS
+    assert ours["needs"]["symbols"]["GLIBC"].startswith("2.")
+    assert [each["study"] for each in ours["table"]["variants"]] == ["rows-abc", "rows-abc"]
+    assert ours["estimates"] is False
+    assert said["name"] == "autotuner-demo"
+
+
+def test_what_was_built_from_other_sources_is_refused(tmp_path: Path) -> None:
+    artifact = built(problem(32))
+    other = served(artifact).model_copy(update={"program": "0" * 64})
+    of = table([other], [(problem(32), artifact.digest)])
+    with pytest.raises(InputError, match="another program than the one that was proven"):
+        write_folder(of, Source(CpuToolchain.discover(), FOLDER), tmp_path / "demo")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_something_else_in_the_way_is_kept(project: Path, tmp_path: Path) -> None:
+    artifact = built(problem(32))
+    of, source = table([served(artifact)], [(problem(32), artifact.digest)]), Source(CpuToolchain.discover(), FOLDER)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="something else is there"):
+        write_folder(of, source, tmp_path / "demo")
+    with pytest.raises(InputError, match="becomes the name of a module"):
+        write_folder(of, source, tmp_path / "1 demo")
+    write_folder(of, source, tmp_path / "autotuner-demo")
+    write_folder(of, source, tmp_path / "autotuner-demo")  # an export gives way to the next
+
+
+@pytest.mark.slow
+@pytest.mark.timed
+@pytest.mark.alone
+def test_what_was_tuned_is_exported_installed_and_called(tmp_path: Path) -> None:
+    """By the commands of a user, to a process that has torch and no autotuner; only where a busy machine lets the
+    finals crown nobody does it serve an estimate. SDPA gets a mask for what the variant skips here, so that it is
+    faster by far on any machine: a table leaves to torch what is not. kernels validates the digests of metadata.json
+    against the folder with code of its own. Beside other tests it takes three times as long, waiting for them."""
+    environment = {"AUTOTUNER_STORE": str(tmp_path / "studies.db")}
+    (tmp_path / "warm.toml").write_text(WARM)
+    briefly = ["--threads", "1", "--trials", "1", "--minutes", "0.5", "--patience", "0.1"]
+    tune = ["tune", "warm.toml", "--problem", "(2,2,17x64,64) float32 causal lengths", *briefly, "--no-finals"]
+    done = autotuner(tmp_path, *tune, **environment)
+    assert done.returncode == 0, done.stderr
+    finals = autotuner(tmp_path, "finals", "--minutes", "0.1", "--patience", "0.1", **environment)
+    crowned = finals.returncode == 0
+    assert crowned or in_vain(finals.stderr), finals.stderr
+    export = ["export", "--format", "package", "--out", "demo", *([] if crowned else ["--estimates"])]
+    done = autotuner(tmp_path, *export, **environment)
+    assert done.returncode == 0, done.stderr
+    project, place = tmp_path / "demo", tmp_path / "place"
+    assert json.loads((folder_of(project) / "metadata.json").read_text())["autotuner"]["estimates"] is not crowned
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index", "--target"]
+    subprocess.run([*pip, str(place), str(project)], check=True)
+    body = """
+torch.set_num_threads(1)
+inputs = [torch.randn(2, 2, queries, 64) for queries in (17, 64, 64)]
+lengths = torch.tensor([9, 64], dtype=torch.int32)
+seen = (torch.arange(64) < lengths.view(-1, 1, 1, 1)) & torch.ones(17, 64, dtype=torch.bool).tril()
+close(ours(*inputs, key_lengths=lengths, is_causal=True), sdpa(*inputs, seen))
+assert ours.served == 1.0 and not ours.explain(*inputs).served, ours.counters
+ours.reset_counters()
+"""
+    passes(place, f"sys.path.insert(0, {str(place)!r})\nfrom autotuner_demo import attention as ours\n{body}")
+    pytest.importorskip("kernels")
+    passes(
+        folder_of(project),
+        f"""
+import kernels
+from kernels._rust import Digest, DigestAlgorithm, Metadata
+ours = kernels.get_local_kernel(Path({str(project)!r}), backend="cpu").attention
+{body}
+digest = Metadata.read_from_file(Path(FOLDER) / "metadata.json").digest
+digest.validate(Digest.hash_variant(DigestAlgorithm.SHA256, FOLDER))
+""",
+    )

@@ -1,0 +1,116 @@
+"""Packages of shipped variants: views, groups of heads, masks, 16-bit elements and a workspace, against torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.serve.folder import Source
+from autotuner.serve.package import write_folder
+from autotuner.values import config
+from tests.helpers.tables import served, shipped, table
+
+PROBLEMS = [
+    "(2,4,48,64) float32 full",
+    "(2,4:2,48,64) float32 causal bshd",
+    "(2,4,48,64) bfloat16 causal packed",
+    "(1,4:2,1x80,64) float32 full bshd",
+    "(2,4,48,64) float32 full lengths",
+    "(2,4:2,3x80,64) float32 causal bottom_right lengths bshd",
+]
+SCRIPT = """
+import sys
+import torch
+sys.path.insert(0, PLACE)
+from inside import load
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+torch.set_num_threads(THREADS)
+ours = load(strict=True)
+
+def heads(batch, length, count):
+    return torch.randn(batch, length, count, 64).transpose(1, 2)
+
+def check(q, k, v, tolerance=2e-5, ours=ours, lengths=None, mask=None, **options):
+    given = {**options, **({} if lengths is None else {"key_lengths": lengths})}
+    expected = sdpa(q, k, v, **options) if mask is None else sdpa(q, k, v, mask, enable_gqa=q.shape[1] != k.shape[1])
+    found = ours(q, k, v, **given)
+    assert found.stride() == torch.empty_like(q).stride()
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
+    torch.library.opcheck(ours.op, (q, k, v) if lengths is None else (q, k, v, lengths), options)
+
+check(*(torch.randn(2, 4, 48, 64) for _ in range(3)))
+check(heads(2, 48, 4), heads(2, 48, 2), heads(2, 48, 2), is_causal=True, enable_gqa=True)
+packed = torch.randn(2, 48, 12, 64).bfloat16().transpose(1, 2)
+check(*packed.split(4, 1), tolerance=2e-2, is_causal=True)
+check(heads(1, 1, 4), heads(1, 80, 2), heads(1, 80, 2), enable_gqa=True)
+
+def ints(*lengths, dtype=torch.int32):
+    return torch.tensor(lengths, dtype=dtype)
+
+def mask(lengths, rows, keys, causal):
+    # From the lengths alone, of each row and key.
+    last = lambda length, i: length - rows + i if causal else keys
+    return torch.tensor([[[[j < n and j <= last(n, i) for j in range(keys)] for i in range(rows)]] for n in lengths])
+
+dense = [torch.randn(2, 4, 48, 64) for _ in range(3)]
+cache = [heads(2, 3, 4), heads(2, 80, 2), heads(2, 80, 2)]
+bottom = {"is_causal": True, "corner": "bottom_right", "enable_gqa": True}
+check(*dense, lengths=ints(17, 48), mask=mask((17, 48), 48, 48, False))
+check(*cache, lengths=ints(5, 80), mask=mask((5, 80), 3, 80, True), **bottom)
+assert not ours(*dense, key_lengths=ints(0, 48))[0].any()
+
+# A mask beside the lengths is for torch: another one than they say shows who takes it.
+given, other = ints(17, 48), mask((5, 5), 48, 48, False)
+same = ours(*dense, key_lengths=given)
+assert torch.equal(ours(*dense, other, key_lengths=given), same) and not torch.equal(same, sdpa(*dense, other))
+torch.testing.assert_close(load()(*[t[:, :, :40] for t in dense], other[..., :40, :40], key_lengths=given),
+                           sdpa(*[t[:, :, :40] for t in dense], other[..., :40, :40]))
+torch.library.opcheck(ours.op, (*dense, given, other))
+try:
+    ours.op(*dense, attn_mask=other)
+except RuntimeError as error:
+    assert "attn_mask says what key_lengths or a corner says" in str(error)
+else:
+    raise AssertionError("a mask alone was taken")
+
+def aside(why, q, k, v, lengths, seen, **options):
+    other = load()
+    said = other.explain(q, k, v, key_lengths=lengths, **options)
+    assert not said.served and why in said.why, said
+    other.reset_counters()
+    check(q, k, v, ours=other, lengths=lengths, mask=seen, **options)
+    assert not other.served and said.why in other.counters
+
+short = [each[:, :, :40].contiguous() for each in dense]
+aside("it was not tuned", *short, ints(17, 40), mask((17, 40), 40, 40, False))
+aside("key_lengths must be (batch,) of int32", *dense, ints(17, 48, dtype=torch.int64), mask((17, 48), 48, 48, False))
+aside("it was not tuned", *cache, None, mask((80, 80), 3, 80, True), **bottom)
+lengths = ints(9, 30)
+with torch.no_grad():
+    model = torch.compile(lambda *qkv, n: ours(*qkv, key_lengths=n, **bottom), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(model(*cache, n=lengths), ours(*cache, key_lengths=lengths, **bottom))
+    beside = torch.compile(lambda *qkvm, n: load()(*qkvm, key_lengths=n), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(beside(*short, other[..., :40, :40], n=given), sdpa(*short, other[..., :40, :40]))
+"""
+
+
+@pytest.mark.slow
+def test_every_layout_that_variants_serve_is_served(tmp_path: Path) -> None:
+    variants, entries = [], []
+    for place, text in enumerate(PROBLEMS):
+        problem = SdpaProblem.parse(text)
+        artifact = shipped(problem)
+        variants.append(served(artifact, place))
+        entries.append((problem, artifact.digest))
+    write_folder(table(variants, entries), Source(CpuToolchain.discover(), config.spaces_dir()), tmp_path / "demo")
+    (folder,) = (tmp_path / "demo" / "build").iterdir()
+    folder.rename(tmp_path / "inside")
+    script = SCRIPT.replace("PLACE", repr(str(tmp_path))).replace("THREADS", str(torch.get_num_threads()))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,415 @@
+"""What is told of a study, where the truth is known: a simulated landscape, the real driver, a store."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from autotuner.run.fake import FakeLine, Truth
+from autotuner.run.inline import InlineExecutor
+from autotuner.search.settings import SearchSettings
+from autotuner.spaces.space import Space
+from autotuner.store import Store, queries
+from autotuner.tuning import standings
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
+from autotuner.values import config
+from autotuner.values.errors import InputError
+from autotuner.values.variant import Variant
+from autotuner.values.verdict import Verdict
+from autotuner.views import kept_beliefs, surrogate_beliefs
+from autotuner.views.beliefs import StudyBeliefs, study_beliefs
+from autotuner.views.beliefs_figure import drawn
+from autotuner.views.beliefs_text import SHOWN, lines
+from autotuner.views.importance import share_alone, share_together
+from autotuner.views.rejects import rejected_where
+from autotuner.views.surrogate_beliefs import Beliefs
+from tests.helpers import simulated
+from tests.helpers.recorded import measured, rejected
+
+SPACE = simulated.space()
+BEST = {"IMPL": "fancy", "BLOCK": 64, "UNROLL": 4, "STAGES": 2, "WIDTH": 16, "MODE": "b"}
+
+
+def truth(variant: Variant) -> Truth:
+    """The simulated one, but the plain ones never read UNROLL."""
+    found = simulated.truth(variant)
+    point = dict(variant.point)
+    if found.fault is not None:
+        return found
+    if variant.impl == "plain":
+        point["UNROLL"] = 1
+    return Truth(us=simulated.microseconds(point), program=json.dumps(point, sort_keys=True))
+
+
+def right(variant: Variant) -> Truth:
+    """Nothing is rejected."""
+    return Truth(us=simulated.microseconds(variant.point))
+
+
+def sweep(
+    store: Store,
+    trials: int,
+    sampler: str = "evolution",
+    known: Callable[[Variant], Truth] = truth,
+    space: Space = SPACE,
+    seed: int = 0,
+) -> str:
+    """A study's name."""
+    random.seed(seed)  # a race draws the order of its arms from this
+    executor = InlineExecutor(FakeLine(known, noise=0.005, seed=seed))
+    driver = Driver(store, executor, Plan(space, simulated.DEVICE, simulated.conditions(), sampler=sampler, seed=seed))
+    driver.run(Budget(trials=trials))
+    return driver.name
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("beliefs")
+
+
+@pytest.fixture(scope="module")
+def store_of_a_sweep(folder: Path) -> Iterator[Store]:
+    with closing(Store.open(str(folder / "studies.db"))) as opened:
+        sweep(opened, 110)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def told(store_of_a_sweep: Store) -> StudyBeliefs:
+    return study_beliefs(store_of_a_sweep, queries.resolve_study(store_of_a_sweep))
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[Store]:
+    with closing(Store.open(str(tmp_path / "studies.db"))) as opened:
+        yield opened
+
+
+def beliefs(found: StudyBeliefs) -> Beliefs:
+    assert found.beliefs is not None
+    return found.beliefs
+
+
+# Importance -----------------------------------------------------------------------------------------------------
+
+
+def test_shares_in_a_product_space_are_those_of_sobol() -> None:
+    """f = 2 a + b + a b over {-1, 1} x {-1, 0, 1}: the variances of the parts are 4, 2/3 and 2/3."""
+    a, b = (each.ravel() for each in np.meshgrid([-1.0, 1.0], [-1.0, 0.0, 1.0]))
+    columns = ((a + 1) / 2).astype(np.int16), (b + 1).astype(np.int16)
+    function = 2 * a + b + a * b
+    found = [share_alone(column, function) for column in columns], share_together(*columns, function)
+    assert found[0] == pytest.approx([12 / 16, 2 / 16])
+    assert found[1] == pytest.approx(2 / 16)
+
+
+def test_whether_a_parameter_exists_is_no_effect_of_its_own() -> None:
+    chooser = np.array([0, 0, 1, 1], dtype=np.int16)
+    hanging_on_it = np.array([-1, -1, 0, 1], dtype=np.int16)
+    function = np.array([0.0, 0.0, 10.0, 10.0])
+    assert share_alone(chooser, function) == pytest.approx(1.0)
+    assert share_alone(hanging_on_it, function) == 0.0
+    assert share_together(chooser, hanging_on_it, function) == pytest.approx(0.0)
+
+
+def test_what_a_sum_explains_is_no_interaction_where_points_are_missing() -> None:
+    one, other = np.array([0, 0, 1, 1, 2], dtype=np.int16), np.array([0, 1, 0, 1, 0], dtype=np.int16)
+    assert share_together(one, other, np.array([0.0, 1.0, 3.0, 4.0, 6.0])) == pytest.approx(0.0)
+    assert share_together(one, other, np.array([0.0, 1.0, 3.0, 0.0, 6.0])) > 0.1
+
+
+def test_a_function_without_variance_has_no_shares() -> None:
+    column = np.array([0, 1], dtype=np.int16)
+    assert share_alone(column, np.ones(2)) == share_together(column, column, np.ones(2)) == 0.0
+
+
+@pytest.mark.parametrize("sampler", ["evolution", "random"])
+def test_parameters_matter_in_the_order_of_the_truth(empty: Store, sampler: str) -> None:
+    found = beliefs(study_beliefs(empty, sweep(empty, 110, sampler, right)))
+    true = np.array([math.log(simulated.microseconds(SPACE.point(index))) for index in range(len(SPACE))])
+    edge = np.minimum(true, np.quantile(true, 0.25))
+    columns = {name: SPACE.rows[:, place] for place, name in enumerate(SPACE.parameters)}
+    shares = {name: share_alone(column, true) for name, column in columns.items()}
+    fast = {name: share_alone(column, edge) for name, column in columns.items()}
+    clear = sorted(shares, key=lambda name: -shares[name])[:2]  # WIDTH is nearly what BLOCK is
+    assert clear == ["IMPL", "BLOCK"]
+    assert found.parameters[0].parameter == "IMPL"
+    for effect in found.parameters:
+        assert effect.share == pytest.approx(shares[effect.parameter], abs=0.12)
+        assert effect.fast_share == pytest.approx(fast[effect.parameter], abs=0.12)
+    assert {each.parameter for each in found.parameters[-2:]} == {"UNROLL", "STAGES"}
+
+
+def test_the_best_value_of_each_parameter_is_found(told: StudyBeliefs) -> None:
+    found = beliefs(told)
+    assert {each.parameter: each.values[0].value for each in found.parameters} == BEST
+    for effect in found.parameters:
+        assert effect.values[0].slower == 0.0
+        assert [each.slower for each in effect.values] == sorted(each.slower for each in effect.values)
+    (unroll,) = (each for each in found.parameters if each.parameter == "UNROLL")
+    slower = {each.value: each.slower for each in unroll.values}
+    assert slower[2] == pytest.approx(math.expm1(0.1), abs=0.06)
+    assert sum(each.points for each in unroll.values) == len(SPACE)
+    assert sum(each.judged for each in unroll.values) == told.judged
+
+
+# Dead parameters and rejects --------------------------------------------------------------------------------------
+
+
+def test_the_dead_parameter_is_found_and_no_other(told: StudyBeliefs) -> None:
+    dead = [knob for knob in told.knobs if knob.state == "dead"]
+    assert [(knob.impl, knob.parameter) for knob in dead] == [("plain", "UNROLL")]
+    assert dead[0].same > 0
+    assert dead[0].different == 0
+    alive = {(knob.impl, knob.parameter) for knob in told.knobs if knob.state == "alive"}
+    assert {("fancy", "UNROLL"), ("fancy", "BLOCK"), ("fancy", "MODE"), ("fancy", "WIDTH")} <= alive
+    assert not any(knob.same for knob in told.knobs if knob.state == "alive")
+
+
+def test_values_that_are_one_program_are_told_apart_from_a_dead_parameter(empty: Store) -> None:
+    def two_are_one(variant: Variant) -> Truth:
+        stages = min(int(variant.point["STAGES"]), 2)
+        point = {**variant.point, "STAGES": stages}
+        return Truth(us=simulated.microseconds(point), program=json.dumps(point, sort_keys=True))
+
+    name = sweep(empty, 21, "exhaustive", two_are_one, simulated.small_space())
+    found = {(knob.impl, knob.parameter): knob for knob in study_beliefs(empty, name).knobs}
+    fancy = found["fancy", "STAGES"]
+    assert fancy.state == "same values"
+    assert fancy.alike == ((2, 3, 6),)
+    assert (fancy.same, fancy.different) == (6, 12)
+    assert ("plain", "UNROLL") not in found  # it has one value there
+
+
+def test_what_was_never_built_side_by_side_is_not_seen(empty: Store) -> None:
+    found = study_beliefs(empty, sweep(empty, 1))
+    assert {knob.state for knob in found.knobs} == {"not seen"}
+    assert any("not seen at IMPL=fancy" in line for line in lines(found))
+    assert any("dead is not known" in line for line in lines(found))
+
+
+def test_rejects_are_named_where_they_are(empty: Store) -> None:
+    found = study_beliefs(empty, sweep(empty, 200, "random"))
+    where = {tuple(each.where.items()): each for each in found.rejects}
+    wrong, unbuilt = where[("STAGES", 3), ("MODE", "c")], where[("BLOCK", 128), ("UNROLL", 8)]
+    assert wrong.rejected == wrong.judged == wrong.codes["G2.T1"]
+    assert unbuilt.rejected == unbuilt.judged == sum(unbuilt.codes.values())
+    assert len(where) == 2
+    assert found.elsewhere == {}
+    assert sum(found.rejected.values()) == found.judged - found.measured
+    words = "\n".join(lines(found))
+    assert f"STAGES=3 MODE=c: {wrong.rejected} of {wrong.judged} rejected: {wrong.rejected} G2.T1" in words
+
+
+def test_one_value_comes_before_two_and_few_rejects_are_no_region() -> None:
+    points = np.array([index for index in range(len(SPACE)) if SPACE.point(index)["UNROLL"] in (1, 2)])
+    codes = ["G1.smoke" if SPACE.point(index)["UNROLL"] == 2 else None for index in points.tolist()]
+    (region,), elsewhere = rejected_where(SPACE, points, codes)
+    assert region.where == {"UNROLL": 2}
+    assert elsewhere == {}
+    lonely: list[str | None] = [None] * (len(points) - 2) + ["G1.smoke", "G1.smoke"]
+    assert rejected_where(SPACE, points, lonely) == ((), {"G1.smoke": 2})
+
+
+def test_a_revoked_trial_is_a_reject(empty: Store) -> None:
+    name = sweep(empty, 30, "random", right)
+    best = standings.best(empty, name)
+    assert best is not None
+    empty.revoke(name, best.entry.number, "a race was found")
+    found = study_beliefs(empty, name)
+    assert found.rejected == {"store.revoked": 1}
+    assert found.measured == 29
+
+
+# What is left ----------------------------------------------------------------------------------------------------
+
+
+def test_the_best_is_believed_to_be_what_it_is(told: StudyBeliefs) -> None:
+    found = beliefs(told)
+    assert found.best.point == BEST
+    assert found.best.judged
+    assert found.best.low <= 2.0 <= found.best.high
+    assert found.best.speedup == pytest.approx(2.0, rel=0.03)
+    assert found.converged
+    assert found.gain < told.tie
+
+
+def test_a_search_by_lot_is_not_converged_and_its_promises_are_good(empty: Store) -> None:
+    told = study_beliefs(empty, sweep(empty, 80, "random", right, seed=3))
+    found = beliefs(told)
+    assert not found.converged
+    assert found.gain == found.promising[0].gain
+    gains = [each.gain or 0.0 for each in found.promising]
+    assert gains == sorted(gains, reverse=True)
+    assert told.left == len(SPACE) - 80
+    truly = sorted(simulated.microseconds(SPACE.point(index)) for index in range(len(SPACE)))
+    assert simulated.microseconds(found.promising[0].point) <= truly[10]
+    for each in found.promising:
+        assert not each.judged
+        assert each.low <= 100 / simulated.microseconds(each.point) <= each.high
+
+
+def test_beliefs_are_checked_against_what_came_later(told: StudyBeliefs) -> None:
+    trust = beliefs(told).trust
+    assert trust is not None
+    assert trust.learned == int(0.7 * told.judged)
+    assert trust.checked <= told.judged - trust.learned
+    assert trust.rank_correlation is not None
+    assert trust.rank_correlation > 0.7
+    assert trust.within > 0.7
+
+
+def test_nothing_is_left_of_a_space_that_was_judged_whole(empty: Store) -> None:
+    told = study_beliefs(empty, sweep(empty, 21, "exhaustive", right, simulated.small_space()))
+    found = beliefs(told)
+    assert (told.left, found.promising, found.gain, found.converged) == (0, (), 0.0, True)
+    assert "Every valid point was judged: nothing is left." in lines(told)
+
+
+def test_of_a_large_space_a_sample_is_looked_at(empty: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = sweep(empty, 60, "random", right)
+    monkeypatch.setattr(surrogate_beliefs, "DEFAULT", SearchSettings(screened_whole=100))
+    monkeypatch.setattr(surrogate_beliefs, "SAMPLE", 90)
+    told = study_beliefs(empty, name)
+    found = beliefs(told)
+    assert found.looked_at == 90
+    assert sum(each.points for each in found.parameters[0].values) == 90
+    assert found.parameters[0].parameter == "IMPL"
+    assert told.left == len(SPACE) - 60
+    assert not any(each.judged for each in found.promising)
+    assert "of 90 by lot" in "\n".join(lines(told))
+    assert study_beliefs(empty, name) == told
+
+
+def test_three_trials_say_that_they_are_too_few(empty: Store, tmp_path: Path) -> None:
+    """One of them is a reject."""
+    found = study_beliefs(empty, sweep(empty, 3))
+    assert found.beliefs is None
+    (line,) = (line for line in lines(found) if "Too few" in line)
+    assert "2, and 20 are needed" in line
+    assert "autotuner tune" in line
+    with pytest.raises(InputError, match="2 measured trials, a figure needs 20"):
+        drawn(found, tmp_path / "few.svg")
+
+
+def test_a_space_that_is_another_one_by_now_is_refused(empty: Store) -> None:
+    name = sweep(empty, 1)
+    other = queries.study(empty, name).model_copy(update={"name": "other", "space_digest": 64 * "0"})
+    empty.ensure_study(other)
+    with pytest.raises(InputError, match="other valid points"):
+        study_beliefs(empty, "other")
+
+
+def test_trials_come_in_the_order_of_their_ends(store: Store, session: int) -> None:
+    for number, tile in ((2, 64), (0, 16), (1, 32)):
+        store.record("scalar-abc", session, number, measured(tile, 50.0))
+    store.record("scalar-abc", session, 3, rejected(128, Verdict.INFRA_ERROR))
+    assert [trial.number for trial in queries.judged(store, "scalar-abc")] == [2, 0, 1]
+
+
+def test_beliefs_are_found_once_until_something_changes(
+    empty: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whoever asks; after the next trial, a revocation or the loss of the file they are found anew."""
+    monkeypatch.setenv(config.CACHE, str(tmp_path / "cache"))
+    finds: list[str] = []
+
+    def find(store: Store, name: str) -> StudyBeliefs:
+        finds.append(name)
+        return study_beliefs(store, name)
+
+    monkeypatch.setattr(kept_beliefs, "study_beliefs", find)
+    name = sweep(empty, 25, "random")
+
+    def told() -> StudyBeliefs:
+        found = kept_beliefs.kept_beliefs(empty, name)
+        assert found == study_beliefs(empty, name)
+        return found
+
+    assert told() == told()
+    with closing(Store.open(str(tmp_path / "studies.db"))) as another:
+        kept_beliefs.kept_beliefs(another, name)
+    assert len(finds) == 1
+    sweep(empty, 26, "random")
+    assert told().judged == 26
+    empty.revoke(name, 0, "wrong")
+    assert told().rejected["store.revoked"] == 1
+    assert len(finds) == 3
+    for file in (tmp_path / "cache" / "beliefs").iterdir():
+        file.write_text(file.read_text()[:-10])
+    told()
+    assert len(finds) == 4
+
+
+# Words, JSON and figure ------------------------------------------------------------------------------------------
+
+
+def autotuner(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    script = Path(sys.executable).parent / "autotuner"
+    command = [str(script), *arguments, "--store", "studies.db"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+
+
+@pytest.mark.slow
+def test_the_command_says_the_same_in_words_json_and_a_figure(told: StudyBeliefs, folder: Path) -> None:
+    words = autotuner(folder, "explain", told.study[:12], "--figure", "figure.svg")
+    assert words.returncode == 0, words.stderr
+    assert words.stdout.splitlines() == [*lines(told), "Drawn into figure.svg."]
+    document = autotuner(folder, "explain", "--json")
+    assert StudyBeliefs.model_validate_json(document.stdout) == told
+    found = beliefs(told)
+    for effect in found.parameters:
+        if max(effect.share, effect.fast_share) < SHOWN:
+            continue
+        assert f"{effect.share:.1%} ({effect.fast_share:.1%})" in words.stdout
+        for value in effect.values[1:]:
+            assert f"{value.value} {value.slower:.1%} slower (up to {value.best:.3f}x)" in words.stdout
+    assert "UNROLL at IMPL=plain: dead so far" in words.stdout
+    assert "Converged" in words.stdout
+    drawn = (folder / "figure.svg").read_text()
+    assert "BLOCK" in drawn
+    assert "<dc:date>" not in drawn
+
+
+@pytest.mark.slow
+def test_the_command_fails_in_one_line(told: StudyBeliefs, folder: Path) -> None:
+    for arguments, said in (
+        (("nothing-like-it",), told.study),
+        (("--figure", "no/such/folder/f.svg"), "--figure"),
+        (("--figure", "figure.png"), ".svg"),
+    ):
+        done = autotuner(folder, "explain", *arguments)
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert said in done.stderr
+
+
+def test_the_figure_is_the_same_each_time(told: StudyBeliefs) -> None:
+    assert drawn(told, Path("one.svg")) == drawn(told, Path("other.svg"))
+
+
+def test_the_map_has_every_judged_trial_once(told: StudyBeliefs) -> None:
+    shown = beliefs(told).map
+    assert shown is not None
+    assert sum(map(sum, shown.judged)) == told.judged
+    assert sum(map(sum, shown.rejected)) == told.judged - told.measured
+    fastest = max(each for row in shown.speedup for each in row if each is not None)
+    assert fastest == pytest.approx(beliefs(told).best.speedup)
+
+
+def test_a_missing_matplotlib_is_told_with_the_remedy(
+    told: StudyBeliefs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"pip install 'autotuner\[figures\]'"):
+        drawn(told, tmp_path / "figure.svg")

@@ -1,0 +1,153 @@
+"""What a person sees of a sweep and its finals on a terminal of 80 columns: two lines that tick, events above them."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+from rich.console import Console
+
+from autotuner.tuning.calm import Calm, Waiting
+from autotuner.tuning.driver import Judged, Started, UnderWay
+from autotuner.tuning.finals import Step
+from autotuner.values.outcome import Outcome
+from autotuner.values.verdict import Verdict
+from autotuner.views.finals_progress import FinalsProgress
+from autotuner.views.progress import Progress
+from autotuner.views.two_lines import with_bar
+from tests.helpers import simulated
+from tests.helpers.recorded import CALIBRATION, measured, rejected
+
+WIDTH = 80
+
+
+class Seen:
+    """A display on a terminal that keeps what was printed above the live lines."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self._written = 1000.0, io.StringIO()
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        self.console = Console(file=self._written, width=WIDTH, force_terminal=True, color_system=None)
+
+    @property
+    def above(self) -> str:
+        return " ".join(self._written.getvalue().split())
+
+    def foot(self, shown: Progress | FinalsProgress) -> list[str]:
+        """The live lines."""
+        options = self.console.options
+        lines = [str(each) for each in shown._foot.__rich_console__(self.console, options)]
+        assert max(map(len, lines)) < WIDTH
+        return lines
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
+    return Seen(monkeypatch)
+
+
+@pytest.fixture
+def sweep(seen: Seen) -> Progress:
+    """A sweep of twenty variants that has begun, and of finals of a minute."""
+    shown = Progress(
+        seen.console, simulated.space(), simulated.DEVICE, simulated.conditions(), trials=20, finals_s=60.0
+    )
+    calibration = CALIBRATION.model_copy(update={"baselines": ("fake",)})
+    shown.hear(Started(study="s", judged=0, calibration=calibration))
+    return shown
+
+
+def judged(number: int, outcome: Outcome, best: float | None = None) -> Judged:
+    return Judged(number=number, outcome=outcome, judged=number + 1, best=best)
+
+
+def test_it_ticks_between_events(seen: Seen, sweep: Progress) -> None:
+    sweep.hear(UnderWay(building=(1, 2), judging=(0,), racing=False))
+    assert seen.foot(sweep)[0] == "building 1, 2, judging 0; 0 s"
+    seen.now += 12
+    assert seen.foot(sweep)[0] == "building 1, 2, judging 0; 12 s"
+    sweep.hear(UnderWay(building=(), judging=(), racing=True))
+    assert seen.foot(sweep)[0] == "racing the best against itself; 0 s"
+
+
+def test_the_foot_says_how_far_it_is_the_best_the_causes_and_the_time_left(seen: Seen, sweep: Progress) -> None:
+    for number in range(10):
+        seen.now += 6
+        if number == 3:
+            sweep.hear(judged(number, measured(16, 50.0), best=-0.6931))
+        else:
+            sweep.hear(judged(number, rejected(64), best=-0.6931 if number > 3 else None))
+    first, second = seen.foot(sweep)
+    assert "rejected: 9 incorrect" in first
+    assert second.startswith("10/20 ")
+    assert "best 2.000x SDPA" in second
+    assert second.endswith("about 2 min left with finals")  # a minute for ten variants, and one for the finals
+    assert "━" in second
+
+
+def test_what_a_new_calibration_refused_is_no_longer_the_best(seen: Seen, sweep: Progress) -> None:
+    sweep.hear(judged(0, measured(16, 50.0), best=-0.6931))
+    assert "best 2.000x SDPA" in seen.foot(sweep)[1]
+    sweep.hear(judged(1, rejected(32)))
+    assert "best" not in seen.foot(sweep)[1]
+    sweep.hear(judged(2, measured(8, 80.0), best=-0.2231))
+    assert "best 1.250x SDPA" in seen.foot(sweep)[1]
+    assert "trial 2:" in seen.above
+
+
+def test_causes_are_cut_where_there_is_no_room(seen: Seen, sweep: Progress) -> None:
+    for number, verdict in enumerate(each for each in Verdict if each.judges and not each.has_latency):
+        sweep.hear(judged(number, rejected(64, verdict)))
+    sweep.hear(UnderWay(building=(101, 102), judging=(100,), racing=False))
+    assert seen.foot(sweep)[0].endswith("...")
+
+
+def test_events_of_interest_stand_above_and_the_others_do_not(seen: Seen, sweep: Progress) -> None:
+    """A new best, the first reject of each kind, and every fault that is not the variant's."""
+    lost = rejected(64, Verdict.INFRA_ERROR, "process.lost")
+    sweep.hear(judged(0, measured(16, 50.0), best=-0.6931))
+    sweep.hear(judged(1, rejected(32), best=-0.6931))
+    sweep.hear(judged(2, rejected(64), best=-0.6931))
+    sweep.hear(judged(3, measured(8, 90.0), best=-0.6931))
+    sweep.hear(judged(4, lost, best=-0.6931))
+    sweep.hear(judged(5, lost, best=-0.6931))
+    shown = [number for number in range(6) if f"trial {number}:" in seen.above]
+    assert shown == [0, 1, 4, 5]
+    assert "max error 0.5" in seen.above  # why a trial was lost
+    first, _ = seen.foot(sweep)
+    assert "not judged: 2 infra_error" in first
+    assert "rejected: 2 incorrect" in first
+
+
+def test_waiting_is_told_once_and_ticks(seen: Seen, sweep: Progress) -> None:
+    long = "the baseline takes 154.9 us, and 65.1 us undisturbed; in use by make (pid 7), " * 3
+    for since in (0, 10):
+        sweep.hear(Waiting(detail=long, since_s=since))
+        seen.now += 10
+    assert seen.above.count("waiting for a calm machine") == 1
+    assert seen.foot(sweep)[0].startswith("waiting 20 s: the baseline takes")
+    sweep.hear(Calm(waited_s=20))
+    assert "the machine is calm after 20 s of waiting" in seen.above
+    assert "waiting" not in seen.foot(sweep)[0]
+
+
+def test_finals_have_a_bar_and_a_time_left(seen: Seen) -> None:
+    shown = FinalsProgress(seen.console, 120.0)
+    shown.hear(Step(text="process 1 of 7: 3 finalists, each alone beside the baseline; about 90 s left", left_s=90.0))
+    seen.now += 30
+    shown.hear(Step(text="timing trial 22, process 1", passing=True))
+    seen.now += 3
+    first, second = seen.foot(shown)
+    assert first == "timing trial 22, process 1; 3 s"
+    assert second.startswith("finals ━━━━━━━")
+    assert second.endswith("33 s so far, about 57 s left")
+    assert "process 1 of 7: 3 finalists" in seen.above
+    assert "timing trial 22" not in seen.above
+
+
+@pytest.mark.parametrize("width", [20, 40, 79, 119])
+def test_a_bar_takes_the_room_that_there_is(width: int) -> None:
+    line = with_bar("18/60", 0.5, "best 2.271x SDPA", width)
+    assert ("━" in line) == (width > 32)
+    assert len(line) <= max(width, len("18/60 best 2.271x SDPA"))

@@ -1,0 +1,209 @@
+"""What the command line shows of search and finals: ties as ties, and the biased estimate apart."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console, RenderableType
+
+from autotuner.store import FinalsRecord, Store, queries
+from autotuner.tuning import standings
+from autotuner.values.verdict import Fault, Verdict
+from autotuner.views.finals_table import finals_table
+from autotuner.views.leaderboard import disturbed_line, leaderboard_table
+from autotuner.views.status_text import status_text
+from tests.helpers.recorded import (
+    PROBLEM,
+    artifact,
+    heat,
+    hold_finals,
+    lineup,
+    measured,
+    raced_out,
+    record_all,
+    study_record,
+)
+
+
+def shown(view: RenderableType) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(view)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def line_of(text: str, words: str) -> str:
+    (line,) = (line for line in text.splitlines() if words in line)
+    return line
+
+
+def rows_of(text: str) -> list[str]:
+    """The lines of finals: the finalists and SDPA."""
+    return [line.rstrip() for line in text.splitlines() if "BLOCK_M" in line or "SDPA (flash)" in line]
+
+
+@pytest.fixture
+def study(store: Store, session: int) -> Store:
+    """A store with three measured trials and one that was raced out."""
+    record_all(store, session, [measured(16, 48.0), measured(32, 49.0), measured(64, 50.0), raced_out(8, 90.0)])
+    return store
+
+
+def finals_of(store: Store) -> FinalsRecord:
+    found = standings.finals(store, "scalar-abc")
+    assert found is not None
+    return found
+
+
+def leaderboard(store: Store, limit: int = 10) -> str:
+    return shown(leaderboard_table(standings.leaderboard(store, "scalar-abc", limit), study_record()))
+
+
+def test_before_finals_there_are_search_estimates_only(study: Store) -> None:
+    text = leaderboard(study)
+    assert "confirmed" not in text
+    assert "the best of many looks better than it is" in text
+    assert "~1.111x" in line_of(text, "BLOCK_M=8")
+
+
+def test_what_was_measured_on_a_disturbed_machine_is_told_apart(study: Store, session: int) -> None:
+    study.record("scalar-abc", session, 4, measured(128, 20.0).doubted("make (pid 7)"))
+    assert "BLOCK_M=128" not in leaderboard(study)
+    status = shown(status_text(standings.summary(study, "scalar-abc")))
+    assert "1: trial 4; `autotuner tune` races them again when the machine is calm" in line_of(status, "  disturbed")
+    assert "trial 0" in line_of(status, "  best")
+    told = shown(disturbed_line(tuple(range(20))))
+    assert "so not ranked: trial 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ...;" in told
+
+
+def test_ties_are_shown_as_ties_and_nobody_is_crowned(study: Store) -> None:
+    hold_finals(study, {16: 51.0, 32: 50.0, 64: 50.0}, {16: 0, 32: 1, 64: 2})
+    text = leaderboard(study)
+    for number, tile in ((1, 32), (2, 64)):
+        assert line_of(text, f"BLOCK_M={tile}").split()[:2] == ["1=", str(number)]
+    slow = line_of(text, "BLOCK_M=16").split()
+    assert slow[:2] == ["3", "0"]
+    assert "2.083x" in slow
+    assert "+6.2%" in slow
+    assert "not in finals" in line_of(text, "BLOCK_M=8")
+    assert "Nobody is crowned." in text
+    assert "search, us: of the search, biased" in text
+    first = leaderboard(study, limit=1)
+    assert "1=" in first
+    assert "Nobody is crowned." in first
+
+
+def test_a_winner_is_named(study: Store) -> None:
+    hold_finals(study, {16: 45.0, 32: 50.0}, {16: 0, 32: 1})
+    text = leaderboard(study)
+    assert "Trial 0 is crowned: faster than SDPA and every other finalist" in text
+    assert "1=" not in text
+    assert "Nobody" not in text
+    status = line_of(shown(status_text(standings.summary(study, "scalar-abc"))), "finals")
+    assert "5 processes x 40 blocks: trial 0 leads, confirmed 2.22" in status
+    assert status.endswith("crowned")
+    assert "nobody" not in status
+
+
+def test_a_leader_that_ties_with_sdpa_is_no_winner(study: Store) -> None:
+    hold_finals(study, {16: 100.0, 32: 120.0}, {16: 0, 32: 1})
+    assert "not shown to be faster than SDPA by more than a tie. Nobody is crowned." in leaderboard(study)
+    rows = [
+        line
+        for line in shown(finals_table(finals_of(study), PROBLEM)).splitlines()
+        if "BLOCK_M" in line or "SDPA (" in line
+    ]
+    assert ["BLOCK_M=32" in row for row in rows] == [False, False, True]
+
+
+def test_finals_are_shown_with_sdpa_as_a_line(study: Store) -> None:
+    hold_finals(study, {16: 50.0, 32: 50.0, 64: 55.0, 8: 110.0}, {16: 0, 32: 1, 64: 2, 8: 3})
+    text = shown(finals_table(finals_of(study), PROBLEM))
+    assert "5 fresh processes x 40 blocks" in text
+    rows = rows_of(text)
+    assert "1.000x" in rows[3]
+    assert "SDPA (flash)" in rows[3]
+    assert ["leads" in row or "as fast, 0." in row for row in rows] == [True, True, False, False, False]
+    assert "% slower" in rows[2]
+    assert "10." in rows[2]
+    assert "Nobody is crowned." in text
+    assert "Two of the finalists that differ by less than about 0." in text
+    assert "Tie band: 0.50%, the least there is, and 3 A/A races asked for no more." in text
+    status = line_of(shown(status_text(standings.summary(study, "scalar-abc"))), "finals")
+    assert status.endswith("nobody is crowned")
+    assert ", tied with " in status
+
+
+@pytest.mark.parametrize(
+    ("tie", "races", "words"),
+    [(0.005, 0, "for no A/A race was run"), (0.012, 7, "Tie band: 1.20%, 2 standard deviations of 7 A/A races.")],
+)
+def test_where_the_tie_band_comes_from_is_said(study: Store, tie: float, races: int, words: str) -> None:
+    hold_finals(study, {16: 50.0}, {16: 0})
+    found = finals_of(study)
+    assert found.standing is not None
+    changes = {"standing": found.standing.model_copy(update={"tie": tie}), "tie": tie, "aa_races": races}
+    assert words in shown(finals_table(found.model_copy(update=changes), PROBLEM))
+
+
+def test_what_became_of_a_missing_finalist_is_said(study: Store) -> None:
+    micros, numbers = {16: 50.0, 32: 51.0, 64: 55.0}, {16: 0, 32: 1, 64: 2}
+    fault = Fault(verdict=Verdict.CORRUPTING, code="G7.guard", detail="4 bytes past the end of O")
+    heats = [heat(micros, process) for process in range(5)]
+    us = (*heats[2].us[:2], ())
+    heats[2] = heats[2].model_copy(update={"faults": {2: fault}, "us": us})
+    hold_finals(study, micros, numbers, heats)
+    study.revoke("scalar-abc", 0, "a race was found")
+    text = shown(finals_table(finals_of(study), PROBLEM))
+    assert "Trial 2 failed while it was timed: G7.guard: 4 bytes past the end of O" in text
+    assert "Trial 0 was revoked since: `autotuner show 0`." in text
+    assert "BLOCK_M=16" not in text
+    assert "BLOCK_M=64" not in text
+    assert "Trial 1 is crowned" in text
+
+
+def test_another_binary_than_the_search_measured_is_said(study: Store) -> None:
+    hold_finals(study, {16: 50.0}, {16: 0})
+    found = finals_of(study)
+    assert "another binary" not in shown(finals_table(found, PROBLEM))
+    (finalist,) = found.finalists
+    rebuilt = finalist.model_copy(update={"searched": artifact(99).digest})
+    text = shown(finals_table(found.model_copy(update={"finalists": (rebuilt,)}), PROBLEM))
+    assert "Trial 0 raced as another binary than the search measured" in text
+
+
+def test_one_process_bounds_nothing(study: Store) -> None:
+    micros = {16: 50.0, 32: 60.0}
+    hold_finals(study, micros, {16: 0, 32: 1}, [heat(micros)])
+    text = shown(finals_table(finals_of(study), PROBLEM))
+    assert text.count("too few processes") == 2
+    assert "Nobody is crowned." in text
+    assert "too few processes" in leaderboard(study)
+
+
+def test_status_quotes_what_was_confirmed_once_there_is_something(study: Store) -> None:
+    def best_line() -> str:
+        return line_of(shown(status_text(standings.summary(study, "scalar-abc"))), "  best  ")
+
+    assert "2.083x SDPA by the search (48.0 us), not confirmed" in best_line()
+    hold_finals(study, {16: 45.0, 32: 50.0}, {16: 0, 32: 1})
+    assert "2.22" in best_line()
+    assert best_line().rstrip().endswith("x SDPA confirmed")
+
+
+def test_what_lost_a_race_of_the_search_is_said_to_have(study: Store) -> None:
+    heats = [heat({16: 50.0, 32: 50.0}, process) for process in range(5)]
+    hold_finals(study, {16: 50.0, 32: 50.0}, {16: 0, 32: 1}, heats, slower_than={1: (0,)})
+    text = shown(finals_table(finals_of(study), PROBLEM))
+    assert "search" in line_of(text, "BLOCK_M=32")
+    said = "What the finals do not tell from the first has lost to it in races of the search. Nobody is crowned."
+    assert said in text
+    assert said in leaderboard(study)
+    assert "1=" not in leaderboard(study)
+
+
+def test_finals_that_were_killed_say_so(study: Store) -> None:
+    study.start_finals("scalar-abc", lineup({16: 0}, {16: 48.0}), {})
+    (killed,) = queries.all_finals(study, "scalar-abc")
+    assert "did not come to an end; heats run: 0." in shown(finals_table(killed, PROBLEM))

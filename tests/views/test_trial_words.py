@@ -1,0 +1,290 @@
+"""Outcomes in words: a person must be able to find the fault from them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from autotuner.ops.sdpa import OP
+from autotuner.store import Store
+from autotuner.tuning import standings
+from autotuner.values.gate_policy import GatePolicy, Tolerance
+from autotuner.values.gate_report import CaseErrors, CaseResult, CheckResult, Extent, GateReport
+from autotuner.values.outcome import Outcome, Stop
+from autotuner.values.verdict import Fault, Verdict
+from autotuner.views import trial_words
+from autotuner.views.meanings import meanings
+from autotuner.views.trial_words import best_words
+from tests.helpers.errors import errors, incorrect
+from tests.helpers.recorded import (
+    REQUIRED,
+    artifact,
+    deduplicated,
+    hold_finals,
+    measured,
+    measurement,
+    raced,
+    raced_out,
+    record_all,
+    rejected,
+    variant,
+)
+
+MEANINGS = meanings(OP)
+
+
+def outcome_words(outcome: Outcome) -> list[str]:
+    return trial_words.outcome_words(outcome, OP)
+
+
+def gate_words(outcome: Outcome) -> list[str]:
+    return trial_words.gate_words(outcome, OP)
+
+
+def faulty(code: str, detail: str, verdict: Verdict = Verdict.CRASHED, stderr: str = "") -> Outcome:
+    fault = Fault(verdict=verdict, code=code, detail=detail)
+    return Outcome(variant=variant(16), verdict=verdict, fault=fault, stderr_tail=stderr)
+
+
+def cause(outcome: Outcome) -> str:
+    found = [line for line in outcome_words(outcome) if line.startswith("Likely cause: ")]
+    return found[0] if found else ""
+
+
+def test_a_numeric_reject_names_case_place_values_and_tolerances() -> None:
+    text = "\n".join(outcome_words(incorrect(errors((0, 0, 500), 9 / 509))))
+    assert text.startswith("incorrect: G2.T1\n")
+    for words in (
+        "IMPL=scalar BLOCK_M=100",
+        MEANINGS["G2.T1"].asserts,
+        "batch 2, heads 3, 509 query rows, 509 keys, head_dim 64, float32, no mask",
+        "randn: standard normal",
+        "First bad row: batch 0, head 0, row 500; 1.8% of rows",
+        "Worst element: batch 1, head 2, row 508, column 7: 0.125 where the reference has 0.625",
+        "(T1): 0.5, tolerance 0.001 (500 times)",
+    ):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("found", "causal", "tile", "words"),
+    [
+        (errors((0, 0, 500), 9 / 509), False, 100, "9 rows after the last whole tile of BLOCK_M=100"),
+        (errors((0, 0, 500), 9 / 509), False, 64, "only the last 9 of 509 rows"),
+        (errors((0, 0, 101), 408 / 509), True, 64, "every row from 101 on is wrong and none before"),
+        (errors((0, 0, 0), 1.0), False, 64, "every row is off"),
+        (errors((1, 0, 0), 0.5), False, 64, "every slice from batch 1, head 0 on is wrong"),
+        (errors((0, 0, 3), 0.1, nonfinite=5), False, 64, "exp overflowed"),
+        (errors((0, 1, 17), 1 / (6 * 509)), False, 64, ""),
+    ],
+)
+def test_a_cause_is_named_where_the_rows_point_to_one(found: CaseErrors, causal: bool, tile: int, words: str) -> None:
+    said = cause(incorrect(found, causal=causal, tile=tile))
+    assert words in said
+    assert bool(words) == bool(said)
+
+
+# Where outputs are wrong, or differ ---------------------------------------------------------------------------------
+
+
+def extent(rows_of_tile: tuple[int, ...], **changes: object) -> Extent:
+    """Those rows of every tile of 64 rows, in every head of a case of 2 x 3 x 509 rows."""
+    usual = {
+        "rows": 6 * 8 * len(rows_of_tile),
+        "of_rows": 6 * 509,
+        "slices": 6,
+        "of_slices": 6,
+        "tiles": 48,
+        "tile": 64,
+    }
+    columns = {"tiles": 48, "tile": 64, "columns": tuple(range(64)), "of_columns": 64, "largest": 0.25}
+    return Extent.model_validate({**usual, **columns, "rows_of_tile": rows_of_tile, **changes})
+
+
+def different(code: str, differs: Extent) -> Outcome:
+    """Two launches on the same input gave different outputs."""
+    fault = Fault(verdict=Verdict.NONDETERMINISTIC, code=code, detail="launch 3 differs from the first")
+    check = CheckResult(code=code, status="fail", seconds=0.1, differs=differs)
+    built = artifact(64)
+    gate = GateReport(artifact=built.digest, required=REQUIRED, checks=(check,), fault=fault)
+    return Outcome(variant=variant(64), verdict=Verdict.NONDETERMINISTIC, artifact=built, gate=gate, fault=fault)
+
+
+@pytest.mark.parametrize("code", ["G3.repeat", "G6.soak"])
+@pytest.mark.parametrize(
+    ("differs", "words"),
+    [
+        (
+            extent(tuple(range(16, 64))),
+            "rows 16 to 63 of every tile of 64 rows differ between runs: a missing barrier, after which the warps of",
+        ),
+        (extent((5,)), "row 5 of every tile of 64 rows differ between runs: a missing barrier"),
+        (extent((1, 3, 5, 7, 9, 11, 13)), "rows 1, 3, 5, 7, 9, 11, ... of every tile"),
+        (extent(tuple(range(16, 64)), tiles=1), "a race (a missing barrier)"),
+        (extent(tuple(range(64))), "a race (a missing barrier)"),
+        (extent(tuple(range(64)), largest=1e-6), "the last digits differ: sums whose order changes from run to run"),
+        (extent(tuple(range(64)), slices=1), "one slice of 6 differs: a race"),
+    ],
+)
+def test_what_differs_between_launches_points_to_a_cause(code: str, differs: Extent, words: str) -> None:
+    assert words in cause(different(code, differs))
+
+
+@pytest.mark.parametrize(
+    ("found", "where", "words"),
+    [
+        (errors((0, 0, 16), 0.25), extent(tuple(range(16, 32))), "only rows 16 to 31 of every tile of 64 rows are"),
+        (errors((0, 0, 0), 1.0), extent(tuple(range(64)), columns=(48, 49, 50, 51)), "in 4 of 64 columns, from 48 on"),
+        (errors((0, 0, 0), 1.0), extent(tuple(range(64))), "every row is off, so something that they share"),
+        (errors((0, 0, 16), 0.25), extent(tuple(range(64))), ""),
+    ],
+)
+def test_what_is_out_of_tolerance_points_to_a_cause(found: CaseErrors, where: Extent, words: str) -> None:
+    outcome = incorrect(found, tile=64)
+    assert outcome.gate is not None
+    (check,) = outcome.gate.checks
+    (result,) = check.cases
+    placed = check.model_copy(update={"cases": (result.model_copy(update={"extent": where}),)})
+    said = cause(outcome.model_copy(update={"gate": outcome.gate.model_copy(update={"checks": (placed,)})}))
+    assert words in said
+    assert bool(words) == bool(said)
+
+
+def test_the_failing_case_is_the_one_that_broke() -> None:
+    good = errors(None, 0.0).model_copy(update={"max_abs": 0.0, "row_rel": 0.0, "slice_rel": 0.0})
+    outcome = incorrect(errors((0, 0, 0), 1.0))
+    assert outcome.gate is not None
+    (check,) = outcome.gate.checks
+    cases = (CaseResult(case="Q1 2x2x200x200 big_v", seed_index=0, errors=good), *check.cases)
+    gate = outcome.gate.model_copy(update={"checks": (check.model_copy(update={"cases": cases}),)})
+    assert outcome_words(outcome.model_copy(update={"gate": gate})) == outcome_words(outcome)
+
+
+@pytest.mark.parametrize(
+    ("code", "detail", "words"),
+    [
+        ("process.signal", "signal 11 (SIGSEGV) in G3.repeat", "past a tensor's end"),
+        ("process.signal", "signal 4 (SIGILL) in G1.smoke", "instruction"),
+        ("process.signal", "signal 64 (64) in G1.smoke", ""),
+        ("process.deadline", "no answer for 30 s", "endless loop"),
+        ("G3.repeat", "launch 3 differs", "race"),
+        ("G6.soak", "launch 130 differs", "race"),
+        ("G1.guard", "4 bytes past the end of O", "bounds check"),
+        ("measure.floor", "1 us, but this device needs 2 us at least", "an answer kept from an earlier forward"),
+        ("measure.clocks", "90 us by the host's clock, 10 us by the device's", "put off past the timed events"),
+        ("measure.throttled", "11 blocks were void", "a power limit"),
+        ("something.new", "unheard of", ""),
+    ],
+)
+def test_a_crash_or_broken_invariant_says_why(code: str, detail: str, words: str) -> None:
+    outcome = faulty(code, detail, stderr="one\n\ntwo\n")
+    assert words in cause(outcome)
+    assert bool(words) == bool(cause(outcome))
+    assert f"Found: {detail}" in outcome_words(outcome)
+    assert outcome_words(outcome)[-2:] == ["  one", "  two"]
+
+
+def test_a_fault_of_ours_is_not_blamed_on_the_variant() -> None:
+    text = "\n".join(outcome_words(rejected(16, Verdict.INFRA_ERROR, "worker.lost")))
+    assert "says nothing about the variant" in text
+
+
+def test_times_of_a_disturbed_machine_are_told_as_not_believed() -> None:
+    lines = outcome_words(measured(16, 50.0).doubted("the baseline takes 240.0 us; make (pid 7) 98%"))
+    assert lines[0] == "disturbed: measure.disturbed"
+    assert "raced again when the machine is calm" in lines[1]
+    assert "Found: the baseline takes 240.0 us; make (pid 7) 98%" in lines
+    figures = lines[lines.index("Not believed:") + 1]
+    assert "50.00 us a forward against 100.00 us of flash" in figures
+
+
+def test_an_achievement_is_told_with_its_interval_and_its_gate() -> None:
+    text = "\n".join(outcome_words(measured(16, 50.0)))
+    assert "2.000 times as fast" in text
+    assert "50.00 us a forward against 100.00 us of flash" in text
+    assert "95% interval 1.960 to 2.040, 3 blocks" in text
+    assert f"Gate: {len(REQUIRED)} checks passed, 0 outputs compared" in text
+    assert "estimates" in "\n".join(outcome_words(raced_out(16, 300.0)))
+    original = measured(16, 50.0)
+    assert original.artifact is not None
+    assert original.artifact.digest[:12] in "\n".join(outcome_words(deduplicated(32, original)))
+
+
+def test_why_a_race_ended_and_against_whom_is_told() -> None:
+    found = raced(measurement(50.0), against=32, gain=math.log(0.9), stopped=Stop.PROMOTED)
+    outcome = measured(16, 50.0).model_copy(update={"measurement": found.model_copy(update={"discarded": 2})})
+    text = "\n".join(outcome_words(outcome))
+    assert f"Raced against artifact {artifact(32).digest[:12]}, the best until then" in text
+    assert "t_variant / t_incumbent 0.9000 (95% interval 0.891 to 0.909)" in text
+    assert "The race ended because it was faster than what it raced against, by more than a tie" in text
+    assert "because the device throttled: 2." in text
+    alone = "\n".join(outcome_words(measured(16, 50.0)))
+    assert "Raced against" not in alone
+    assert "throttled" not in alone
+
+
+def test_every_reason_to_stop_has_words_of_its_own() -> None:
+    said = set()
+    for stop in Stop:
+        found = measurement(50.0).model_copy(update={"stopped": stop})
+        lines = outcome_words(measured(16, 50.0).model_copy(update={"measurement": found}))
+        (line,) = (line for line in lines if line.startswith("The race ended because "))
+        said.add(line)
+        assert ("estimates" in line) == stop.gives_up
+    assert len(said) == len(Stop)
+
+
+@pytest.mark.parametrize(
+    ("micros", "words"),
+    [
+        ({16: 50.0, 32: 55.0}, "Crowned: faster than every other finalist and the baseline"),
+        ({16: 50.0, 32: 50.0}, "Tied with trial 1: of those that are as fast as the fastest it is the preferred"),
+        ({16: 100.0, 32: 120.0}, "not shown to be faster than the baseline by more than a tie. Nobody is crowned."),
+    ],
+)
+def test_what_the_finals_confirmed_is_told_before_the_estimate(
+    store: Store, session: int, micros: dict[int, float], words: str
+) -> None:
+    record_all(store, session, [measured(16, 40.0), measured(32, 48.0)])
+    before = standings.best(store, "scalar-abc")
+    assert before is not None
+    assert best_words(before) == outcome_words(before.outcome)
+    hold_finals(store, micros, {16: 0, 32: 1})
+    best = standings.best(store, "scalar-abc")
+    assert best is not None
+    assert best.confirmed is not None
+    first, second, third, *_ = best_words(best)
+    assert first.startswith(f"Confirmed: {best.confirmed.mean:.3f} times as fast")
+    assert "5 processes x 40 blocks" in first
+    assert words in second
+    assert third.startswith("Search estimate, biased: measured: 2.500 times as fast")
+    assert f"{best.entry.difference:+.1%} off" in third
+
+
+def test_the_gate_alone_speaks_of_no_latency() -> None:
+    passed = measured(16, 50.0)
+    assert passed.gate is not None
+    first, line = gate_words(passed)
+    assert first == f"passed: {passed.variant}"
+    assert line.startswith("Gate: ")
+    assert gate_words(rejected(16)) == outcome_words(rejected(16))
+
+
+def test_where_the_gate_is_looser_is_said_with_the_reason() -> None:
+    outcome = measured(16, 50.0)
+    assert outcome.gate is not None
+    policy = GatePolicy(tolerance=Tolerance(times=2.0, reason="good enough for what we do"))
+    loose = outcome.model_copy(update={"gate": outcome.gate.model_copy(update={"policy": policy})})
+    assert "loosens the gate: tolerances times 2: good enough for what we do" in outcome_words(loose)[-1]
+    assert "loosens" not in outcome_words(outcome)[-1]
+
+
+def test_an_outcome_without_a_fault_still_reads() -> None:
+    bare = Outcome(variant=variant(16), verdict=Verdict.BUILD_FAILED)
+    assert outcome_words(bare) == ["build_failed", "Variant: IMPL=scalar BLOCK_M=16"]
+
+
+def test_every_meaning_is_one_line_without_a_full_stop() -> None:
+    said = [text for meaning in MEANINGS.values() for text in meaning if text is not None]
+    assert [text for text in said if "\n" in text or text.endswith(".")] == []

@@ -1,0 +1,89 @@
+"""A made-up store, and an application that serves it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from autotuner.jobs import queue
+from autotuner.store import Store, sweeps
+from autotuner.tuning.workbench import load_space
+from autotuner.web.app import create_app
+from autotuner.web.settings import Settings
+from benchmarks.service.made_up import PROBLEMS, SPACE, spread_times, write
+
+TOKEN = "a-token-of-the-tests"
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with one study of 80 trials."""
+    path = tmp_path_factory.mktemp("made") / "studies.db"
+    with Store.open(str(path)) as store:
+        name = write(store, 80)
+    spread_times(path, name)
+    return path
+
+
+@pytest.fixture(scope="session")
+def queued(made: Path, study: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a sweep of that study, number 1, and a sweep set of which one member has begun, number 2."""
+    path = Path(shutil.copy(made, tmp_path_factory.mktemp("queued") / "studies.db"))
+    with Store.open(str(path)) as store:
+        begun = write(store, 6, finals=False, problems=PROBLEMS[1:2])
+        whole = queue.request_for([load_space(SPACE, problems=PROBLEMS)], trials=100)
+        several = queue.request_for([load_space(SPACE, problems=[each]) for each in PROBLEMS[:3]], trials=30)
+        for request, of in ((whole, study), (several, begun)):
+            number = queue.submit(store, request).sweep.id
+            assert sweeps.claim(store, number, f"sweep {number}") is not None
+            sweeps.work(store, number, 60.0, [of])
+            sweeps.note(store, number, "search", f"study {of}", {})
+    return path
+
+
+@pytest.fixture(scope="session")
+def queue_client(queued: Path) -> Iterator[TestClient]:
+    """A reader of that one."""
+    with TestClient(create_app(Settings(store=str(queued))), base_url="http://localhost") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def client(made: Path) -> Iterator[TestClient]:
+    """A reader of the store, which nobody can change."""
+    with TestClient(create_app(Settings(store=str(made))), base_url="http://localhost") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def study(client: TestClient) -> str:
+    """The study's name."""
+    return str(client.get("/api/v1/studies").json()["studies"][0]["name"])
+
+
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store without anything: its tables take longer to make than to copy."""
+    path = tmp_path_factory.mktemp("empty") / "studies.db"
+    with Store.open(str(path)):
+        pass
+    return path
+
+
+@pytest.fixture
+def writable(tmp_path: Path, empty: Path) -> Iterator[TestClient]:
+    """The server of an empty store, which those with the token can change."""
+    shutil.copy(empty, tmp_path / "studies.db")
+    settings = Settings(store=str(tmp_path / "studies.db"), token=TOKEN)
+    with TestClient(create_app(settings), base_url="http://localhost") as found:
+        yield found
+
+
+@pytest.fixture
+def shown() -> dict[str, str]:
+    """The token, as a program shows it."""
+    return {"Authorization": f"Bearer {TOKEN}"}

@@ -1,0 +1,337 @@
+"""The API: what it says of studies, and what can be asked of the queue."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import BrokenExecutor
+from multiprocessing import active_children
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from autotuner.jobs import queue
+from autotuner.serve.best import BestConfiguration
+from autotuner.spaces.space import SpaceFile
+from autotuner.store import Store, figures, sweeps
+from autotuner.tuning import covered, standings
+from autotuner.tuning.standings import Best, StudySummary
+from autotuner.tuning.trial_report import TrialReport
+from autotuner.tuning.workbench import load_space
+from autotuner.values import config
+from autotuner.values.model import json_of
+from autotuner.values.sweep import State
+from autotuner.views.beliefs import StudyBeliefs
+from autotuner.views.trial_lines import trial_lines
+from autotuner.web import sweep_desk
+from autotuner.web.app import create_app
+from autotuner.web.beliefs_process import BeliefsFinder
+from autotuner.web.guard import LONGEST
+from autotuner.web.settings import Settings
+from autotuner.web.sweep_desk import OVER, SweepDesk
+
+API = "/api/v1"
+
+
+def test_health(client: TestClient, made: Path) -> None:
+    found = client.get(f"{API}/health").json()
+    assert found["studies"] == 1
+    assert found["writes"] is False
+    assert found["store"] == str(made)
+
+
+def test_a_study_is_what_the_command_line_says(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        summary, best = standings.summary(store, study), standings.best(store, study)
+        board = standings.leaderboard(store, study, 5)
+    assert best is not None
+    assert client.get(f"{API}/studies/{study}").json() == json_of(summary)
+    assert client.get(f"{API}/studies/{study}/best").json() == json_of(best)
+    found = client.get(f"{API}/studies/{study}/leaderboard?limit=5").json()
+    assert found["entries"] == [json_of(each) for each in board]
+    assert found["baseline"] == "SDPA"
+
+
+def test_its_documents_are_those_of_the_package(client: TestClient, study: str) -> None:
+    StudySummary.model_validate(client.get(f"{API}/studies/{study}").json())
+    Best.model_validate(client.get(f"{API}/studies/{study}/best").json())
+    BestConfiguration.model_validate(client.get(f"{API}/studies/{study}/export").json())
+    TrialReport.model_validate(client.get(f"{API}/studies/{study}/trials/3").json())
+
+
+def test_figures_are_what_the_command_line_says(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        said: dict[str, Any] = {
+            "history": [json_of(each) for each in figures.history(store, study)],
+            "baselines": [json_of(each) for each in figures.baselines(store, study)],
+            "costs": json_of(figures.costs(store, study)),
+            "coverage": json_of(covered.coverage(store, study)),
+        }
+        lines = [json_of(each) for each in trial_lines(store, study)]
+    found = {name: client.get(f"{API}/studies/{study}/{name}").json() for name in said}
+    found["history"], found["baselines"] = found["history"]["improvements"], found["baselines"]["baselines"]
+    assert found == said
+    some = client.get(f"{API}/studies/{study}/trials?after=9&limit=7").json()
+    assert (some["count"], some["trials"]) == (80, lines[10:17])
+
+
+def test_two_studies_are_compared(client: TestClient, study: str) -> None:
+    found = client.get(f"{API}/compare", params={"first": study, "second": study}).json()
+    assert (found["ratio"], found["faster"], found["only_right_in_first"]) == (1.0, 0, 0)
+    assert found["shared"] > 10
+    assert client.get(f"{API}/compare", params={"first": study, "second": "no"}).status_code == 404
+
+
+@pytest.mark.slow
+def test_beliefs_are_found_in_another_process(client: TestClient, study: str) -> None:
+    found = StudyBeliefs.model_validate(client.get(f"{API}/studies/{study}/beliefs").json())
+    assert found.judged == 80
+
+
+def test_beliefs_that_are_being_found_do_not_keep_a_server_from_its_end(made: Path, study: str) -> None:
+    finder, before = BeliefsFinder(str(made)), active_children()
+    finder.ask(study, "now")
+    (process,) = (each for each in active_children() if each not in before)
+    finder.close()
+    process.join()
+    assert process.exitcode == -SIGTERM
+
+
+def test_beliefs_are_found_after_their_process_was_lost(made: Path, study: str) -> None:
+    """Whatever is asked for next: another revision of the study, or the same again."""
+    finder, before = BeliefsFinder(str(made)), active_children()
+    lost = finder.ask(study, "one")
+    (process,) = (each for each in active_children() if each not in before)
+    process.kill()
+    assert isinstance(lost.exception(), BrokenExecutor)
+    begun = [finder.ask(study, tag) for tag in ("two", "one")]
+    assert not any(each.done() and not each.cancelled() and each.exception() for each in begun)
+    finder.close()
+    assert lost not in begun
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["studies/nothing", "studies/nothing/best", "studies/{study}/trials/99999", "sweeps/7", "sweeps/7/events", "no"],
+)
+def test_what_is_not_there_is_404(client: TestClient, study: str, path: str) -> None:
+    answer = client.get(f"{API}/{path.format(study=study)}")
+    assert answer.status_code == 404
+    assert answer.json()["error"]
+
+
+def test_an_odd_value_is_422_with_its_name(client: TestClient, study: str) -> None:
+    answer = client.get(f"{API}/studies/{study}/leaderboard?limit=none")
+    assert answer.status_code == 422
+    assert "limit" in answer.json()["error"]
+
+
+def test_metrics_are_in_prometheus_form(client: TestClient, study: str) -> None:
+    text = client.get("/metrics").text
+    assert f'autotuner_study_judged{{study="{study}"}} 80.0' in text
+    assert 'autotuner_sweeps{state="queued"} 0.0' in text
+
+
+def test_metrics_count_events_by_kind(writable: TestClient, shown: dict[str, str]) -> None:
+    assert "autotuner_events_total{" not in writable.get("/metrics").text
+    for _ in range(2):
+        number = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()["outlook"]["sweep"]["id"]
+    writable.post(f"{API}/sweeps/{number}:pause", headers=shown)
+    text = writable.get("/metrics").text
+    assert "# TYPE autotuner_events_total counter" in text
+    assert 'autotuner_events_total{kind="submitted"} 2.0' in text
+    assert 'autotuner_events_total{kind="pause_asked"} 1.0' in text
+
+
+def test_devices_are_those_of_the_studies(client: TestClient, study: str) -> None:
+    (model,) = client.get(f"{API}/devices").json()["models"]
+    assert (model["backend"], model["studies"]) == ("cuda", [study])
+
+
+# The queue ------------------------------------------------------------------------------------------------------------
+
+ASKED = {"space": "sdpa_cpu_small", "trials": 5, "minutes": 2.5}
+
+
+def test_a_sweep_is_asked_for_once_under_a_key(writable: TestClient, shown: dict[str, str]) -> None:
+    headers = {**shown, "Idempotency-Key": "one"}
+    first = writable.post(f"{API}/sweeps", headers=headers, json=ASKED)
+    again = writable.post(f"{API}/sweeps", headers=headers, json=ASKED)
+    other = writable.post(f"{API}/sweeps", headers=headers, json={**ASKED, "trials": 6})
+    assert (first.status_code, again.status_code, other.status_code) == (201, 200, 409)
+    assert first.headers["location"] == again.headers["location"] == "/api/v1/sweeps/1"
+    sweep = first.json()["outlook"]["sweep"]
+    assert (sweep["state"], sweep["request"]["trials"], sweep["request"]["minutes"]) == ("queued", 5, 2.5)
+    assert len(writable.get(f"{API}/sweeps").json()["sweeps"]) == 1
+
+
+WRONG: tuple[dict[str, object], ...] = (
+    {"space": "../search_spaces/sdpa_cpu_small"},
+    {"space": "/etc/passwd"},
+    {"space": "sdpa_cpu_small.toml"},
+    {"problems": ["(1,2"]},
+    {"problems": ["(1,4,99999999999,64) float32"]},
+    {"sampler": "none"},
+)
+
+
+def test_a_sweep_that_cannot_be_is_refused_in_a_line(writable: TestClient, shown: dict[str, str]) -> None:
+    for wrong in WRONG:
+        answer = writable.post(f"{API}/sweeps", headers=shown, json={**ASKED, **wrong})
+        assert answer.status_code == 400, wrong
+        assert answer.json()["error"].count("\n") == 0
+
+
+def test_no_file_can_be_sent(writable: TestClient, shown: dict[str, str]) -> None:
+    for field in ("space_document", "sources", "flags", "path", "members"):
+        answer = writable.post(f"{API}/sweeps", headers=shown, json={**ASKED, field: "x"})
+        assert answer.status_code == 422, field
+
+
+def test_a_sweep_is_paused_resumed_cancelled_and_retried(writable: TestClient, shown: dict[str, str]) -> None:
+    number = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()["outlook"]["sweep"]["id"]
+
+    def change(verb: str) -> object:
+        answer = writable.post(f"{API}/sweeps/{number}:{verb}", headers=shown)
+        return answer.json()["outlook"]["sweep"]["state"] if answer.status_code == 200 else answer.status_code
+
+    assert [change(verb) for verb in ("pause", "resume", "cancel", "retry")] == [
+        "paused",
+        "queued",
+        "cancelled",
+        "queued",
+    ]
+    assert change("resume") == 409
+
+
+def test_a_caller_waits_for_what_happens_next(writable: TestClient, shown: dict[str, str]) -> None:
+    view = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()
+    path = f"{API}/sweeps/{view['outlook']['sweep']['id']}"
+    # Something has happened after revision 0: the answer comes at once, however long the caller would wait.
+    assert writable.get(f"{path}?wait=60&since=0").json()["revision"] == view["revision"]
+    # Nothing has after this one: the answer is the same, once the time is over.
+    assert writable.get(f"{path}?wait=1&since={view['revision']}").json()["revision"] == view["revision"]
+    writable.post(f"{path}:pause", headers=shown)
+    assert writable.get(f"{path}?wait=60&since={view['revision']}").json()["outlook"]["sweep"]["state"] == "paused"
+
+
+def test_what_a_caller_has_waited_for_is_in_the_answer(
+    writable: TestClient, shown: dict[str, str], tmp_path: Path
+) -> None:
+    """A worker's change is seen at once, though nobody told the server."""
+    view = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()
+    path = f"{API}/sweeps/{view['outlook']['sweep']['id']}"
+    assert writable.get("/queue").status_code == 200
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        assert sweeps.claim(store, view["outlook"]["sweep"]["id"], "a test") is not None
+        found = writable.get(f"{path}?wait=60&since={view['revision']}").json()
+    assert found["revision"] > view["revision"]
+    assert found["outlook"]["sweep"]["state"] == "running"
+
+
+def test_every_sweep_that_there_was_can_be_listed(empty: Path, tmp_path: Path) -> None:
+    """The page has the last ones that are over, the API all of them on demand, the metrics their number."""
+    path = Path(shutil.copy(empty, tmp_path / "studies.db"))
+    request = queue.request_for([load_space("sdpa_cpu_small")])
+    with Store.open(str(path)) as store:
+        numbers = [queue.submit(store, request).sweep.id for _ in range(OVER + 2)]
+        for number in numbers[:-1]:
+            sweeps.settle(store, number, State.CANCELLED)
+    with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
+        every = [each["sweep"]["id"] for each in found.get(f"{API}/sweeps?all=true").json()["sweeps"]]
+        page, oldest = found.get("/queue").text, found.get(f"/sweeps/{numbers[0]}")
+        counted = found.get("/metrics").text
+    assert every == [numbers[-1], *reversed(numbers[:-1])]
+    assert f'"/sweeps/{numbers[1]}"' in page
+    assert f'"/sweeps/{numbers[0]}"' not in page
+    assert oldest.status_code == 200
+    assert f'autotuner_sweeps{{state="cancelled"}} {OVER + 1}.0' in counted
+
+
+def events(text: str) -> list[dict[str, str]]:
+    """The events of a stream, by field."""
+    blocks = [block.splitlines() for block in text.split("\n\n") if block.startswith(("id:", "event:"))]
+    return [dict(line.split(": ", 1) for line in block) for block in blocks]
+
+
+def test_events_come_as_a_stream_that_can_be_taken_up_again(writable: TestClient, shown: dict[str, str]) -> None:
+    view = writable.post(f"{API}/sweeps", headers=shown, json=ASKED).json()
+    path = f"{API}/sweeps/{view['outlook']['sweep']['id']}"
+    writable.post(f"{path}:cancel", headers=shown)
+    answer = writable.get(f"{path}/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    found = events(answer.text)
+    kinds = [each["event"] for each in found]
+    assert (kinds[0], kinds[-1], len(kinds)) == ("submitted", "end", 3)
+    assert json.loads(found[0]["data"])["id"] == int(found[0]["id"])
+    rest = events(writable.get(f"{path}/events", headers={"Last-Event-ID": found[0]["id"]}).text)
+    assert [each["event"] for each in rest] == kinds[1:]
+
+
+def test_what_is_asked_for_is_what_a_worker_finds(writable: TestClient, shown: dict[str, str], tmp_path: Path) -> None:
+    body = {**ASKED, "problems": ["(1,2,64,64) float32"], "name": "mine", "priority": 3}
+    writable.post(f"{API}/sweeps", headers=shown, json=body)
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        (sweep,) = sweeps.every(store)
+    assert (sweep.name, sweep.priority, sweep.state) == ("mine", 3, State.QUEUED)
+    assert sweep.request.problems == ("(1,2,64,64) float32 full",)
+
+
+def test_spaces_are_those_of_the_server(writable: TestClient) -> None:
+    names = [each["name"] for each in writable.get(f"{API}/spaces").json()["spaces"]]
+    assert "sdpa_cpu_small" in names
+
+
+def test_a_space_is_read_again_once_its_file_has_changed(
+    empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def noted(path: str) -> SpaceFile:
+        read.append(Path(path).stem)
+        return load_space(path)
+
+    monkeypatch.setattr(sweep_desk, "load_space", noted)
+    shipped = (config.spaces_dir() / "sdpa_cpu_small.toml").read_text()
+    mine = tmp_path / "mine.toml"
+    with Store.open(str(empty), read_only=True) as store:
+        desk = SweepDesk(store, None, tmp_path)
+        assert "mine" not in {each.name for each in desk.space_entries()}
+        mine.write_text(shipped)
+        assert "mine" in {each.name for each in desk.space_entries()}
+        assert sorted(read) == sorted({*read}), "each is read once"
+        mine.write_text("no space")
+        assert "mine" not in {each.name for each in desk.space_entries()}
+        assert read.count("mine") == 2
+
+
+def test_the_description_names_every_call(client: TestClient) -> None:
+    document = client.get(f"{API}/openapi.json").json()
+    assert {f"{API}/sweeps/{{number}}:pause", f"{API}/gate", f"{API}/studies/{{study}}/best"} <= {*document["paths"]}
+    assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+
+
+def test_every_answer_is_one_that_the_description_names(writable: TestClient, shown: dict[str, str]) -> None:
+    document = writable.get(f"{API}/openapi.json").json()
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+    def declared(path: str, method: str, answer: Any) -> str:
+        found = document["paths"][f"{API}{path}"][method]["responses"][str(answer.status_code)]
+        return str(found["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[1])
+
+    headers = {**shown, "Idempotency-Key": "one"}
+    made = [writable.post(f"{API}/sweeps", headers=headers, json=ASKED) for _ in range(2)]
+    assert [(each.status_code, declared("/sweeps", "post", each)) for each in made] == [
+        (201, "SweepView"),
+        (200, "SweepView"),
+    ]
+    refused = {
+        422: writable.get(f"{API}/sweeps?all=perhaps"),
+        414: writable.get(f"{API}/sweeps?{'a' * LONGEST}"),
+    }
+    for status, answer in refused.items():
+        assert (answer.status_code, declared("/sweeps", "get", answer)) == (status, "Refusal")
+        assert set(answer.json()) == {"error"}

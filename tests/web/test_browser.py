@@ -1,0 +1,344 @@
+"""The pages in a browser: both looks, a sweep asked for and watched to its end, many tabs, the keyboard."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.browser import Served, browser, served
+from tests.helpers.command_line import SPACE, autotuner, lay_out
+from tests.web.conftest import TOKEN
+
+pytestmark = pytest.mark.slow
+AXE = Path(__file__).parent / "axe.min.js"
+TABS = (
+    *("", "/rejects", "/variants", "/leaderboard", "/problems", "/coverage", "/timeline", "/costs", "/beliefs"),
+    "/trials/3",
+)
+SERIOUS = ("serious", "critical")
+TIME = "(() => { const time = document.querySelector('time'); return [time.textContent, time.dateTime]; })()"
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("browser")
+    store = Path(shutil.copy(made, folder / "studies.db"))
+    token = folder / "token"
+    token.write_text(TOKEN)
+    lay_out(folder)
+    (folder / "tiny.toml").write_text(SPACE)
+    options = ("--token-file", str(token), "--workers", "1", "--spaces", str(folder))
+    with served(store, *options) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def sweeps_server(queued: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """That of a store with a sweep, number 1, and a sweep set, number 2."""
+    store = Path(shutil.copy(queued, tmp_path_factory.mktemp("sweeps") / "studies.db"))
+    with served(store, "--read-only") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def saved(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study's pages as one file, as a user makes it."""
+    folder = tmp_path_factory.mktemp("saved")
+    assert autotuner(folder, "page", "--store", str(made), "--out", "study.html").returncode == 0
+    return folder / "study.html"
+
+
+class Watched:
+    """A page, and everything that it complained of."""
+
+    def __init__(self, context: Any) -> None:
+        self.page = context.new_page()
+        self.complaints: list[str] = []
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("console", self._hear)
+        self.page.on("requestfailed", self._miss)
+
+    def _hear(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _miss(self, request: Any) -> None:
+        # A page that is left while it asks what is new ends that request itself: no fault of the page.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"failed: {request.url}: {request.failure}")
+
+    def findings(self, address: str) -> list[tuple[str, str]]:
+        """What axe-core (https://github.com/dequelabs/axe-core) calls serious or critical about a page."""
+        self.page.goto(address)
+        if address.endswith("/variants"):
+            self.page.wait_for_selector("#scatter-live[data-ready]")
+        # Through the debugger: the pages' own policy lets no foreign script in.
+        result = self.page.evaluate(f"{AXE.read_text()}; axe.run(document, {{resultTypes: ['violations']}})")
+        bad = [each for each in result["violations"] if each["impact"] in SERIOUS]
+        return [(each["id"], each["nodes"][0]["html"][:160]) for each in bad]
+
+
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_every_page_has_no_error_and_no_serious_finding(chromium: Any, server: Served, study: str, look: str) -> None:
+    context = chromium.new_context(color_scheme=look, viewport={"width": 1280, "height": 900}, bypass_csp=False)
+    watched = Watched(context)
+    others = ["/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login"]
+    paths = [*others, *(f"/studies/{study}{tab}" for tab in TABS)]
+    found = {path: watched.findings(server.url + path) for path in paths}
+    context.close()
+    assert {path: bad for path, bad in found.items() if bad} == {}
+    assert watched.complaints == []
+
+
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_the_pages_of_sweeps_and_what_is_not_there_have_no_serious_finding(
+    chromium: Any, sweeps_server: Served, look: str
+) -> None:
+    context = chromium.new_context(color_scheme=look)
+    watched = Watched(context)
+    found = {path: watched.findings(sweeps_server.url + path) for path in ("/queue", "/sweeps/1", "/sweeps/2")}
+    assert watched.complaints == []
+    missing = {path: watched.findings(sweeps_server.url + path) for path in ("/nothing", "/sweeps/3", "/studies/none")}
+    context.close()
+    assert {path: bad for path, bad in (found | missing).items() if bad} == {}
+    # The browser itself says that there is nothing, and nothing else is said.
+    assert len(watched.complaints) == len(missing)
+    assert all("404" in each for each in watched.complaints)
+
+
+@pytest.mark.rotating(1)
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_a_saved_page_opens_from_its_file(chromium: Any, saved: Path, look: str) -> None:
+    context = chromium.new_context(color_scheme=look, viewport={"width": 360, "height": 740})
+    watched, asked = Watched(context), list[str]()
+    watched.page.on("request", lambda request: asked.append(request.url))
+    found = watched.findings(saved.as_uri())
+    width = watched.page.evaluate("document.documentElement.scrollWidth")
+    watched.page.click("nav a[href='#beliefs']")
+    watched.page.locator("button.copy").last.click()
+    watched.page.wait_for_function("document.getElementById('status').textContent")
+    assert watched.page.locator("#matters svg.figure").is_visible()
+    context.close()
+    assert (found, watched.complaints, asked, width) == ([], [], [saved.as_uri()], 360)
+
+
+def test_a_saved_page_is_whole_without_a_script_and_on_paper(chromium: Any, saved: Path) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(saved.as_uri())
+    for media in ("screen", "print"):
+        page.emulate_media(media=media)
+        figures = page.locator("figure.panel svg.figure")
+        assert figures.count() > len(TABS)
+        assert all(each.is_visible() for each in figures.all())
+        assert not any(each.is_visible() for each in page.locator("button").all())  # none of them would do anything
+    context.close()
+
+
+def test_paper_is_white_for_a_reader_in_the_dark(chromium: Any, server: Served, study: str) -> None:
+    """By the system's look, and by the look that the reader chose."""
+    context = chromium.new_context(color_scheme="dark")
+    page = context.new_page()
+    page.goto(f"{server.url}/studies/{study}")
+    for chosen in (False, True):
+        if chosen:
+            page.click("#theme")  # light
+            page.click("#theme")
+        grounds = []
+        for media in ("screen", "print"):
+            page.emulate_media(media=media)
+            grounds.append(page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor"))
+        page.emulate_media(media="screen")
+        assert grounds == ["rgb(24, 28, 34)", "rgb(255, 255, 255)"]
+    context.close()
+
+
+def test_a_narrow_screen_shows_everything_without_moving_the_page_sideways(
+    chromium: Any, server: Served, sweeps_server: Served, study: str
+) -> None:
+    context = chromium.new_context(viewport={"width": 360, "height": 740})
+    page = context.new_page()
+    wide = {}
+    others = ("/", "/queue", f"/compare?a={study}&b={study}", "/api", "/login")
+    paths = [server.url + path for path in (*others, *(f"/studies/{study}{tab}" for tab in TABS))]
+    for path in (*paths, *(sweeps_server.url + path for path in ("/sweeps/1", "/sweeps/2", "/nothing"))):
+        page.goto(path)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        if width > 360:
+            wide[path] = width
+    context.close()
+    assert wide == {}
+
+
+def test_without_a_script_the_figures_are_there(chromium: Any, server: Served, study: str) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    for tab in TABS[:8]:
+        page.goto(f"{server.url}/studies/{study}{tab}")
+        assert page.locator("svg.figure").first.is_visible(), tab
+    context.close()
+
+
+def test_the_scatter_follows_pointer_keyboard_and_filters(chromium: Any, server: Served, study: str) -> None:
+    context = chromium.new_context(viewport={"width": 1200, "height": 900})
+    watched = Watched(context)
+    page = watched.page
+    page.goto(f"{server.url}/studies/{study}/variants")
+    page.wait_for_selector("#scatter-live[data-ready]")
+    assert "80 of 80 variants" in page.inner_text("#scatter-note")
+    assert not page.is_visible("#scatter-plain")
+    page.click("#scatter-table summary")
+    rows = page.locator("#scatter-table tbody tr")
+    assert rows.first.is_visible()
+    every = rows.count()
+    page.click("#filters summary")
+    page.locator("#filters input").first.check()
+    # The page's policy lets no string be a function.
+    page.locator("#scatter-note").filter(has_not_text="80 of 80").wait_for()
+    assert "p." in page.url  # the address leads to the same drawing
+    page.locator("#scatter-table summary").filter(has_not_text=f"({every} rows)").wait_for()  # and so does the table
+    assert 0 < rows.count() < every
+    page.click("#clear")
+    page.locator("#scatter-table summary").filter(has_text=f"({every} rows)").wait_for()
+    page.focus("#canvas")
+    page.keyboard.press("Home")
+    first = page.inner_text("#point")
+    page.keyboard.press("ArrowRight")
+    assert re.match(r"Trial \d+", page.inner_text("#point"))
+    assert page.inner_text("#point") != first
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/trials/\d+$"))
+    assert watched.complaints == []
+    context.close()
+
+
+def test_times_are_in_the_readers_zone_and_commands_can_be_copied(chromium: Any, server: Served, study: str) -> None:
+    context = chromium.new_context(timezone_id="Asia/Tokyo", locale="en-GB")
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=server.url)
+    page = context.new_page()
+    page.goto(f"{server.url}/studies/{study}/trials/3")
+    shown, meant = page.evaluate(TIME)
+    hours = int(re.search(r"T(\d\d)", meant)[1])  # type: ignore[index]
+    assert f"{(hours + 9) % 24:02d}:" in shown
+    page.locator("button.copy").first.click()
+    page.wait_for_selector("text=Copied")
+    assert page.evaluate("navigator.clipboard.readText()").startswith("autotuner gate 3")
+    context.close()
+
+
+def test_many_tabs_at_once_all_follow(chromium: Any, server: Served) -> None:
+    """A browser opens six connections to a server: pages that held one each would starve the seventh."""
+    context = chromium.new_context()
+    pages = [context.new_page() for _ in range(9)]
+    for page in pages:
+        page.goto(f"{server.url}/queue")
+    for page in pages:
+        with page.expect_response(lambda answer: "since=" in answer.url, timeout=20_000) as answer:
+            page.bring_to_front()
+        assert answer.value.status in (200, 204)
+    context.close()
+
+
+@pytest.mark.rotating(2, of="whole sweeps")
+@pytest.mark.timed
+def test_a_sweep_is_asked_for_and_watched_to_its_end(chromium: Any, server: Served) -> None:
+    context = chromium.new_context()
+    watched = Watched(context)
+    page = watched.page
+    page.goto(f"{server.url}/login")
+    page.fill("input[name=token]", TOKEN)
+    page.click("main button")
+    page.goto(f"{server.url}/queue")
+    page.click("#ask summary")
+    page.select_option("select[name=space]", "tiny")
+    page.fill("input[name=trials]", "2")
+    page.fill("input[name=minutes]", "2")
+    page.fill("input[name=patience]", "0")
+    page.uncheck("input[name=finals]")
+    page.check("input[name=calm]")
+    page.click("button.primary")
+    page.wait_for_url(re.compile(r"/sweeps/\d+$"))
+    # Nobody loads the page again: it follows by itself.
+    page.wait_for_selector("#state[data-state=running]", timeout=60_000)
+    page.wait_for_selector("#state[data-state=done]", timeout=240_000)
+    assert "2 of 2 variants judged" in page.inner_text("#state")
+    page.click("text=Study >> a")
+    page.wait_for_selector(".cards")
+    assert watched.complaints == []
+    context.close()
+
+
+def test_a_killed_server_leaves_its_worker_at_work(made: Path, tmp_path: Path) -> None:
+    """What happens to the pages does not happen to a sweep."""
+    store = Path(shutil.copy(made, tmp_path / "studies.db"))
+    with served(store, "--workers", "1") as found:
+        worker = children_of(found.pid)
+        found.kill()
+        try:
+            assert worker
+            assert all(Path(f"/proc/{pid}/stat").exists() for pid in worker)
+            again = subprocess.run(
+                [sys.executable, "-m", "autotuner", "devices", "--store", str(store), "--json"],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert again.stderr == ""
+        finally:
+            for pid in worker:
+                subprocess.run(["kill", pid], check=False)
+
+
+@pytest.mark.rotating(2, of="whole sweeps")
+@pytest.mark.timed
+def test_a_sweep_comes_to_its_end_when_the_server_is_killed(tmp_path: Path) -> None:
+    """It is killed while the sweep runs."""
+    lay_out(tmp_path)
+    (tmp_path / "tiny.toml").write_text(SPACE)
+    asked = ["tiny.toml", "--trials", "3", "--no-finals", "--calm", "--patience", "0"]
+    assert autotuner(tmp_path, "submit", *asked, "--store", "studies.db").returncode == 0
+    with served(tmp_path / "studies.db", "--workers", "1") as found:
+        workers = children_of(found.pid)
+        try:
+            until_state("running", tmp_path)
+            found.kill()
+            until_state("done", tmp_path)
+        finally:
+            for pid in workers:
+                subprocess.run(["kill", pid], check=False)
+
+
+def until_state(wanted: str, folder: Path, within_s: float = 240) -> None:
+    """Waits until the store's sweep is in that state, or has left it behind."""
+    states = ["queued", "running", "done"]
+    ends = time.monotonic() + within_s
+    while True:
+        said = json.loads(autotuner(folder, "sweeps", "--all", "--store", "studies.db", "--json").stdout)
+        state = said[0]["sweep"]["state"]
+        assert state in states, said
+        if states.index(state) >= states.index(wanted):
+            return
+        assert time.monotonic() < ends, said
+        time.sleep(0.5)
+
+
+def children_of(process: int) -> list[str]:
+    """The workers that a server has started."""
+    return subprocess.run(["pgrep", "-P", str(process)], capture_output=True, text=True, check=True).stdout.split()

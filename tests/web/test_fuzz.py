@@ -1,0 +1,71 @@
+"""The API under made-up requests, by its own description: no call ends in a fault of ours, and every answer is what the
+description says. Some examples in every run, many among the slow tests."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from autotuner.web.app import create_app
+from autotuner.web.settings import Settings
+from tests.web.conftest import TOKEN
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+HEADERS = {"Host": "localhost", "Authorization": f"Bearer {TOKEN}"}
+ELSEWHERE = ("/api/v1/studies/{study}/beliefs", "/api/v1/sweeps/{number}/events")
+"""Calls that are for processes and streams of their own; tests/web/test_api.py makes them."""
+
+
+def fuzz(store: Path, study: str, examples: int) -> int:
+    """Makes that number of calls of each operation; how many operations there are."""
+    app = create_app(Settings(store=str(store), token=TOKEN))
+    schema = schemathesis.openapi.from_asgi("/api/v1/openapi.json", app, headers=HEADERS)
+    every: list[Any] = list(schema.get_all_operations())
+    operations = [each.ok() for each in every if each.ok().path not in ELSEWHERE]
+    quiet = settings(
+        max_examples=examples, deadline=None, database=None, derandomize=True, suppress_health_check=[*HealthCheck]
+    )
+
+    def known(case: Any) -> Any:
+        """Half of the calls are about something that is there."""
+        parameters = case.path_parameters or {}
+        if "study" in parameters and len(parameters["study"]) % 2:
+            parameters["study"] = study
+        if "number" in parameters and isinstance(parameters["number"], int):
+            parameters["number"] %= 100
+        (case.query or {}).pop("wait", None)
+        return case
+
+    for operation in operations:
+
+        @quiet
+        @given(case=operation.as_strategy())
+        def call(case: Any) -> None:
+            known(case).call_and_validate(headers=HEADERS, checks=CHECKS)
+
+        call()
+    return len(operations)
+
+
+def copied(made: Path, folder: Path) -> Path:
+    return Path(shutil.copy(made, folder / "studies.db"))
+
+
+def test_no_call_ends_in_a_fault_of_ours(made: Path, study: str, tmp_path: Path) -> None:
+    assert fuzz(copied(made, tmp_path), study, 6) > 15
+
+
+@pytest.mark.slow
+def test_no_call_of_many_ends_in_a_fault_of_ours(made: Path, study: str, tmp_path: Path) -> None:
+    assert fuzz(copied(made, tmp_path), study, 30) > 15

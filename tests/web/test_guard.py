@@ -1,0 +1,164 @@
+"""Requests that are none for this server, and answers that nobody can misuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from autotuner.web.guard import LARGEST, LONGEST
+from tests.web.conftest import TOKEN
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "", "[::2]", "[bad"])
+def test_another_name_is_refused(client: TestClient, host: str) -> None:
+    """What a browser sends after a foreign name was made to point here."""
+    assert client.get("/", headers={"Host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8760", "127.0.0.1:1", "[::1]:8760"])
+def test_its_own_names_are_served(client: TestClient, host: str) -> None:
+    assert client.get("/api/v1/health", headers={"Host": host}).status_code == 200
+
+
+FOREIGN = (
+    {"Origin": "http://evil.example"},
+    {"Origin": "http://localhost:9999"},
+    {"Origin": "null"},
+    {"Origin": "http://[bad"},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+)
+
+
+def test_a_change_from_another_site_is_refused_whatever_it_shows(writable: TestClient, shown: dict[str, str]) -> None:
+    for headers in FOREIGN:
+        answer = writable.post("/api/v1/sweeps", headers={**shown, **headers}, json={"space": "sdpa_cpu_small"})
+        assert answer.status_code == 403, headers
+    assert writable.get("/api/v1/sweeps?all=true").json()["sweeps"] == []
+
+
+def test_a_change_from_its_own_page_is_taken(writable: TestClient, shown: dict[str, str]) -> None:
+    headers = {**shown, "Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
+    answer = writable.post("/api/v1/sweeps", headers=headers, json={"space": "sdpa_cpu_small"})
+    assert answer.status_code == 201
+
+
+def test_a_large_body_is_refused_by_what_it_says(writable: TestClient, shown: dict[str, str]) -> None:
+    assert writable.post("/api/v1/sweeps", headers=shown, content=b" " * (LARGEST + 1)).status_code == 413
+    odd = {**shown, "Content-Length": "many"}
+    assert writable.post("/api/v1/sweeps", headers=odd, content=b"{}").status_code == 400
+
+
+def test_a_large_body_is_refused_as_it_comes(writable: TestClient, shown: dict[str, str]) -> None:
+    def pieces() -> Iterator[bytes]:
+        for _ in range(LARGEST // 1024 + 2):
+            yield b" " * 1024
+
+    assert writable.post("/api/v1/sweeps", headers=shown, content=pieces()).status_code == 413
+
+
+def test_a_long_address_is_refused(client: TestClient) -> None:
+    assert client.get(f"/?{'a' * LONGEST}").status_code == 414
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../settings.py",
+        "/static/%2e%2e/settings.py",
+        "/static/..%2f..%2fvalues/config.py",
+        "/static//etc/passwd",
+        "/studies/..%2F..%2Fetc%2Fpasswd",
+        "/studies/%2e%2e/saved.html",
+        "/studies/x%00y",
+    ],
+)
+def test_no_path_leads_out(client: TestClient, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code in (404, 422)
+    assert "root:" not in answer.text
+    assert "import annotations" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1/health", "/static/pages.css", "/nothing", "/metrics"])
+def test_every_answer_says_what_a_browser_may_do_with_it(client: TestClient, path: str) -> None:
+    headers = client.get(path).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+# The token ------------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_token_nothing_can_be_changed(client: TestClient) -> None:
+    answer = client.post("/api/v1/sweeps", headers={"Authorization": "Bearer "}, json={"space": "sdpa_cpu_small"})
+    assert answer.status_code == 403
+    assert "read-only" in answer.json()["error"]
+
+
+def test_the_token_must_be_shown(writable: TestClient) -> None:
+    for said in ("", "Bearer wrong", f"Basic {TOKEN}", "Bearer \u00e9", f"Bearer {TOKEN}x"):
+        headers = {b"Authorization": said.encode("latin-1")}
+        assert writable.post("/api/v1/sweeps", headers=headers, json={"space": "sdpa_cpu_small"}).status_code == 401
+
+
+def test_a_cookie_is_no_token(writable: TestClient) -> None:
+    """Otherwise another site's form could change something in its reader's name."""
+    assert writable.post("/login", data={"token": TOKEN}).status_code == 200
+    assert writable.post("/api/v1/sweeps", json={"space": "sdpa_cpu_small"}).status_code == 401
+
+
+def test_a_form_must_be_of_the_readers_own_page(writable: TestClient) -> None:
+    logged = writable.post("/login", data={"token": TOKEN}, follow_redirects=False)
+    cookie = logged.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    wanted = {"space": "sdpa_cpu_small", "key": "ab", "trials": "3"}
+    assert writable.post("/queue", data={**wanted, "form": "guessed"}).status_code == 403
+    page = writable.get("/queue").text
+    form = page.split('name="form" value="')[1].split('"')[0]
+    done = writable.post("/queue", data={**wanted, "form": form}, follow_redirects=False)
+    assert (done.status_code, done.headers["location"]) == (303, "/sweeps/1")
+    again = writable.post("/queue", data={**wanted, "form": form}, follow_redirects=False)
+    assert again.headers["location"] == "/sweeps/1"  # the form's key makes it one sweep
+    other = writable.post("/queue", data={**wanted, "form": form, "trials": "4"}, follow_redirects=False)
+    assert other.headers["location"] == "/sweeps/2"  # a reader went back to the form, and asked for another one
+    writable.post("/logout", data={"form": form})
+    assert writable.post("/sweeps/1/cancel", data={"form": form}).status_code == 403
+
+
+def test_every_page_that_is_sent_has_a_form_of_its_own(writable: TestClient) -> None:
+    """Two tabs ask for two sweeps, of the same space too; the page is drawn once."""
+    writable.post("/login", data={"token": TOKEN})
+    wanted, found = {"space": "sdpa_cpu_small", "trials": "3"}, []
+    for page in [writable.get("/queue") for _ in range(2)]:
+        assert (page.headers["cache-control"], page.headers.get("etag")) == ("no-store", None)
+        carried = {name: page.text.split(f'name="{name}" value="')[1].split('"')[0] for name in ("form", "key")}
+        done = writable.post("/queue", data={**wanted, **carried}, follow_redirects=False)
+        found.append(done.headers["location"])
+    assert found == ["/sweeps/1", "/sweeps/2"]
+    refused = writable.post("/queue", data={**wanted, **carried, "space": "none"})
+    assert refused.status_code == 400
+    assert carried["key"] not in refused.text
+
+
+def test_a_wrong_token_logs_nobody_in(writable: TestClient) -> None:
+    answer = writable.post("/login", data={"token": "guess"})
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_read_only_server_takes_no_token(tmp_path_factory: pytest.TempPathFactory, made: object) -> None:
+    from autotuner.web.app import create_app
+    from autotuner.web.settings import Settings
+
+    settings = Settings(store=str(made), token=TOKEN, read_only=True)
+    with TestClient(create_app(settings), base_url="http://localhost") as found:
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        assert found.post("/api/v1/sweeps", headers=headers, json={"space": "sdpa_cpu_small"}).status_code == 403
+        assert found.post("/login", data={"token": TOKEN}).status_code == 403

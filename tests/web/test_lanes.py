@@ -1,0 +1,148 @@
+"""What the timeline says each builder and each device did when, and how long it idled."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from autotuner.run.inline import InlineExecutor
+from autotuner.store import SessionRecord, StageTimes, Store
+from autotuner.tuning.driver import Budget, Driver
+from autotuner.tuning.plan import Plan
+from autotuner.web.reader import Reader
+from autotuner.web.views.lanes import Run, Stretch, busy, runs_of
+from autotuner.web.views.timeline import runs, timeline
+from tests.helpers import simulated
+from tests.helpers.recorded import CALIBRATION, measured, rejected, study_record
+
+NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def session(number: int, begins: float, ends: float | None, lane: int | None, builders: int | None) -> SessionRecord:
+    return SessionRecord(
+        id=number,
+        study="s",
+        started_at=at(begins),
+        finished_at=None if ends is None else at(ends),
+        calibration=CALIBRATION,
+        environment={},
+        host="here",
+        pid=1,
+        lane=lane,
+        builders=builders,
+    )
+
+
+def trial(of: int, recorded: float, built: float | None, build: float | None, judging: float | None) -> StageTimes:
+    """`built`: when its build began. Half of the judging is the gate's."""
+    half = None if judging is None else judging / 2
+    began = None if built is None else at(built)
+    return StageTimes(
+        number=0, session=of, recorded_at=at(recorded), build_s=build, check_s=half, measure_s=half, build_began=began
+    )
+
+
+def builds(run: Run) -> list[tuple[Stretch, ...]]:
+    return [lane.stretches for lane in run.builders]
+
+
+def test_builds_stand_where_they_began_and_builders_without_any_are_there_too() -> None:
+    """The second build was over long before a device was free for it."""
+    trials = [trial(1, 10, 0, 4, 4), trial(1, 20, 1, 4, 10), trial(1, 30, 5, 10, 2)]
+    (run,) = runs_of([session(1, 0, 40, 0, 3)], trials)
+    first = Stretch(0, 4, "build"), Stretch(5, 15, "build")
+    assert builds(run) == [first, (Stretch(1, 5, "build"),), ()]
+    assert run.builder_idle == pytest.approx(1 - (4 + 4 + 10) / (3 * 40))
+    assert run.device_idle == pytest.approx(1 - (4 + 10 + 2) / 40)
+
+
+def test_a_trial_that_was_recorded_late_overlaps_no_other() -> None:
+    """The driver took both in at once: the first one had been over when the second began."""
+    trials = [trial(1, 20, 0, 1, 6), trial(1, 20.5, 1, 1, 8)]
+    (run,) = runs_of([session(1, 0, 40, 0, 1)], trials)
+    (device,) = run.devices
+    assert [(each.start, each.end) for each in device.stretches] == [
+        (6.5, 9.5),
+        (9.5, 12.5),
+        (12.5, 16.5),
+        (16.5, 20.5),
+    ]
+    assert [each.stage for each in device.stretches] == ["check", "measure", "check", "measure"]
+
+
+def test_what_an_earlier_version_recorded_is_drawn_as_well_as_is_known() -> None:
+    trials = [trial(1, 10, None, 4, 2), trial(1, 20, None, None, None)]
+    (run,) = runs_of([session(1, 0, None, None, None)], trials)
+    assert builds(run) == [(Stretch(4, 8, "build"),)]
+    assert (run.guessed, run.unknown, run.builder_idle, run.wall_s) == (1, 1, None, 20)
+
+
+def test_devices_of_one_run_share_its_builders() -> None:
+    begins = {1: 0.0, 2: 0.1, 3: 60.0, 4: 60.1}
+    sessions = [session(number, begin, begin + 50, (number - 1) % 2, 2) for number, begin in begins.items()]
+    trials = [trial(2, 10, 0, 4, 4), trial(1, 12, 0, 4, 4), trial(4, 80, 62, 4, 4)]
+    first, second = runs_of(sessions, trials)
+    assert [[each.id for each in run.sessions] for run in (first, second)] == [[1, 2], [3, 4]]
+    assert builds(first) == [(Stretch(0, 4, "build"),), (Stretch(0, 4, "build"),)]
+    assert [busy([lane]) for lane in first.devices] == [4, 4]
+    assert [busy([lane]) for lane in second.devices] == [0, 4]
+    assert first.device_idle == pytest.approx(1 - 8 / (2 * 50.1))
+
+
+def test_a_build_counts_in_the_run_in_which_it_began() -> None:
+    """Devices were calibrated anew between it and its judging."""
+    first, second = runs_of([session(1, 0, 50, 0, 1), session(2, 70, 90, 0, 1)], [trial(2, 80, 40, 5, 4)])
+    assert builds(first) == [(Stretch(40, 45, "build"),)]
+    assert (builds(second), busy(second.devices)) == ([()], 4)
+
+
+@pytest.mark.parametrize("trials", [[], [trial(1, 0, None, None, None)]])
+def test_a_run_without_a_length_has_no_share(trials: list[StageTimes]) -> None:
+    (run,) = runs_of([session(1, 0, None, 0, 1)], trials)
+    assert run.trials == len(trials)
+    assert (run.builder_idle, run.device_idle) == (None, None)
+
+
+def shown(store: Store, study: str) -> tuple[str, tuple[Run, ...], tuple[tuple[object, ...], ...]]:
+    figure, every, _ = timeline(Reader(store).study(study))
+    return figure.note, every, figure.grid.rows
+
+
+def test_a_driver_says_when_it_built_with_how_many_builders_for_which_devices(tmp_path: Path) -> None:
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        before = datetime.now(UTC)
+        plan = Plan(simulated.space(), simulated.DEVICE, simulated.conditions())
+        driver = Driver(store, InlineExecutor(simulated.backend(), width=6, lanes=2), plan)
+        driver.run(Budget(trials=40))
+        snapshot = Reader(store).study(driver.name)
+        assert all(each.build_began is not None for each in snapshot.stages)
+        assert all(before <= each.build_began <= each.recorded_at for each in snapshot.stages if each.build_began)
+        note, (run,), rows = shown(store, driver.name)
+        assert (len(run.builders), len(run.devices), run.guessed, run.unknown) == (1, 2, 0, 0)
+        assert note.startswith("Idle: 2 devices for ")
+        assert ", 1 builder for " in note
+        assert [row[0] for row in rows] == ["builder 1", "all devices", "device 1", "device 2"]
+        (line,) = runs((run,)).rows
+        assert str(line[7]).startswith("1, idle ")
+        assert str(line[8]).startswith("2, idle ")
+
+
+def test_a_study_without_a_trial_and_one_with_rejects_alone_have_a_timeline(tmp_path: Path) -> None:
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        study = study_record()
+        store.ensure_study(study)
+        note, every, rows = shown(store, study.name)
+        assert (note, every, rows) == ("No trial was recorded yet.", (), ())
+        number = store.start_session(study.name, CALIBRATION, {}, lane=0, builders=20)
+        store.record(study.name, number, 0, rejected(16).model_copy(update={"build_began": datetime.now(UTC)}))
+        note, _, rows = shown(store, study.name)
+        assert len(rows) == 22  # of each lane, and of all builders
+        assert "the first 16 are drawn" in note
+        store.record(study.name, number, 1, measured(32, 50.0))
+        assert "Of 1 build an earlier version recorded no begin" in shown(store, study.name)[0]

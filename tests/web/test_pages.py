@@ -1,0 +1,454 @@
+"""The pages: what they hold, what they never hold, and that they are drawn only when something has changed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import shutil
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from markupsafe import escape
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from autotuner.jobs import queue
+from autotuner.store import Store, device_health, figures, lease, queries, sweeps, trials
+from autotuner.tuning import covered, standings
+from autotuner.tuning.standings import StudySummary
+from autotuner.tuning.workbench import load_space
+from autotuner.web import reader
+from autotuner.web.app import create_app
+from autotuner.web.reader import FRESH_S
+from autotuner.web.settings import Settings
+from autotuner.web.words import ratio
+from benchmarks.service.made_up import PROBLEMS, write
+from tests.helpers.recorded import (
+    CALIBRATION,
+    deduplicated,
+    measured,
+    raced_out,
+    record_all,
+    rejected,
+    study_record,
+)
+
+TABS = (
+    *("", "/rejects", "/variants", "/leaderboard", "/problems", "/coverage", "/timeline", "/costs", "/beliefs"),
+    *("/trials/3", "/saved.html"),
+)
+HTML = {"Accept": "text/html"}
+
+
+class _Inline(HTMLParser):
+    """What the policy of the pages would refuse: styles and scripts in attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [(tag, name) for name, _ in attrs if name == "style" or name.startswith("on")]
+
+
+def inline(page: str) -> list[tuple[str, str]]:
+    parser = _Inline()
+    parser.feed(page)
+    return parser.found
+
+
+@pytest.mark.parametrize("tab", TABS)
+def test_every_page_of_a_study(client: TestClient, study: str, tab: str) -> None:
+    answer = client.get(f"/studies/{study}{tab}", headers=HTML)
+    assert answer.status_code == 200
+    assert study in answer.text
+    assert inline(answer.text) == []
+    assert tab == "/saved.html" or not re.search(r"<script(?![^>]*\ssrc=)", answer.text)
+    # Nothing is loaded from elsewhere.
+    assert re.findall(r'(?:src|href)="(?:https?:)?//', answer.text) == []
+
+
+@pytest.mark.parametrize("path", ["/", "/queue", "/compare", "/api", "/login", "/nothing"])
+def test_every_other_page(client: TestClient, path: str) -> None:
+    answer = client.get(path, headers=HTML)
+    assert answer.status_code == (404 if path == "/nothing" else 200)
+    assert "<main" in answer.text
+    assert inline(answer.text) == []
+
+
+def test_two_studies_are_compared(client: TestClient, study: str) -> None:
+    text = client.get(f"/compare?a={study}&b={study}").text
+    assert "Side by side" in text
+    assert "Variants of both" in text
+
+
+def test_coverage_and_costs_are_what_the_commands_say(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        covered_now, spent = covered.coverage(store, study), figures.costs(store, study)
+        starts = figures.baselines(store, study)
+    page = client.get(f"/studies/{study}/coverage").text
+    assert f"80 of {covered_now.points:,} valid points were judged" in page
+    page = client.get(f"/studies/{study}/costs").text
+    for each in spent.by_verdict:
+        assert each.verdict.replace("_", " ") in page
+    assert page.count("raced against") == sum(each.pinned for each in starts) > 0
+
+
+def test_a_set_has_a_line_a_member(tmp_path: Path) -> None:
+    """A member that has not begun is there too, and the one that has leads to its study."""
+    files = [load_space("sdpa_cuda", problems=[each]) for each in PROBLEMS[:3]]
+    with Store.open(str(tmp_path / "studies.db")) as store:
+        begun = write(store, 6, finals=False, problems=PROBLEMS[1:2])
+        asked = queue.submit(store, queue.request_for(files, trials=30, weights=[1.0, 2.5, 1.0])).sweep
+        assert sweeps.claim(store, asked.id, "a test") is not None
+        sweeps.work(store, asked.id, 60.0, [begun])
+        settings = Settings(store=str(tmp_path / "studies.db"))
+        with TestClient(create_app(settings), base_url="http://localhost") as found:
+            told = found.get(f"/api/v1/sweeps/{asked.id}/members").json()
+            page = found.get(f"/sweeps/{asked.id}").text
+    assert [each["study"] for each in told["members"]] == [None, begun, None]
+    assert [each["judged"] for each in told["members"]] == [0, 6, 0]
+    assert [each["weight"] for each in told["members"]] == [1.0, 2.5, 1.0]
+    assert page.count("not begun") == 4  # in the drawing and in the table
+    assert "an equal share: 10" in page
+    assert f'href="/studies/{begun}"' in page
+
+
+def figures_of(text: str) -> list[str]:
+    """The figures of a page, without what a script hides."""
+    found = re.findall(r"<figure\b(.*?)</figure>", text, re.DOTALL)
+    assert len(found) == text.count("<figure") > 0
+    assert text.count('<svg class="figure') == sum(each.count('<svg class="figure') for each in found)
+    return [re.sub(r'<div id="[\w-]+-plain".*?</svg></div>', "", each, flags=re.DOTALL) for each in found]
+
+
+@pytest.mark.parametrize("tab", [tab for tab in TABS if tab != "/beliefs"])
+def test_every_figure_has_its_table(client: TestClient, study: str, tab: str) -> None:
+    text = client.get(f"/studies/{study}{tab}").text
+    assert [each[:80] for each in figures_of(text) if "<table" not in each] == []
+    assert all('role="' in each and "aria-label" in each for each in figures_of(text))
+
+
+@pytest.mark.parametrize("path", ["/compare?a={study}&b={study}", "/sweeps/1", "/sweeps/2"])
+def test_every_figure_of_other_pages_has_its_table(queue_client: TestClient, study: str, path: str) -> None:
+    text = queue_client.get(path.format(study=study)).text
+    assert [each[:80] for each in figures_of(text) if "<table" not in each] == []
+
+
+@pytest.mark.slow
+def test_every_figure_of_the_beliefs_has_its_table(client: TestClient, study: str) -> None:
+    assert client.get(f"/api/v1/studies/{study}/beliefs").status_code == 200  # answers once they are found
+    text = client.get(f"/studies/{study}/beliefs").text
+    assert [each[:80] for each in figures_of(text) if "<table" not in each] == []
+
+
+def test_the_answers_are_those_of_the_finals(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        best = standings.best(store, study)
+    assert best is not None
+    assert best.confirmed is not None
+    text = client.get(f"/studies/{study}").text
+    assert f"{best.confirmed.mean:.3f}\u00d7" in text
+    assert f"{best.confirmed.low:.3f} to {best.confirmed.high:.3f}" in text
+    assert f"Trial {best.entry.number}, confirmed" in text
+
+
+def test_a_study_of_few_rejects_counts_them_in_whole_numbers(tmp_path: Path) -> None:
+    """Nothing was measured, so there is no line, and as few figures as trials."""
+    path = tmp_path / "studies.db"
+    with Store.open(str(path)) as store:
+        store.ensure_study(study_record())
+        session = store.start_session("scalar-abc", CALIBRATION, {})
+        record_all(store, session, [rejected(tile) for tile in (8, 16, 32)])
+    with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
+        text = found.get("/studies/scalar-abc").text
+    (drawn,) = re.findall(r'<figure id="best-trials".*?</figure>', text, re.DOTALL)
+    assert re.findall(r'class="tick" text-anchor="middle">([\d.]+)<', drawn) == ["0", "1", "2", "3"]
+    assert "as long as no A/A race was held" in text
+
+
+def test_what_has_a_latency_can_be_timed_again_and_nothing_else(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        listed = trials.listed(store, study)
+    for timed in (True, False):
+        number = next(each.number for each in listed if each.verdict.has_latency == timed)
+        page = client.get(f"/studies/{study}/trials/{number}").text
+        assert (f"autotuner race {study} --trial {number} " in page) == timed
+
+
+def test_a_reject_is_put_into_words(client: TestClient, study: str) -> None:
+    text = client.get(f"/studies/{study}/rejects?cause=G2.T1").text
+    assert "Check G2.T1 asserts" in text
+    other = client.get(f"/studies/{study}/rejects?cause=build.failed").text
+    assert "ptxas" in other
+    assert client.get(f"/studies/{study}/rejects?cause=%3Cscript%3E&trial=99").status_code == 200
+
+
+def test_the_scatter_follows_its_query_without_a_script(client: TestClient, study: str) -> None:
+    data = client.get(f"/studies/{study}/variants.json").json()
+    name, parameter = next(iter(data["parameters"].items()))
+    level = parameter["levels"][0]
+    wanted = sum(each == 0 for each in parameter["values"])
+    text = client.get(f"/studies/{study}/variants", params={"x": name, "y": "us", f"p.{name}": level}).text
+    assert f"{wanted} of 80 variants" in text
+    assert len(data["kind"]) == len(data["quantities"]["speedup"]["values"]) == 80
+    rejected_ones = [
+        each for each, cause in zip(data["quantities"]["speedup"]["values"], data["cause"], strict=True) if cause >= 0
+    ]
+    assert rejected_ones
+    assert set(rejected_ones) == {None}
+
+
+def test_a_page_is_sent_again_only_when_something_has_changed(client: TestClient, study: str) -> None:
+    first = client.get(f"/studies/{study}")
+    again = client.get(f"/studies/{study}", headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert client.get("/queue").status_code == 200
+    tag = re.search(r"since=([\w-]+)", client.get("/queue").text)
+    assert tag is not None
+    assert client.get(f"/queue?since={tag[1]}").status_code == 204
+    assert client.get("/queue?since=older").status_code == 200
+
+
+def test_a_saved_page_needs_nothing(client: TestClient, study: str, made: Path) -> None:
+    answer = client.get(f"/studies/{study}/saved.html")
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', answer.text)
+    assert policy is not None
+    said = policy[1].replace("&#39;", "'")
+    assert "default-src 'none'" in said
+    for tag in ("style", "script"):
+        (held,) = re.findall(rf"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(held.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in said
+    ids = re.findall(r'\sid="([^"]+)"', answer.text)
+    assert len(ids) == len(set(ids))
+    targets = set(re.findall(r'href="#([^"]+)"', answer.text))
+    assert targets - set(ids) == set()
+    with Store.open(str(made)) as store:
+        best = standings.best(store, study)
+    assert best is not None
+    assert f'id="trial-{best.entry.number}"' in answer.text
+
+
+def test_each_cause_on_a_saved_page_leads_to_its_last_reject(client: TestClient, study: str, made: Path) -> None:
+    with Store.open(str(made)) as store:
+        last = {each.fault: each.number for each in trials.listed(store, study) if each.fault is not None}
+    saved = client.get(f"/studies/{study}/saved.html").text
+    (drawn,) = re.findall(r'<figure id="causes".*?</figure>', saved, re.DOTALL)
+    led = dict(re.findall(r'<td><a href="#trial-(\d+)">([^<]+)</a>', drawn))
+    assert {cause: int(number) for number, cause in led.items()} == last
+
+
+def test_a_saved_page_holds_what_each_page_of_the_study_shows(client: TestClient, study: str) -> None:
+    saved = client.get(f"/studies/{study}/saved.html").text
+    for tab in TABS[:9]:
+        page = client.get(f"/studies/{study}{tab}").text
+        shown = set(re.findall(r'<figure id="([^"]+)"', page))
+        assert shown, tab
+        assert {each for each in shown if f'<figure id="{each}"' not in saved} == set(), tab
+    assert "What matters: the share of the variance" in saved  # the beliefs in words
+
+
+def test_a_saved_page_says_why_it_has_no_beliefs(hostile: Path) -> None:
+    """The space of that study is none that this version can make."""
+    with TestClient(create_app(Settings(store=str(hostile))), base_url="http://localhost") as found:
+        (name,) = {each["name"] for each in found.get("/api/v1/studies").json()["studies"] if "/" not in each["name"]}
+        saved = found.get(f"/studies/{quote(name)}/saved.html").text
+        refusal = found.get(f"/api/v1/studies/{quote(name)}/beliefs").json()["error"]
+    assert f"The beliefs were not found: {escape(refusal)}" in saved
+
+
+# What a store may hold ------------------------------------------------------------------------------------------------
+
+EVIL = "<img src=x onerror=alert(1)>\"'&{{7*7}}\x07"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store whose every name and text is markup, with a path for a family."""
+    path = tmp_path_factory.mktemp("hostile") / "studies.db"
+    variant = {"family": "../../../etc", "impl": EVIL, "parameters": {EVIL: EVIL, "BLOCK_M": 64}}
+    with Store.open(str(path)) as store:
+        device = study_record().device.model_copy(update={"name": EVIL, "environment": {EVIL: EVIL}})
+        record = study_record().model_copy(update={"name": f"x{EVIL}", "device": device, "sampler": EVIL})
+        slashed = study_record().model_copy(update={"name": "a/../../b"})
+        for each in (slashed, record):
+            store.ensure_study(each)
+        session = store.start_session(record.name, CALIBRATION, {EVIL: EVIL})
+        for number, outcome in enumerate([measured(1, 50.0), rejected(2), rejected(3)]):
+            fault = outcome.fault
+            changes: dict[str, object] = {"variant": outcome.variant.model_copy(update=variant), "stderr_tail": EVIL}
+            changes["variant"] = changes["variant"].model_copy(update={"impl": f"{EVIL}{number}"})  # type: ignore[attr-defined]
+            if fault is not None:
+                changes["fault"] = fault.model_copy(update={"code": EVIL, "detail": EVIL, "case": EVIL})
+            store.record(record.name, session, number, outcome.model_copy(update=changes))
+        _queue_of(store, record.name)
+    return path
+
+
+def _queue_of(store: Store, study: str) -> None:
+    """A sweep and a device whose every name and text is markup."""
+    wanted = {"name": EVIL, "problems": (EVIL,)}
+    plain = queue.request_for([load_space("sdpa_cpu_small")])
+    titled = [each.model_copy(update={"space_document": _titled(each.space_document)}) for each in plain.members]
+    asked = queue.submit(store, plain.model_copy(update={**wanted, "members": tuple(titled)}), key=EVIL).sweep
+    assert sweeps.claim(store, asked.id, EVIL) is not None
+    sweeps.work(store, asked.id, 60.0, [study])
+    sweeps.note(store, asked.id, EVIL, EVIL)
+    with device_health.serving(store, {EVIL: [EVIL]}, EVIL, "cpu", EVIL, EVIL):
+        device_health.quarantine(store, [EVIL], EVIL, EVIL, asked.id)
+
+
+def _titled(document: str) -> str:
+    return json.dumps({**json.loads(document), "title": EVIL})
+
+
+def test_nothing_in_a_store_is_markup(hostile: Path) -> None:
+    with TestClient(create_app(Settings(store=str(hostile))), base_url="http://localhost") as found:
+        front = found.get("/")
+        links = set(re.findall(r'href="(/studies/[^"]+)"', front.text))
+        assert len(links) == 1  # a name with a slash can be in no address
+        base = links.pop().replace("&amp;", "&").replace("&#39;", "'")
+        studies = [f"{base}{tab}" for tab in (*TABS[:8], "/trials/0", "/trials/1", "/saved.html")]
+        pages = [front, *(found.get(address) for address in (*studies, "/queue", "/sweeps/1"))]
+        data = found.get(f"{base}/variants.json")
+        for page in pages:
+            assert page.status_code == 200, page.url
+            assert "<img" not in page.text
+            assert "alert(1)" in page.text
+            assert inline(page.text) == []
+            assert "Source:" not in page.text
+        assert data.json()["study"] == f"x{EVIL}"
+        assert data.headers["content-type"] == "application/json"
+        families = list(text_string_to_metric_families(found.get("/metrics").text))
+        assert {EVIL} <= {label for family in families for each in family.samples for label in each.labels.values()}
+
+
+# While it is changed --------------------------------------------------------------------------------------------------
+
+
+def test_pages_follow_what_is_recorded_and_what_is_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "studies.db"
+    with Store.open(str(path)) as store:
+        record = study_record()
+        store.ensure_study(record)
+        session = store.start_session(record.name, CALIBRATION, {})
+        record_all(store, session, [measured(1, 50.0), rejected(2), raced_out(3, 90.0)])
+        with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
+
+            def kinds() -> list[int]:
+                time.sleep(FRESH_S)
+                answer = found.get(f"/studies/{record.name}/variants.json")
+                assert answer.status_code == 200, answer.text
+                data = answer.json()
+                return [data["kind"].count(place) for place in range(len(data["kinds"]))]
+
+            assert kinds() == [1, 1, 0, 1, 0, 0, 0]
+            store.record(record.name, session, 3, deduplicated(4, measured(1, 50.0)))
+            assert kinds() == [1, 1, 1, 1, 0, 0, 0]
+            store.revoke(record.name, 0, "the finals saw it fail")
+            assert kinds() == [0, 1, 0, 3, 0, 0, 0]
+            assert "the finals saw it fail" in found.get(f"/studies/{record.name}/trials/0").text
+            assert queries.trial(store, record.name, 0).revoked_at is not None
+
+
+def read(store: Path, *pages: str, seen: dict[str, str] | None = None) -> dict[str, tuple[int, str, str]]:
+    """Status, text and ETag of pages, of a server that has read nothing yet. `seen`: the ETags that the reader has."""
+    with TestClient(create_app(Settings(store=str(store))), base_url="http://localhost") as found:
+        asked = {page: {"If-None-Match": seen[page]} if seen else {} for page in pages}
+        answers = {page: found.get(page, headers=headers) for page, headers in asked.items()}
+    return {page: (each.status_code, each.text, each.headers["etag"]) for page, each in answers.items()}
+
+
+def since(text: str) -> str:
+    """The state that a page shows, as it says so when it asks for what is new."""
+    found = re.search(r"since=([\w-]+)", text)
+    assert found is not None
+    return found[1]
+
+
+def test_a_revoked_best_is_shown_nowhere(queued: Path, study: str, tmp_path: Path) -> None:
+    """Nothing happens to its sweep, and as many trials are judged."""
+    path = Path(shutil.copy(queued, tmp_path / "studies.db"))
+    pages = ("/", "/queue", "/sweeps/1")
+    before = read(path, *pages)
+    seen = {page: etag for page, (_, _, etag) in before.items()}
+    assert {status for status, *_ in read(path, *pages, seen=seen).values()} == {304}
+    with Store.open(str(path)) as store:
+        best = standings.best(store, study)
+        assert best is not None
+        store.revoke(study, best.entry.number, "it was wrong")
+        quoted = standings.quoted(store, study)
+    assert quoted is not None
+    for page, (status, text, _) in read(path, *pages, seen=seen).items():
+        assert status == 200, page
+        assert ratio(quoted.speedup) in text, page
+        assert ratio(quoted.speedup) not in before[page][1], page
+
+
+def test_a_set_follows_a_member_of_which_one_is_revoked(queued: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(queued, tmp_path / "studies.db"))
+    with Store.open(str(path)) as store:
+        (member,) = sweeps.one(store, 2).studies
+        with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
+            before = found.get("/sweeps/2")
+            assert found.get(f"/sweeps/2?since={since(before.text)}").status_code == 204
+            best = standings.best(store, member)
+            assert best is not None
+            store.revoke(member, best.entry.number, "it was wrong")
+            assert found.get(f"/sweeps/2?since={since(before.text)}").status_code == 200
+
+
+def test_studies_are_summed_up_again_only_once_they_have_changed(
+    queued: Path, study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, summed, summary = Path(shutil.copy(queued, tmp_path / "studies.db")), list[str](), standings.summary
+
+    def noted(store: Store, name: str) -> StudySummary:
+        summed.append(name)
+        return summary(store, name)
+
+    monkeypatch.setattr(standings, "summary", noted)
+    monkeypatch.setattr(reader, "FRESH_S", -math.inf)  # each look is a new one
+    with Store.open(str(path)) as store:
+        looks = reader.Reader(store)
+        assert [looks.studies() for _ in range(3)] == [standings.studies(store)] * 3
+        assert sorted(summed) == sorted(queries.names(store))
+        with lease.hold(store.database, lease.of_study(study), "a test"):
+            assert [each.name for each in looks.studies() if each.running] == [study]
+        best = standings.best(store, study)
+        assert best is not None
+        store.revoke(study, best.entry.number, "it was wrong")
+        assert looks.studies() == standings.studies(store)
+        assert summed.count(study) == 2
+
+
+def test_a_queued_sweep_says_that_a_worker_has_come(tmp_path: Path, empty: Path) -> None:
+    """Nothing has happened to it, and it is where it was in the queue."""
+    path = Path(shutil.copy(empty, tmp_path / "studies.db"))
+    with Store.open(str(path)) as store:
+        page = f"/sweeps/{queue.submit(store, queue.request_for([load_space('sdpa_cpu_small')])).sweep.id}"
+        _, text, etag = read(path, page)[page]
+        assert "no worker serves a device of kind cpu" in text
+        assert read(path, page, seen={page: etag})[page][0] == 304
+        with device_health.serving(store, {"h/cpu": ()}, "h", "cpu", "a CPU", "a test"):
+            status, text, _ = read(path, page, seen={page: etag})[page]
+    assert status == 200
+    assert "a worker is about to take it" in text
+
+
+def test_a_copy_is_read_and_nothing_of_it_is_changed(made: Path, tmp_path: Path, study: str) -> None:
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(made.read_bytes())
+    before = hashlib.sha256(copy.read_bytes()).hexdigest()
+    with TestClient(create_app(Settings(store=str(copy), read_only=True)), base_url="http://localhost") as found:
+        for tab in TABS[:8]:
+            assert found.get(f"/studies/{study}{tab}").status_code == 200
+        assert found.get("/queue").status_code == 200
+    assert hashlib.sha256(copy.read_bytes()).hexdigest() == before

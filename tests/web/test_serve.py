@@ -1,0 +1,102 @@
+"""`autotuner serve` and `autotuner page` as commands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autotuner.cli import serve
+from autotuner.values.errors import InputError
+from autotuner.web.settings import Settings
+
+
+def test_a_token_file_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    made = serve._token(path)
+    assert made == path.read_text().strip()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert serve._token(path) == made
+
+
+def test_a_short_token_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("secret")
+    with pytest.raises(InputError, match="expected at least 16"):
+        serve._token(path)
+
+
+def test_what_is_said_has_no_password() -> None:
+    (said, _) = serve._lines(8760, Settings(store="postgresql+psycopg://tuner:s3cret@db.example/at"))
+    assert "postgresql+psycopg://tuner:***@db.example/at" in said
+    assert "s3cret" not in said
+
+
+def test_workers_hear_of_the_store_where_nobody_else_sees_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A command line can be seen by everybody on the machine, and a URL may have a password."""
+    store = str(tmp_path / "s3cret.db")
+    started: list[tuple[list[str], dict[str, str]]] = []
+
+    class Started:
+        """What is told of a process, without one."""
+
+        def __init__(self, words: list[str], *, env: dict[str, str], **_: object) -> None:
+            started.append((words, env))
+
+        def terminate(self) -> None: ...
+
+        def wait(self, timeout: float) -> int:
+            return 0
+
+    monkeypatch.setattr(subprocess, "Popen", Started)
+    with serve._beside(1, store):
+        ((words, environment),) = started
+    assert "worker" in words
+    assert not any("s3cret" in word for word in words)
+    assert environment["AUTOTUNER_STORE"] == store
+
+
+def _odd(path: Path, kind: str) -> Path:
+    """A token file that holds no token."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "endless":
+        return Path("/dev/zero")
+    elif kind == "large":
+        path.write_text("x" * (1 + serve.LARGEST_BYTES))
+    elif kind == "bytes":
+        path.write_bytes(b"\xff\xfe" * 20)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to({"loop": path.name, "dangling": "nothing"}[kind])
+    return path
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "large", "bytes", "folder", "loop", "dangling"])
+def test_a_token_file_that_holds_no_token_is_refused_in_a_line(tmp_path: Path, kind: str) -> None:
+    with pytest.raises(InputError, match=r"--token-file .*; give a file with one line of text") as told:
+        serve._token(_odd(tmp_path / "token", kind))
+    assert "\n" not in str(told.value)
+
+
+def test_a_study_is_written_as_one_file(made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "study.html"
+    words = [sys.executable, "-m", "autotuner", "page", "--store", str(made), "--out", str(out)]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert out.name in done.stdout
+    text = out.read_text()
+    assert "Is it done?" in text
+    assert '<figure id="matters"' in text
+
+
+def test_without_its_packages_the_command_says_which_to_install(made: Path) -> None:
+    code = "import sys; sys.modules['fastapi'] = None; from autotuner.cli.app import run; run()"
+    done = subprocess.run([sys.executable, "-c", code, "serve", "--store", str(made)], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert re.search(r"pip install 'autotuner\[service\]'", done.stderr)
