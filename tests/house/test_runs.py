@@ -71,14 +71,6 @@ def test_tests_for_a_gpu_are_left_out_where_there_is_none(monkeypatch: pytest.Mo
         assert sample.without_gpu([usual, gpu]) == ([] if there else [gpu])  # type: ignore[list-item]
 
 
-def test_no_folder_of_tests_is_passed_over(pytestconfig: pytest.Config) -> None:
-    """pytest's own list of folders that it does not look into has the name of a room."""
-    passed_over = pytestconfig.getini("norecursedirs")
-    folders = {part for path in (ROOT / "tests").rglob("test_*.py") for part in path.relative_to(ROOT).parent.parts}
-    assert "build" in folders
-    assert [each for each in folders if any(fnmatch(each, pattern) for pattern in passed_over)] == []
-
-
 # Timed tests --------------------------------------------------------------------------------------------------------
 
 IMPORTED = "from tests.helpers import timed"
