@@ -6,7 +6,6 @@ import ast
 import json
 from collections import Counter
 from collections.abc import Sequence
-from fnmatch import fnmatch
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
