@@ -342,15 +342,15 @@ class Database:
                 f"{self.label} was written by a newer autotuner (schema {found}, this one knows {migrations.HEAD}):"
                 " upgrade autotuner"
             )
+        if found is not None and found < migrations.OLDEST:
+            raise StoreError(
+                f"{self.label} was written before the first release (schema {found}; 0.2 has {migrations.OLDEST}): only"
+                " the checkout of autotuner 0.1.0 that wrote it reads it; give another path for the store"
+            )
         if self._read_only:
             raise OlderStoreError(
                 f"{self.label} was written by an older autotuner (schema {found}, this one reads {migrations.HEAD}):"
                 " open it once without --read-only"
-            )
-        if found is not None and found < migrations.OLDEST:
-            raise StoreError(
-                f"{self.label} was written by an older autotuner (schema {found}, the oldest that this one can convert"
-                f" is {migrations.OLDEST}): open it once with a release between"
             )
         with self._writer.begin() as connection:
             if not self.is_sqlite:

@@ -165,8 +165,8 @@ class Store:
         study: str,
         calibration: Calibration,
         environment: Mapping[str, str],
-        lane: int | None = None,
-        builders: int | None = None,
+        lane: int = 0,
+        builders: int = 1,
     ) -> int:
         """Records that this process starts on the study; the session's number. `lane`: which of its devices.
         `builders`: how many variants it builds side by side, for all of them. Raises StoreError: no such study."""

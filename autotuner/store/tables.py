@@ -108,8 +108,8 @@ class SessionRow(Base):
     environment: Mapped[str]
     host: Mapped[str]
     pid: Mapped[int]
-    lane: Mapped[int | None]
-    builders: Mapped[int | None]
+    lane: Mapped[int]
+    builders: Mapped[int]
 
 
 class TrialRow(Base):
@@ -159,9 +159,9 @@ class TrialRow(Base):
     fault_detail: Mapped[str | None]
     outcome: Mapped[str]
     seconds: Mapped[float]
-    build_s: Mapped[float | None]
-    check_s: Mapped[float | None]
-    measure_s: Mapped[float | None]
+    build_s: Mapped[float]
+    check_s: Mapped[float]
+    measure_s: Mapped[float]
     build_began: Mapped[datetime | None]
     recorded_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
@@ -274,12 +274,14 @@ class SweepRow(Base):
     __table_args__ = (
         UniqueConstraint("key"),
         Index(None, "state", "priority", "id"),
+        Index(None, "group_name", "id"),
         CheckConstraint(STATE_RULE, name="state"),
         CheckConstraint("(finished_at IS NULL) = (state IN ('queued', 'running', 'paused'))", name="finished"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     key: Mapped[str | None]
+    group_name: Mapped[str | None]
     name: Mapped[str]
     state: Mapped[str] = mapped_column(String(16))
     wish: Mapped[str | None] = mapped_column(String(16))

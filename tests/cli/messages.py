@@ -17,7 +17,7 @@ from pathlib import Path
 
 from autotuner.cli import app as program
 from autotuner.values import config
-from tests.helpers.stores import old_store
+from tests.helpers.stores import sample_store
 
 ROOT = Path(__file__).parent.parent.parent
 FILE = Path(__file__).parent / "messages.txt"
@@ -156,8 +156,8 @@ def lay_out(folder: Path) -> None:
     (folder / "shapes.toml").write_text("problems = [{ batch = 1 }]\n")
     (folder / "text.db").write_text("no database\n" * 100)
     (folder / "empty.db").write_text("")
-    old_store(folder / "studies.db")
-    old_store(folder / "unmeasured.db")
+    sample_store(folder / "studies.db")
+    sample_store(folder / "unmeasured.db")
     _forget_trials(folder / "unmeasured.db")
 
 

@@ -1,4 +1,4 @@
-"""Stores as earlier releases wrote them, stores that another program locks, and stores that are quickly made."""
+"""A store with a whole sweep, stores that another program locks, and stores that are quickly made."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from alembic.script import ScriptDirectory
 
 from autotuner.store import Store
 
-STORES = Path(__file__).parent.parent / "stores"
+SAMPLE = Path(__file__).parent.parent / "stores" / "sample.sql"
 
 
-def old_store(path: Path, schema: str = "v0003") -> str:
-    """Writes the store of that schema to a file; the name of its study. That of v0003 is a whole sweep of a simulated
-    space with its finals: measured, raced out, rejected and revoked trials, in our tables and Optuna's."""
+def sample_store(path: Path) -> str:
+    """Makes a store of a whole sweep of a simulated space with its finals; the name of its study. It has measured,
+    raced out, rejected and revoked trials, in our tables and Optuna's."""
+    write_empty(path)
     with closing(sqlite3.connect(path)) as raw:
-        raw.executescript((STORES / f"{schema}.sql").read_text())
+        raw.executescript(SAMPLE.read_text())
         (name,) = raw.execute("SELECT name FROM at_study").fetchone()
     return str(name)
 

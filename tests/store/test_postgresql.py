@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import optuna
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 
 from autotuner.store import Store, queries
-from autotuner.store.tables import Base
 from autotuner.tuning import standings
 from autotuner.tuning.driver import Budget
 from autotuner.values.errors import StoreError
@@ -49,14 +45,6 @@ def test_what_is_recorded_is_found(url: str) -> None:
         assert best is not None
         assert best.confirmed is not None
         assert best.entry.difference == pytest.approx(0.0, abs=0.01)
-
-
-def test_the_tables_are_those_of_the_models(url: str) -> None:
-    with Store.open(url) as store:
-        optuna.create_study(storage=store.optuna_storage(), study_name="scalar-abc")
-        with store.database._engine.connect() as connection:
-            opts = {"include_name": lambda n, k, _: k != "table" or (n in Base.metadata.tables), "compare_type": True}
-            assert compare_metadata(MigrationContext.configure(connection, opts=opts), Base.metadata) == []
 
 
 def test_a_sweep_judges_what_it_does_on_sqlite(url: str, tmp_path: Path) -> None:

@@ -12,14 +12,9 @@ from pathlib import Path
 
 import optuna
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
-from autotuner.store import Store, database, migrations, queries
+from autotuner.store import Store, database, queries
 from autotuner.store.database import TURN_MS
-from autotuner.store.tables import Base
 from autotuner.tuning import standings
 from autotuner.values.errors import DiskFullError, StoreError
 from autotuner.values.gate_report import GateReport
@@ -28,7 +23,6 @@ from autotuner.values.verdict import Verdict
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,
-    hold_finals,
     measured,
     measurement,
     raced,
@@ -37,9 +31,6 @@ from tests.helpers.recorded import (
     study_record,
     variant,
 )
-
-FIRST_SCHEMA = Path(__file__).parent.parent / "stores" / "v0001.sql"
-"""A store as the first release with tables of its own wrote it."""
 
 # Recording and finding ------------------------------------------------------------------------------------------
 
@@ -253,64 +244,6 @@ def test_a_path_with_odd_characters_works(tmp_path: Path) -> None:
     assert path.exists()
     with Store.open(str(path), create=False) as store:
         assert optuna.get_all_study_names(store.optuna_storage()) == ["x"]
-
-
-def test_the_migrations_make_what_the_tables_say(store: Store) -> None:
-    def ours(name: str | None, kind: str, _parents: object) -> bool:
-        return kind != "table" or (str(name).startswith("at_") and name != migrations.VERSION_TABLE)
-
-    with store.database._engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"include_name": ours, "compare_type": True})
-        assert compare_metadata(context, Base.metadata) == []
-        tables = {name for (name,) in connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert all(name.startswith("at_") for name in tables)
-    assert tables == {*Base.metadata.tables, migrations.VERSION_TABLE}
-
-
-def test_the_head_is_the_last_migration() -> None:
-    config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
-    config.set_main_option("path_separator", "os")
-    script = ScriptDirectory.from_config(config)
-    assert script.get_heads() == [migrations.HEAD]
-    assert script.get_bases() == [migrations.OLDEST]
-
-
-def test_a_store_of_the_first_schema_is_brought_up_to_date(path: Path) -> None:
-    with sqlite3.connect(path) as raw:
-        raw.executescript(FIRST_SCHEMA.read_text())
-        before = dict(raw.execute("SELECT number, outcome FROM at_trial").fetchall())
-    raw.close()
-    assert '"censored":false' in before[0]
-    with Store.open(str(path), create=False) as store:
-        found = store.judged_numbers("scalar-abc")
-        assert [outcome.verdict for outcome in found.values()] == ["measured", "deduplicated", "incorrect", "raced_out"]
-        stopped = [each.measurement.stopped for each in found.values() if each.measurement is not None]
-        assert stopped == [Stop.PRECISE, Stop.PRECISE, Stop.HOPELESS]
-        kept, now = found[0], measured(16, 50.0, program="p1")
-        assert (kept.variant, kept.measurement, kept.verdict) == (now.variant, now.measurement, now.verdict)
-        assert kept.gate is not None
-        assert kept.gate.passed
-        assert [entry.censored for entry in standings.leaderboard(store, "scalar-abc")] == [False, False, True]
-        assert queries.trial(store, "scalar-abc", 3).session.calibration.ceilings is None
-        hold_finals(store, {16: 50.0}, {16: 0})
-        best = standings.best(store, "scalar-abc")
-        assert best is not None
-        assert best.confirmed is not None
-    with sqlite3.connect(path) as raw:
-        assert raw.execute("SELECT version_num FROM at_version").fetchone() == (migrations.HEAD,)
-        assert dict(raw.execute("SELECT number, outcome FROM at_trial").fetchall()) == before
-    raw.close()
-
-
-@pytest.mark.parametrize(("version", "word"), [("9999", "newer"), ("0000", "older")])
-def test_a_schema_of_another_release_is_refused(store: Store, path: Path, version: str, word: str) -> None:
-    store.close()
-    with sqlite3.connect(path) as raw:
-        raw.execute("UPDATE at_version SET version_num = ?", (version,))
-    raw.close()
-    with pytest.raises(StoreError, match=word):
-        Store.open(str(path))
 
 
 def test_two_processes_may_make_the_store_at_once(path: Path) -> None:

@@ -1,8 +1,7 @@
-"""Finals and heats in the store: read back whole, also those of earlier versions and those that were cut off."""
+"""Finals and heats in the store: read back whole, also those that were cut off."""
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import subprocess
 import sys
@@ -28,9 +27,6 @@ from tests.helpers.recorded import (
     record_all,
     study_record,
 )
-
-FIRST_SCHEMA = Path(__file__).parent.parent / "stores" / "v0001.sql"
-"""A store as the first release with tables of its own wrote it."""
 
 MICROS = {16: 50.0, 32: 60.0}
 
@@ -79,36 +75,6 @@ def test_validations_are_read_back_whole(store: Store, session: int) -> None:
     assert Validation(**{name: getattr(found, name) for name in Validation.model_fields}) == validation
     with pytest.raises(StoreError):
         store.record_validation("nothing", validation, {})
-
-
-def test_finals_of_earlier_versions_are_read(store: Store, session: int, path: Path) -> None:
-    """Their finalists raced together, and a standing did not say how well it was known."""
-    record_all(store, session, [measured(16, 48.0), measured(32, 59.0), measured(64, 61.0)])
-    number = hold_finals(store, {16: 50.0, 32: 60.0, 64: 70.0}, {16: 0, 32: 1, 64: 2})
-    found = standings.finals(store, "scalar-abc")
-    assert found is not None
-    assert found.standing is not None
-    standing = found.standing.model_dump(mode="json", exclude={"resolution", "proofs"})
-    for each in standing["finalists"]:
-        del each["processes"], each["alike"]
-    with sqlite3.connect(path) as raw:
-        line = json.loads(raw.execute("SELECT document FROM at_finals").fetchone()[0])
-        for each in line["finalists"]:
-            del each["slower_than"]
-        raw.execute("UPDATE at_finals SET document = ?, standing = ?", (json.dumps(line), json.dumps(standing)))
-    before, found = found, standings.finals(store, "scalar-abc")
-    assert found is not None
-    assert (found.id, found.standing) == (
-        number,
-        before.standing and before.standing.model_copy(update={"resolution": None}),
-    )
-    best = standings.best(store, "scalar-abc")
-    assert best is not None
-    assert (best.entry.number, best.crowned, best.proof) == (0, True, None)
-    store.revoke("scalar-abc", 0, "a race was found")
-    again = standings.best(store, "scalar-abc")
-    assert again is not None
-    assert (again.entry.number, again.crowned) == (1, True)
 
 
 def test_a_kill_during_finals_leaves_the_heats_that_were_run(store: Store, path: Path) -> None:

@@ -1,18 +1,16 @@
-"""Every trial as a list, read from columns; the table of parameters, also in stores that were written before it."""
+"""Every trial as a list, read from columns; the table of parameters."""
 
 from __future__ import annotations
 
 import csv
 import io
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from autotuner.store import Store, migrations, queries, trials
+from autotuner.store import Store, queries, trials
 from autotuner.values.variant import Variant
 from autotuner.views import trial_files
 from autotuner.views.trial_lines import trial_lines
@@ -26,7 +24,6 @@ from tests.helpers.recorded import (
     rejected,
     study_record,
 )
-from tests.helpers.stores import old_store
 
 WORDS = Variant(family="sdpa", backend="cpu", impl="scalar", parameters={"MODE": "a", "BIG": 2**63 - 1, "LESS": -1})
 
@@ -133,35 +130,3 @@ def test_a_parameter_of_words_and_numbers_is_text_in_parquet(store: Store, sessi
     record_all(store, session, [measured(16, 80.0), measured(32, 50.0).model_copy(update={"variant": mixed})])
     content = trial_files.as_parquet(trial_lines(store, "scalar-abc"))
     assert parquet.read_table(io.BytesIO(content)).column("BLOCK_M").to_pylist() == ["16", "auto"]
-
-
-@pytest.mark.parametrize("schema", ["v0001", "v0003"])
-def test_an_older_store_gets_its_parameters(path: Path, schema: str) -> None:
-    name = old_store(path, schema)
-    with closing(sqlite3.connect(path)) as raw:
-        before = raw.execute("SELECT id, outcome FROM at_trial").fetchall()
-    with Store.open(str(path), create=False) as store:
-        found = {each.number: each.parameters for each in trials.listed(store, name)}
-        assert found == {number: outcome.variant.point for number, outcome in store.judged_numbers(name).items()}
-        assert all(found.values())
-        assert {each.build_began for each in trials.stage_times(store, name)} == {None}
-        assert {(each.lane, each.builders) for each in queries.sessions(store, name)} == {(None, None)}
-    with closing(sqlite3.connect(path)) as raw:
-        assert raw.execute("SELECT version_num FROM at_version").fetchone() == (migrations.HEAD,)
-        assert raw.execute("SELECT id, outcome FROM at_trial").fetchall() == before
-
-
-def test_more_trials_than_are_read_at_a_time_are_moved(path: Path) -> None:
-    name = old_store(path)
-    with closing(sqlite3.connect(path)) as raw, raw:
-        columns = [row[1] for row in raw.execute("PRAGMA table_info(at_trial)") if row[1] not in ("id", "number")]
-        held = ", ".join("variant_digest || n" if column == "variant_digest" else column for column in columns)
-        raw.execute(
-            "WITH RECURSIVE more(n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM more WHERE n < 1200)"
-            f" INSERT INTO at_trial (number, {', '.join(columns)})"
-            f" SELECT n, {held} FROM more, at_trial WHERE number = 1"
-        )
-    with Store.open(str(path), create=False) as store:
-        found = trials.listed(store, name)
-    assert len(found) == 8 + 1101
-    assert all(each.parameters == found[1].parameters for each in found[8:])

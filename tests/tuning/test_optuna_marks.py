@@ -17,7 +17,7 @@ from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.finals import Finals
 from autotuner.tuning.plan import Plan
 from tests.helpers import simulated
-from tests.helpers.stores import old_store
+from tests.helpers.stores import sample_store
 
 
 def read(path: Path, name: str) -> optuna.Study:
@@ -54,9 +54,9 @@ def test_a_study_tells_what_became_of_each_trial(path: Path) -> None:
         assert "revoked" not in found
 
 
-def test_what_is_revoked_is_told_in_a_store_of_before(path: Path) -> None:
+def test_what_is_revoked_is_told_of_a_study_that_is_over(path: Path) -> None:
     """Its trials have ended, and Optuna itself changes nothing of such."""
-    name = old_store(path)
+    name = sample_store(path)
     assert not any(trial.user_attrs for trial in read(path, name).trials)
     with Store.open(str(path)) as store:
         optuna_marks.mark(store, name)
@@ -70,7 +70,7 @@ def test_what_is_revoked_is_told_in_a_store_of_before(path: Path) -> None:
 
 
 def test_a_mark_that_no_longer_holds_is_taken_away(path: Path) -> None:
-    name = old_store(path)
+    name = sample_store(path)
     with Store.open(str(path)) as store:
         optuna_marks.mark(store, name)
         store.revoke(name, 7, "found later")

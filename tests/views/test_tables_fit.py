@@ -19,7 +19,7 @@ from autotuner.views.points import compared
 from autotuner.views.trial_lines import trial_lines
 from autotuner.views.trials_table import trials_table
 from tests.helpers.recorded import study_record
-from tests.helpers.stores import old_store
+from tests.helpers.stores import sample_store
 
 NAMES = [f"PARAMETER_{place}" for place in range(14)]
 
@@ -91,7 +91,7 @@ def test_figures_over_several_problems_are_labelled() -> None:
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_every_table_of_a_study_fits(path: Path, width: int) -> None:
-    name = old_store(path)
+    name = sample_store(path)
     with Store.open(str(path)) as store:
         of, finals = queries.study(store, name), standings.finals(store, name)
         assert finals is not None
