@@ -9,18 +9,18 @@ from autotuner.values.versions import version_of
 
 if TYPE_CHECKING:
     from autotuner.api import Study, StudyStore, gate, open_store, tune, tune_like
-    from autotuner.inference.load import load
-    from autotuner.inference.record import function, record
+    from autotuner.serve.load import load
+    from autotuner.serve.record import function, record
 
 __version__ = version_of("autotuner")
 __all__ = ["Study", "StudyStore", "function", "gate", "load", "open_store", "record", "tune", "tune_like"]
 
-_RECORD = "autotuner.inference.record"
-_INFERENCE = {"load": "autotuner.inference.load", "record": _RECORD, "function": _RECORD}
+_RECORD = "autotuner.serve.record"
+_SERVE = {"load": "autotuner.serve.load", "record": _RECORD, "function": _RECORD}
 
 
 def __getattr__(name: str) -> object:
     """The Python interface is imported when it is asked for: a job's process imports this package too."""
     if name in __all__:
-        return getattr(import_module(_INFERENCE.get(name, "autotuner.api")), name)
+        return getattr(import_module(_SERVE.get(name, "autotuner.api")), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

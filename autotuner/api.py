@@ -263,8 +263,8 @@ class _Callbacks:
 def tune_like(op: str, *inputs: Any, **options: Any) -> Study:
     """Tunes for one call of an op as it stands, with the arguments that the function of `load` takes and the op's own
     options. All others go to `tune`. Raises InputError where no kernel here serves such a call."""
-    from autotuner.inference.record import problem_of
     from autotuner.ops import OPS
+    from autotuner.serve.record import problem_of
     from autotuner.values.validation import no_such
 
     if op not in OPS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -69,19 +68,6 @@ class Cage(NamedTuple):
     """References are drawn up, and kept in the cache, by a process beside it that runs no variant."""
 
 
-class Serving(NamedTuple):
-    """What a program asks of a device that it calls variants on, by the number that torch gives the device."""
-
-    facts: Callable[[int], Mapping[str, Value | bool]]
-    """Those that `DeviceKind.proven_by` names, as they are here."""
-    stream: Callable[[int], int]
-    """What a variant is given as the stream of a call: torch's current one."""
-    on: Callable[[int], AbstractContextManager[object] | None]
-    """Makes it the current device in a block; None where it is that already."""
-    waits: bool
-    """A launch has ended when it returns, so that what it worked in can be used again at once."""
-
-
 class Packaging(NamedTuple):
     """What an export that is machine code says of its kind of device."""
 
@@ -123,8 +109,9 @@ class DeviceKind(NamedTuple):
     proven_by: tuple[str, ...] = ()
     """Names of the facts that say that another device is as good: where one differs, what was proven and timed on a
     device of this kind says nothing."""
-    serving: Callable[[], Serving] | None = None
-    """How calls are served in a user's program; imports torch. None: they are not."""
+    facts_in_torch: Callable[[], Mapping[str, Value | bool] | None] = lambda: None
+    """Those that `proven_by` names, of the device that torch takes in a user's program; None where it sees none.
+    Imports torch."""
     packaging: Packaging | None = None
     """None: variants are exported as json alone."""
     cage: Cage = Cage()
@@ -136,8 +123,6 @@ class DeviceKind(NamedTuple):
     is no such variable."""
     versions: Callable[[], Mapping[str, str]] = dict
     """Versions, beside torch's own, that the answers of torch's kernels depend on; imports torch."""
-    dispatch_key: str = ""
-    """What torch's dispatcher calls tensors on such a device; "": calls in a user's program are not served."""
     cluster_unit: str = ""
     """What a cluster's scheduler calls one such device; "": a resource that nodes are given by hand, `unit`."""
     jobs_per_process: int = 1

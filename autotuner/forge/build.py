@@ -38,8 +38,9 @@ from autotuner.values.verdict import Fault, Verdict
 
 BUILD_DEADLINE_S = 300.0
 ABANDONED_S = 24 * 3600.0
-PARTS = ("builds", "objects", "references", "compiled")
-"""Of the cache: what is made there, and kept. `compiled`: baselines that a compiler of torch's makes."""
+PARTS = ("builds", "objects", "references", "compiled", "packages")
+"""Of the cache: what is made there, and kept. `compiled`: baselines that a compiler of torch's makes;
+`packages`: what programs have loaded."""
 BUILDING = ".building-"
 """What the name of a build's private folder begins with."""
 KILLED = re.compile(r"Killed signal terminated program|died due to signal 9")
@@ -89,6 +90,11 @@ def require_cache() -> None:
 def entry_of(digest: str) -> Path:
     """The folder of that build in the cache, there or not."""
     return _cache() / "builds" / digest[:2] / digest
+
+
+def entry_of_package(digest: str) -> Path:
+    """The folder of that package in the cache, there or not."""
+    return _cache() / "packages" / digest
 
 
 def cached_builds(digest: str) -> list[Path]:

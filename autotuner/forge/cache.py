@@ -1,7 +1,7 @@
 """The cache on disk: what builds and references take there, and how it is made smaller.
 
-An entry is a folder of `builds/` or `compiled/`, or a file of `references/`. Its modification time is when it was last
-used. Whatever is removed is made again when it is needed.
+An entry is a folder of `builds/`, `compiled/` or `packages/`, or a file of `references/`. Its modification time is when
+it was last used. Whatever is removed is made again when it is needed.
 """
 
 from __future__ import annotations
@@ -110,7 +110,10 @@ def _usage(entries: Sequence[Entry]) -> Usage:
 def _entries() -> Iterator[Entry]:
     """Everything that can go; what vanishes meanwhile is left out."""
     root = config.cache_dir()
-    patterns = {"builds": ("builds/*/*", "compiled/*"), "references": ("references/*.[pt]*",)}  # .pt: of older versions
+    patterns = {
+        "builds": ("builds/*/*", "compiled/*", "packages/*"),
+        "references": ("references/*.[pt]*",),
+    }  # .pt: of older versions
     for kind in KINDS:
         for path in chain.from_iterable(map(root.glob, patterns[kind])):
             with contextlib.suppress(OSError):

@@ -10,8 +10,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from autotuner.forge.build import BUILD_DEADLINE_S, first_error, run, shared_object
-from autotuner.forge.build_inputs import BuildInputs
+from autotuner.forge.build import BUILD_DEADLINE_S, first_error, run
 from autotuner.forge.toolchain import Toolchain
 from autotuner.values import config
 from autotuner.values.errors import InputError, ToolchainError
@@ -20,19 +19,17 @@ PLAIN = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden")
 """Flags of what runs before it is known which CPU this is."""
 
 
-def isolated(inputs: BuildInputs, folder: Path, symbol: str, into: Path) -> Path:
-    """The variant of a build's folder as one object. Its only symbol is its `at_identity` (kernels/abi/identity.h).
+def isolated(toolchain: Toolchain, folder: Path, host: Path | None, symbol: str, into: Path) -> Path:
+    """The variant of a build's folder as one object, with its compiled host side where it has one. Its only symbol is
+    its `at_identity` (kernels/abi/identity.h).
 
     Every other name becomes local, so that variants with equal names in them stay apart. Raises InputError where the
     kind of device has no such objects, ToolchainError where the linker fails.
     """
-    files = inputs.toolchain.objects
-    if not files:
-        raise InputError(f"variants for {inputs.variant.backend} cannot be linked into another program: export json")
-    parts = [folder / name for name in files]
-    if inputs.host is not None:
-        parts.append(shared_object(inputs.toolchain, inputs.host, inputs.include_dirs))
-    made = joined(inputs.toolchain, parts, into / f"{symbol}.o")
+    if not toolchain.objects:
+        raise InputError(f"variants for {toolchain.torch_device} cannot be linked into another program: export json")
+    parts = [*(folder / name for name in toolchain.objects), *([host] if host else [])]
+    made = joined(toolchain, parts, into / f"{symbol}.o")
     objcopy = shutil.which("objcopy")
     if objcopy is None:
         raise ToolchainError("no objcopy on the PATH; install one (apt-get install binutils)")

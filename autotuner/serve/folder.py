@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from autotuner.devices import DEVICES
 from autotuner.devices.kind import Packaging
-from autotuner.forge.build import build
+from autotuner.forge.build import build, built, entry_of, shared_object
 from autotuner.forge.build_inputs import BuildInputs
 from autotuner.forge.family import Family
 from autotuner.forge.linkable import isolated
@@ -28,6 +28,7 @@ from autotuner.values.errors import DiskFullError, InputError
 from autotuner.values.files import FULL, why
 from autotuner.values.outcome import Artifact
 from autotuner.values.table import Table, TableVariant
+from autotuner.values.verdict import Fault
 
 NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*")
 MOST_VARIANTS = 64
@@ -83,18 +84,24 @@ def linked(table: Table, source: Source, name: str, into: Path) -> list[Path]:
 
 
 def _object(table: Table, of: TableVariant, source: Source, name: str, into: Path) -> Path:
-    problem = next(each.problem for each in table.entries if each.use == of.artifact)
-    family = Family.find(of.variant.family, near=source.near)
-    inputs = BuildInputs.of(family, of.variant, problem, source.toolchain)
-    if inputs.host is not None:
-        require_nothing(inputs.host, packaged(table)[1], f"trial {of.trial} of {of.study}")
-    made = build(family, of.variant, problem, source.toolchain) if inputs.digest == of.artifact else None
+    """A build in the cache is the one that was proven, whatever the sources are today; a host side, which is in no
+    build, is that of today's sources."""
+    problem, trial = next(each.problem for each in table.entries if each.use == of.artifact), f"trial {of.trial}"
+    made: Artifact | Fault | None = built(entry_of(of.artifact))
+    host: Path | None = None
+    if made is None or source.toolchain.needs_host:
+        family = Family.find(of.variant.family, near=source.near)
+        inputs = BuildInputs.of(family, of.variant, problem, source.toolchain)
+        if inputs.host is not None:
+            require_nothing(inputs.host, packaged(table)[1], f"{trial} of {of.study}")
+            host = shared_object(source.toolchain, inputs.host, inputs.include_dirs)
+        made = build(family, of.variant, problem, source.toolchain) if inputs.digest == of.artifact else None
     if not isinstance(made, Artifact) or made.program_hash != of.program:
         raise InputError(
-            f"trial {of.trial} of {of.study} was built from other sources or by another compiler than are here: another"
-            " program than the one that was proven; tune again"
+            f"{trial} of {of.study} was built from other sources or by another compiler than are here: another program"
+            " than the one that was proven; tune again"
         )
-    return isolated(inputs, Path(made.path).parent, name, into)
+    return isolated(source.toolchain, Path(made.path).parent, host, name, into)
 
 
 def require_nothing(host: Path, kind: Packaging, of: str) -> None:

@@ -6,7 +6,6 @@ op of torch; and a little Python. Neither a compiler nor autotuner is needed the
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import importlib.util
 import json
@@ -16,10 +15,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from autotuner.devices.kind import Packaging
 from autotuner.forge.build import shared_object
-from autotuner.forge.build_inputs import abi_dir
+from autotuner.forge.build_inputs import abi_dir, source_digests
 from autotuner.forge.linkable import PLAIN, compiled, tool
 from autotuner.ops import OPS
+from autotuner.ops.op import OpPackage
+from autotuner.serve import whole
 from autotuner.serve.elf import python_symbols, versions_needed
 from autotuner.serve.folder import Source, fresh, linked, name_of, packaged
 from autotuner.serve.table import digest_of_table
@@ -27,36 +29,20 @@ from autotuner.serve.table_source import table_lines
 from autotuner.store.records import StudyRecord
 from autotuner.values.errors import InputError
 from autotuner.values.table import Entry, Table
+from autotuner.values.variant import digest_of
 from autotuner.values.versions import version_of
 
 OLDEST_TORCH = "2.10"
 """Whose stable ABI has all that the op calls (`torch_op.cpp` compiles for it)."""
 INIT = '''"""{title} as autotuner tuned it: `{name}` takes what torch's function takes."""
 
-import base64
-import hashlib
-import json
 from pathlib import Path
 
-
-def _damaged(folder):
-    """The first file that is not what was exported."""
-    try:
-        metadata = json.loads((folder / "metadata.json").read_bytes())
-        said = json.dumps(metadata["autotuner"], sort_keys=True).encode()
-        contents = {{"metadata.json": (said, metadata["autotuner-digest"])}}
-        for name, digest in metadata["digest"]["files"].items():
-            contents[name] = ((folder / name).read_bytes() if (folder / name).is_file() else b"", digest)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return "metadata.json"
-    for name, (content, digest) in contents.items():
-        if base64.b64encode(hashlib.sha256(content).digest()).decode() != digest:
-            return name
-
+from .whole import damaged
 
 FOLDER = Path(__file__).parent
-if damaged := _damaged(FOLDER):
-    raise ImportError(f"{{FOLDER}}: damaged: {{damaged}} is not the file that was exported; export it again")
+if name := damaged(FOLDER):
+    raise ImportError(f"{{FOLDER}}: damaged: {{name}} is not the file that was exported; export it again")
 {init}'''
 PROJECT = """[build-system]
 requires = ["hatchling>=1.27"]
@@ -105,19 +91,42 @@ def write_folder(table: Table, source: Source, target: Path) -> str:
     with fresh(target) as private:
         scratch = private / "scratch"
         scratch.mkdir()
-        library = _library(table, source, module, scratch)
-        needs = versions_needed(library)
-        variant = private / "build" / variant_folder(kind.folder(source.toolchain))
-        variant.mkdir(parents=True)
-        shutil.move(library, variant / library.name)
+        inside = private / "build" / variant_folder(kind.folder(source.toolchain))
+        needs = write_module(table, source, module, inside, scratch)
         shutil.rmtree(scratch)
-        for name, copied in {**kind.copied, **package.copied}.items():
-            shutil.copyfile(copied, variant / name)
-        (variant / "__init__.py").write_text(INIT.format(**package._asdict()))
-        _write_metadata(table, module, variant, library.name, needs)
-        _write_project(table, module, variant, private, needs)
+        _write_project(table, module, inside, private, needs)
     place = target if target.is_absolute() else f"./{target}"  # a bare name is looked for in the index
     return f"pip install {place}, then: from {module} import {package.name}"
+
+
+def write_module(table: Table, source: Source, module: str, inside: Path, scratch: Path) -> dict[str, str]:
+    """Makes the folder `inside`, which is the module itself; what its library needs of the system."""
+    package, kind = packaged(table)
+    library = _library(table, source, module, scratch)
+    needs = versions_needed(library)
+    inside.mkdir(parents=True)
+    shutil.move(library, inside / library.name)
+    for name, copied in _copied(package, kind).items():
+        shutil.copyfile(copied, inside / name)
+    (inside / "__init__.py").write_text(INIT.format(**package._asdict()))
+    _write_metadata(table, module, inside, library.name, needs)
+    return needs
+
+
+def _copied(package: OpPackage, kind: Packaging) -> dict[str, Path]:
+    """Python of every package, by file name."""
+    return {"whole.py": Path(whole.__file__), **kind.copied, **package.copied}
+
+
+def package_digest(table: Table) -> str:
+    """What a package in the cache is called: a digest of all that it is made of, as far as that is known without a
+    compiler. Raises InputError as `packaged` does."""
+    package, kind = packaged(table)
+    op_dir = OPS[table.op].abi()
+    sources = source_digests([op_dir / package.source, abi_dir() / "package.h"], (abi_dir(), op_dir))
+    python = {name: path.read_text() for name, path in _copied(package, kind).items()}
+    here = [platform.machine(), platform.system(), version_of("autotuner"), OLDEST_TORCH]
+    return digest_of([digest_of_table(table), sources, python, INIT.format(**package._asdict()), here])
 
 
 def variant_folder(device: str) -> str:
@@ -180,7 +189,7 @@ def _write_metadata(table: Table, module: str, variant: Path, library: str, need
         "table": table.model_dump(mode="json"),
         "table_digest": digest_of_table(table),
     }
-    digests = {path.name: _digest(path.read_bytes()) for path in sorted(variant.iterdir())}
+    digests = {path.name: whole.digest_of(path.read_bytes()) for path in sorted(variant.iterdir())}
     document = {
         "id": f"{module}_{hashlib.sha256(json.dumps(digests).encode()).hexdigest()[:8]}",
         "name": module.replace("_", "-"),
@@ -190,14 +199,9 @@ def _write_metadata(table: Table, module: str, variant: Path, library: str, need
         "backend": kind.backend(table.proven_on),
         "digest": {"algorithm": "sha256", "files": digests},
         "autotuner": export,
-        "autotuner-digest": _digest(json.dumps(export, sort_keys=True).encode()),
+        "autotuner-digest": whole.digest_of(json.dumps(export, sort_keys=True).encode()),
     }
     (variant / "metadata.json").write_text(json.dumps(document, indent=1) + "\n")
-
-
-def _digest(content: bytes) -> str:
-    """As `kernels` writes it."""
-    return base64.b64encode(hashlib.sha256(content).digest()).decode()
 
 
 def _smallest(table: Table) -> list[Entry]:

@@ -37,6 +37,8 @@ def table_lines(table: Table, name: str) -> Iterator[str]:
         f"{{{problem_in_c(each.like.sized(each.low))}, {_list(each.high)}, {_together(each)}, {places[each.use]}}}"
         for each in table.ranges
     ]
+    # What was tried and is not served stands behind all that is: a range of one, which says why.
+    ranges += [f"{{{problem_in_c(each.problem)}, {_list(each.problem.shape)}, 0, -1}}" for each in table.left_out]
     yield from _array("at_range", "ranges", ranges)
     yield from _array("char *const", "why", [json.dumps(each) for each in reasons(table)])
     dims = len(OPS[table.op].problem.DIMS)
@@ -56,7 +58,7 @@ def reasons(table: Table) -> list[str]:
     fixed[OTHER_MODEL] = f"proven on a device with {proven}, this one is another"
     fixed[ELSEWHERE] = f"the variants are for {table.device}"
     between = [f"between tuned problems, timed on {len(each.validated)} others" for each in table.ranges]
-    return [*fixed, *(each.why for each in table.entries), *between]
+    return [*fixed, *(each.why for each in table.entries), *between, *(each.why for each in table.left_out)]
 
 
 def _together(of: Range) -> int:

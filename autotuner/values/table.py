@@ -7,8 +7,7 @@ marketing names, and no index that means something else after an update.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -97,13 +96,6 @@ class Range(Model):
     proven: Proven = Field(description="what the gate found on these lengths")
     validated: tuple[Validated, ...] = Field(min_length=1)
 
-    def holds(self, problem: Problem) -> bool:
-        """Whether the problem lies in it."""
-        sizes = zip(self.low, problem.shape, self.high, strict=True)
-        alike = len({getattr(problem, name) for name in self.together}) <= 1
-        within = alike and all(low <= size <= high for low, size, high in sizes)
-        return within and problem.sized(self.like.shape) == self.like
-
 
 class Table(Model):
     """The dispatch table of an export."""
@@ -129,45 +121,6 @@ class Table(Model):
             if found.use not in known:
                 raise refuse(f"found {found.use[:16]}, expected one of the variants", f"ranges[{index}].use")
         return self
-
-
-class Answer(NamedTuple):
-    """What a table says of a call."""
-
-    use: str | None
-    """Artifact of the variant; None: the baseline."""
-    why: str
-
-
-class Matcher:
-    """Which entry or range of a table a call belongs to. Whatever serves calls from a table asks it, or writes down
-    what it says."""
-
-    def __init__(self, table: Table) -> None:
-        self._proven_on = table.proven_on
-        self._entries = {each.problem: each for each in table.entries}
-        self._ranges = table.ranges
-        self._left_out = {each.problem: each for each in table.left_out}
-
-    def elsewhere(self, here: Mapping[str, Value | bool]) -> str | None:
-        """Why nothing is proven on a device with these facts; None where it is one of those that it is proven on."""
-        for name, proven in self._proven_on.items():
-            if here.get(name) != proven:
-                return f"proven on a device whose {name} is {proven}, here it is {here.get(name)}"
-        return None
-
-    def answer(self, problem: Problem) -> Answer:
-        """On such a device: what was tuned first, then the first range that holds the problem."""
-        entry = self._entries.get(problem)
-        if entry is not None:
-            return Answer(entry.use, entry.why)
-        for each in self._ranges:
-            if each.holds(problem):
-                return Answer(each.use, f"between tuned problems, timed on {len(each.validated)} others")
-        tried = self._left_out.get(problem)
-        if tried is not None:
-            return Answer(None, tried.why)
-        return Answer(None, f"{problem} was not tuned, and no variant is proven and timed around it")
 
 
 class TableFile(Model):

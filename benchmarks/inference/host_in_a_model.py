@@ -1,12 +1,12 @@
 """Host time of attention inside an eager model, where caches are cold: what a layer takes beside transformers' own.
 
-    python -m benchmarks.inference.host_in_a_model best.json [--package FOLDER] [--heads 12] [--length 128]
+    python -m benchmarks.inference.host_in_a_model best.json [--heads 12] [--length 128]
         [--dtype float32] [--rounds 200] [--out FILE]
 
 The model is the encoder of the examples with one batch of two texts, on the device that the export is for. Each arm is
-its attention: transformers' call of torch's function, `autotuner.function`, what `load` gives as it is, the same where
-torch serves all calls, a package. Arms take turns in random order. A forward's time ends when it returns: on a GPU
-nothing waits for what was launched. On a CPU the times contain what is computed, so let --heads and --length be small.
+its attention: transformers' call of torch's function, `autotuner.function`, what `load` gives. Arms take turns in
+random order. A forward's time ends when it returns: on a GPU nothing waits for what was launched. On a CPU the times
+contain what is computed, so let --heads and --length be small.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any
 import torch
 
 import autotuner
-from autotuner.inference.load import Loaded
 from benchmarks.attention.interleaved import spread
 from benchmarks.provenance import provenance
 from examples.encoder.encoder import encoder, key_lengths
@@ -33,29 +32,12 @@ OWN = "transformers' own"
 WARM_UPS = 3
 
 
-def never_by_a_variant(export: Path) -> Loaded:
-    """An export of which torch serves every call of a kind that has been seen before."""
-    ours = autotuner.load(export, build=True)
-    planned = ours._planned
-
-    def without(*call: Any) -> Any:
-        plan = planned(*call)
-        plan.variant = None
-        return plan
-
-    vars(ours)["_planned"] = without
-    return ours
-
-
 def arms(given: argparse.Namespace) -> dict[str, Callable[..., Any]]:
     """The attention of each; transformers has its own."""
-    packages = {} if given.package is None else {"package": autotuner.load(given.package)}
     return {
         OWN: torch.nn.functional.scaled_dot_product_attention,
         "autotuner.function": autotuner.function("sdpa"),
-        "load": autotuner.load(given.export, build=True),
-        "load, served by torch": never_by_a_variant(given.export),
-        **packages,
+        "load": autotuner.load(given.export),
     }
 
 
@@ -79,7 +61,6 @@ def measured(model: Any, batch: torch.Tensor, timed: dict[str, Callable[..., Any
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("export", type=Path)
-    parser.add_argument("--package", type=Path, help="the same, exported as a package")
     parser.add_argument("--heads", type=int, default=12)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--dtype", default="float32", choices=("float32", "float16", "bfloat16"))
@@ -87,8 +68,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     timed = arms(given)
-    loaded = timed["load"]
-    assert isinstance(loaded, Loaded)
+    loaded: Any = timed["load"]
     device = loaded.table.device
     model = encoder(heads=given.heads).to(device, getattr(torch, given.dtype))
     layers = model.config.num_hidden_layers
@@ -96,7 +76,7 @@ def main() -> None:
         batch = torch.randint(1, 30000, (2, given.length), device=device)
         taken = measured(model, batch, timed, given.rounds)
     document = {
-        **provenance([given.export, *filter(None, [given.package])]),
+        **provenance([given.export]),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
         "layers": layers,

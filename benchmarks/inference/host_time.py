@@ -1,11 +1,10 @@
 """Host time of a call: torch's attention, ops of torch.library that do nothing, and ours, in one run.
 
-    python -m benchmarks.inference.host_time best.json --package FOLDER --out docs/results/host_time.json
+    python -m benchmarks.inference.host_time best.json --out docs/results/host_time.json
 
 The problem is a small one of the export's table that a variant serves. On a GPU the host's time is that of a call that
-does not wait; on the CPU the same call computes, so what is ours is also timed without its launch, and without torch's
-function where torch serves the call. Inside a compiled graph a call is one of several in a row, so that what the graph
-itself takes counts little.
+does not wait; on the CPU the same call computes. What is ours is also timed without torch's function where torch serves
+the call. Inside a compiled graph a call is one of several in a row, so that what the graph itself takes counts little.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -28,7 +26,6 @@ from torch import Tensor
 
 import autotuner
 from autotuner.devices import DEVICES, Wishes
-from autotuner.inference.load import Loaded
 from autotuner.ops import OPS
 from autotuner.values.errors import InputError
 from autotuner.values.problem import Problem
@@ -55,20 +52,17 @@ def host_us(call: Callable[[], object], wait: Callable[[], object], calls: int) 
     return 1e6 * taken / calls, 1e6 * used / calls
 
 
-def smallest(ours: Loaded) -> Problem:
+def smallest(ours: Any) -> Problem:
     """The problem with the least work that a variant serves."""
     found = [entry.problem for entry in ours.table.entries if entry.use is not None]
     if not found:
         raise InputError("the table serves no problem with a variant; tune one that is faster than the baseline")
-    return min(found, key=lambda problem: problem.flops)
+    least: Problem = min(found, key=lambda problem: problem.flops)
+    return least
 
 
-def arms(
-    ours: Loaded, dry: Loaded, handed: tuple[Loaded, Loaded], package: Any, problem: Problem
-) -> dict[str, Callable[[], object]]:
-    """Of each arm a call. `dry`: the same export once more, which here launches nothing. `handed`: twice more, and here
-    torch serves the problem, with the second by a function that does nothing. `package`: the same exported as one, if
-    there is."""
+def arms(ours: Any, problem: Problem) -> dict[str, Callable[[], object]]:
+    """Of each arm a call."""
     op = OPS[problem.op]
     assert op.call is not None
     function = op.call.torch
@@ -79,58 +73,34 @@ def arms(
     given = [named.pop(name) for name in function.tensors[:GIVEN]]
     through, (made, defined) = function.ours(), nothing()
     torchs = through if function.uses_added(inputs, options) else function.function()
-    said = function.arguments(*given, **named)[:2]
-    dry(*given, **named)
-    launches_nothing = SimpleNamespace(launcher=lambda *_: lambda addresses, stream: True)
-    plan: Any = dry._plan(*said)
-    plan.variant, plan.forward = launches_nothing, None
-    for each in handed:
-        each(*given, **named)
-        plan = each._plan(*said)
-        plan.variant = plan.forward = None
-    by_torch, by_nobody = handed
-    vars(by_nobody)["_own"] = vars(by_nobody)["_torch"] = lambda *args, **kwargs: args
-    packages = (
-        {}
-        if package is None
-        else {
-            "package": lambda: package(*given, **named),
-            "package in a compiled graph": chained(package, given, named),
-            **packaged_by_nobody(package, given, named),
-        }
-    )
     return {
-        **packages,
         "torch": lambda: torchs(*given, **named),
         "torch by the recorded function": lambda: through(*given, **named),
         "custom_op that does nothing": lambda: made(*given),
         "defined op that does nothing": lambda: defined(*given),
         "ours": lambda: ours(*given, **named),
-        "ours without the launch": lambda: dry(*given, **named),
-        "ours, served by torch": lambda: by_torch(*given, **named),
-        "ours, served by torch, without torch's function": lambda: by_nobody(*given, **named),
+        **served_by_nobody(ours, given, named),
         "ours as an op": lambda: ours.op(*inputs, **options),
         "torch in a compiled graph": chained(torchs, given, named),
         "ours in a compiled graph": chained(ours, given, named),
-        "ours in a compiled graph without the launch": chained(dry, given, named),
     }
 
 
-def packaged_by_nobody(package: Any, given: Sequence[Tensor], named: dict[str, Any]) -> dict[str, Callable[[], object]]:
-    """The package where it knows that torch serves the call, by a function that does nothing. Such it knows of calls
-    without lengths of keys alone."""
+def served_by_nobody(ours: Any, given: Sequence[Tensor], named: dict[str, Any]) -> dict[str, Callable[[], object]]:
+    """Ours where it knows that torch serves the call, by a function that does nothing. Such it knows of calls without
+    lengths of keys alone."""
     if "key_lengths" in named or "corner" in named:
         return {}
-    module, once_more = sys.modules[type(package).__module__], copied(package)
+    module, once_more = sys.modules[type(ours).__module__], copied(ours)
     how = module._how(named) | once_more._always
     known = module.Known(how, once_more._alike(tuple(given)).are, lambda tensors: tensors)
-    once_more._known = type(package._known)({given[0].shape: (known,)})
-    return {"package, served by torch, without torch's function": lambda: once_more(*given, **named)}
+    once_more._known = type(ours._known)({given[0].shape: (known,)})
+    return {"ours, served by torch, without torch's function": lambda: once_more(*given, **named)}
 
 
-def copied(package: Any) -> Any:
-    """The package's function once more, with a memory of its own."""
-    build, made_from = package.made_by
+def copied(ours: Any) -> Any:
+    """The function once more, with a memory of its own."""
+    build, made_from = ours.made_by
     return build(*made_from)
 
 
@@ -164,17 +134,14 @@ def chained(call: Call, given: Sequence[Tensor], named: dict[str, Any]) -> Calla
     return lambda: graph(first)
 
 
-def measured(export: Path, package: Path | None) -> dict[str, Any]:
+def measured(export: Path) -> dict[str, Any]:
     """Medians over the samples of this process, of each arm."""
-    ours = autotuner.load(export, build=True, strict=True)
-    dry = autotuner.load(export, build=True, strict=True, gradients="torch")
-    handed = autotuner.load(export, build=True, copies=True), autotuner.load(export, build=True, gradients="torch")
-    packaged = None if package is None else autotuner.load(package, strict=True)
+    ours = autotuner.load(export, strict=True)
     problem = smallest(ours)
     wait = torch.cuda.synchronize if ours.table.device == "cuda" else lambda: None
     taken: dict[str, list[tuple[float, float]]] = {}
     with torch.no_grad():
-        timed = arms(ours, dry, handed, packaged, problem)
+        timed = arms(ours, problem)
         calls = {name: CHAIN if "graph" in name else 1 for name in timed}
         for call in timed.values():
             host_us(call, wait, CHAIN)
@@ -192,16 +159,14 @@ def measured(export: Path, package: Path | None) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("export", type=Path)
-    parser.add_argument("--package", type=Path, help="the same, exported as a package")
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     said = parser.parse_args()
     if said.here:
-        print(json.dumps(measured(said.export, said.package)))
+        print(json.dumps(measured(said.export)))
         return
-    more = [] if said.package is None else ["--package", str(said.package.absolute())]
-    command = [sys.executable, "-m", __spec__.name, str(said.export.absolute()), "--here", *more]
+    command = [sys.executable, "-m", __spec__.name, str(said.export.absolute()), "--here"]
     found = []
     for _ in range(said.processes):
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -209,7 +174,7 @@ def main() -> None:
             sys.exit(done.stderr)
         found.append(json.loads(done.stdout.splitlines()[-1]))
     document = {
-        **provenance([said.export, *filter(None, [said.package])]),
+        **provenance([said.export]),
         "torch": torch.__version__,
         "processes": said.processes,
         "load": os.getloadavg()[0],

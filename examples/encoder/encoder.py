@@ -139,7 +139,7 @@ def main() -> None:
         use(model, autotuner.function("sdpa"), key_lengths)
         recorded(lambda: [forward(model, batch) for batch in inputs], said.out)
     else:
-        write(compare(model, autotuner.load(said.export, build=True), inputs, said.rounds), said)
+        write(compare(model, autotuner.load(said.export), inputs, said.rounds), said)
 
 
 if __name__ == "__main__":

@@ -189,7 +189,7 @@ def main() -> None:
         cache = cache_of(model, said.room)
         recorded(lambda: [generate(model, each, said.new, cache) for each in inputs], said.out)
     else:
-        ours = autotuner.load(said.export, build=True)
+        ours = autotuner.load(said.export)
         write(compare(model, ours, inputs, said.new, said.room, said.rounds), said)
 
 

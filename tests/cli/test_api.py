@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import autotuner
-from autotuner.inference.record import problem_of as problem_of_call
 from autotuner.ops import OPS
 from autotuner.ops.sdpa.call import problem_of
+from autotuner.serve.record import problem_of as problem_of_call
 from autotuner.values.errors import InputError, StoreError
 from tests.helpers.command_line import SPACE, lay_out
 

@@ -49,7 +49,7 @@ def test_recorded_tuned_exported_loaded(tmp_path: Path, monkeypatch: pytest.Monk
     assert "The table serves 3 problems" in named.stdout
     one_line(autotuner(tmp_path, "export", studies[0], "--loss", "2"), "--loss")
 
-    ours = package.load(tmp_path / "both.json", build=True)
+    ours = package.load(tmp_path / "both.json")
     q, k, v = (torch.randn(1, 2, 33, 64) for _ in range(3))
     torch.testing.assert_close(ours(q, k, v), scaled_dot_product_attention(q, k, v), atol=1e-5, rtol=1e-4)
     assert sum(ours.counters.values()) == 1

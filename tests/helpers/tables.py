@@ -67,8 +67,8 @@ def table(
 ) -> Table:
     """Where what is here is what was proven."""
     kind = DEVICES[device]
-    assert kind.serving is not None
-    here = kind.serving().facts(0)
+    here = kind.facts_in_torch()
+    assert here is not None
     return Table(
         op="sdpa",
         device=device,
@@ -103,3 +103,20 @@ def write(of: Table, path: Path) -> Path:
     text = json.dumps({"schema_version": 3, "table_digest": digest_of(document), "table": document})
     path.write_text(text)
     return path
+
+
+def answer(of: Table, problem: SdpaProblem) -> tuple[str | None, str]:
+    """What serves a problem, None: the baseline, and why: what was tuned first, then the first range that holds it."""
+    for entry in of.entries:
+        if entry.problem == problem:
+            return entry.use, entry.why
+    for each in of.ranges:
+        sizes = zip(each.low, problem.shape, each.high, strict=True)
+        alike = len({getattr(problem, name) for name in each.together}) <= 1
+        within = alike and all(low <= size <= high for low, size, high in sizes)
+        if within and problem.sized(each.like.shape) == each.like:
+            return each.use, f"between tuned problems, timed on {len(each.validated)} others"
+    for tried in of.left_out:
+        if tried.problem == problem:
+            return None, tried.why
+    return None, "it was not tuned, and no variant is proven and timed around it"

@@ -79,8 +79,8 @@ SETTINGS = PACKAGE / "values" / "config.py"
 
 
 def words_of_one_kind(path: Path) -> list[str]:
-    """`inference` asks for a kind by what torch calls a tensor's device; no other room looks at that."""
-    asks = [] if named(path).startswith("inference/") else re.findall(r"\.device\.type", path.read_text())
+    """`serve` asks for a kind by what torch calls a tensor's device; no other room looks at that."""
+    asks = [] if named(path).startswith("serve/") else re.findall(r"\.device\.type", path.read_text())
     return asks + ([] if path == SETTINGS else ONE_KINDS_OWN.findall(path.read_text()))
 
 

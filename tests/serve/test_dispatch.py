@@ -1,4 +1,4 @@
-"""The table looked up in C (kernels/abi/dispatch.h) says what it says in Python (`Matcher`), on random problems."""
+"""The table looked up in C (kernels/abi/dispatch.h) says what it says in Python, on random problems."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from autotuner.forge.build_inputs import abi_dir
 from autotuner.ops import OPS
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.serve.table_source import problem_in_c, table_lines
-from autotuner.values.table import Matcher, Range, Validated
-from tests.helpers.tables import GATE, RATIO, built, problem, served, table
+from autotuner.values.table import LeftOut, Range, Validated
+from tests.helpers.tables import GATE, RATIO, answer, built, problem, served, table
 
 PROGRAM = """
 #include <stdio.h>
@@ -65,7 +65,7 @@ def test_c_and_python_find_the_same(tmp_path: Path) -> None:
             ranged(low, high, ("seq_q", "seq_k")),
             ranged(low.model_copy(update=masked), high.model_copy(update=masked), ()),
         ],
-    )
+    ).model_copy(update={"left_out": (LeftOut(problem=problem(65), use=artifact.digest, why="slower"),)})
     asked = [sized(draw) for _ in range(400)]
     lines = "\n".join(["extern const at_identity autotuner_it_variant_0 = {0};", *table_lines(of, "autotuner_it")])
     body = PROGRAM % (lines, ", ".join(map(problem_in_c, asked)))
@@ -73,11 +73,11 @@ def test_c_and_python_find_the_same(tmp_path: Path) -> None:
     headers = [f"-I{abi_dir()}", f"-I{OPS['sdpa'].abi()}"]
     subprocess.run(["g++", "-std=c++17", *headers, "it.cpp", "-o", "it"], cwd=tmp_path, check=True)
     done = subprocess.run([tmp_path / "it"], capture_output=True, text=True, check=True)
-    places, matcher = [int(each) for each in done.stdout.split()], Matcher(of)
-    uses = [each.use for each in of.entries] + [each.use for each in of.ranges]
+    places = [int(each) for each in done.stdout.split()]
+    uses = [*(each.use for each in of.entries), *(each.use for each in of.ranges), *(None for _ in of.left_out)]
     found = [None if place < 0 else uses[place] for place in places]
-    assert found == [matcher.answer(each).use for each in asked]
-    assert {place for place in places if place >= 0} == set(range(5)), "some place was never asked for"
+    assert found == [answer(of, each)[0] for each in asked]
+    assert {place for place in places if place >= 0} == set(range(6)), "some place was never asked for"
 
 
 def test_two_files_of_a_c_program_may_include_the_headers(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from autotuner.values.errors import InputError
 from autotuner.values.gate_report import CheckResult
 from autotuner.values.outcome import Heat
 from autotuner.values.problem import Problem
-from autotuner.values.table import Matcher
 from autotuner.values.verdict import Fault, Verdict
 from autotuner.views.table_words import ranges_words, table_words
 from tests.helpers.recorded import PROBLEM, artifact, hold_finals, passed_gate
+from tests.helpers.tables import answer
 from tests.helpers.tuned_studies import SCHEMA, of_two, record, tuned
 
 
@@ -75,8 +75,8 @@ def two_lengths(store: Store, first: Mapping[int, float], second: Mapping[int, f
 
 
 def uses(store: Store, *lengths: int) -> list[str | None]:
-    matcher = Matcher(table_of(store, ["scalar-abc"]))
-    return [matcher.answer(at(length)).use for length in lengths]
+    found = table_of(store, ["scalar-abc"])
+    return [answer(found, at(length))[0] for length in lengths]
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_a_range_reaches_from_a_tuned_length_to_the_next(store: Store) -> None:
     assert between.validated[0].speedup.mean == pytest.approx(100 / 55, rel=0.01)
     assert between.proven.passed
     assert uses(store, 513, 700, 2047, 2049, 511) == [artifact(16).digest] * 3 + [None] * 2
-    assert Matcher(found).answer(at(600, 700)).use is None
-    assert Matcher(found).answer(at(600).model_copy(update={"batch": 3})).use is None
+    assert answer(found, at(600, 700))[0] is None
+    assert answer(found, at(600).model_copy(update={"batch": 3}))[0] is None
     assert "2 lengths that were not tuned" in table_words(found)
     best = standings.best(store, "scalar-abc")
     assert best is not None
@@ -161,7 +161,7 @@ def test_a_length_that_is_slower_ends_the_range(store: Store) -> None:
     ]
     found = table_of(store, ["scalar-abc"])
     assert [each.problem for each in found.left_out] == [at(1023)]
-    assert "not shown to be faster" in Matcher(found).answer(at(1023)).why
+    assert "not shown to be faster" in answer(found, at(1023))[1]
     assert "not (1,8,1023,64) float32 full" in ranges_words(found)
 
 

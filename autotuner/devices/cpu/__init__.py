@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,10 @@ from autotuner.devices.cpu.disturbance import who_disturbs
 from autotuner.devices.cpu.facts import choose
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.devices.environment import usable_cpus
-from autotuner.devices.kind import Cage, DeviceKind, Packaging, Serving
+from autotuner.devices.kind import Cage, DeviceKind, Packaging
 from autotuner.forge.toolchain import Toolchain
 from autotuner.values.outcome import Device
+from autotuner.values.variant import Value
 
 if TYPE_CHECKING:
     from autotuner.devices.process import DeviceProcess
@@ -31,10 +33,10 @@ def _open(toolchain: Toolchain, device: Device) -> DeviceProcess:
     return CpuProcess(toolchain, cache_bytes)
 
 
-def _serving() -> Serving:
-    from autotuner.devices.cpu.serving import SERVING
+def _facts_in_torch() -> Mapping[str, Value | bool]:
+    import torch
 
-    return SERVING
+    return machine.cpu_facts(torch.get_num_threads())
 
 
 DEVICE = DeviceKind(
@@ -48,9 +50,8 @@ DEVICE = DeviceKind(
     open=_open,
     who_disturbs=lambda chosen: who_disturbs(),
     proven_by=("CPU_VECTOR_BYTES", "CPU_FMA", "CPU_BF16_DOT", "L2_BYTES", "L3_BYTES", "THREADS_ALLOWED"),
-    serving=_serving,
+    facts_in_torch=_facts_in_torch,
     packaging=Packaging(lambda toolchain: "cpu", lambda facts: {"type": "cpu"}, False, machine.instructions, COPIED),
-    dispatch_key="CPU",
     cage=Cage(references=True),
     builders=lambda lanes: usable_cpus(),  # however few threads a variant may have: builds and judging take turns
 )

@@ -11,7 +11,7 @@ from autotuner.devices.cuda.architecture import architecture
 from autotuner.devices.cuda.facts import SHOWN_BY, choose, missing
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.environment import usable_cpus
-from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging, Serving
+from autotuner.devices.kind import Cage, Chosen, DeviceKind, Packaging
 from autotuner.forge.toolchain import Toolchain
 from autotuner.values.outcome import Device
 from autotuner.values.variant import Value
@@ -42,10 +42,13 @@ def _builders(lanes: int) -> int:
     return max(1, usable_cpus() - lanes)
 
 
-def _serving() -> Serving:
-    from autotuner.devices.cuda.serving import SERVING
+def _facts_in_torch() -> Mapping[str, Value | bool] | None:
+    import torch
 
-    return SERVING
+    if not torch.cuda.is_available():
+        return None
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return {"SM": 10 * properties.major + properties.minor, "MULTIPROCESSORS": properties.multi_processor_count}
 
 
 def _build_name(toolchain: Toolchain) -> str:
@@ -81,7 +84,7 @@ DEVICE = DeviceKind(
     module=f"{__name__}.device",
     open=_open,
     proven_by=("SM", "MULTIPROCESSORS"),
-    serving=_serving,
+    facts_in_torch=_facts_in_torch,
     packaging=Packaging(_build_name, _backend, accelerator=True, copied=COPIED, needs=_needs),
     cage=Cage(
         reads=("/opt/nvidia*",),
@@ -92,7 +95,6 @@ DEVICE = DeviceKind(
     builders=_builders,
     shown_by=SHOWN_BY,
     versions=_versions,
-    dispatch_key="CUDA",
     cluster_unit="GPU",
     overlap=True,
     jobs_per_process=250,

@@ -13,10 +13,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
+from pydantic import ValidationError
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils.benchmark import Timer
 
-from autotuner.inference.calls import GRADIENT, as_dense, described, why_not
 from autotuner.ops import OPS
 from autotuner.ops.op import Op, TorchFunction
 from autotuner.ops.surroundings import needs_gradient
@@ -24,8 +25,9 @@ from autotuner.ops.tensors import Tensors
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
 from autotuner.values.problem import Problem
-from autotuner.values.validation import show
+from autotuner.values.validation import explanation, show
 
+GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
 LOOKS, TIMED_S = 4, 0.03
 """How often each problem is run in turn to see what torch takes for it, and for how many seconds, at least."""
 
@@ -218,3 +220,30 @@ def microseconds(served: Served) -> float:
     timer = Timer("function(**given)", globals=scope, num_threads=torch.get_num_threads())
     with torch.no_grad():
         return 1e6 * min(timer.blocked_autorange(min_run_time=TIMED_S).times)
+
+
+# Calls in words -----------------------------------------------------------------------------------------------------
+
+
+def as_dense(tensors: Tensors) -> Tensors:
+    """Of the same sizes and element types, dense; without content where they were not."""
+    return tuple(
+        each if each.is_contiguous() else torch.empty_like(each, device="meta").contiguous() for each in tensors
+    )
+
+
+def described(tensors: Tensors, options: Mapping[str, Any]) -> str:
+    """A call in one line: sizes, element type, what else was given."""
+    sizes = " ".join("nested" if each.is_nested else "x".join(map(str, each.shape)) for each in tensors)
+    said = [f"{name}={_short(value)}" for name, value in options.items()]
+    return " ".join([sizes, str(tensors[0].dtype).removeprefix("torch."), *said])
+
+
+def _short(value: object) -> str:
+    return f"{'x'.join(map(str, value.shape))} {value.dtype}" if isinstance(value, Tensor) else str(value)
+
+
+def why_not(error: ValueError, problem: type[Problem]) -> str:
+    """Why a call is none of an op's problems, in one line."""
+    said = explanation(error, problem) if isinstance(error, ValidationError) else str(error)
+    return " ".join(said.split())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,14 +13,13 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import autotuner
-from autotuner.inference.loaded import Loaded
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
 from tests.helpers.tables import served, table, write
 
 
-def loaded(space: str, problem: str, path: Path) -> tuple[SdpaProblem, Loaded]:
+def loaded(space: str, problem: str, path: Path) -> tuple[SdpaProblem, Any]:
     """An export whose table has the default variant of a space, for its first problem or that one."""
     here = Workbench(load_space(space, problems=[problem] if problem else ()))
     (artifact,) = here.build_all([here.space.default_index])
@@ -72,7 +73,6 @@ def test_one_graph_serves_lengths_that_change_in_place(space: str, text: str, tm
 @pytest.mark.gpu
 def test_a_thread_that_has_no_context_yet_is_served(tmp_path: Path) -> None:
     """What torch does in it before the launch comes from its cache of memory, and makes none."""
-    from autotuner.devices.cuda.serving import has_context
 
     problem, ours = loaded("sdpa_cuda_smoke", "", tmp_path / "best.json")
     q, k, v = drawn(problem, 0)
@@ -82,7 +82,9 @@ def test_a_thread_that_has_no_context_yet_is_served(tmp_path: Path) -> None:
     found: list[Tensor] = []
 
     def call() -> None:
-        had.append(has_context())
+        context = ctypes.c_void_p()
+        ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
+        had.append(context.value is not None)
         found.append(ours(q, k, v, is_causal=problem.causal, enable_gqa=problem.grouped))
 
     thread = threading.Thread(target=call)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import autotuner
-from autotuner.inference.load import Loaded
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_spaces
 from autotuner.values.outcome import Artifact
@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 
-def tuned(problems: Iterable[Problem], path: Path) -> Loaded:
+def tuned(problems: Iterable[Problem], path: Path) -> Any:
     """Every problem served by the default variant of its space."""
     variants: list[TableVariant] = []
     entries: list[tuple[SdpaProblem, str | None]] = []

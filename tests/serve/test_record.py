@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn import functional
 
 import autotuner
-from autotuner.inference import record
-from autotuner.inference.record import Served
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.torch_call import FUNCTION
+from autotuner.serve import record
+from autotuner.serve.record import Served
 from autotuner.tuning.workbench import load_spaces
 from autotuner.values.errors import InputError, SpaceError
 
