@@ -12,7 +12,7 @@ import sys
 from autotuner.devices.kind import Chosen, DeviceKind, Wishes, device_names
 from autotuner.values.plugs import Plugs
 
-__all__ = ["DEVICES", "Chosen", "DeviceKind", "Wishes", "device_names", "shown_by"]
+__all__ = ["DEVICES", "Chosen", "DeviceKind", "Wishes", "device_names", "shown_by", "versions"]
 
 DEVICES: Plugs[DeviceKind] = Plugs(sys.modules[__name__], "DEVICE")
 
@@ -20,3 +20,14 @@ DEVICES: Plugs[DeviceKind] = Plugs(sys.modules[__name__], "DEVICE")
 def shown_by() -> tuple[str, ...]:
     """The variables of the environment that say which devices a process sees, of all kinds."""
     return tuple(sorted({kind.shown_by for kind in DEVICES.values() if kind.shown_by}))
+
+
+def versions() -> dict[str, str]:
+    """The versions that the answers of torch's kernels depend on: torch's, and what each kind of device adds where
+    there is one here. Imports torch."""
+    import torch
+
+    found = {"torch": str(torch.__version__)}
+    for kind in DEVICES.values():
+        found |= kind.versions()
+    return found

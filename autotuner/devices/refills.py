@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 
+from autotuner.devices.bench import FILLS
 from autotuner.gate.recheck import AUDIT
 from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, all_same_bits
@@ -17,8 +18,6 @@ from autotuner.values.verdict import Fault, Verdict
 MOST_BYTES = 256 << 20
 """Bytes at most of the copies of inputs and outputs that a sample of the variant and one of the baseline are refilled
 with, and as many once more of the workspace; but for what two calls and one workspace take."""
-WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
-"""Words of which a poisoned workspace is full: a NaN, a large number, zero."""
 
 
 class Buffers(NamedTuple):
@@ -41,7 +40,7 @@ class Buffers(NamedTuple):
     def workspaces(self, calls: int) -> int:
         """Workspaces that so many calls are refilled with in turn, where there is any. It may be far larger than inputs
         and outputs, and what poisons one call's poisons the next one's too: no call can leave anything in it."""
-        return max(1, min(calls, len(WORKSPACE_FILLS), _fitting(self.workspace)))
+        return max(1, min(calls, len(FILLS), _fitting(self.workspace)))
 
 
 def _fitting(tensors: Tensors) -> int:
@@ -85,7 +84,7 @@ class Refills:
         return (*inputs, *outputs)
 
     def _poison(self) -> Tensors:
-        word = self._draw.choice(WORKSPACE_FILLS)
+        word = self._draw.choice(FILLS)
         return tuple(torch.full_like(tensor, word) for tensor in self._buffers.workspace)
 
     def leave(self) -> None:

@@ -39,16 +39,6 @@ def strides_of(shape: Shape) -> tuple[int, ...]:
     return tuple(math.prod(shape[place + 1 :]) for place in range(len(shape)))
 
 
-def inputs_of(problem: Problem) -> tuple[Input, ...]:
-    """What the problem's variants read."""
-    return op_of(problem).inputs(problem)
-
-
-def outputs_of(problem: Problem) -> tuple[Output, ...]:
-    """What they write."""
-    return op_of(problem).outputs(problem)
-
-
 def draw(problem: Problem) -> tuple[bytes, ...]:
     """Each input, dense: standard normal in its element type, or integers from 1 on."""
     generator = np.random.default_rng(1)
@@ -59,12 +49,14 @@ def draw(problem: Problem) -> tuple[bytes, ...]:
             return generator.integers(1, getattr(problem, each.most) + 1, shape).astype(each.dtype).tobytes()
         return _as_bytes(generator.standard_normal(math.prod(shape), np.float32), each.dtype)
 
-    return tuple(drawn(each) for each in inputs_of(problem))
+    return tuple(drawn(each) for each in op_of(problem).inputs(problem))
 
 
 def output_bytes(problem: Problem) -> tuple[int, ...]:
     """The size of each output."""
-    return tuple(math.prod(shape_of(each, problem)) * ITEM_BYTES[each.dtype] for each in outputs_of(problem))
+    return tuple(
+        math.prod(shape_of(each, problem)) * ITEM_BYTES[each.dtype] for each in op_of(problem).outputs(problem)
+    )
 
 
 def bare(

@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from autotuner.devices import DEVICES
+from autotuner.devices import DEVICES, versions
 from autotuner.forge.build import build
 from autotuner.forge.family import Claims, Family
 from autotuner.forge.loaded_variant import LoadedVariant
@@ -106,7 +106,6 @@ class GatedLine:
         self._answers = lru_cache(maxsize=16)(self._baseline_answers)
 
     def calibrate(self, conditions: Conditions, say: Say) -> Calibration:
-        from autotuner.devices.versions import versions
         from autotuner.gate.references import names, reference_checks, sound
 
         device = self._device

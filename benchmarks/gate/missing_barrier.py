@@ -22,10 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from autotuner.devices import DEVICES, Wishes
+from autotuner.devices import DEVICES, Wishes, versions
 from autotuner.devices.cuda.instruments import Instruments
 from autotuner.devices.cuda.toolchain import CudaToolchain
-from autotuner.devices.versions import versions
 from autotuner.forge.family import Family
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.cases import Case

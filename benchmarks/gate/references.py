@@ -16,8 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from autotuner.devices import DEVICES, Wishes
-from autotuner.devices.versions import versions
+from autotuner.devices import DEVICES, Wishes, versions
 from autotuner.gate.cases import Case
 from autotuner.gate.references import names, reference_checks
 from autotuner.gate.tolerance import Truth, compute_truth

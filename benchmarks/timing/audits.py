@@ -28,7 +28,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from autotuner.devices.versions import versions
+from autotuner.devices import versions
 from autotuner.gate.references import names
 from autotuner.race.arms import ArmError, Audited
 from autotuner.race.audit import Raced, Times, looked_at

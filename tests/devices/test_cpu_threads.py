@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 
-from autotuner.devices.cpu.bench import WORKSPACE_FILLS, CpuBench
-from autotuner.devices.cpu.threads import on_one_cpu
+from autotuner.devices.bench import FILLS
+from autotuner.devices.cpu.bench import CpuBench, on_one_cpu
 from autotuner.devices.environment import usable_cpus
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.bench import ZEROS, Neighbours
@@ -96,12 +96,12 @@ def test_every_word_comes_on_one_cpu_and_on_all(kept: list[Kept]) -> None:
         bench.disturb(turn)
         bench.launch(PROBLEM, inputs, outputs)
         assert os.sched_getaffinity(0) == EVERY
-    assert set(variant.found) == {(word, crowded) for word in WORKSPACE_FILLS for crowded in (False, True)}
+    assert set(variant.found) == {(word, crowded) for word in FILLS for crowded in (False, True)}
     assert not variant.found[-1][1]  # the checks that follow have all CPUs
     bench.disturb(ZEROS)
     bench.launch(PROBLEM, inputs, outputs)
     assert variant.found[-1] == (0, False)
     bench.disturb(4)
     bench.repeated(PROBLEM, inputs, outputs, outputs, 3)
-    assert variant.found[-1] == (WORKSPACE_FILLS[1], True)
+    assert variant.found[-1] == (FILLS[1], True)
     assert os.sched_getaffinity(0) == EVERY

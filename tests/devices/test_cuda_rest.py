@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from autotuner.devices.cuda.rest import BUSY_S, Shadow, made_at_rest, still_busy
+from autotuner.devices.cuda.rest import BUSY_S, AfterBaseline, made_at_rest, still_busy
 from autotuner.race.arms import ArmError
 from autotuner.values.verdict import Verdict
 
@@ -78,10 +78,10 @@ def test_what_burns_once_is_waited_out() -> None:
 def test_a_host_that_is_stopped_at_one_look_accuses_nobody() -> None:
     assert made_at_rest(lambda: "made", stopped_once()) == "made"
     assert still_busy(lambda: None, stopped_once()) is None
-    shadow, looks = Shadow(), stopped_once()
+    after, looks = AfterBaseline(), stopped_once()
     for _ in range(6):
-        shadow.ask(looks)
-    assert shadow.busy is None
+        after.ask(looks)
+    assert after.busy is None
 
 
 def test_what_goes_on_after_each_forward_is_told() -> None:
@@ -92,11 +92,11 @@ def test_what_goes_on_after_each_forward_is_told() -> None:
 
 
 def test_who_burns_beside_many_samples_of_the_baseline_is_told() -> None:
-    device, shadow = Device(), Shadow()
+    device, after = Device(), AfterBaseline()
     for sample in range(6):
         if sample % 2:
             device.burn()
-        shadow.ask(device.own_work_s)
-    assert shadow.busy is not None
-    shadow.forget()
-    assert shadow.busy is None
+        after.ask(device.own_work_s)
+    assert after.busy is not None
+    after.forget()
+    assert after.busy is None

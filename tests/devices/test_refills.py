@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from autotuner.devices.refills import MOST_BYTES, WORKSPACE_FILLS, Buffers, Refills
+from autotuner.devices.bench import FILLS
+from autotuner.devices.refills import MOST_BYTES, Buffers, Refills
 from autotuner.ops import op_of
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.tensors import Tensors, all_same_bits
@@ -73,7 +74,7 @@ def test_every_forward_finds_fresh_inputs_and_poison(workspace: int) -> None:
             refills.put(call)
             assert not any(all_same_bits(held.inputs, each) for each in seen)
             assert all(bool(each.isnan().all()) for each in held.outputs)
-            assert set(held.workspace[0].unique().tolist()) <= set(WORKSPACE_FILLS)
+            assert set(held.workspace[0].unique().tolist()) <= set(FILLS)
             seen.append(tuple(each.clone() for each in held.inputs))
     refills.load(fresh=False)
     for call in range(refills.calls):

@@ -7,14 +7,14 @@ import ctypes
 import math
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from autotuner.devices.bench import FILLS, predecessor, workspace_bytes
 from autotuner.devices.cpu.guarded_memory import ALIGNMENT, Slab, guarded
-from autotuner.devices.cpu.threads import on_one_cpu
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.status import DeviceErrors
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
@@ -22,16 +22,10 @@ from autotuner.ops import op_of
 from autotuner.ops.tensors import Tensors, all_same_bits, on_one_thread, same_bits
 from autotuner.values.problem import Problem
 
-WORKSPACE_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
-"""Words the workspace holds before a launch: a NaN, a large number, zero."""
-
 MAX_WORKSPACE = 1 << 30
 
-
-@lru_cache(maxsize=4)
-def _predecessor(problem: Problem) -> Tensors:
-    op = op_of(problem)
-    return op.tensors().inputs(problem, op.cases.between_distribution, seed=0)
+OWN = Path("/proc/self/task")
+"""Has an entry for each thread of the process, those that a library keeps too."""
 
 
 class CpuBench:
@@ -44,7 +38,7 @@ class CpuBench:
         self._variant = variant
         self._foreign, self._larger = between
         self._slabs: list[Slab] = []
-        self._fill = WORKSPACE_FILLS[0]
+        self._fill = FILLS[0]
         self._cpus = sorted(os.sched_getaffinity(0))
         self._crowded = False
         """Whether all threads of a launch share one CPU."""
@@ -67,9 +61,7 @@ class CpuBench:
 
     def _workspace(self, problem: Problem) -> tuple[int, int]:
         """Address and size of a guarded workspace that holds the word of the turn."""
-        wanted = self._variant.workspace_bytes(problem)
-        if not 0 <= wanted <= MAX_WORKSPACE:
-            raise MemoryError(f"the variant asks for {wanted} bytes of workspace; at most {MAX_WORKSPACE} are given")
+        wanted = workspace_bytes(self._variant, problem, MAX_WORKSPACE)
         size = max(ALIGNMENT, math.ceil(wanted / ALIGNMENT) * ALIGNMENT)
         workspace = Slab(size)
         self._slabs.append(workspace)
@@ -100,16 +92,16 @@ class CpuBench:
 
     def disturb(self, turn: int) -> None:
         """Each word fills the workspace in turn. Three turns of nine, one with each word, all threads share one CPU."""
-        self._fill = WORKSPACE_FILLS[turn % len(WORKSPACE_FILLS)]
+        self._fill = FILLS[turn % len(FILLS)]
         self._crowded = False
         if turn % 2 and self._larger is not None:  # on other, larger inputs the library leaves its own scratch full
-            inputs = _predecessor(self._larger)
+            inputs = predecessor(self._larger, "cpu")
             outputs = op_of(self._larger).tensors().outputs(self._larger, inputs)
             placed = (tuple(self.place(tensor) for tensor in tensors) for tensors in (inputs, outputs))
             self.launch(self._larger, *placed)
         else:
-            run_foreign(self._foreign, "cpu", _predecessor(self._foreign))
-        self._crowded = turn // len(WORKSPACE_FILLS) % 3 == 1 and len(self._cpus) > 1
+            run_foreign(self._foreign, "cpu", predecessor(self._foreign, "cpu"))
+        self._crowded = turn // len(FILLS) % 3 == 1 and len(self._cpus) > 1
 
     @contextlib.contextmanager
     def traffic(self) -> Iterator[None]:
@@ -138,3 +130,37 @@ class CpuBench:
         found = [text for slab in self._slabs if (text := slab.damaged())]
         self._slabs.clear()
         return Traces(changed, found[0] if found else None)
+
+
+@contextlib.contextmanager
+def on_one_cpu(cpus: Iterable[int], but: Iterable[int]) -> Iterator[None]:
+    """All threads of the process share the first of `cpus` in the block, but for those with the ids `but`. Afterwards
+    they have the CPUs that they had before, and those that were made in the block have all of `cpus`. One that chose
+    its CPUs in the block keeps them."""
+    every, left_out = set(cpus), set(but)
+    single = {min(every)}
+    before: dict[int, set[int]] = {}
+
+    def move(thread: int) -> None:
+        before[thread] = os.sched_getaffinity(thread)
+        os.sched_setaffinity(thread, single)
+
+    def give_back(thread: int) -> None:
+        if os.sched_getaffinity(thread) == single:
+            os.sched_setaffinity(thread, before.get(thread, every))
+
+    _each_thread(move, left_out)
+    try:
+        yield
+    finally:
+        _each_thread(give_back, left_out)
+
+
+def _each_thread(do: Callable[[int], None], left_out: set[int]) -> None:
+    """Until there is no thread for which it was not done: one may be made meanwhile, by another one, as well as end."""
+    done = set(left_out)
+    while new := {int(entry.name) for entry in OWN.iterdir()} - done:
+        for thread in new:
+            with contextlib.suppress(ProcessLookupError):
+                do(thread)
+        done |= new

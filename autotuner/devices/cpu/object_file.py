@@ -61,7 +61,7 @@ def program_hash(path: Path) -> str:
 
 
 def text_bytes(path: Path) -> int:
-    """Bytes of machine code in an object file."""
+    """Bytes of machine code in an object file, or a cubin."""
     with path.open("rb") as stream:
         sections = ELFFile(stream).iter_sections()
         return sum(section["sh_size"] for section in sections if section.name.startswith(".text"))

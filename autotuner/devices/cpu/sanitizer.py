@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from autotuner.devices.sanitized_inputs import draw, inputs_of, output_bytes, outputs_of, strides_of
+from autotuner.devices.sanitized_inputs import draw, output_bytes, strides_of
 from autotuner.forge.build import BUILD_DEADLINE_S, first_error, run
 from autotuner.forge.build_inputs import BuildInputs, abi_dir, unit_text
 from autotuner.forge.family import Family
@@ -17,7 +17,8 @@ from autotuner.forge.toolchain import Toolchain
 from autotuner.gate import sanitizer_report
 from autotuner.gate.check import Unavailable
 from autotuner.gate.sanitizer import MEMORY, RACE, Level
-from autotuner.ops.op import shape_of
+from autotuner.ops import op_of
+from autotuner.ops.op import Input, Output, shape_of
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
@@ -88,9 +89,9 @@ def _call(problem: Problem) -> bytes:
     shape, scalars, sizes = problem.shape, problem.scalars, (*map(len, inputs), *outputs)
     counts = struct.pack("=4q", len(shape), len(scalars), len(inputs), len(outputs))
     numbers = struct.pack(f"={len(shape)}q{len(scalars)}d{len(sizes)}q", *shape, *scalars, *sizes)
-    shapes = [shape_of(each, problem) for each in inputs_of(problem)]
-    shapes += [shape_of(each, problem) for each in outputs_of(problem)]
-    strides = b"".join(_packed(strides_of(shape)) for shape in shapes)
+    op = op_of(problem)
+    tensors: tuple[Input | Output, ...] = (*op.inputs(problem), *op.outputs(problem))
+    strides = b"".join(_packed(strides_of(shape_of(each, problem))) for each in tensors)
     return counts + numbers + strides + b"".join(inputs)
 
 

@@ -6,11 +6,11 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
+from autotuner.devices.bench import FILLS, predecessor, workspace_bytes
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import unless_full
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
@@ -18,11 +18,8 @@ from autotuner.devices.cuda.instruments import NOT_READY, Instruments
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, distinct, full_is_no_refusal, gaps_of, lying_in, moved, span
+from autotuner.ops.tensors import Tensors, distinct, full_is_no_refusal, gaps_of, lying_in, span
 from autotuner.values.problem import Problem
-
-SHARED_FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
-"""Words that shared memory and the workspace hold before a launch. Two are not zero, because fmaxf drops a NaN."""
 
 MAX_WORKSPACE = 2 << 30
 HANG_S = 2.0
@@ -36,14 +33,6 @@ REPLAYS = 2
 """Of a captured launch: what one of them leaves behind is the next one's start."""
 
 
-@lru_cache(maxsize=4)
-def _predecessor(problem: Problem) -> Tensors:
-    """Large inputs for what runs before a launch to leave its traces."""
-    op = op_of(problem)
-    drawn = op.tensors().inputs(problem, op.cases.between_distribution, seed=0)
-    return moved(drawn, "cuda")
-
-
 class CudaBench:
     """Guarded memory, poisoned shared memory, and a deadline for each launch."""
 
@@ -54,7 +43,7 @@ class CudaBench:
         self._variant = variant
         self._foreign, self._larger = between
         self._arena, self._instruments = arena, instruments
-        self._word = SHARED_FILLS[0]
+        self._word = FILLS[0]
         self._disturbed = False
         self._traffic: Traffic | None = None
 
@@ -97,9 +86,7 @@ class CudaBench:
 
     def _workspace(self, problem: Problem) -> tuple[int, int]:
         """Address and size of a poisoned workspace."""
-        wanted = self._variant.workspace_bytes(problem)
-        if not 0 <= wanted <= MAX_WORKSPACE:
-            raise MemoryError(f"the variant asks for {wanted} bytes of workspace; at most {MAX_WORKSPACE} are given")
+        wanted = workspace_bytes(self._variant, problem, MAX_WORKSPACE)
         if not wanted:
             return 0, 0
         words = self._arena.take(-(-wanted // 4) * 4)
@@ -125,17 +112,17 @@ class CudaBench:
         """In turn: shared memory full of each word, torch's kernels, the variant itself on larger inputs."""
         if self._traffic is not None:
             self._traffic.go_on()
-        self._word = SHARED_FILLS[turn % len(SHARED_FILLS)]
+        self._word = FILLS[turn % len(FILLS)]
         self._disturbed = True
         kind = turn % 5
         if kind == 1:
-            run_foreign(self._foreign, "cuda", _predecessor(self._foreign))
+            run_foreign(self._foreign, "cuda", predecessor(self._foreign, "cuda"))
         elif kind == 3 and self._larger is not None:
-            inputs = _predecessor(self._larger)
+            inputs = predecessor(self._larger, "cuda")
             outputs = op_of(self._larger).tensors().outputs(self._larger, inputs)
             self._forward(self._larger, inputs, outputs, *self._workspace(self._larger))
         else:
-            word = {0: SHARED_FILLS[0], 2: SHARED_FILLS[1]}.get(kind, SHARED_FILLS[2])
+            word = {0: FILLS[0], 2: FILLS[1]}.get(kind, FILLS[2])
             self._instruments.fill_shared(word, torch.cuda.current_stream().cuda_stream)
 
     def traces(self, before: Sequence[Tensor], placed: Sequence[Tensor]) -> Traces:

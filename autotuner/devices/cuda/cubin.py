@@ -116,13 +116,6 @@ def _relocations(section: RelocationSection, sections: list[Section]) -> Iterato
             yield f"{section.name} {relocation['r_offset']} {relocation['r_info_type']} {name}\n"
 
 
-def text_bytes(path: Path) -> int:
-    """Bytes of machine code."""
-    with path.open("rb") as stream:
-        sections = ELFFile(stream).iter_sections()
-        return sum(section["sh_size"] for section in sections if section.name.startswith(".text"))
-
-
 def resources(report: str, geometry: Geometry) -> dict[str, int]:
     """Registers, spills, shared memory and threads: from what ptxas -v printed and from the geometry."""
     found = {name: re.search(pattern, report) for name, pattern in RESOURCES.items()}

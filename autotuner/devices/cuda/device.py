@@ -10,14 +10,14 @@ from itertools import product
 
 import torch
 
+from autotuner.devices.ceilings import bandwidth, rate
 from autotuner.devices.cuda.bench import HANG_S, CudaBench
-from autotuner.devices.cuda.ceilings import ceilings
 from autotuner.devices.cuda.clocks import ClockMonitor
 from autotuner.devices.cuda.facts import SHOWN_BY
 from autotuner.devices.cuda.guarded_memory import Arena
 from autotuner.devices.cuda.instruments import Instruments
 from autotuner.devices.cuda.sanitizer import CudaSanitizer
-from autotuner.devices.cuda.timing import InputSets, require_working_device
+from autotuner.devices.cuda.timing import InputSets, elapsed, require_working_device
 from autotuner.devices.cuda.toolchain import CudaToolchain
 from autotuner.devices.cuda.track import CudaTrack
 from autotuner.forge.family import Family
@@ -25,6 +25,7 @@ from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.cases import Case, Matrix, measured
 from autotuner.gate.recheck import Judges
 from autotuner.gate.tolerance import Truth, compute_truth
+from autotuner.ops.tensors import DTYPES
 from autotuner.race.arms import Tracks
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
@@ -32,6 +33,10 @@ from autotuner.values.outcome import Ceilings, Say
 from autotuner.values.problem import Problem
 
 TILE_SIZES = (16, 32, 64, 128)
+
+PRODUCT_SIZES = (4096, 8192)
+COPY_BYTES = 1 << 30
+"""Of the products and the copies that the ceilings are measured by."""
 
 LARGE_BYTES = 64 << 20
 """Truths above this size are computed anew: a float64 reference and its tolerances are quick on the device."""
@@ -100,7 +105,16 @@ class CudaProcess:
         return CudaTrack(sets, judges(problem), self._monitor)
 
     def ceilings(self, conditions: Conditions) -> Ceilings:
-        return ceilings(conditions.compiled_for.dtype)
+        """Of float32 products those on tensor cores (TF32), as variants may use them."""
+        dtype = DTYPES[conditions.compiled_for.dtype]
+        allowed, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, True
+        try:
+            flops = max(rate(dtype, size, "cuda", elapsed) for size in PRODUCT_SIZES)
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = allowed
+        copied = bandwidth(min(COPY_BYTES, torch.cuda.mem_get_info()[0] // 8), "cuda", elapsed)
+        torch.cuda.empty_cache()
+        return Ceilings(flops=flops, bytes=copied)
 
     def draw(self, conditions: Conditions, say: Say) -> None:
         """Remembers the truths of usual tiles, now that nothing else is to be done: of a shape the first one takes ten

@@ -20,7 +20,7 @@ from autotuner.race.arms import ArmError
 BUSY_S = 0.01
 """The device is at rest when waiting for all of it takes less than this, its stream being done."""
 SHARE = 0.2
-"""Share of a baseline's samples in whose shadow something else may seem to work."""
+"""Share of a baseline's samples after which something else may seem to work."""
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def still_busy(again: Callable[[], object], own_work_s: Callable[[], float]) -> 
     return None if took < BUSY_S else f"after the last timed forward the device went on working for {1e3 * took:.0f} ms"
 
 
-class Shadow:
+class AfterBaseline:
     """What seems to work on when the samples of a baseline have ended."""
 
     def __init__(self) -> None:

@@ -16,10 +16,11 @@ import sys
 from pathlib import Path
 from typing import TextIO
 
-from autotuner.devices.sanitized_inputs import FILLED, bare, draw, inputs_of, output_bytes, outputs_of
+from autotuner.devices.sanitized_inputs import FILLED, bare, draw, output_bytes
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.forge.status import DEVICE_ERROR
 from autotuner.gate.sanitizer import DONE, READY, STATUS
+from autotuner.ops import op_of
 from autotuner.values import config
 from autotuner.values.model import Model
 from autotuner.values.outcome import Artifact
@@ -90,8 +91,9 @@ def forward(device: Device, variant: LoadedVariant, problem: Problem) -> int:
     outputs = tuple(device.filled(size, FILLED) for size in output_bytes(problem))
     wanted = variant.workspace_bytes(problem)
     workspace = device.filled(wanted, FILLED)
-    given = bare(problem, inputs_of(problem), inputs, "cuda")
-    written = bare(problem, outputs_of(problem), outputs, "cuda")
+    op = op_of(problem)
+    given = bare(problem, op.inputs(problem), inputs, "cuda")
+    written = bare(problem, op.outputs(problem), outputs, "cuda")
     for _ in range(RUNS):
         status = variant.run(problem, given, written, workspace, wanted)
         if status:

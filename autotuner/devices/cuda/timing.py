@@ -15,8 +15,8 @@ from torch import Tensor
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import device_bytes, unless_full
 from autotuner.devices.cuda.guarded_memory import ALIGNMENT, BAND, PATTERN, Band, Segment, damage
-from autotuner.devices.cuda.joints import Joints
-from autotuner.devices.cuda.rest import Shadow, made_at_rest, own_work_s, still_busy
+from autotuner.devices.cuda.overlap import CapturedForwards
+from autotuner.devices.cuda.rest import AfterBaseline, made_at_rest, own_work_s, still_busy
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.recheck import Timed
 from autotuner.ops import op_of
@@ -111,8 +111,8 @@ class InputSets:
         self.flush = torch.empty(2 * cache_bytes, dtype=torch.uint8, device=inputs[0].device)
         self._draw = random.Random()
         self._symmetry: Symmetry | None = None
-        self.shadow = Shadow()
-        """Of the baselines' samples since the last variant's arm was made."""
+        self.after_baseline = AfterBaseline()
+        """What worked on behind the baselines' samples since the last variant's arm was made."""
         self.restore()
 
     def __len__(self) -> int:
@@ -192,12 +192,12 @@ class GraphArm:
     def __init__(self, forward: Forward, sets: InputSets, seconds: float) -> None:
         least = max(1, math.ceil(GRAPH_S / seconds))
         self.calls = max(len(sets), least) if sets.cold else least
-        self._graph, joints = torch.cuda.CUDAGraph(), Joints()
+        self._graph, forwards = torch.cuda.CUDAGraph(), CapturedForwards()
         with torch.cuda.graph(self._graph):
             for call in range(self.calls):
                 forward(call % len(sets))
-                joints.mark()
-            self.overlap = joints.overlap()
+                forwards.end()
+            self.overlap = forwards.overlap()
         self.last = (self.calls - 1) % len(sets)
         self.used = slice(0, min(self.calls, len(sets)))
         for _ in range(math.ceil(WARM_S / (seconds * self.calls)) if seconds * self.calls < WARM_S else 0):
@@ -304,7 +304,7 @@ class BaselineArm:
             for held, now in zip(self._beside, self._made(), strict=True):
                 held.copy_(now)  # where the graph looks for it
             seconds = self._arm()
-            self._sets.shadow.ask(own_work_s)
+            self._sets.after_baseline.ask(own_work_s)
             self._shortest = min(self._shortest, seconds)
             self._sets.renew()
             return seconds
@@ -336,7 +336,7 @@ class VariantArm:
         """`judge` is G7. Raises ArmError when the variant cannot be launched or captured, and DeviceFullError when the
         device has no memory left."""
         self._sets, self.outputs, self._judge = sets, Outputs(sets), judge
-        sets.shadow.forget()
+        sets.after_baseline.forget()
         wanted = variant.workspace_bytes(sets.problem)
         _require_possible(wanted, sets)
         self._workspace = Segment.around(wanted, sets.flush.device)
@@ -399,7 +399,7 @@ class VariantArm:
     def recheck(self) -> Fault | None:
         with device_faults():
             arm, sets, outputs = self._arm, self._sets, self.outputs
-            busy = sets.shadow.busy or still_busy(arm.replay, own_work_s)
+            busy = sets.after_baseline.busy or still_busy(arm.replay, own_work_s)
             self._prepare()
             arm.replay()
             self._strays |= outputs.unlike(self._plain, arm.used)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from autotuner.devices.cpu.object_file import text_bytes
 from autotuner.devices.cuda import cubin
 from autotuner.devices.cuda.architecture import Architecture, architecture
 from autotuner.forge.build_inputs import BuildInputs, abi_dir
@@ -123,7 +124,7 @@ class CudaToolchain(Toolchain):
         assembly = cubin.disassemble(code, self.nvcc)
         if assembly is not None:  # once a build, beside other builds, rather than on the way to the device
             (folder / SASS).write_text(assembly)
-        used = {"text_bytes": cubin.text_bytes(code), **cubin.resources(printed, cubin.Geometry.read(code))}
+        used = {"text_bytes": text_bytes(code), **cubin.resources(printed, cubin.Geometry.read(code))}
         refused = architecture(self.architecture).refuse(used)
         assert inputs.host is not None  # a device's code alone is no variant
         return refused or Program(cubin.program_hash(code, inputs.host.name), used)

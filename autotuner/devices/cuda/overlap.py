@@ -31,20 +31,20 @@ class _Edge(ctypes.Structure):
     )
 
 
-class Joints:
-    """Of the capture that is under way on the current stream."""
+class CapturedForwards:
+    """Those of the capture that is under way on the current stream."""
 
     def __init__(self) -> None:
-        self._last: set[int] = set()
+        self._ends: set[int] = set()
 
-    def mark(self) -> None:
+    def end(self) -> None:
         """Here a forward ends. Raises RuntimeError where the capture is no more valid."""
-        self._last |= _frontier()[1]
+        self._ends |= _frontier()[1]
 
     def overlap(self) -> bool:
         """Whether something begins before the forward that it follows has ended. Raises RuntimeError."""
         graph, _ = _frontier()
-        return any(begins in self._last and edge.from_port != ENDED for begins, edge in _edges(graph))
+        return any(begins in self._ends and edge.from_port != ENDED for begins, edge in _edges(graph))
 
 
 def _frontier() -> tuple[int, set[int]]:
