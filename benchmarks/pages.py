@@ -1,5 +1,5 @@
 """Draws the pages and the parts of README.md that show figures, from the machine-written files in docs/results/, and
-writes the JSON schema of the trial report.
+writes the JSON schema of the trial report and the page of the commands.
 
     python -m benchmarks.pages [--check]
 
@@ -21,6 +21,7 @@ from autotuner.tuning import trial_report
 from benchmarks import people_pages, tuned_pages
 from benchmarks.attention import counters_pages, cuda_pages, decode_pages, old_and_new_pages, views_pages, wgmma_pages
 from benchmarks.attention.cuda_pages import table
+from benchmarks.cli import commands_page
 from benchmarks.driver import sweep_pages
 from benchmarks.gate import gate_pages
 from benchmarks.inference import after_torch, gpu_tests_pages, host_time_pages, in_a_model, torch_versions
@@ -438,6 +439,7 @@ def pages() -> dict[Path, str]:
         RESULTS / "cpu_attention.md": cpu_page(document),
         RESULTS / "cuda_attention.md": cuda_pages.page(cuda, smoke),
         RESULTS / "wgmma_attention.md": wgmma_pages.page(loaded("wgmma_attention")[0], if_kept("wgmma_stress")),
+        ROOT / "docs" / "reference" / "commands.md": commands_page.page(),
         ROOT / "docs" / "trial-report.schema.json": json.dumps(trial_report.json_schema(), indent=1) + "\n",
         ROOT / "docs" / "best.schema.json": json.dumps(json_schema(), indent=1) + "\n",
     }

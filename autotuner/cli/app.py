@@ -13,8 +13,9 @@ from types import FrameType
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
+from typer.core import TyperGroup
 
-from autotuner.cli import ask, cache, devices, export, figures, gate, serve, space, sweeps, tune
+from autotuner.cli import cache, devices, export, judge, serve, space, study, sweeps, tune
 from autotuner.cli.output import err
 from autotuner.values import program
 from autotuner.values.errors import AutotunerError, InputError, Stopped
@@ -26,66 +27,73 @@ program.consists_of(__name__)
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """What ends a command: Ctrl-C, a person or a service, a terminal that is closed."""
 
-app = typer.Typer(
+
+class _Grouped(TyperGroup):
+    """Lists its commands under the titles of their panels, each with the first sentence of what it says of itself."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the list."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name, command in cast(dict[str, Any], self.commands).items():
+            panels.setdefault(command.rich_help_panel or "Commands", []).append((name, command.get_short_help_str(500)))
+        for panel, lines in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(lines)
+
+
+def _group(about: str, **options: Any) -> typer.Typer:
+    # Without markup help is plain text, in which an option's words have the whole rest of the line.
+    return typer.Typer(help=about, cls=_Grouped, rich_markup_mode=None, add_completion=False, **options)
+
+
+app = _group(
+    "Finds the fastest correct variant of a kernel for one device and one set of shapes, and proves it.",
     name="autotuner",
-    help="Finds the fastest correct variant of a kernel for one device and one set of shapes, and proves it.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
-TUNE, QUEUE, LOOK, FIGURES, JUDGE, SPACES = (
+TUNE, QUEUE, LOOK, USE, JUDGE, HERE = (
     *("Tune", "Leave it to workers", "Look at a study"),
-    *("Figures of studies", "Judge and time again", "Spaces and disk"),
+    *("Use what was found", "Judge and time again", "Spaces and this machine"),
 )
 """The panels of the help, in the order of use."""
-COMMANDS: dict[str, tuple[tuple[str, Callable[..., None]], ...]] = {
-    TUNE: (("tune", tune.tune), ("finals", tune.finals), ("validate", export.validate), ("export", export.export)),
-    QUEUE: (
-        ("submit", sweeps.submit),
-        ("worker", sweeps.worker),
-        ("sweeps", sweeps.sweeps),
-        ("watch", sweeps.watch),
-        ("logs", sweeps.logs),
-        ("pause", sweeps.pause),
-        ("resume", sweeps.resume),
-        ("cancel", sweeps.cancel),
-        ("retry", sweeps.retry),
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    TUNE: (tune.tune,),
+    QUEUE: (sweeps.submit, sweeps.worker),
+    LOOK: (study.status, study.leaderboard, study.trials, study.show, study.explain, study.compare, serve.serve),
+    USE: (export.export, export.validate),
+    JUDGE: (judge.finals, judge.gate),
+    HERE: (space.doctor,),
+}
+GROUPS: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
+    "sweep": (
+        *(QUEUE, "The sweeps that were asked for."),
+        {
+            **{"list": sweeps.list_sweeps, "watch": sweeps.watch, "logs": sweeps.logs, "pause": sweeps.pause},
+            **{"resume": sweeps.resume, "cancel": sweeps.cancel, "retry": sweeps.retry},
+        },
     ),
-    LOOK: (
-        ("status", ask.status),
-        ("leaderboard", ask.leaderboard),
-        ("best", ask.best),
-        ("trials", ask.trials),
-        ("show", ask.show),
-        ("explain", ask.explain_study),
-        ("serve", serve.serve),
-        ("page", serve.page),
-    ),
-    FIGURES: (
-        ("history", figures.history),
-        ("costs", figures.costs),
-        ("coverage", figures.coverage),
-        ("compare", figures.compare),
-        ("baselines", figures.baselines),
-    ),
-    JUDGE: (("gate", gate.gate), ("race", tune.race), ("reference", gate.reference)),
-    SPACES: (("doctor", space.doctor),),
+    "space": (HERE, "Search spaces.", {"list": space.space_list, "show": space.space_show}),
+    "cache": (HERE, "Builds and references.", {"show": cache.cache_show, "prune": cache.cache_prune}),
 }
 for panel, commands in COMMANDS.items():
-    for name, command in commands:
-        app.command(name, rich_help_panel=panel)(command)
-space_app = typer.Typer(help="Search spaces.", no_args_is_help=True)
-app.add_typer(space_app, name="space", rich_help_panel=SPACES)
-space_app.command("list")(space.space_list)
-space_app.command("show")(space.space_show)
-cache_app = typer.Typer(help="The cache of builds and references.", no_args_is_help=True)
-app.add_typer(cache_app, name="cache", rich_help_panel=SPACES)
-cache_app.command("show")(cache.cache_show)
-cache_app.command("prune")(cache.cache_prune)
-devices_app = typer.Typer(invoke_without_command=True, callback=devices.devices)
-of_devices = "The devices that workers serve: who holds each, and how it is."
-app.add_typer(devices_app, name="devices", help=of_devices, rich_help_panel=QUEUE)
-devices_app.command("clear")(devices.devices_clear)
+    for command in commands:
+        app.command(command.__name__, rich_help_panel=panel)(command)
+for name, (panel, about, inner) in GROUPS.items():
+    group = _group(about, no_args_is_help=True)
+    app.add_typer(group, name=name, rich_help_panel=panel)
+    for inner_name, command in inner.items():
+        group.command(inner_name)(command)
+of_devices = _group("The devices that workers serve.", invoke_without_command=True, callback=devices.devices)
+app.add_typer(of_devices, name="devices", rich_help_panel=QUEUE)
+of_devices.command("clear")(devices.devices_clear)
+MOVED = {
+    **{"best": "show", "page": "export --format html", "reference": "gate --reference", "sweeps": "sweep list"},
+    **{verb: f"sweep {verb}" for verb in ("watch", "logs", "pause", "resume", "cancel", "retry")},
+    **{figure: f"status --show {figure}" for figure in ("history", "costs", "coverage", "baselines")},
+    "race": "finals --trial N` or `autotuner finals --aa",
+}
+"""What commands of earlier versions are called now."""
 
 
 @app.callback(invoke_without_command=True)
@@ -136,8 +144,10 @@ def _refuse(error: Any) -> NoReturn:
     """A command line that is wrong, in one line; without a command, the help."""
     where = error.ctx.command_path if getattr(error, "ctx", None) is not None else "autotuner"
     if type(error).__name__ == "NoArgsIsHelpError":
-        error.show()
+        typer.echo(error.ctx.get_help())
         sys.exit(2)
+    if len(sys.argv) > 1 and sys.argv[1] in MOVED:
+        _fail(f"`autotuner {sys.argv[1]}` is `autotuner {MOVED[sys.argv[1]]}` now", 2)
     said = error.format_message().removesuffix(".")
     _fail(f"{said}{'' if said.endswith('?') else ';'} `{where} --help` says what there is", 2)
 

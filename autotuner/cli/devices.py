@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import Annotated
 
 import typer
 
-from autotuner.cli.options import JsonOption, StoreOption, open_store
+from autotuner.cli.options import JsonOption, StoreOption, stored
 from autotuner.cli.output import json_of, out, print_json
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="DEVICE...", help="all in quarantine when left out")]
@@ -20,7 +19,7 @@ def devices(context: typer.Context, store: StoreOption = None, as_json: JsonOpti
     from autotuner.store import device_health
     from autotuner.views.sweep_tables import devices_table
 
-    with closing(open_store(store)) as opened:
+    with stored(store) as opened:
         found = device_health.every(opened)
     if as_json:
         print_json([json_of(each) for each in found])
@@ -38,7 +37,7 @@ def devices_clear(
 
     before = context.parent.params if context.parent is not None else {}  # the options that stand before `clear`
     store, as_json = store or before.get("store"), as_json or before.get("as_json", False)
-    with closing(open_store(store)) as opened:
+    with stored(store) as opened:
         known = device_health.every(opened)
         names = device or [each.name for each in known if each.health == "quarantined"]
         cleared = device_health.clear(opened, names)

@@ -8,22 +8,36 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotuner.cli.options import JsonOption, PatienceOption, StoreOption, StudyName, open_store
+from autotuner.cli.options import (
+    JsonOption,
+    OneStudy,
+    PatienceOption,
+    StoreOption,
+    StudyName,
+    named,
+    one_study,
+    opened_to_read,
+    stored,
+    takes,
+)
 from autotuner.cli.output import err, json_of, out, print_json, say_waiting, say_where_the_gate_is_looser
+from autotuner.cli.serve import MISSING
 from autotuner.values import config
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.files import regular_target, write_atomically
 
 if TYPE_CHECKING:
     from autotuner.tuning.finals import Step
+    from autotuner.views.beliefs import StudyBeliefs
 
 LossOption = Annotated[
     float, typer.Option(min=0, max=1, help="how much slower than its own best a problem may be, for fewer variants")
 ]
 
 
+@takes(one_study)
 def validate(
-    study: StudyName = None,
+    of: OneStudy,
     lengths: Annotated[
         str | None, typer.Option("--lengths", help="the least and the largest, such as 128-2048; else the tuned ones")
     ] = None,
@@ -34,7 +48,6 @@ def validate(
     minutes: Annotated[
         float, typer.Option("--minutes", min=0.01, help="after which only what is needed is timed, on a calm machine")
     ] = 2.0,
-    store: StoreOption = None,
     as_json: JsonOption = False,
     patience: PatienceOption = config.PATIENCE_MINUTES,
 ) -> None:
@@ -49,8 +62,7 @@ def validate(
     from autotuner.views.table_words import ranges_words
 
     asked = None if lengths is None else lengths_of(lengths)
-    with closing(open_store(store)) as opened:
-        name = queries.resolve_study(opened, study)
+    with of as (opened, name):
         wanted = tables.to_validate(opened, name, asked, vary or (), loss)
         here = workbench.of_study(queries.study(opened, name))
         heard = err if as_json else out
@@ -69,7 +81,7 @@ def validate(
 
 def export(
     study: StudyName = None,
-    kind: Annotated[str, typer.Option("--format", help="json, package, c, or one of another package")] = "json",
+    kind: Annotated[str, typer.Option("--format", help="json, package, c, html, or one of another package")] = "json",
     output: Annotated[
         Path | None, typer.Option("--out", help="a file, - for standard output, or a folder; the format's own name")
     ] = None,
@@ -83,7 +95,15 @@ def export(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Writes the best configuration of a study, with its proof and the table of what serves which problem."""
+    """Writes the best configuration of a study, with its proof and the table of what serves which problem.
+
+    With --format html it is the study's pages instead, as one file that needs no server.
+    """
+    if kind == "html":
+        if more or estimates or as_json:
+            raise InputError("--format html writes the pages of one study: it takes --out and --store alone")
+        _pages(study, output or Path("study.html"), store)
+        return
     from autotuner.serve.best import FORMATS
     from autotuner.serve.table import table_of
     from autotuner.store import queries
@@ -95,12 +115,12 @@ def export(
     to_screen = as_json or str(target) == "-"
     if form.folder is None and not to_screen:
         regular_target(target, "--out")
-    with closing(open_store(store)) as opened:
-        name = queries.resolve_study(opened, study)
+    with stored(store) as opened:
+        name = named(opened, study)
         found = standings.best(opened, name)
         if found is None:
             raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
-        names = list(dict.fromkeys([name, *(queries.resolve_study(opened, each) for each in more or ())]))
+        names = list(dict.fromkeys([name, *(named(opened, each) for each in more or ())]))
         without = len(names) == 1 and found.finals is None and not estimates
         table = None
         try:
@@ -125,3 +145,25 @@ def export(
     if table is not None:
         out.print(table_words(table))
     say_where_the_gate_is_looser(found)
+
+
+def _pages(study: str | None, target: Path, store: str | None) -> None:
+    """The study's pages in one file."""
+    try:
+        from autotuner.web import whole_page
+    except ImportError as error:
+        raise InputError(f"{MISSING} ({error.name} is not here)") from None
+    from autotuner.views.kept_beliefs import kept_beliefs
+    from autotuner.web.reader import Reader
+
+    regular_target(target, "--out")
+    with opened_to_read(store) as opened:
+        snapshot = Reader(opened).study(named(opened, study))
+        believed: StudyBeliefs | str
+        try:
+            believed = kept_beliefs(opened, snapshot.name)
+        except InputError as error:
+            believed = str(error)
+        text = whole_page.render(snapshot, opened.label, believed, (config.kernels_dir(),))
+    write_atomically(target, text)
+    out.print(f"{snapshot.name}: written to {target}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
@@ -13,6 +16,7 @@ from autotuner.values.errors import OlderStoreError
 
 if TYPE_CHECKING:
     from autotuner.store import Store
+    from autotuner.values.sweep import SweepRequest
 
 SpaceName = Annotated[str, typer.Argument(help="a space file, or the name of one that is shipped")]
 AnySpaceName = Annotated[str | None, typer.Argument(help="a space file or name; this machine's default if left out")]
@@ -37,26 +41,115 @@ PatienceOption = Annotated[
     float, typer.Option(min=0, help="minutes to wait for a calm machine, or one that another run times, at a time")
 ]
 SeedOption = Annotated[int, typer.Option(min=0, max=MOST, help="seed of what is drawn")]
-SamplerOption = Annotated[
-    str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp, exhaustive, or one of another package")
-]
-LikeOption = Annotated[str | None, typer.Option("--from", help="start from this study, its best points first")]
-ColdOption = Annotated[bool, typer.Option("--cold", help="start without what related studies know")]
-ConvergedOption = Annotated[
-    bool, typer.Option("--until-converged", help="stop when what is left promises less than a tie")
-]
-FinalsOption = Annotated[bool, typer.Option("--finals/--no-finals", help="confirm the best in fresh processes")]
 FINALS_MINUTES = "minutes that finals may take on a calm machine; waiting for one comes on top"
-FinalsMinutes = Annotated[float, typer.Option("--finals-minutes", min=0.01, help=FINALS_MINUTES)]
-CalmOption = Annotated[bool, typer.Option("--calm", help="believe that nobody disturbs the machine")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON instead of text")]
 
 
-def open_store(store: str | None) -> Store:
+@contextmanager
+def stored(store: str | None) -> Iterator[Store]:
     """The store that is there. Raises StoreError when there is none: a question makes none."""
     from autotuner.store import Store
 
-    return Store.open(store or config.store_url(), create=False)
+    with closing(Store.open(store or config.store_url(), create=False)) as opened:
+        yield opened
+
+
+def named(store: Store, study: str | None) -> str:
+    """The name of a study that is meant by a name, a unique prefix, or None for the latest. Raises StoreError."""
+    from autotuner.store import queries
+
+    return queries.resolve_study(store, study)
+
+
+Asked: TypeAlias = tuple["Store", str]
+"""A store that is opened, and the name of a study in it."""
+OneStudy: TypeAlias = AbstractContextManager[Asked]
+
+
+@contextmanager
+def one_study(study: StudyName = None, store: StoreOption = None) -> Iterator[Asked]:
+    """What a question about a study takes."""
+    with stored(store) as opened:
+        yield opened, named(opened, study)
+
+
+class Wanted(NamedTuple):
+    """A sweep as a command line asks for it."""
+
+    space: tuple[str, int | None, list[str], Path | None]
+    """What the functions of `workbench` that load spaces take."""
+    request: Callable[..., SweepRequest]
+    """`request_for` with all else that was said; it takes the loaded spaces, and what stands in the place of it."""
+
+
+def wanted_sweep(
+    space: AnySpaceName = None,
+    problem: ProblemOption = None,
+    problems: ProblemsOption = None,
+    trials: Annotated[
+        int, typer.Option(min=1, max=MOST, help="judged variants of the study, those of earlier runs included")
+    ] = 60,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, help="of work; pauses and waiting for a calm machine do not count")
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(help="such as cuda:0, or cuda:0,cuda:1 or all of one model; any when left out")
+    ] = None,
+    sampler: Annotated[
+        str, typer.Option(help="evolution, random, tpe, nsga2, cmaes, gp, exhaustive, or one of another package")
+    ] = "evolution",
+    seed: SeedOption = 0,
+    threads: ThreadsOption = None,
+    like: Annotated[str | None, typer.Option("--from", help="start from this study, its best points first")] = None,
+    cold: Annotated[bool, typer.Option("--cold", help="start without what related studies know")] = False,
+    until_converged: Annotated[
+        bool, typer.Option("--until-converged", help="stop when what is left promises less than a tie")
+    ] = False,
+    finals: Annotated[bool, typer.Option("--finals/--no-finals", help="confirm the best in fresh processes")] = True,
+    finals_minutes: Annotated[float, typer.Option("--finals-minutes", min=0.01, help=FINALS_MINUTES)] = 2.0,
+    patience: PatienceOption = config.PATIENCE_MINUTES,
+    calm: Annotated[bool, typer.Option("--calm", help="believe that nobody disturbs the machine")] = False,
+) -> Wanted:
+    """What every command that asks for a sweep takes."""
+    from autotuner.jobs import queue
+    from autotuner.tuning import workbench
+
+    said = functools.partial(
+        queue.request_for,
+        trials=trials,
+        minutes=minutes,
+        devices=devices,
+        sampler=sampler,
+        seed=seed,
+        like=like,
+        cold=cold,
+        until_converged=until_converged,
+        finals=finals,
+        finals_minutes=finals_minutes,
+        patience_minutes=patience,
+        calm=calm,
+    )
+    return Wanted((space or workbench.default_space(), threads, problem or [], problems), said)
+
+
+def takes(shared: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Gives a command the options of `shared` after its own, and what `shared` makes of them as its first argument."""
+
+    def around(command: Callable[..., None]) -> Callable[..., None]:
+        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+        common = list(inspect.signature(shared, eval_str=True).parameters.values())
+
+        @functools.wraps(command)
+        def called(**given: Any) -> None:
+            made = shared(**{each.name: given.pop(each.name) for each in common})
+            command(made, **given)
+
+        both = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *common)]
+        called.__signature__ = inspect.Signature(both)  # type: ignore[attr-defined]
+        called.__annotations__ = {each.name: each.annotation for each in both}
+        return called
+
+    return around
 
 
 def opened_to_read(store: str | None) -> Store:
@@ -65,5 +158,6 @@ def opened_to_read(store: str | None) -> Store:
 
     with suppress(OlderStoreError):
         return Store.open(store or config.store_url(), read_only=True)
-    open_store(store).close()
+    with stored(store):
+        pass
     return Store.open(store or config.store_url(), read_only=True)

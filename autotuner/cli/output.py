@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.segment import Segment
 
+from autotuner.values import config
 from autotuner.values.model import json_of as json_of  # the commands take it from here
 from autotuner.values.toml_text import is_control
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
     from autotuner.tuning.calm import Waiting
     from autotuner.tuning.standings import Best
+
+
+WIDE = 180
+"""Columns of what is no terminal, where nobody says how many it has."""
 
 
 class PlainConsole(Console):
@@ -40,7 +45,7 @@ def shown(text: str) -> str:
     return "".join(f"\\x{ord(each):02x}" if each == "\r" or is_control(each) else each for each in text)
 
 
-out = PlainConsole(width=None if sys.stdout.isatty() else 180)
+out = PlainConsole(width=None if sys.stdout.isatty() else config.columns() or WIDE)
 err = PlainConsole(stderr=True)
 
 

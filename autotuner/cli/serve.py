@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotuner.cli.options import StoreOption, StudyName, opened_to_read
+from autotuner.cli.options import StoreOption
 from autotuner.cli.output import out
 from autotuner.values import config
 from autotuner.values.errors import InputError
-from autotuner.values.files import read_regular, regular_target, why, write_atomically
+from autotuner.values.files import read_regular, regular_target, why
 
 if TYPE_CHECKING:
-    from autotuner.views.beliefs import StudyBeliefs
     from autotuner.web.settings import Settings
 
 GIVES_WAY = 10
@@ -144,30 +143,3 @@ def _read(path: Path) -> str:
         raise InputError(f"--token-file {path}: cannot be read: {why(error)}; {remedy}") from None
     except UnicodeDecodeError:
         raise InputError(f"--token-file {path}: not UTF-8 text; {remedy}") from None
-
-
-def page(
-    study: StudyName = None,
-    output: Annotated[Path, typer.Option("--out", help="the file to write")] = Path("study.html"),
-    store: StoreOption = None,
-) -> None:
-    """Writes a study's pages as one HTML file that needs no server."""
-    try:
-        from autotuner.web import whole_page
-    except ImportError as error:
-        raise InputError(f"{MISSING} ({error.name} is not here)") from None
-    from autotuner.store import queries
-    from autotuner.views.kept_beliefs import kept_beliefs
-    from autotuner.web.reader import Reader
-
-    regular_target(output, "--out")
-    with opened_to_read(store) as opened:
-        snapshot = Reader(opened).study(queries.resolve_study(opened, study))
-        believed: StudyBeliefs | str
-        try:
-            believed = kept_beliefs(opened, snapshot.name)
-        except InputError as error:
-            believed = str(error)
-        text = whole_page.render(snapshot, opened.label, believed, (config.kernels_dir(),))
-    write_atomically(output, text)
-    out.print(f"{snapshot.name}: written to {output}")

@@ -7,38 +7,17 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from autotuner.cli.options import (
-    MOST,
-    AnySpaceName,
-    CalmOption,
-    ColdOption,
-    ConvergedOption,
-    FinalsMinutes,
-    FinalsOption,
-    JsonOption,
-    LikeOption,
-    PatienceOption,
-    ProblemOption,
-    ProblemsOption,
-    SamplerOption,
-    SeedOption,
-    StoreOption,
-    ThreadsOption,
-    open_store,
-)
+from autotuner.cli.options import MOST, JsonOption, StoreOption, Wanted, stored, takes, wanted_sweep
 from autotuner.cli.output import json_of, out, print_json, print_lines
 from autotuner.values import config
 from autotuner.values.errors import InputError
 
 if TYPE_CHECKING:
-    from autotuner.jobs.signals import Stop
     from autotuner.jobs.worker import Served
-    from autotuner.spaces.space import SpaceFile
     from autotuner.store import Store
     from autotuner.store.sweep_records import EventRecord, SweepRecord
 
@@ -47,61 +26,31 @@ Sweeps = Annotated[list[str], typer.Argument(metavar="SWEEP...", help="numbers, 
 CACHE = "what the cache may take, such as 20G; the longest unused goes first"
 
 
+@takes(wanted_sweep)
 def submit(
-    space: AnySpaceName = None,
-    problem: ProblemOption = None,
-    problems: ProblemsOption = None,
+    wanted: Wanted,
     each: Annotated[
         bool, typer.Option("--each", help="a study for each problem, over one budget: what promises most goes on")
     ] = False,
     weight: Annotated[
         list[float] | None, typer.Option(help="with --each: what an improvement is worth; one for each problem")
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, max=MOST, help="judged variants, those of earlier runs included")] = 60,
-    minutes: Annotated[
-        float | None, typer.Option(min=0.01, help="of work over all runs; pauses and waiting do not count")
-    ] = None,
     priority: Annotated[int, typer.Option(min=-MOST, max=MOST, help="larger goes first")] = 0,
-    devices: Annotated[str | None, typer.Option(help="such as cuda:0; any that a worker serves when left out")] = None,
     name: Annotated[str | None, typer.Option(help="for people; the space's name when left out")] = None,
     key: Annotated[
         str | None, typer.Option(help="the same sweep under the same key is made once, however often it is asked for")
     ] = None,
-    sampler: SamplerOption = "evolution",
-    seed: SeedOption = 0,
-    threads: ThreadsOption = None,
-    like: LikeOption = None,
-    cold: ColdOption = False,
-    until_converged: ConvergedOption = False,
-    final: FinalsOption = True,
-    finals_minutes: FinalsMinutes = 2.0,
-    patience: PatienceOption = config.PATIENCE_MINUTES,
-    calm: CalmOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Asks for a sweep; a worker does it. The space is taken as it is now, whatever becomes of its file."""
     from autotuner.jobs import outlook, queue
     from autotuner.store import Store
+    from autotuner.tuning import workbench
 
-    files = _files(space, problem, problems, threads, each)
-    request = queue.request_for(
-        files,
-        weights=weight or (),
-        name=name,
-        trials=trials,
-        minutes=minutes,
-        sampler=sampler,
-        seed=seed,
-        like=like,
-        cold=cold,
-        devices=devices,
-        until_converged=until_converged,
-        finals=final,
-        finals_minutes=finals_minutes,
-        patience_minutes=patience,
-        calm=calm,
-    )
+    file = workbench.load_space(*wanted.space)
+    files = [file.model_copy(update={"problems": (one,)}) for one in file.problems] if each else [file]
+    request = wanted.request(files, weights=weight or (), name=name)
     with closing(Store.open(store or config.store_url())) as opened:
         asked = queue.submit(opened, request, priority, key)
         found = outlook.outlook(opened, asked.sweep.id)
@@ -113,20 +62,7 @@ def submit(
     print_lines([*sweep_lines(found), *([] if asked.is_new else ["It was asked for before, under the same key."])])
 
 
-def _files(
-    space: str | None, problem: list[str] | None, problems: Path | None, threads: int | None, each: bool
-) -> list[SpaceFile]:
-    """The space, or with `each` the space once for each problem."""
-    from autotuner.tuning import workbench
-
-    wanted = space or workbench.default_space()
-    file = workbench.load_space(wanted, threads, problem or (), problems)
-    if not each:
-        return [file]
-    return [file.model_copy(update={"problems": (one,)}) for one in file.problems]
-
-
-def sweeps(
+def list_sweeps(
     everything: Annotated[bool, typer.Option("--all", help="also those that are over")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -135,21 +71,23 @@ def sweeps(
     from autotuner.jobs import outlook
     from autotuner.views.sweep_tables import sweeps_table
 
-    with closing(open_store(store)) as opened:
+    with stored(store) as opened:
         found = outlook.outlooks(opened, over=None if everything else 0)
     if as_json:
         print_json([json_of(each) for each in found])
     elif found:
         out.print(sweeps_table(found))
     else:
-        out.print("Nothing is queued: `autotuner submit` asks for a sweep, `autotuner sweeps --all` lists those over.")
+        out.print(
+            "Nothing is queued: `autotuner submit` asks for a sweep, `autotuner sweep list --all` lists those over."
+        )
 
 
 def watch(sweep: AnySweep = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Shows a sweep until it is over or paused. Exit code 1 where it was cancelled or has failed."""
     from autotuner.jobs import outlook, queue
 
-    with closing(open_store(store)) as opened:
+    with stored(store) as opened:
         number = queue.resolve(opened, sweep).id
         show_until_over(opened, number, as_json)
         found = outlook.outlook(opened, number)
@@ -190,7 +128,7 @@ def logs(
 ) -> None:
     """What happened to a sweep, a line an event; with --json a JSON document a line."""
     from autotuner.jobs import following, queue
-    from autotuner.store import sweeps as stored
+    from autotuner.store import sweeps
     from autotuner.views.sweep_tables import event_line
 
     def show(event: EventRecord) -> None:
@@ -199,9 +137,9 @@ def logs(
         else:
             out.print(event_line(event))
 
-    with closing(open_store(store)) as opened:
+    with stored(store) as opened:
         number = None if every else queue.resolve(opened, sweep).id
-        found = stored.events(opened, number, last=last)
+        found = sweeps.events(opened, number, last=last)
         for event in found:
             show(event)
         if follow:
@@ -242,7 +180,7 @@ def _each(wanted: list[str], store: str | None, as_json: bool, change: Callable[
     from autotuner.jobs import outlook, queue
     from autotuner.views.sweep_tables import sweep_lines
 
-    with closing(open_store(store)) as opened:
+    with stored(store) as opened:
         numbers = [queue.resolve(opened, each).id for each in wanted]
         found = [outlook.outlook(opened, change(opened, number).id) for number in numbers]
     if as_json:
@@ -270,26 +208,8 @@ def worker(
 
     SIGTERM and SIGUSR1 hand back what it works on within ten seconds.
     """
-    from autotuner.jobs.signals import Stop
-
-    stop = Stop()
-    with stop.listening():
-        _work(stop, devices, until, idle_exit, ray, cache, store, as_json)
-
-
-def _work(
-    stop: Stop,
-    devices: str | None,
-    until: str | None,
-    idle_exit: bool,
-    ray: str | None,
-    cache: str,
-    store: str | None,
-    as_json: bool,
-) -> None:
     from autotuner.cli.cache import size_in_bytes
-    from autotuner.jobs.worker import Worker
-    from autotuner.store import Store
+    from autotuner.jobs.signals import Stop
 
     def say(line: str) -> None:
         if as_json:
@@ -297,10 +217,15 @@ def _work(
         else:
             out.print(f"{datetime.now(UTC):%H:%M:%S} {line}")
 
-    ends = None if until is None else moment(until, datetime.now().astimezone())
-    limit = size_in_bytes(cache, "--cache")
-    with _serving(devices, ray) as serves, closing(Store.open(store or config.store_url())) as opened:
-        say(Worker(opened, serves, say, limit, stop).run(ends, idle_exit))
+    stop = Stop()
+    with stop.listening():  # before what takes long to import
+        from autotuner.jobs.worker import Worker
+        from autotuner.store import Store
+
+        ends = None if until is None else moment(until, datetime.now().astimezone())
+        limit = size_in_bytes(cache, "--cache")
+        with _serving(devices, ray) as serves, closing(Store.open(store or config.store_url())) as opened:
+            say(Worker(opened, serves, say, limit, stop).run(ends, idle_exit))
 
 
 @contextmanager

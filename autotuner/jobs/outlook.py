@@ -183,7 +183,7 @@ class _Outlooks:
 
     def _why(self, each: SweepRecord, place: int | None) -> str | None:
         if each.state == State.PAUSED:
-            return "paused: `autotuner resume` goes on"
+            return "paused: `autotuner sweep resume` goes on"
         if place is None:
             return None
         if each.not_before is not None and each.not_before > self._now:

@@ -90,7 +90,7 @@ def resolve(store: Store, wanted: str | int | None) -> SweepRecord:
         return of_key
     named = sweeps.numbers_named(store, wanted)
     if not named:
-        raise StoreError(f"no sweep has the name or the key {wanted!r}: `autotuner sweeps --all` lists them")
+        raise StoreError(f"no sweep has the name or the key {wanted!r}: `autotuner sweep list --all` lists them")
     return sweeps.one(store, named[-1])
 
 
@@ -121,5 +121,5 @@ def settle_abandoned(store: Store) -> None:
     """Ends what belonged to a command in a terminal that was killed: nobody else goes on with it."""
     for each in sweeps.every(store, [State.RUNNING, State.QUEUED]):
         if each.foreground and each.holder is None and each.started_at is not None:
-            detail = "its command was killed; the same command goes on, or `autotuner retry`"
+            detail = "its command was killed; the same command goes on, or `autotuner sweep retry`"
             sweeps.settle(store, each.id, State.FAILED, detail)

@@ -86,7 +86,7 @@ def one(store: Store, number: int) -> SweepRecord:
 
 def no_such(store: Store, number: int | str) -> StoreError:
     """What is said of a number that no sweep has."""
-    return StoreError(f"{store.label} has no sweep {number}: `autotuner sweeps --all` lists them")
+    return StoreError(f"{store.label} has no sweep {number}: `autotuner sweep list --all` lists them")
 
 
 def by_key(store: Store, key: str) -> SweepRecord | None:

@@ -33,6 +33,12 @@ def with_store(url: str) -> dict[str, str]:
     return {**os.environ, STORE: url}
 
 
+def columns() -> int | None:
+    """How wide text is to be where there is no terminal: $COLUMNS; None where it is no number."""
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if said.isdecimal() and 0 < int(said) < 10**5 else None
+
+
 def token() -> str | None:
     """What a caller of the service must show to change anything: $AUTOTUNER_TOKEN; None: nobody can."""
     return os.environ.get(TOKEN) or None

@@ -234,7 +234,7 @@ class Calibration(Model):
         first, rest = hopeless[0], len(hopeless) - 1
         return (
             f"baseline {self._breach(first)}{f', and {rest} more' if rest else ''};"
-            " the case or this installation is broken, `autotuner reference` shows where"
+            " the case or this installation is broken, `autotuner gate --reference` shows where"
         )
 
     @property

@@ -2,7 +2,8 @@
 
     python -m benchmarks.gate.references cpu|cuda [--json docs/results/references_DEVICE.json]
 
-What `autotuner reference` shows for one space, for all of them: each backend on every case of the gate with one seed,
+What `autotuner gate --reference` shows for one space, for all of them:
+each backend on every case of the gate with one seed,
 its largest error in units of the tolerance. Exit code 1 when a backend breaks a tolerance.
 """
 

@@ -1,4 +1,4 @@
-"""What the command line says, all of it in one file: `python -m tests.cli.messages` prints messages.txt.
+"""What the command line says, its help apart, in one file: `python -m tests.cli.messages` prints messages.txt.
 
 Each command is called in this process, in a folder with a small store and space files with one mistake each.
 """
@@ -49,28 +49,23 @@ MISTAKES = {
 }
 """Space files with one mistake: what is replaced by what in that of examples/own_kernel."""
 
-COMMANDS = (
-    "tune", "cache show", "cache prune", "status", "leaderboard", "trials", "best", "explain", "show", "gate",
-    "reference", "finals", "race", "validate", "export", "space list", "space show", "doctor", "history", "costs",
-    "coverage", "baselines", "compare", "submit", "sweeps", "watch", "logs", "pause", "resume", "cancel", "retry",
-    "worker", "devices", "devices clear", "serve", "page",
-)  # fmt: skip
 ANSWERS = (
     ("status",),
     ("leaderboard",),
     ("leaderboard", "--limit", "2", "--json"),
     ("trials",),
     ("trials", "--csv", "--out", "trials.csv"),
-    ("best",),
+    ("show",),
     ("show", "0"),
     ("show", "1"),
     ("show", "5"),
     ("explain",),
-    ("history",),
-    ("coverage",),
-    ("baselines",),
-    ("sweeps",),
-    ("page",),
+    ("status", "--show", "history"),
+    ("status", "--show", "coverage"),
+    ("status", "--show", "baselines"),
+    ("sweep", "list"),
+    ("export", "--format", "html"),
+    ("export",),
     ("cache", "show"),
     ("cache", "prune", "--to", "1G"),
 )
@@ -100,12 +95,13 @@ REFUSALS = (
     ("serve", "--families", "nowhere"),
     ("serve", "--workers", "1", "--read-only"),
     ("serve", "--spaces", "text.db"),
-    ("page", "nothing"),
-    ("page", "--out", "."),
+    ("export", "nothing", "--format", "html"),
+    ("export", "--format", "html", "--out", "."),
+    ("export", "--format", "html", "--estimates"),
     ("compare", "small", "small"),
     ("worker", "--until", "later"),
     ("worker", "--ray", "auto", "--devices", "abacus"),
-    ("watch", "7"),
+    ("sweep", "watch", "7"),
     ("status", "nothing"),
     ("status", "--store", "none.db"),
     ("status", "--store", "text.db"),
@@ -116,7 +112,9 @@ REFUSALS = (
     ("trials", "--csv", "--json"),
     ("trials", "--out", "trials.csv"),
     ("show", "99"),
+    ("show", "99999999999999999999"),
     ("show", "first"),
+    ("show", "first", "old"),
     ("explain", "--figure", "beliefs.png"),
     ("explain", "--figure", "beliefs.svg"),
     ("validate", "--lengths", "2048"),
@@ -124,7 +122,7 @@ REFUSALS = (
     ("export", "--format", "yaml"),
     ("export", "--out", "/dev/null"),
     ("export", "--out", "no/such/folder/best.json"),
-    ("best", "--store", "unmeasured.db"),
+    ("show", "--store", "unmeasured.db"),
     ("export", "--store", "unmeasured.db"),
     ("cache", "prune"),
     ("cache", "prune", "--to", "much"),
@@ -136,7 +134,12 @@ REFUSALS = (
     ("gate", "IMPL=plain BLOCK_N=63", "--space", "right.toml"),
     ("gate", "missing.so"),
     ("finals", "--minutes", "0"),
-    ("race", "--blocks", "1"),
+    ("finals", "--aa", "--blocks", "1"),
+    ("gate",),
+    ("gate", "0", "--reference"),
+    ("gate", "0", "--threads", "2"),
+    ("status", "--show", "everything"),
+    *((name,) for name in program.MOVED),
     ("doctor",),
     ("space", "drop"),
     ("space", "show"),
@@ -183,9 +186,8 @@ def said(arguments: tuple[str, ...]) -> str:
 
 def document(folder: Path) -> Iterator[str]:
     """The sections of the file."""
-    yield "All that the command line says. Made by `python -m tests.cli.messages > tests/cli/messages.txt`.\n"
+    yield "What the command line says. Made by `python -m tests.cli.messages > tests/cli/messages.txt`.\n"
     for title, calls in (
-        ("Help", [(), *((*command.split(), "--help") for command in COMMANDS)]),
         ("Answers", ANSWERS),
         ("Mistakes", REFUSALS),
     ):

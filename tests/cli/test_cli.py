@@ -121,8 +121,8 @@ def test_show_says_why_in_words(tuned: subprocess.CompletedProcess[str], folder:
 @pytest.mark.slow
 def test_best_and_export(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     assert tuned.returncode == 0
-    assert "MUTANT=none" in autotuner(folder, "best").stdout
-    best = json.loads(autotuner(folder, "best", "--json").stdout)
+    assert "MUTANT=none" in autotuner(folder, "show").stdout
+    best = json.loads(autotuner(folder, "show", "--json").stdout)
     assert best["entry"]["variant"]["parameters"] == {"MUTANT": "none"}
     exported = autotuner(folder, "export", "--format", "json", "--out", "-")
     document = json.loads(exported.stdout)
@@ -157,7 +157,7 @@ def test_finals_can_be_run_again(tuned: subprocess.CompletedProcess[str], folder
 def test_the_a_a_test_runs_on_the_best(tuned: subprocess.CompletedProcess[str], folder: Path) -> None:
     """One binary against itself, for real; that no winner is named is shown on a quiet machine by benchmarks/."""
     assert tuned.returncode == 0
-    race = json.loads(autotuner(folder, "race", "--aa", "--blocks", "12", "--json").stdout)
+    race = json.loads(autotuner(folder, "finals", "--aa", "--blocks", "12", "--json").stdout)
     assert race["blocks"] == 12
     assert race["speedup"]["low"] <= race["speedup"]["median"] <= race["speedup"]["high"]
 
@@ -195,6 +195,13 @@ def test_space_show_and_list(folder: Path) -> None:
     text = autotuner(folder, "space", "show", "sdpa_cpu").stdout
     assert f"{shown['valid_points']:,} valid here" in text
     assert "sdpa_cpu" in autotuner(folder, "space", "list").stdout
+
+
+@pytest.mark.parametrize("columns", [70, 150])
+def test_a_table_that_is_piped_is_as_wide_as_columns_says(folder: Path, columns: int) -> None:
+    text = autotuner(folder, "space", "show", "sdpa_cpu", COLUMNS=str(columns)).stdout
+    rules = [len(line) for line in text.splitlines() if "─" in line]
+    assert 60 < max(rules) <= columns
 
 
 def test_version_and_help(folder: Path) -> None:

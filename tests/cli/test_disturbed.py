@@ -42,11 +42,11 @@ def test_a_run_under_protest_keeps_its_rejects_and_believes_no_latency(tmp_path:
     (summary,) = (each for each in json.loads(autotuner(tmp_path, "status", "--json").stdout) if each["judged"] == 3)
     assert summary["by_verdict"] == {"incorrect": 3, "disturbed": 1}
     assert (summary["disturbed"], summary["best_number"]) == ([0], None)
-    for command in ("best", "export"):
+    for command in ("show", "export"):
         one_line(autotuner(tmp_path, command, summary["name"]), "no variant measured to the end")
     assert "Not believed:" in autotuner(tmp_path, "show", "0", summary["name"]).stdout
 
     tune("space", 4, "--calm")
-    best = json.loads(autotuner(tmp_path, "best", summary["name"], "--json").stdout)
+    best = json.loads(autotuner(tmp_path, "show", summary["name"], "--json").stdout)
     assert best["entry"]["variant"]["parameters"]["MUTANT"] == "none"
     assert best["entry"]["number"] > 3

@@ -48,7 +48,7 @@ def test_a_whole_file_and_a_whole_store_are_no_error() -> None:
 @pytest.mark.parametrize("draw", range(3))
 @pytest.mark.parametrize(
     "line",
-    ["serve", "serve --read-only", "serve --name", "worker", "worker --idle-exit --", "logs -f --every"],
+    ["serve", "serve --read-only", "serve --name", "worker", "worker --idle-exit --", "sweep logs -f --every"],
 )
 def test_a_command_that_goes_on_is_ended(line: str, draw: int) -> None:
     ended = run(Case({}, hostile_commands.ended(tuple(line.split()), draw)))
@@ -69,11 +69,22 @@ def test_without_a_table_a_package_is_refused_in_one_line() -> None:
     assert "does not say the device's" in ended.err
 
 
+PAGES = "export --format html"
+
+
 @pytest.mark.parametrize(
     ("damage", "drives", "lines"),
     [
-        ("UPDATE at_block SET variant_us = 'text'", False, ("race", "page", "export", "show 0", "leaderboard")),
-        ("UPDATE at_parameter SET number = 12345 WHERE word IS NULL", False, ("explain", "page", "coverage", "show 0")),
+        (
+            "UPDATE at_block SET variant_us = 'text'",
+            False,
+            ("finals --aa", PAGES, "export", "show 0", "leaderboard"),
+        ),
+        (
+            "UPDATE at_parameter SET number = 12345 WHERE word IS NULL",
+            False,
+            ("explain", PAGES, "status --show coverage", "show 0"),
+        ),
         ("UPDATE trial_params SET distribution_json = '{}'", True, ("status",)),
         ("UPDATE trial_params SET distribution_json = 'true' || distribution_json", True, ("status",)),
         ("UPDATE trial_params SET distribution_json = replace(distribution_json, 'Cat', 'Dog')", True, ("status",)),

@@ -1,4 +1,4 @@
-"""All that the command line says is in messages.txt, word for word."""
+"""What the command line says is in messages.txt, word for word; its help is in docs/reference/commands.md."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_every_refusal_of_the_command_line_is_in_it(now: str) -> None:
 
 ELSEWHERE = {
     "stopped before anything was judged; the same command starts again",
-    "goes on; `autotuner watch",
+    "goes on; `autotuner sweep watch",
     "is cancelled; its study keeps what was judged",
     "characters, expected at least",
     ": cannot be read:",

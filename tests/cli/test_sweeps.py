@@ -36,22 +36,22 @@ def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
     assert (first["is_new"], first["place"], first["sweep"]["state"]) == (True, 1, "queued")
     assert json.loads(autotuner(tmp_path, *asked).stdout)["is_new"] is False
     one_line(autotuner(tmp_path, *asked, "--cold"), "the key 'k'", "use another key")
-    assert "no worker serves a device of kind cpu" in autotuner(tmp_path, "sweeps").stdout
-    assert json.loads(autotuner(tmp_path, "pause", "mine", "--json").stdout)[0]["sweep"]["state"] == "paused"
-    one_line(autotuner(tmp_path, "retry", "k"), "is paused and cannot be retried")
-    assert state_after(tmp_path, "resume", "1") == "queued"
-    (listed,) = json.loads(autotuner(tmp_path, "sweeps", "--json").stdout)
+    assert "no worker serves a device of kind cpu" in autotuner(tmp_path, "sweep", "list").stdout
+    assert json.loads(autotuner(tmp_path, "sweep", "pause", "mine", "--json").stdout)[0]["sweep"]["state"] == "paused"
+    one_line(autotuner(tmp_path, "sweep", "retry", "k"), "is paused and cannot be retried")
+    assert state_after(tmp_path, "sweep", "resume", "1") == "queued"
+    (listed,) = json.loads(autotuner(tmp_path, "sweep", "list", "--json").stdout)
     assert (listed["place"], listed["sweep"]["name"], listed["expected_start"]) == (1, "mine", None)
-    assert state_after(tmp_path, "cancel", "1") == "cancelled"
-    assert state_after(tmp_path, "retry", "1") == "queued"
-    assert "cancelled" in autotuner(tmp_path, "cancel", "1").stdout
-    kinds = [each["kind"] for each in json_lines(tmp_path, "logs", "--json")]
+    assert state_after(tmp_path, "sweep", "cancel", "1") == "cancelled"
+    assert state_after(tmp_path, "sweep", "retry", "1") == "queued"
+    assert "cancelled" in autotuner(tmp_path, "sweep", "cancel", "1").stdout
+    kinds = [each["kind"] for each in json_lines(tmp_path, "sweep", "logs", "--json")]
     assert kinds == ["submitted", "pause_asked", "resumed", "cancel_asked", "retried", "cancel_asked"]
-    *events, last = json_lines(tmp_path, "watch", "1", "--json", code=1)
+    *events, last = json_lines(tmp_path, "sweep", "watch", "1", "--json", code=1)
     assert [each["kind"] for each in events] == kinds
     assert last["sweep"]["state"] == "cancelled"
-    assert len(json.loads(autotuner(tmp_path, "sweeps", "--all", "--json").stdout)) == 1
-    one_line(autotuner(tmp_path, "watch", "none"), "sweeps --all")
+    assert len(json.loads(autotuner(tmp_path, "sweep", "list", "--all", "--json").stdout)) == 1
+    one_line(autotuner(tmp_path, "sweep", "watch", "none"), "sweep list --all")
     one_line(autotuner(tmp_path, "worker", "--devices", "abacus"), "no such kind of device")
     one_line(autotuner(tmp_path, "devices", "clear", "x"), "no device 'x'")
     if importlib.util.find_spec("ray") is None:

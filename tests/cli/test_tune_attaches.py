@@ -48,12 +48,12 @@ def test_a_command_shows_the_sweep_of_a_worker_and_ctrl_c_does_what_it_says(tmp_
         shown = queue.resolve(store, None)
         who = f"the worker {device.holder.pid} on {device.holder.host} has the device: this is its sweep {shown.id} now"
         assert who in leaves.text
-        assert "before all others. Ctrl-C leaves it running; `autotuner watch` shows it again" in leaves.text
+        assert "before all others. Ctrl-C leaves it running; `autotuner sweep watch` shows it again" in leaves.text
         assert (shown.priority, shown.foreground, shown.request.devices) == (queue.TOP, False, None)
         with worker.stopped():  # so that its sweep is not over before the keys are typed
             leaves.press("\x03")
             assert leaves.end() == 130
-            assert f"sweep {shown.id} goes on; `autotuner watch {shown.id}` shows it again" in leaves.text
+            assert f"sweep {shown.id} goes on; `autotuner sweep watch {shown.id}` shows it again" in leaves.text
             assert sweeps.one(store, shown.id).state == State.RUNNING
 
             cancels = Terminal(tmp_path, *tune(10), "--cancel-on-stop", columns=200)

@@ -48,8 +48,8 @@ WAITING = frozenset({"tune", "finals", "validate"})
 
 
 def autotuner(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Runs the console script in the folder."""
-    env = {**os.environ, **environment}
+    """Runs the console script in the folder, with room for whole lines."""
+    env = {**os.environ, "COLUMNS": "180", **environment}
     waits = not WAITING.isdisjoint(arguments[:1]) and "--patience" not in arguments
     command = [str(SCRIPT), *arguments, *(PATIENCE if waits else ())]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600)

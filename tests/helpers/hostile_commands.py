@@ -26,9 +26,17 @@ ARGUMENTS = {
 MORE = (
     *("show 0", "show 2 --report", "show 3", "show 4 --json", "export --out -", "export --out out.json"),
     *("export --estimates --format package", "export --estimates --format c --out loop", "explain --figure out.svg"),
-    *("trials --csv", "trials --parquet", "trials --out out.csv", "logs --every", "logs --follow", "logs --last 1"),
-    *("race --aa", "tune --trials 1", "tune space.toml --from scalar", "finals scalar", "watch 2", "sweeps --all"),
-    *("validate --lengths 16-64", "page --out loop", "status scalar", "coverage small", "compare small small"),
+    *(
+        "trials --csv",
+        "trials --parquet",
+        "trials --out out.csv",
+        "sweep logs --every",
+        "sweep logs --follow",
+        "sweep logs --last 1",
+    ),
+    *("finals --aa", "tune --trials 1", "tune space.toml --from scalar", "finals scalar", "sweep watch 2"),
+    *("sweep list --all", "validate --lengths 16-64", "export --format html --out loop", "status scalar"),
+    *("status small --show coverage", "status --show history", "status --show costs", "compare small small"),
 )
 """Questions beside each command as it stands."""
 

@@ -10,10 +10,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import typer.main
 
 import autotuner
-from autotuner.cli.app import app
 from autotuner.devices.cpu.machine import cpu_facts
 from autotuner.devices.cuda.architecture import architecture
 from autotuner.forge.family import Family
@@ -24,6 +22,7 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config, errors
 from autotuner.views.meanings import meanings
 from benchmarks import pages
+from benchmarks.cli import commands_page
 
 ROOT = Path(__file__).parent.parent.parent
 SPACES = sorted(config.spaces_dir().glob("*.toml"))
@@ -31,19 +30,13 @@ OWN_ARCHITECTURE = {"sdpa_sm89": "sm_89", "sdpa_sm90": "sm_90", "sdpa_wgmma": "s
 """Of the CUDA spaces that are made for one."""
 
 
-def commands() -> list[str]:
-    """Every command of the command line, groups spelled out."""
-    group = typer.main.get_command(app)
-    found = []
-    for name, command in group.commands.items():  # type: ignore[attr-defined]
-        inner = getattr(command, "commands", None)
-        found += [f"{name} {sub}" for sub in inner] if inner else [name]
-    return found
-
-
-def test_every_command_is_in_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert [name for name in commands() if f"autotuner {name}" not in readme] == []
+def test_every_command_is_in_its_page_and_there_are_twenty_at_most() -> None:
+    page = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    names = [words for words, _ in commands_page.commands()]
+    assert [words for words in names if f"\n## {words}\n" not in page] == []
+    assert len({words.split()[0] for words in names}) <= 20
+    helps = [commands_page.help_of(words, command) for words, command in commands_page.commands()]
+    assert max(len(line) for text in helps for line in text.splitlines()) <= 80
 
 
 def test_every_page_is_in_the_readme() -> None:

@@ -1,4 +1,4 @@
-"""`autotuner race`: who wins is decided by how wide a tie is in the study."""
+"""One variant timed again: who wins is decided by how wide a tie is in the study."""
 
 from __future__ import annotations
 

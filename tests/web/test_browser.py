@@ -59,7 +59,7 @@ def sweeps_server(queued: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def saved(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study's pages as one file, as a user makes it."""
     folder = tmp_path_factory.mktemp("saved")
-    assert autotuner(folder, "page", "--store", str(made), "--out", "study.html").returncode == 0
+    assert autotuner(folder, "export", "--format", "html", "--store", str(made), "--out", "study.html").returncode == 0
     return folder / "study.html"
 
 
@@ -330,7 +330,7 @@ def until_state(wanted: str, folder: Path, within_s: float = 240) -> None:
     states = ["queued", "running", "done"]
     ends = time.monotonic() + within_s
     while True:
-        said = json.loads(autotuner(folder, "sweeps", "--all", "--store", "studies.db", "--json").stdout)
+        said = json.loads(autotuner(folder, "sweep", "list", "--all", "--store", "studies.db", "--json").stdout)
         state = said[0]["sweep"]["state"]
         assert state in states, said
         if states.index(state) >= states.index(wanted):

@@ -179,7 +179,7 @@ def test_what_has_a_latency_can_be_timed_again_and_nothing_else(client: TestClie
     for timed in (True, False):
         number = next(each.number for each in listed if each.verdict.has_latency == timed)
         page = client.get(f"/studies/{study}/trials/{number}").text
-        assert (f"autotuner race {study} --trial {number} " in page) == timed
+        assert (f"autotuner finals {study} --trial {number} " in page) == timed
 
 
 def test_a_reject_is_put_into_words(client: TestClient, study: str) -> None:

@@ -1,4 +1,4 @@
-"""`autotuner serve` and `autotuner page` as commands."""
+"""`autotuner serve` and `autotuner export --format html` as commands."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_token_file_that_holds_no_token_is_refused_in_a_line(tmp_path: Path, k
 
 def test_a_study_is_written_as_one_file(made: Path, tmp_path: Path) -> None:
     out = tmp_path / "study.html"
-    words = [sys.executable, "-m", "autotuner", "page", "--store", str(made), "--out", str(out)]
+    words = [sys.executable, "-m", "autotuner", "export", "--format", "html", "--store", str(made), "--out", str(out)]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert out.name in done.stdout

@@ -259,7 +259,7 @@ def _commands(
         by_name = command("gate", point, "--space", snapshot.file.path, store=store)
         found.insert(1, ("The same by its parameters", by_name))
     if outcome.verdict.has_latency and not revoked:
-        again = command("race", snapshot.name, "--trial", str(number), store=store)
+        again = command("finals", snapshot.name, "--trial", str(number), store=store)
         found.insert(1, ("Time it again, beside the baseline", again))
     if snapshot.best is not None and snapshot.best.entry.number == number:
         found.append(("Carry it away with its proof", command("export", snapshot.name, store=store)))

@@ -1,0 +1,144 @@
+"""Commands that judge and time what is there already: the finals of a study, and the gate on one variant."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from autotuner.cli.options import (
+    FINALS_MINUTES,
+    MOST,
+    JsonOption,
+    OneStudy,
+    PatienceOption,
+    StoreOption,
+    ThreadsOption,
+    one_study,
+    takes,
+)
+from autotuner.cli.output import err, json_of, out, print_json, print_lines, say_waiting
+from autotuner.values import config
+from autotuner.values.errors import InputError
+
+if TYPE_CHECKING:
+    from autotuner.store import Store
+
+
+@takes(one_study)
+def finals(
+    of: OneStudy,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help=FINALS_MINUTES)] = 2.0,
+    trial: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=MOST,
+            help="only time this trial again, by its number: against the baseline or, with --aa, itself",
+        ),
+    ] = None,
+    itself: Annotated[
+        bool, typer.Option("--aa", help="only time one, the best or --trial, against a second load of its library")
+    ] = False,
+    blocks: Annotated[int, typer.Option(min=6, max=10**6, help="of --trial and --aa: interleaved blocks")] = 60,
+    as_json: JsonOption = False,
+    patience: PatienceOption = config.PATIENCE_MINUTES,
+) -> None:
+    """Confirms the best variants of a study in fresh processes, on fresh inputs, against the winner's curse.
+
+    Can be run again later, and on another machine with the same device and a copy of the store. With --trial or --aa
+    one variant is timed again in one fresh process, and nothing is recorded. An honest stopwatch names no winner where
+    a library races itself.
+    """
+    from autotuner.store import queries
+    from autotuner.tuning import workbench
+    from autotuner.views.finals_progress import FinalsProgress
+    from autotuner.views.finals_table import finals_table
+
+    with of as (store, study):
+        if trial is not None or itself:
+            _race(store, study, trial, itself, blocks, patience, as_json)
+            return
+        record = queries.study(store, study)
+        here = workbench.of_study(record)
+        with (
+            here.held(60 * patience, say_waiting),
+            closing(here.executor()) as executor,
+            FinalsProgress(err if as_json else out, 60 * minutes) as shown,
+        ):
+            found = here.finals(store, study, executor, shown.hear, 60 * minutes, 60 * patience).run()
+    if as_json:
+        print_json(json_of(found))
+    else:
+        out.print(finals_table(found, record.problems[0]))
+
+
+def _race(
+    store: Store, study: str, trial: int | None, itself: bool, blocks: int, patience: float, as_json: bool
+) -> None:
+    from autotuner.tuning import race_again
+    from autotuner.views.words import over_words
+
+    result = race_again.race(store, study, itself, blocks, trial, lambda here: here.held(60 * patience, say_waiting))
+    if as_json:
+        print_json({**json_of(result), "winner": result.winner})
+        return
+    found, over = result.speedup, over_words(len(result.problems), result.objective)
+    out.print(str(result.variant))
+    out.print(
+        f"{found.median:.4f}x {result.against}, 95 % interval {found.low:.4f} to {found.high:.4f}, "
+        f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}. {over}".rstrip()
+    )
+
+
+def gate(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="LIBRARY_OR_VARIANT",
+            help='a built library, a build id, a trial\'s number, or parameters such as "IMPL=simd BLOCK_M=64"',
+        ),
+    ] = None,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="judge the op's baselines in PyTorch against float64 instead")
+    ] = False,
+    space: Annotated[
+        str | None, typer.Option(help="the space of the parameters, or whose problems to judge on")
+    ] = None,
+    study: Annotated[str | None, typer.Option(help="the study of the trial; the latest when left out")] = None,
+    sanitize: Annotated[bool, typer.Option("--sanitize", help="also under the memory and race sanitizers")] = False,
+    threads: ThreadsOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Puts one built variant through the whole gate and explains the verdict.
+
+    Exit code 1 when it is rejected. With --reference the op's baselines go through every case of the gate; exit code 1
+    when one of them is out of its tolerance.
+    """
+    from autotuner.ops import op_of
+    from autotuner.tuning import gate_one, workbench
+    from autotuner.views import gate_tables
+    from autotuner.views.trial_words import gate_words
+
+    if (target is None) != reference:
+        raise InputError("name a variant to judge, or give --reference for the baselines, and not both")
+    if threads is not None and target is not None:
+        raise InputError("--threads is for --reference: a variant has the threads of its space")
+    if target is None:
+        here = workbench.Workbench(workbench.load_space(space or workbench.default_space(), threads))
+        found = gate_one.calibrate(here, listen=say_waiting)
+        if as_json:
+            print_json({"device": json_of(here.device), **json_of(found)})
+        else:
+            out.print(gate_tables.reference_table(found, here.device))
+        raise typer.Exit(1 if found.broken else 0)
+    subject = gate_one.subject(target, space, store or config.store_url(), study)
+    judged = gate_one.judge(subject, sanitize, listen=say_waiting)
+    if as_json:
+        print_json(json_of(judged.report))
+    else:
+        out.print(gate_tables.gate_table(judged.report))
+        print_lines(gate_words(judged.outcome, op_of(judged.report.problems[0])))
+    raise typer.Exit(0 if judged.outcome.fault is None else 1)

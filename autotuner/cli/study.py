@@ -1,0 +1,238 @@
+"""Questions about the studies of a store. They judge nothing and build nothing."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import RenderableType
+
+from autotuner.cli.options import MOST, JsonOption, OneStudy, StoreOption, StudyName, named, one_study, stored, takes
+from autotuner.cli.output import json_of, json_text, out, print_json, print_lines
+from autotuner.values.errors import InputError
+from autotuner.values.files import regular_target, write_atomically
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from autotuner.store import Store
+
+
+class Figures(StrEnum):
+    """What `status --show` shows of a study."""
+
+    HISTORY = "history"
+    COSTS = "costs"
+    COVERAGE = "coverage"
+    BASELINES = "baselines"
+
+
+def status(
+    study: StudyName = None,
+    show: Annotated[
+        Figures | None,
+        typer.Option(
+            help="of one study instead: the best so far over time, what its trials cost, how much of the space it has "
+            "judged, or what the baselines took at each start"
+        ),
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How far each study is, and what was rejected for what."""
+    from autotuner.tuning import standings
+    from autotuner.views.status_text import status_text
+
+    with stored(store) as opened:
+        if show is not None:
+            document, shown = _figures(opened, named(opened, study), show)
+        else:
+            of_all = study is None
+            found = standings.studies(opened) if of_all else (standings.summary(opened, named(opened, study)),)
+            document = [json_of(summary) for summary in found]
+            shown = [status_text(summary) for summary in found]
+    if as_json:
+        print_json(document)
+        return
+    for each in shown or ["No study yet: run `autotuner tune`."]:
+        out.print(each)
+
+
+def _figures(store: Store, study: str, wanted: Figures) -> tuple[JsonValue, list[RenderableType]]:
+    """Figures of a study, as a document and as what is printed."""
+    from autotuner.store import figures
+    from autotuner.tuning import covered, standings
+    from autotuner.views import figure_tables
+
+    if wanted == Figures.HISTORY:
+        improvements, confirmed = figures.history(store, study), standings.every_confirmed(store, study)
+        return [json_of(each) for each in improvements], [figure_tables.history_table(improvements, confirmed)]
+    if wanted == Figures.COSTS:
+        costs = figures.costs(store, study)
+        return json_of(costs), [figure_tables.costs_table(costs)]
+    if wanted == Figures.COVERAGE:
+        coverage = covered.coverage(store, study)
+        return json_of(coverage), [figure_tables.coverage_table(coverage)]
+    baselines = figures.baselines(store, study)
+    return [json_of(each) for each in baselines], [figure_tables.baselines_table(baselines)]
+
+
+@takes(one_study)
+def leaderboard(
+    of: OneStudy,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="how many lines")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """The fastest variants that passed the gate."""
+    from autotuner.tuning import standings
+
+    with of as (store, study):
+        if as_json:
+            print_json([json_of(entry) for entry in standings.leaderboard(store, study, limit)])
+        else:
+            print_leaderboard(store, study, limit)
+
+
+def print_leaderboard(store: Store, study: str, limit: int) -> None:
+    """The leaderboard, and what was not counted because the machine was disturbed."""
+    from autotuner.store import queries
+    from autotuner.tuning import standings
+    from autotuner.views.leaderboard import disturbed_line, leaderboard_table
+
+    out.print(leaderboard_table(standings.leaderboard(store, study, limit), queries.study(store, study)))
+    if disturbed := queries.disturbed(store, study):
+        out.print(disturbed_line(disturbed))
+
+
+@takes(one_study)
+def trials(
+    of: OneStudy,
+    as_csv: Annotated[bool, typer.Option("--csv", help="print comma-separated values instead of a table")] = False,
+    as_parquet: Annotated[bool, typer.Option("--parquet", help="write a Parquet file, which needs --out")] = False,
+    output: Annotated[Path | None, typer.Option("--out", help="a file instead of standard output")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Every trial of a study: its parameters, its verdict with the reason, its figures and times."""
+    from autotuner.store import queries
+    from autotuner.views import trial_files
+    from autotuner.views.trial_lines import trial_lines
+    from autotuner.views.trials_table import trials_table
+
+    if as_csv + as_json + as_parquet > 1:
+        raise InputError("--csv, --json and --parquet are three formats: give one of them")
+    if as_parquet and output is None:
+        raise InputError("a Parquet file is not for a terminal: name one with --out FILE")
+    if output is not None:
+        regular_target(output, "--out")
+        if not (as_csv or as_json or as_parquet):
+            raise InputError("--out needs a format: --csv, --json or --parquet")
+    with of as (store, study):
+        lines, record = trial_lines(store, study), queries.study(store, study)
+    content: str | bytes
+    if as_parquet:
+        content = trial_files.as_parquet(lines)
+    elif as_csv:
+        content = trial_files.as_csv(lines)
+    elif as_json:
+        content = f"{json_text(trial_files.as_json(lines))}\n"
+    else:
+        out.print(trials_table(lines, record))
+        return
+    if output is not None:
+        write_atomically(output, content)
+        out.print(f"{len(lines)} trials of {study} written to {output}.")
+    elif isinstance(content, str):
+        typer.echo(content, nl=False)
+
+
+def show(
+    trial: Annotated[
+        str | None, typer.Argument(metavar="TRIAL", help="a trial's number; the one to use when left out")
+    ] = None,
+    study: StudyName = None,
+    report: Annotated[bool, typer.Option("--report", help="the gate's report as JSON")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """One trial: what it achieved, or why it was rejected, in words.
+
+    Without a number it is the one to use: the finals' choice, before any finals the fastest of the search.
+    """
+    from autotuner.ops import op_of
+    from autotuner.store import queries
+    from autotuner.tuning import standings
+    from autotuner.tuning.trial_report import trial_report
+    from autotuner.views.trial_words import best_words, confirmed_words, outcome_words
+
+    number = int(trial) if trial is not None and trial.isdecimal() and len(trial) <= len(str(MOST)) else None
+    if trial is not None and number is None:
+        if study is not None or trial.isdecimal():
+            raise InputError(f"{trial} is not the number of a trial; `autotuner trials` lists them")
+        study = trial
+    with stored(store) as opened:
+        name = named(opened, study)
+        best = standings.best(opened, name) if number is None else None
+        if number is None and best is None:
+            raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
+        record = best.record if best is not None else queries.trial(opened, name, number or 0)
+        of = queries.study(opened, name)
+        confirmed, outcome = standings.confirmed(opened, name, record.number), standings.proven(opened, record)
+    if report:
+        device = of.device.model_copy(update={"environment": record.session.environment})
+        print_json(json_of(trial_report(outcome, of.problems, device, record.session.calibration)))
+    elif as_json and best is not None:
+        print_json(json_of(best))
+    elif as_json:
+        print_json({**json_of(record), "confirmed": None if confirmed is None else json_of(confirmed)})
+    elif best is not None:
+        print_lines([f"{name}, trial {record.number}", *best_words(best)])
+    else:
+        print_lines([f"{name}, trial {record.number}, {record.recorded_at:%Y-%m-%d %H:%M:%S} UTC"])
+        print_lines([f"REVOKED: {record.revoked_reason}"] if record.revoked_at is not None else [])
+        print_lines([confirmed_words(confirmed)] if confirmed is not None else [])
+        print_lines(outcome_words(outcome, op_of(of.problems[0])))
+
+
+@takes(one_study)
+def explain(
+    of: OneStudy,
+    figure: Annotated[Path | None, typer.Option(help="draw the beliefs into this .svg file")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What a study has shown: what matters, what is dead, what is rejected where, what is left. Builds nothing."""
+    from autotuner.views import beliefs_figure, beliefs_text
+    from autotuner.views.kept_beliefs import kept_beliefs
+
+    if figure is not None:
+        regular_target(figure, "--figure")
+    with of as (store, study):
+        found = kept_beliefs(store, study)
+    if figure is not None:
+        write_atomically(figure, beliefs_figure.drawn(found, figure))
+    if as_json:
+        print_json(json_of(found))
+    else:
+        print_lines(beliefs_text.lines(found) + ([f"Drawn into {figure}."] if figure else []))
+
+
+Named = Annotated[str, typer.Argument(metavar="STUDY", help="a study, by name or unique prefix")]
+
+
+def compare(first: Named, second: Named, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Two studies, such as those of two devices, by the variants that both have judged."""
+    from autotuner.store import figures
+    from autotuner.tuning import standings
+    from autotuner.views import figure_tables
+
+    with stored(store) as opened:
+        names = named(opened, first), named(opened, second)
+        if names[0] == names[1]:
+            raise InputError(f"{first} and {second} are the same study; name another one")
+        found = figures.comparison(opened, *names)
+        best = standings.quoted(opened, names[0]), standings.quoted(opened, names[1])
+    if as_json:
+        print_json({"first": names[0], "second": names[1], **json_of(found)})
+    else:
+        print_lines(figure_tables.comparison_lines(names, found, best))
