@@ -13,7 +13,10 @@ from autotuner.ops.op import Op
 from autotuner.values.plugs import Plugs
 from autotuner.values.problem import Problem
 
-__all__ = ["OPS", "Op", "op_of"]
+__all__ = ["DEFAULT_OP", "OPS", "Op", "op_of"]
+
+DEFAULT_OP = "sdpa"
+"""The op of a problem in a file that names none."""
 
 OPS: Plugs[Op] = Plugs(sys.modules[__name__], "OP")
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from autotuner.race.blocks import combined
 from autotuner.race.statistics import deviation, holm, p_positive, student
 from autotuner.race.tie import logs
-from autotuner.values import first_documents
 from autotuner.values.model import Model
 from autotuner.values.objective import Objective
 from autotuner.values.outcome import Heat, MeanInterval
@@ -60,11 +59,6 @@ class Standing(Model):
         default=None,
         description="the smallest difference from the leader that would have shown, relative; null: none could",
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _first_form(cls, document: Any) -> Any:
-        return first_documents.standing(document)
 
 
 class _Runner(NamedTuple):

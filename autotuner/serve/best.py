@@ -172,7 +172,7 @@ class BestConfiguration(Model):
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="null")
 
-    schema_version: Literal[1, 2, 3] = 3
+    schema_version: Literal[3] = 3
     generator: str = Field(description="program and version that wrote this")
     study: str
     trial: int = Field(description="trial number in the study")

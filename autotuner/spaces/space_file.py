@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BeforeValidator, Field, PlainValidator, ValidationError, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
-from autotuner.ops import OPS
+from autotuner.ops import DEFAULT_OP, OPS
 from autotuner.spaces.expression import Expression, ExpressionError
 from autotuner.spaces.fields import (
     EXPECTED,
@@ -28,7 +28,6 @@ from autotuner.spaces.fields import (
 )
 from autotuner.spaces.limits import KINDS, FindLimits, merged
 from autotuner.spaces.space_document import Document, complete, parse_document, read_document
-from autotuner.values import first_documents
 from autotuner.values.errors import InputError, KernelError, SpaceError
 from autotuner.values.model import Model
 from autotuner.values.objective import Objective
@@ -60,11 +59,11 @@ def _of_an_op(document: Document) -> Document:
     problems = document.get("problems")
     if not isinstance(problems, list):
         return document
-    named = [{"op": first_documents.OP, **each} if isinstance(each, dict) else each for each in problems]
+    named = [{"op": DEFAULT_OP, **each} if isinstance(each, dict) else each for each in problems]
     return {**document, "problems": named}
 
 
-def problem_documents(texts: Iterable[str], op: str = first_documents.OP) -> list[Document]:
+def problem_documents(texts: Iterable[str], op: str = DEFAULT_OP) -> list[Document]:
     """Problems as a file would have them, from the form in which the op writes them. Raises InputError."""
     kind, found = OPS[op].problem, []
     for text in texts:
@@ -141,7 +140,7 @@ def _of_group(group: list[tuple[Document, float]]) -> Asked:
 def _compiled_part(document: Document) -> object:
     """What the problems of one study share; nothing where the document is no problem, which is refused later."""
     try:
-        problem = Problem.model_validate({"op": first_documents.OP, **document}, strict=True)
+        problem = Problem.model_validate({"op": DEFAULT_OP, **document}, strict=True)
     except (ValidationError, PydanticCustomError):
         return None
     return problem.op, tuple(sorted(problem.compiled.items()))
@@ -168,7 +167,7 @@ def _explained(error: ValidationError, document: Document) -> str:
     """What is wrong with the document, in one line; of its problems the keys are known that their op has."""
     problems = document.get("problems")
     first = problems[0] if isinstance(problems, list) and problems and isinstance(problems[0], dict) else {}
-    op = first.get("op", first_documents.OP)
+    op = first.get("op", DEFAULT_OP)
     problem: Any = OPS[op].problem if isinstance(op, str) and op in OPS else Problem
     known = create_model("SpaceFile", __base__=SpaceFile, problems=(tuple[problem, ...], ...))
     return explanation(error, known, HIDDEN)

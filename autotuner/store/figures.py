@@ -43,7 +43,6 @@ class Cost(Model):
     build_s: float
     check_s: float
     measure_s: float
-    other_s: float = Field(description="not known apart: of trials that an earlier version recorded")
 
 
 class Pace(Model):
@@ -137,18 +136,15 @@ def history(store: Store, study: str) -> tuple[Improvement, ...]:
 
 def costs(store: Store, study: str) -> Costs:
     """What the trials of a study have cost, by verdict and stage, and how fast it is judged. Raises StoreError."""
-    known = func.coalesce(TrialRow.build_s + TrialRow.check_s + TrialRow.measure_s, 0.0)
     with store.database.reading() as session:
         owner = study_id(session, store, study)
         query = select(
             TrialRow.verdict,
             func.count(),
-            *(func.sum(func.coalesce(column, 0.0)) for column in (TrialRow.seconds, TrialRow.build_s)),
-            *(func.sum(func.coalesce(column, 0.0)) for column in (TrialRow.check_s, TrialRow.measure_s)),
-            func.sum(TrialRow.seconds - known),
+            *map(func.sum, (TrialRow.seconds, TrialRow.build_s, TrialRow.check_s, TrialRow.measure_s)),
         )
         found = session.execute(query.where(TrialRow.study_id == owner).group_by(TrialRow.verdict)).all()
-        fields = ("verdict", "trials", "seconds", "build_s", "check_s", "measure_s", "other_s")
+        fields = ("verdict", "trials", "seconds", "build_s", "check_s", "measure_s")
         split = [Cost.model_validate(dict(zip(fields, row, strict=True))) for row in found]
         last = select(TrialRow.recorded_at).where(TrialRow.study_id == owner).order_by(TrialRow.recorded_at.desc())
         times = session.scalars(last.limit(LAST)).all()

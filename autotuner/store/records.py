@@ -57,12 +57,8 @@ class SessionRecord(Model):
     environment: dict[str, str]
     host: str
     pid: int
-    lane: int | None = Field(
-        default=None, description="which of the run's devices; None: an earlier version did not say"
-    )
-    builders: int | None = Field(
-        default=None, description="variants that its run builds side by side, at most; None: an earlier version"
-    )
+    lane: int = Field(description="which of the run's devices")
+    builders: int = Field(description="variants that its run builds side by side, at most")
 
 
 class JudgedTrial(Model):
@@ -227,9 +223,9 @@ class ListedTrial(Model):
     baseline_us: float | None
     censored: bool = Field(description="stopped early because it was clearly slower: an estimate")
     seconds: float = Field(description="that building and judging took")
-    build_s: float | None = Field(description="of them the build; None: an earlier version recorded the sum alone")
-    check_s: float | None = Field(description="the gate, and what belongs to it")
-    measure_s: float | None = Field(description="the race")
+    build_s: float = Field(description="of them the build")
+    check_s: float = Field(description="the gate, and what belongs to it")
+    measure_s: float = Field(description="the race")
     recorded_at: datetime
     revoked_at: datetime | None
     revoked_reason: str | None
@@ -247,10 +243,10 @@ class StageTimes(Model):
     number: int
     session: int = Field(description="the run that judged it")
     recorded_at: datetime
-    build_s: float | None = Field(description="None: an earlier version recorded the sum of all stages alone")
-    check_s: float | None
-    measure_s: float | None
-    build_began: datetime | None = Field(description="None: nothing was built, or an earlier version")
+    build_s: float
+    check_s: float
+    measure_s: float
+    build_began: datetime | None = Field(description="None: nothing was built")
 
 
 class ProblemTimes(Model):

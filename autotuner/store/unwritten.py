@@ -27,7 +27,7 @@ class Unwritten(Model):
     study: str
     session: int
     session_began: datetime | None = Field(
-        default=None, description="tells it from one with its number in a store that was made anew or restored"
+        description="tells it from one with its number in a store that was made anew or restored"
     )
     number: int
     outcome: Outcome

@@ -23,7 +23,6 @@ from autotuner.tuning import finals_plan, optuna_marks, standings
 from autotuner.tuning.final_heats import calm_baselines
 from autotuner.tuning.final_rounds import Entrant, FinalRounds, Hall, audits_of, lineup_of
 from autotuner.tuning.finals_plan import FINALS_S, PROVING, Number, Searched, contenders, searched
-from autotuner.tuning.study_identity import require_this_abi
 from autotuner.tuning.workbench import fresh_seeds
 from autotuner.values import config
 from autotuner.values.conditions import Conditions
@@ -90,7 +89,6 @@ class Finals:
             numbers = contenders(found, self._default)
             if not numbers:
                 raise InputError(f"{self._study} has no right variant yet; run `autotuner tune` first")
-            require_this_abi(self._store, self._study)
             conditions = self._calibrated(beat)
             entrants = self._built(self._invited(numbers, found, until), beat)
             if not entrants:

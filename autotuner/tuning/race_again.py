@@ -14,7 +14,6 @@ from autotuner.run.jobs import BuildJob, Built, RaceJob
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, TrialRecord, queries
 from autotuner.tuning import standings
-from autotuner.tuning.study_identity import require_this_abi
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
@@ -60,12 +59,11 @@ def race(
     load of the same library (the A/A test), or against the baseline of its run, which frees the search estimate of its
     bias towards lucky measurements. `held` holds the devices meanwhile.
 
-    Raises StoreError, and InputError when nothing was measured yet, the trial has no latency that stands, the study is
-    of another version of the kernel ABI, or the variant cannot be built any more.
+    Raises StoreError, and InputError when nothing was measured yet, the trial has no latency that stands, or the
+    variant cannot be built any more.
     """
     name = queries.resolve_study(store, wanted)
     found = _best(store, name) if trial is None else _timed(store, name, trial)
-    require_this_abi(store, name)
     workbench = Workbench(SpaceFile.stored(queries.study(store, name).space_document))
     conditions = workbench.conditions.model_copy(update={"baselines": found.session.calibration.baselines})
     variant, artifact = found.outcome.variant, found.outcome.artifact

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autotuner.forge.family import ABI_VERSION
 from autotuner.spaces.space import Space
-from autotuner.store import Store, StudyRecord, queries
+from autotuner.store import StudyRecord
 from autotuner.values.conditions import StudyProtocol
-from autotuner.values.errors import InputError
 from autotuner.values.outcome import Device, study_name
 
 
@@ -36,18 +34,3 @@ def study_record(
         sampler=sampler,
         seed=seed,
     )
-
-
-def require_this_abi(store: Store, name: str) -> None:
-    """Raises InputError when a study's variants were built for another version of the kernel ABI: today's sources build
-    other kernels than were measured. All are of one version, and the first that the gate has asked tells which."""
-    gates = (outcome.gate for _, outcome in store.outcomes(name))
-    told = (gate.identity.abi_version for gate in gates if gate is not None and gate.identity is not None)
-    version = next(told, ABI_VERSION)
-    if version != ABI_VERSION:
-        study = queries.study(store, name)
-        raise InputError(
-            f"{name} is of version {version} of the kernel ABI, which is read and not gone on with:"
-            f" `autotuner tune {study.space_name} --from {name}` begins a study of version {ABI_VERSION} with its"
-            " best points"
-        )

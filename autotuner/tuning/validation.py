@@ -20,7 +20,6 @@ from autotuner.store import Store, TrialRecord, Validation, queries
 from autotuner.tuning.final_heats import TRIES, FinalHeats, calm_baselines
 from autotuner.tuning.final_rounds import GATE_BLOCKS
 from autotuner.tuning.finals import Listener, Step
-from autotuner.tuning.study_identity import require_this_abi
 from autotuner.tuning.workbench import fresh_seeds
 from autotuner.values import config
 from autotuner.values.conditions import TIE, Conditions
@@ -64,11 +63,9 @@ class Validator:
         self._seconds, self._patience_s, self._who = seconds, patience_s, who
 
     def run(self, wanted: Sequence[Trying]) -> None:
-        """Raises InputError where the study is of another version of the kernel ABI or a variant cannot be built as it
-        was, OracleError or InfrastructureError where the machine does not let it be judged. What was recorded until
-        then stays."""
+        """Raises InputError where a variant cannot be built as it was, OracleError or InfrastructureError where the
+        machine does not let it be judged. What was recorded until then stays."""
         until = time.monotonic() + self._seconds
-        require_this_abi(self._store, self._study)
         with self._store.lease(self._study) as lease:
             beat = Heartbeat(lease.beat)
             for trying in wanted:

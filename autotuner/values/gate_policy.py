@@ -5,11 +5,10 @@ Stricter costs nothing. Looser needs a written reason, which is kept in every re
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, PositiveInt, StringConstraints, model_validator
 
-from autotuner.values import first_documents
 from autotuner.values.model import Model
 
 Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=10)]
@@ -51,11 +50,6 @@ class GatePolicy(Model):
     cases: tuple[OwnCase, ...] = ()
     without: tuple[Omission, ...] = ()
     equals_baseline: Reason | None = Field(default=None, description="why the output may be bitwise a baseline's")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _by_other_names(cls, document: Any) -> Any:
-        return first_documents.policy(document)
 
     @property
     def omitted(self) -> frozenset[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
-from autotuner.values import first_documents
 from autotuner.values.gate_policy import GatePolicy
 from autotuner.values.model import Model
 from autotuner.values.verdict import Fault
@@ -39,11 +38,6 @@ class CaseErrors(Model):
     peer_ratio: float | None = Field(
         default=None, description="largest absolute error over that of the op's peer among the baselines, same inputs"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _by_other_names(cls, document: Any) -> Any:
-        return first_documents.renamed(document)
 
     @property
     def failed_rule(self) -> str | None:
@@ -102,11 +96,6 @@ class Extent(Model):
         first = "" if self.first is None else f", the first is row {self.first[1]} of slice {self.first[0]}"
         return f"{self.rows} of {self.of_rows} rows{first}"
 
-    @model_validator(mode="before")
-    @classmethod
-    def _by_other_names(cls, document: Any) -> Any:
-        return first_documents.renamed(document)
-
 
 class CaseResult(Model):
     """One case of the matrix with one seed."""
@@ -131,8 +120,6 @@ class CheckResult(Model):
     )
     note: str | None = Field(default=None, description="why the check is unavailable, or what it saw")
 
-    _first_code = field_validator("code", mode="before")(first_documents.code)
-
 
 class ReportedIdentity(Model):
     """What the loaded library said of itself."""
@@ -145,18 +132,13 @@ class ReportedIdentity(Model):
 class GateReport(Model):
     """What the gate found, in the order it looked; the first failure stopped it."""
 
-    schema_version: Literal[1, 2, 3] = 3
+    schema_version: Literal[3] = 3
     artifact: str = Field(description="digest of the artifact: the build id that the library must report")
     required: tuple[str, ...] = Field(description="codes of the checks without a pass of which there is no latency")
     policy: GatePolicy = Field(default=GatePolicy(), description="what the family's kernel.toml changes of the gate")
     identity: ReportedIdentity | None = None
     checks: tuple[CheckResult, ...]
     fault: Fault | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _first_versions(cls, document: Any) -> Any:
-        return first_documents.report(document)
 
     @property
     def passed(self) -> bool:

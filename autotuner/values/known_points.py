@@ -6,9 +6,8 @@ from pydantic import Field
 
 from autotuner.values.model import Model
 
-KNOWN_POINTS = "autotuner:lessons"
-"""The attribute of a study that holds its known points: a study that goes on has those that it began with. The value is
-that of older versions, whose studies stay readable."""
+KNOWN_POINTS = "autotuner:known_points"
+"""The attribute of a study that holds its known points: a study that goes on has those that it began with."""
 
 
 class KnownPoints(Model):

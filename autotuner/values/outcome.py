@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import AwareDatetime, Field
 
-from autotuner.values import first_documents
 from autotuner.values.gate_report import CheckResult, GateReport, ReferenceCheck
 from autotuner.values.model import Model
 from autotuner.values.objective import weighted
@@ -53,11 +52,6 @@ class Artifact(Model):
     architecture: str
     resources: dict[str, int]
     build_seconds: float = Field(description="wall seconds of the compiler run that made it; 0 when found in the cache")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _first_versions(cls, document: Any) -> Any:
-        return first_documents.artifact(document)
 
 
 class Interval(Model):
@@ -125,15 +119,6 @@ class Measurement(Model):
     incumbent: str | None = Field(default=None, description="digest of the artifact that it raced against")
     gain: MeanInterval | None = Field(default=None, description="ln(t_variant / t_incumbent) over the blocks")
     discarded: int = Field(default=0, description="blocks left out because the device throttled")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _first_form(cls, document: Any) -> Any:
-        """Documents of the first schema say only whether the race was given up, not why it ended."""
-        if isinstance(document, dict) and "censored" in document:
-            stopped = Stop.HOPELESS if document["censored"] else Stop.PRECISE
-            return {**{k: v for k, v in document.items() if k != "censored"}, "stopped": stopped}
-        return document
 
     @property
     def censored(self) -> bool:
@@ -272,8 +257,7 @@ class Outcome(Model):
     original: str | None = Field(default=None, description="deduplicated: digest of the artifact that was measured")
     seconds: dict[str, float] = Field(default_factory=dict, description="wall seconds by stage: build, check, measure")
     build_began: AwareDatetime | None = Field(
-        default=None,
-        description="by the clock of the builder's machine; None: nothing was built, or an earlier version",
+        default=None, description="by the clock of the builder's machine; None: nothing was built"
     )
     stderr_tail: str = ""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from autotuner.values import first_documents
 from autotuner.values.model import Model
 
 
@@ -60,8 +59,6 @@ class Fault(Model):
     detail: str
     case: str | None = None
     system: SystemFault | None = None
-
-    _first_code = field_validator("code", mode="before")(first_documents.code)
 
 
 class Meaning(NamedTuple):

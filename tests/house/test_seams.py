@@ -17,8 +17,6 @@ from autotuner.devices import DEVICES
 from autotuner.ops import OPS
 
 PACKAGE = Path(autotuner.__file__ or "").parent
-OLD_NAMES = PACKAGE / "values" / "first_documents.py"
-"""Reads what earlier versions wrote, who knew one op."""
 DIMENSIONS = sorted({name for op in OPS.values() for name in (*op.problem.DIMS, *op.problem.COMPILED)})
 KINDS = {*DEVICES}
 COMMON = {"dtype", "batch", "op"}
@@ -27,7 +25,7 @@ OPS_WORDS = re.compile(rf"\b({'|'.join([*OPS, 'attention', *({*DIMENSIONS} - COM
 
 def modules(*without: str) -> list[Path]:
     """The modules of all rooms but these."""
-    found = sorted(path for path in PACKAGE.rglob("*.py") if path != OLD_NAMES)
+    found = sorted(path for path in PACKAGE.rglob("*.py"))
     return [path for path in found if path.relative_to(PACKAGE).parts[0] not in without]
 
 

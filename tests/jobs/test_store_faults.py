@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 import subprocess
 import threading
@@ -15,7 +14,6 @@ from sqlalchemy import delete, event
 
 from autotuner.store import Store, database, patience, unwritten
 from autotuner.store.tables import LeaseRow
-from autotuner.store.unwritten import Unwritten
 from autotuner.tuning.driver import Budget, Event, Judged
 from autotuner.values.errors import DiskFullError, LeaseLostError, StoreUnavailableError
 from tests.helpers import simulated
@@ -140,19 +138,6 @@ def test_an_outcome_of_another_store_is_dropped(store: Store, session: int, path
         assert anew.record_unwritten("scalar-abc") == 0
         assert anew.judged_numbers("scalar-abc") == {}
         assert list(unwritten.of(anew.label, "scalar-abc")) == []
-
-
-def test_a_kept_outcome_without_the_start_of_its_session_is_dropped(store: Store, session: int) -> None:
-    """As earlier versions kept it: nobody can tell of which store it is."""
-    unwritten.keep(store.label, Unwritten(study="scalar-abc", session=session, number=0, outcome=measured(16, 80.0)))
-    (kept,) = unwritten._folder(store.label, "scalar-abc").iterdir()
-    document = json.loads(kept.read_text())
-    del document["session_began"]
-    kept.write_text(json.dumps(document))
-    assert len(list(unwritten.of(store.label, "scalar-abc"))) == 1
-    assert store.record_unwritten("scalar-abc") == 0
-    assert store.judged_numbers("scalar-abc") == {}
-    assert list(unwritten.of(store.label, "scalar-abc")) == []
 
 
 def test_a_kept_outcome_is_recorded_with_patience(store: Store, session: int, path: Path) -> None:

@@ -97,13 +97,3 @@ def test_many_in_flight_are_each_asked_for_once_in_a_small_space() -> None:
     study.set_user_attr(KNOWN_POINTS, known.model_dump(mode="json"))
     places = [space.index_of(ask(study, space)[1]) for _ in range(len(space))]
     assert sorted(place for place in places if place is not None) == list(range(len(space)))
-
-
-def test_the_known_points_of_an_older_study_are_read() -> None:
-    """They lie under the name, and in the fields, that older versions wrote."""
-    study, sampler = study_of(0)
-    old = {"study": "another", "points": [3, 7, 11], "objectives": [0.1, None, -0.2], "derived": [], "expected": []}
-    study.set_user_attr("autotuner:lessons", old)
-    ask(study, SPACE)
-    assert sampler._is_warm(study)
-    assert sampler._surrogate.earlier is not None

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from autotuner.ops.sdpa import OP
 from autotuner.serve.best import (
@@ -135,12 +136,10 @@ def test_without_finals_it_says_that_nothing_of_the_kind_was_done(best: Best) ->
     assert found.memory.startswith("not run")
 
 
-def test_documents_of_the_first_schema_are_read(best: Best) -> None:
+def test_a_document_of_another_schema_is_refused(best: Best) -> None:
     document = json.loads(export_json(best, study_record()))
-    document["schema_version"] = 1
-    for name in ("many_launches", "many_seconds", "could_miss", "memory"):
-        del document["gate"][name]
-    assert BestConfiguration.model_validate(document).gate.could_miss is None
+    with pytest.raises(ValidationError, match="schema_version"):
+        BestConfiguration.model_validate({**document, "schema_version": 2})
 
 
 @pytest.mark.parametrize(("error", "ratio"), [(0.0, 0.0), (0.5, None)])

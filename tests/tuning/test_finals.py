@@ -29,7 +29,7 @@ from autotuner.tuning.finals_plan import LEAST, contenders, searched
 from autotuner.tuning.plan import Plan
 from autotuner.values.conditions import Conditions
 from autotuner.values.errors import InputError
-from autotuner.values.gate_report import CheckResult, GateReport, ReportedIdentity
+from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.outcome import Artifact, Outcome, Say
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
@@ -308,22 +308,6 @@ def test_a_study_without_a_right_variant_has_no_finals(store: Store) -> None:
     assert not due(store, study, DEFAULT)
     with pytest.raises(InputError, match="no right variant"):
         confirmed(store, study, executor(wrong))
-
-
-def test_a_study_of_an_earlier_kernel_abi_is_read_and_not_gone_on_with(store: Store, tmp_path: Path) -> None:
-    study = swept(store, equal, 5)
-    with closing(sqlite3.connect(tmp_path / "studies.db")) as raw, raw:
-        for number, text in raw.execute("SELECT number, outcome FROM at_trial").fetchall():
-            outcome = Outcome.model_validate_json(text)
-            assert outcome.gate is not None
-            said = ReportedIdentity(abi_version=1, build_id=outcome.gate.artifact, macros={})
-            earlier = outcome.model_copy(update={"gate": outcome.gate.model_copy(update={"identity": said})})
-            raw.execute("UPDATE at_trial SET outcome = ? WHERE number = ?", (earlier.model_dump_json(), number))
-    assert standings.best(store, study) is not None
-    with pytest.raises(InputError, match="version 1 of the kernel ABI") as refused:
-        confirmed(store, study, executor(equal))
-    assert f"--from {study}" in str(refused.value)
-    assert standings.finals(store, study) is None
 
 
 # What the search believes afterwards --------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from autotuner.web.reader import Reader
 from autotuner.web.views.lanes import Run, Stretch, busy, runs_of
 from autotuner.web.views.timeline import runs, timeline
 from tests.helpers import simulated
-from tests.helpers.recorded import CALIBRATION, measured, rejected, study_record
+from tests.helpers.recorded import CALIBRATION, rejected, study_record
 
 NOON = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
@@ -24,7 +24,7 @@ def at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def session(number: int, begins: float, ends: float | None, lane: int | None, builders: int | None) -> SessionRecord:
+def session(number: int, begins: float, ends: float | None, lane: int, builders: int) -> SessionRecord:
     return SessionRecord(
         id=number,
         study="s",
@@ -39,9 +39,9 @@ def session(number: int, begins: float, ends: float | None, lane: int | None, bu
     )
 
 
-def trial(of: int, recorded: float, built: float | None, build: float | None, judging: float | None) -> StageTimes:
+def trial(of: int, recorded: float, built: float | None, build: float, judging: float) -> StageTimes:
     """`built`: when its build began. Half of the judging is the gate's."""
-    half = None if judging is None else judging / 2
+    half = judging / 2
     began = None if built is None else at(built)
     return StageTimes(
         number=0, session=of, recorded_at=at(recorded), build_s=build, check_s=half, measure_s=half, build_began=began
@@ -76,13 +76,6 @@ def test_a_trial_that_was_recorded_late_overlaps_no_other() -> None:
     assert [each.stage for each in device.stretches] == ["check", "measure", "check", "measure"]
 
 
-def test_what_an_earlier_version_recorded_is_drawn_as_well_as_is_known() -> None:
-    trials = [trial(1, 10, None, 4, 2), trial(1, 20, None, None, None)]
-    (run,) = runs_of([session(1, 0, None, None, None)], trials)
-    assert builds(run) == [(Stretch(4, 8, "build"),)]
-    assert (run.guessed, run.unknown, run.builder_idle, run.wall_s) == (1, 1, None, 20)
-
-
 def test_devices_of_one_run_share_its_builders() -> None:
     begins = {1: 0.0, 2: 0.1, 3: 60.0, 4: 60.1}
     sessions = [session(number, begin, begin + 50, (number - 1) % 2, 2) for number, begin in begins.items()]
@@ -102,7 +95,7 @@ def test_a_build_counts_in_the_run_in_which_it_began() -> None:
     assert (builds(second), busy(second.devices)) == ([()], 4)
 
 
-@pytest.mark.parametrize("trials", [[], [trial(1, 0, None, None, None)]])
+@pytest.mark.parametrize("trials", [[], [trial(1, 0, None, 0, 0)]])
 def test_a_run_without_a_length_has_no_share(trials: list[StageTimes]) -> None:
     (run,) = runs_of([session(1, 0, None, 0, 1)], trials)
     assert run.trials == len(trials)
@@ -124,7 +117,7 @@ def test_a_driver_says_when_it_built_with_how_many_builders_for_which_devices(tm
         assert all(each.build_began is not None for each in snapshot.stages)
         assert all(before <= each.build_began <= each.recorded_at for each in snapshot.stages if each.build_began)
         note, (run,), rows = shown(store, driver.name)
-        assert (len(run.builders), len(run.devices), run.guessed, run.unknown) == (1, 2, 0, 0)
+        assert (len(run.builders), len(run.devices)) == (1, 2)
         assert note.startswith("Idle: 2 devices for ")
         assert ", 1 builder for " in note
         assert [row[0] for row in rows] == ["builder 1", "all devices", "device 1", "device 2"]
@@ -144,5 +137,3 @@ def test_a_study_without_a_trial_and_one_with_rejects_alone_have_a_timeline(tmp_
         note, _, rows = shown(store, study.name)
         assert len(rows) == 22  # of each lane, and of all builders
         assert "the first 16 are drawn" in note
-        store.record(study.name, number, 1, measured(32, 50.0))
-        assert "Of 1 build an earlier version recorded no begin" in shown(store, study.name)[0]

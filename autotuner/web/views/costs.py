@@ -33,8 +33,7 @@ def costs(found: Costs) -> tuple[Figure, ...]:
                 svg.add("rect", x=at, y=y, width=length, height=18, class_=f"lane {look}", title=f"{span(seconds)}")
             at += length
         svg.text(at + 8, y + 14, f"{span(each.seconds)} ({percent(each.seconds / total, 1)})", "tick")
-    unknown = ("not known apart",) if any(_parts(each)["other"] for each in found.by_verdict) else ()
-    columns = ("verdict", "trials", "time", "of all", "each", "build", "gate", "race", *unknown)
+    columns = ("verdict", "trials", "time", "of all", "each", "build", "gate", "race")
     rows = tuple(
         (
             each.verdict.replace("_", " "),
@@ -43,7 +42,7 @@ def costs(found: Costs) -> tuple[Figure, ...]:
             percent(each.seconds / total, 1),
             span(each.seconds / each.trials),
             *(span(seconds) if seconds else "" for seconds in _parts(each).values()),
-        )[: len(columns)]
+        )
         for each in found.by_verdict
     )
     note = "Time of builders and devices by how judging ended."
@@ -54,8 +53,7 @@ def costs(found: Costs) -> tuple[Figure, ...]:
 
 
 def _parts(cost: Cost) -> dict[str, float]:
-    other_s = round(max(0.0, cost.other_s), 3)  # stages do not add up to the last bit
-    return {"build": cost.build_s, "check": cost.check_s, "measure": cost.measure_s, "other": other_s}
+    return {"build": cost.build_s, "check": cost.check_s, "measure": cost.measure_s}
 
 
 def _pace(pace: Pace) -> str:

@@ -51,10 +51,6 @@ class Run(NamedTuple):
     builders: tuple[Lane, ...]
     devices: tuple[Lane, ...]
     trials: int
-    guessed: int
-    """Builds of which an earlier version recorded no begin."""
-    unknown: int
-    """Trials of which an earlier version recorded no stages."""
 
     @property
     def number(self) -> int:
@@ -63,9 +59,8 @@ class Run(NamedTuple):
 
     @property
     def builder_idle(self) -> float | None:
-        """The share of the run in which a builder built nothing; None: an earlier version did not record how many there
-        were."""
-        return None if self.sessions[0].builders is None else self.idle(self.builders)
+        """The share of the run in which a builder built nothing."""
+        return self.idle(self.builders)
 
     @property
     def device_idle(self) -> float | None:
@@ -114,22 +109,10 @@ def _run(sessions: Sequence[SessionRecord], built: Sequence[StageTimes], judged:
     ends = [each.started_at if each.finished_at is None else each.finished_at for each in sessions]
     wall_s = (max([*ends, *(each.recorded_at for each in judged)]) - began).total_seconds()
     devices = tuple(_judging([each for each in judged if each.session == of.id], began) for of in sessions)
-    builds = [_build(each, each.build_s, began) for each in built if each.build_s]
-    lanes = _spread(builds)
-    lanes += (Lane.of(()),) * max(0, (sessions[0].builders or 0) - len(lanes))
-    guessed = sum(each.build_began is None for each in built if each.build_s)
-    unknown = sum(each.build_s is None for each in judged)
-    return Run(tuple(sessions), wall_s, lanes, devices, len(judged), guessed, unknown)
-
-
-def _build(trial: StageTimes, seconds: float, began: datetime) -> Stretch:
-    """Where its begin is not recorded it is taken to have been right before the judging."""
-    if trial.build_began is not None:
-        start = (trial.build_began - began).total_seconds()
-    else:
-        judging_s = (trial.check_s or 0.0) + (trial.measure_s or 0.0)
-        start = (trial.recorded_at - began).total_seconds() - judging_s - seconds
-    return Stretch(start, start + seconds, "build")
+    begins = [(each.build_s, (each.build_began - began).total_seconds()) for each in built if each.build_began]
+    lanes = _spread(Stretch(start, start + seconds, "build") for seconds, start in begins if seconds)
+    lanes += (Lane.of(()),) * max(0, sessions[0].builders - len(lanes))
+    return Run(tuple(sessions), wall_s, lanes, devices, len(judged))
 
 
 def _judging(trials: Sequence[StageTimes], began: datetime) -> Lane:

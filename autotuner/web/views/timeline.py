@@ -38,12 +38,7 @@ def _note(run: Run) -> str:
     said = [_idle(run)]
     said.append("A device's stretches end when a trial was recorded. Races of the best variant against itself, and")
     said.append("looks at the baseline alone, are not drawn: there it seems idle.")
-    if run.guessed:
-        builds = _count(run.guessed, "build")
-        said.append(f"Of {builds} an earlier version recorded no begin: each is drawn right before its judging.")
     said.append("Which builder had which build is not recorded: they fill as few lanes as hold them.")
-    if run.unknown:
-        said.append(f"Of {_count(run.unknown, 'trial')} an earlier version recorded no stages: none of them is drawn.")
     if max(len(run.builders), len(run.devices)) > MOST_LANES:
         said.append(f"Of builders and of devices the first {MOST_LANES} are drawn; the table has all.")
     return " ".join(said)
@@ -51,8 +46,6 @@ def _note(run: Run) -> str:
 
 def _idle(run: Run) -> str:
     devices = f"Idle: {_count(len(run.devices), 'device')} for {percent(run.device_idle, 1)} of the run"
-    if run.builder_idle is None:
-        return f"{devices}; how many builders there were an earlier version did not record."
     return f"{devices}, {_count(len(run.builders), 'builder')} for {percent(run.builder_idle, 1)}."
 
 
@@ -85,18 +78,17 @@ def _drawn(run: Run) -> Markup:
 
 
 def _rows(run: Run) -> Iterator[tuple[str, ...]]:
-    """A row a lane, and before those of a kind one of them all. Of how many builders is not known no share is."""
-    known = run.builder_idle is not None
-    for kind, lanes, has_share in (("builder", run.builders, known), ("device", run.devices, True)):
+    """A row a lane, and before those of a kind one of them all."""
+    for kind, lanes in (("builder", run.builders), ("device", run.devices)):
         if len(lanes) > 1:
-            yield _row(run, f"all {kind}s", lanes, has_share)
+            yield _row(run, f"all {kind}s", lanes)
         for name, lane in _named(lanes, kind):
-            yield _row(run, name, (lane,), has_share)
+            yield _row(run, name, (lane,))
 
 
-def _row(run: Run, name: str, lanes: Sequence[Lane], has_share: bool) -> tuple[str, ...]:
+def _row(run: Run, name: str, lanes: Sequence[Lane]) -> tuple[str, ...]:
     times = (span(seconds) if (seconds := busy(lanes, stage)) else "" for stage in STAGES)
-    return (name, *times, percent(run.idle(lanes), 1) if has_share else "")
+    return (name, *times, percent(run.idle(lanes), 1))
 
 
 def _path(x: Scale, stretches: Sequence[Stretch], y: float) -> str:
