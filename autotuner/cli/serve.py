@@ -59,8 +59,7 @@ def serve(
     Read-only unless a token is set.
     """
     try:
-        from autotuner.web.app import create_app
-        from autotuner.web.listen import listen
+        from autotuner.web.app import create_app, listen
     except ImportError as error:
         raise InputError(f"{MISSING} ({error.name} is not here)") from None
     from autotuner.web.settings import LOOPBACK, Settings

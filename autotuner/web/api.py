@@ -1,48 +1,83 @@
-"""The API under /api/v1: what the command line prints with `--json`, for programs that are elsewhere."""
+"""The API under /api/v1: studies and their figures, devices and the gate, for programs that are elsewhere. sweep_api.py
+has the queue. The name of a function here is the call's operation id."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.responses import Response
 
 from autotuner.serve.best import FORMATS, BestConfiguration, render
-from autotuner.store import queries
+from autotuner.store import device_health, figures, queries
 from autotuner.tuning import standings
-from autotuner.tuning.standings import Best, StudySummary
+from autotuner.tuning.standings import Best
 from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.errors import InputError
 from autotuner.values.model import json_of
 from autotuner.values.versions import version_of
 from autotuner.views.beliefs import StudyBeliefs
-from autotuner.web.api_models import (
-    DeviceList,
-    GateRequest,
-    Health,
-    Leaderboard,
-    Refusal,
-    StudyDevice,
-    StudyList,
-)
+from autotuner.views.trial_lines import trial_lines
+from autotuner.web import wire
 from autotuner.web.gate_service import GateBusy
 from autotuner.web.reader import Snapshot
 from autotuner.web.server import Server, server_of
 
 MOST = 2**31 - 1
 StudyName = Annotated[str, Path(max_length=300, description="a study's whole name")]
+Queried = Annotated[str, Query(max_length=300, description="a study's whole name")]
 Number = Annotated[int, Path(ge=0, le=MOST, description="a trial's number")]
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    404: {"model": Refusal, "description": "There is no such thing."},
-    414: {"model": Refusal, "description": "The address is too long."},
-    421: {"model": Refusal, "description": "The Host is not a name of this server."},
-    422: {"model": Refusal, "description": "A value is none that this call takes."},
-    503: {"model": Refusal, "description": "The store cannot be read."},
-}
-router = APIRouter(prefix="/api/v1", responses=REFUSALS)
+
+
+def refusals(**words: str) -> dict[int | str, dict[str, Any]]:
+    """How the description of the API says which refusals there are: each by its status, as `_404`."""
+    return {int(status[1:]): {"model": wire.Refusal, "description": said} for status, said in words.items()}
+
+
+REFUSALS = refusals(
+    _404="There is no such thing.",
+    _414="The address is too long.",
+    _421="The Host is not a name of this server.",
+    _422="A value is none that this call takes.",
+    _503="The store cannot be read.",
+)
+
+
+class TokenFirst(APIRoute):
+    """A call that changes something: who makes it must show the token before anything looks at what was sent."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The call, after the token."""
+        handle = super().get_route_handler()
+
+        async def shown(request: Request) -> Response:
+            server_of(request).access.require(request)
+            return await handle(request)
+
+        return shown
+
+
+def changing(tag: str) -> APIRouter:
+    """A router of calls that change something."""
+    said = refusals(
+        _400="It cannot be done as asked.",
+        _401="The token was not shown.",
+        _403="The server is read-only, or the request comes from another site.",
+        _409="It has no meaning for what is there now.",
+        _413="The body is too large.",
+    )
+    return APIRouter(prefix="/api/v1", responses={**REFUSALS, **said}, tags=[tag], route_class=TokenFirst)
+
+
+SECURED: dict[str, Any] = {"security": [{"token": []}]}
+"""How the description says that a call needs the token."""
+router = APIRouter(prefix="/api/v1", responses=REFUSALS, tags=["studies"])
+changes = changing("server")
 
 
 def answer(model: BaseModel) -> Response:
@@ -50,49 +85,50 @@ def answer(model: BaseModel) -> Response:
     return Response(json.dumps(json_of(model)), media_type="application/json")
 
 
-def snapshot_of(request: Request, study: str) -> Snapshot:
+def snapshot_of(request: Request, study: StudyName) -> Snapshot:
     """The study of a path. Raises HTTPException 404."""
     return server_of(request).study(study)
 
 
-@router.get("/health", response_model=Health, tags=["server"])
-def health(request: Request) -> Response:
+OfStudy = Annotated[Snapshot, Depends(snapshot_of)]
+
+
+@router.get("/health", response_model=wire.Health, tags=["server"])
+def get_health(request: Request) -> Response:
     """Whether the server is up and can read its store."""
     server = server_of(request)
-    found = Health(
-        version=version_of("autotuner"),
-        store=server.reader.store.label,
-        writes=server.access.writes,
-        studies=len(server.reader.names()),
-    )
-    return answer(found)
+    studies, label = len(server.reader.names()), server.reader.store.label
+    version = version_of("autotuner")
+    return answer(wire.Health(version=version, store=label, writes=server.access.writes, studies=studies))
 
 
-@router.get("/studies", response_model=StudyList, tags=["studies"])
-def studies(request: Request) -> Response:
+@router.get("/studies", response_model=wire.StudyList)
+def list_studies(request: Request) -> Response:
     """Every study at a glance."""
-    return answer(StudyList(studies=server_of(request).reader.studies()))
+    found = map(wire.Study.found, server_of(request).reader.studies())
+    return answer(wire.StudyList(studies=tuple(found)))
 
 
-@router.get("/studies/{study}", response_model=StudySummary, tags=["studies"])
-def study(request: Request, study: StudyName) -> Response:
+@router.get("/studies/{study}", response_model=wire.Study)
+def get_study(of: OfStudy) -> Response:
     """One study at a glance."""
-    snapshot = snapshot_of(request, study)
-    return answer(snapshot.summary.model_copy(update={"running": snapshot.running}))
+    return answer(wire.Study.found(of.summary.model_copy(update={"running": of.running})))
 
 
-@router.get("/studies/{study}/leaderboard", response_model=Leaderboard, tags=["studies"])
-def leaderboard(request: Request, study: StudyName, limit: Annotated[int, Query(ge=1, le=1000)] = 10) -> Response:
+@router.get("/studies/{study}/leaderboard", response_model=wire.Leaderboard)
+def get_leaderboard(of: OfStudy, limit: Annotated[int, Query(ge=1, le=1000)] = 10) -> Response:
     """The fastest variants that passed the gate."""
-    snapshot = snapshot_of(request, study)
-    entries = standings.leaderboard(snapshot.store, snapshot.name, limit)
-    return answer(Leaderboard(study=study, baseline=snapshot.baseline, tie=snapshot.tie, entries=entries))
+    variants = map(wire.Ranked.found, standings.leaderboard(of.store, of.name, limit))
+    return answer(wire.Leaderboard(study=of.name, baseline=of.baseline, tie=of.tie, variants=tuple(variants)))
 
 
-@router.get("/studies/{study}/best", response_model=Best, tags=["studies"])
-def best(request: Request, study: StudyName) -> Response:
-    """The variant to use, with all that is known of it. 404 before anything was measured to its end."""
-    return answer(_best(snapshot_of(request, study)))
+@router.get("/studies/{study}/best", response_model=wire.BestVariant)
+def get_best_variant(of: OfStudy) -> Response:
+    """The variant to use. 404 before anything was measured to its end."""
+    best = _best(of)
+    ranked, finals = wire.Ranked.found(best.entry), wire.Finals.found(best.finals)
+    found = wire.BestVariant(study=of.name, variant=ranked, recorded_at=best.record.recorded_at, finals=finals)
+    return answer(found)
 
 
 def _best(snapshot: Snapshot) -> Best:
@@ -101,12 +137,11 @@ def _best(snapshot: Snapshot) -> Best:
     return snapshot.best
 
 
-@router.get("/studies/{study}/export", response_model=BestConfiguration, tags=["studies"])
-def export(request: Request, study: StudyName) -> Response:
+@router.get("/studies/{study}/export", response_model=BestConfiguration)
+def export_study(of: OfStudy) -> Response:
     """The best configuration with its proof, as `autotuner export` writes it."""
-    snapshot = snapshot_of(request, study)
     try:
-        text = render(_best(snapshot), snapshot.record)
+        text = render(_best(of), of.record)
     except InputError as error:
         raise HTTPException(404, str(error)) from None
     name = FORMATS["json"].filename
@@ -115,8 +150,8 @@ def export(request: Request, study: StudyName) -> Response:
     )
 
 
-@router.get("/studies/{study}/beliefs", response_model=StudyBeliefs, tags=["studies"])
-async def beliefs(request: Request, study: StudyName) -> Response:
+@router.get("/studies/{study}/beliefs", response_model=StudyBeliefs)
+async def get_beliefs(request: Request, study: StudyName) -> Response:
     """What the study has shown of its space. The answer takes seconds the first time."""
     server = server_of(request)
     snapshot = await run_in_threadpool(server.study, study)
@@ -127,24 +162,72 @@ async def beliefs(request: Request, study: StudyName) -> Response:
     return answer(found)
 
 
-@router.get("/studies/{study}/trials/{number}", response_model=TrialReport, tags=["studies"])
-def trial(request: Request, study: StudyName, number: Number) -> Response:
+@router.get("/studies/{study}/trials", response_model=wire.TrialList)
+def list_trials(
+    of: OfStudy,
+    after: Annotated[int, Query(ge=-1, le=MOST, description="a trial's number: those after it")] = -1,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Response:
+    """The trials in lines, by number, as `autotuner trials` lists them."""
+    lines = of.once("lines", lambda: trial_lines(of.store, of.name))
+    found = [each for each in lines if each.number > after][:limit]
+    return answer(wire.TrialList(study=of.name, count=len(lines), trials=tuple(map(wire.Trial.of, found))))
+
+
+@router.get("/studies/{study}/trials/{number}", response_model=TrialReport)
+def get_trial(request: Request, of: OfStudy, number: Number) -> Response:
     """The trial's report, as `autotuner show --report` prints it."""
     from autotuner.web.views.trial import report
 
-    snapshot = snapshot_of(request, study)
-    server_of(request).require_trial(snapshot, number)
-    return answer(report(snapshot, number))
+    server_of(request).require_trial(of, number)
+    return answer(report(of, number))
 
 
-@router.get("/devices", response_model=DeviceList, tags=["server"])
-def devices(request: Request) -> Response:
+@router.get("/studies/{study}/history", response_model=wire.History)
+def get_history(of: OfStudy) -> Response:
+    """Each trial that was the best until then."""
+    found = map(wire.Improvement.of, figures.history(of.store, of.name))
+    return answer(wire.History(study=of.name, improvements=tuple(found)))
+
+
+@router.get("/studies/{study}/costs", response_model=wire.Costs)
+def get_costs(of: OfStudy) -> Response:
+    """What its trials cost by verdict and stage, and how fast it is judged."""
+    return answer(wire.Costs.of(of.costs))
+
+
+@router.get("/studies/{study}/coverage", response_model=wire.Coverage)
+def get_coverage(of: OfStudy) -> Response:
+    """How much of its space was judged, and how often each value. The first answer takes some seconds."""
+    try:
+        return answer(wire.Coverage.of(of.coverage))
+    except InputError as error:
+        raise HTTPException(404, str(error)) from None
+
+
+@router.get("/studies/{study}/baselines", response_model=wire.BaselineList)
+def list_baselines(of: OfStudy) -> Response:
+    """What the baselines took at each start of a driver."""
+    return answer(wire.BaselineList(study=of.name, baselines=tuple(map(wire.BaselineTime.of, of.baselines))))
+
+
+@router.get("/compare", response_model=wire.Comparison)
+def compare_studies(request: Request, first: Queried, second: Queried) -> Response:
+    """Two studies, by the variants that both have judged."""
+    one, other = snapshot_of(request, first), snapshot_of(request, second)
+    found = figures.comparison(one.store, one.name, other.name)
+    return answer(wire.Comparison.of(found, first=first, second=second))
+
+
+@router.get("/devices", response_model=wire.DeviceList, tags=["server"])
+def list_devices(request: Request) -> Response:
     """The devices that workers serve, and those that the store's studies were made on."""
     server = server_of(request)
-    return answer(DeviceList(devices=server.desk.devices(), models=study_devices(server)))
+    found = map(wire.Device.found, device_health.every(server.reader.store))
+    return answer(wire.DeviceList(devices=tuple(found), models=device_models(server)))
 
 
-def study_devices(server: Server) -> tuple[StudyDevice, ...]:
+def device_models(server: Server) -> tuple[wire.DeviceModel, ...]:
     """By name, each with its studies."""
     found: dict[tuple[str, str], list[str]] = {}
     facts = {}
@@ -154,7 +237,7 @@ def study_devices(server: Server) -> tuple[StudyDevice, ...]:
         facts[key] = record.device.facts
     running = {name for names in found.values() for name in names if queries.running(server.reader.store, name)}
     return tuple(
-        StudyDevice(
+        wire.DeviceModel(
             name=name,
             backend=backend,
             studies=tuple(studies),
@@ -165,25 +248,17 @@ def study_devices(server: Server) -> tuple[StudyDevice, ...]:
     )
 
 
-@router.post(
+@changes.post(
     "/gate",
     response_model=TrialReport,
+    responses=refusals(_400="The variant cannot be built or judged.", _429="Another variant is being judged."),
+    openapi_extra=SECURED,
     tags=["gate"],
-    responses={
-        400: {"model": Refusal, "description": "The variant cannot be built or judged."},
-        401: {"model": Refusal, "description": "The token was not shown."},
-        403: {"model": Refusal, "description": "The server is read-only, or the request comes from another site."},
-        413: {"model": Refusal, "description": "The body is too large."},
-        429: {"model": Refusal, "description": "Another variant is being judged."},
-    },
-    openapi_extra={"security": [{"token": []}]},
 )
-async def gate(request: Request, asked: GateRequest) -> Response:
+async def judge_variant(request: Request, asked: wire.GateRequest) -> Response:
     """Puts one variant through the whole gate, and answers with its report. It takes up to some minutes."""
-    server = server_of(request)
-    server.access.require(request)
     try:
-        return answer(await server.gate.judge(asked))
+        return answer(await server_of(request).gate.judge(asked))
     except GateBusy as error:
         raise HTTPException(429, str(error), {"Retry-After": "10"}) from None
     except InputError as error:

@@ -1,25 +1,30 @@
-"""The application: the guard around the API, the pages and their files."""
+"""The application: the guard around the API, the pages and their files; and the server that listens for it, on loopback
+and nowhere else."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from autotuner.values.errors import AutotunerError
+from autotuner.values.errors import AutotunerError, InputError
 from autotuner.values.versions import version_of
-from autotuner.web import api, figures_api, metrics, pages, queue_pages, sweep_api
+from autotuner.web import api, metrics, pages, queue_pages, sweep_api
 from autotuner.web.guard import Guard
 from autotuner.web.openapi import describe
 from autotuner.web.server import Server, server_of
 from autotuner.web.settings import Settings
 
+GRACE_S = 5
+"""Seconds that open answers have when the server is told to end."""
 ABOUT = (
     "Sweeps and their results. Reading needs nothing; what changes something needs the server's token as"
     " `Authorization: Bearer TOKEN`. A number that is not finite is null."
@@ -51,11 +56,12 @@ def create_app(settings: Settings) -> Guard:
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
+        generate_unique_id_function=lambda route: route.name,
         lifespan=lifespan,
     )
     app.state.server, app.state.drawn = server, pages.Drawn()
     app.include_router(api.router)
-    app.include_router(figures_api.router)
+    app.include_router(api.changes)
     app.include_router(sweep_api.router)
     app.include_router(pages.router)
     app.include_router(queue_pages.router)
@@ -103,3 +109,32 @@ def _not_valid(request: Request, error: Exception) -> Response:
 
 def _not_readable(request: Request, error: Exception) -> Response:
     return _refused(request, HTTPException(503, str(error)))
+
+
+def listen(application: Guard, port: int, ready: Callable[[int], None]) -> None:
+    """Serves on 127.0.0.1 until the process is told to end; `ready` hears the port, once requests are answered there.
+
+    Raises InputError where the port is taken.
+    """
+    options = uvicorn.Config(
+        application, log_level="warning", server_header=False, timeout_graceful_shutdown=GRACE_S, lifespan="on"
+    )
+    try:
+        bound = socket.create_server(("127.0.0.1", port), backlog=128)
+    except OSError as error:
+        raise InputError(f"port {port}: {error.strerror or error}; choose another with --port") from None
+    with bound:
+        _Server(options, lambda: ready(int(bound.getsockname()[1]))).run([bound])
+
+
+class _Server(uvicorn.Server):
+    """Says when it has started: what the application reads first has been read then."""
+
+    def __init__(self, options: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(options)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()

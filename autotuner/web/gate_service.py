@@ -1,4 +1,9 @@
-"""The gate as a service: one variant at a time, each in a process group of its own with a deadline."""
+"""The gate as a service: one variant at a time, each in a process group of its own with a deadline.
+
+    python -m autotuner.web.gate_service FOLDER <request.json
+
+is that process: it writes the report to standard output, or one line to standard error.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +15,11 @@ import sys
 from pathlib import Path
 
 from autotuner.tuning.trial_report import TrialReport
-from autotuner.values.errors import InfrastructureError, InputError
-from autotuner.web import gate_child
-from autotuner.web.api_models import GateRequest
-from autotuner.web.gate_child import BUSY, REFUSED
+from autotuner.values.errors import AutotunerError, DeviceBusyError, InfrastructureError, InputError
+from autotuner.web.wire import GateRequest
 
+REFUSED, BROKEN, BUSY = 2, 3, 4
+"""Exit codes: for what the caller can mend, for what is ours, and where the device is timed by somebody else."""
 DEADLINE_S = 600.0
 """Seconds that a build and its gate may take together."""
 
@@ -47,7 +52,7 @@ class GateService:
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            gate_child.__name__,
+            "autotuner.web.gate_service",
             str(folder),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -70,3 +75,32 @@ class GateService:
         if child.returncode == REFUSED:
             raise InputError(lines[-1])
         raise InfrastructureError(f"the gate ended with code {child.returncode}: {lines[-1]}")
+
+
+def main(folder: Path, document: str) -> int:
+    """Judges the variant of a request in this process; the exit code."""
+    from autotuner.tuning import gate_one
+
+    asked = GateRequest.model_validate_json(document)
+    try:
+        subject = gate_one.of_family(
+            folder,
+            asked.family,
+            asked.device,
+            asked.implementation,
+            asked.parameters,
+            asked.problem,
+            asked.threads,
+        )
+        judged = gate_one.judge(subject, patience_s=0)
+    except AutotunerError as error:
+        sys.stderr.write(f"{' '.join(str(error).split())}\n")
+        if isinstance(error, DeviceBusyError):
+            return BUSY
+        return REFUSED if isinstance(error, InputError) else BROKEN
+    sys.stdout.write(judged.report.model_dump_json())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.stdin.read()))

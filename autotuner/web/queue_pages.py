@@ -14,7 +14,7 @@ from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
 from autotuner.values.variant import digest_of
 from autotuner.web import tags
-from autotuner.web.api import MOST, study_devices
+from autotuner.web.api import MOST, device_models
 from autotuner.web.pages import LINKS, page
 from autotuner.web.server import Server, server_of
 from autotuner.web.sweep_desk import LAST, VERBS
@@ -36,7 +36,7 @@ def queue(request: Request) -> Response:
 
 def _queue(request: Request, refused: str | None) -> Response:
     server = server_of(request)
-    look, models, form = server.desk.look(), study_devices(server), server.access.form_of(request)
+    look, models, form = server.desk.look(), device_models(server), server.access.form_of(request)
     spaces = () if form is None else server.desk.space_entries()
     values = {
         "open": [each for each in look.sweeps if not each.sweep.state.is_over],

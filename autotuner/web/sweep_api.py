@@ -15,9 +15,9 @@ from autotuner.jobs.following import RESTING
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.model import json_of
 from autotuner.web.api import MOST, REFUSALS, answer
-from autotuner.web.api_models import Refusal
 from autotuner.web.server import Server, server_of
 from autotuner.web.sweep_models import ClearRequest, MemberList, Served, SpaceList, SweepAsk, SweepList, SweepView
+from autotuner.web.wire import Refusal
 
 LONGEST_WAIT_S = 60
 """Seconds that a caller may wait for a change."""

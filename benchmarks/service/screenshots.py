@@ -112,7 +112,7 @@ def shoot(page: Any, url: str, out: Path, name: str, whole: bool = False) -> Non
 
 def pages(page: Any, url: str, shown: Shown) -> dict[str, str]:
     """The address of every page."""
-    best = page.request.get(f"{url}/api/v1/studies/{shown.first}/best").json()["entry"]["number"]
+    best = page.request.get(f"{url}/api/v1/studies/{shown.first}/best").json()["variant"]["trial"]
     lines = page.request.get(f"{url}/api/v1/studies/{shown.first}/trials?limit=200").json()["trials"]
     rejected = next(each["number"] for each in lines if each["verdict"] == "incorrect")
     of_study = {

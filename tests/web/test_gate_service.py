@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from autotuner.tuning import gate_one
 from autotuner.tuning.trial_report import TrialReport
 from autotuner.values.errors import DeviceBusyError
-from autotuner.web import gate_child
+from autotuner.web import gate_service
 from autotuner.web.app import create_app
 from autotuner.web.gate_service import GateBusy, GateService
 from autotuner.web.settings import Settings
@@ -125,5 +125,5 @@ def test_the_process_that_judges_waits_for_no_device(
 
     monkeypatch.setattr(gate_one, "of_family", lambda *_: None)
     monkeypatch.setattr(gate_one, "judge", busy)
-    assert gate_child.main(tmp_path, json.dumps(ASKED)) == gate_child.BUSY
+    assert gate_service.main(tmp_path, json.dumps(ASKED)) == gate_service.BUSY
     assert capsys.readouterr().err == "NVIDIA X is timed by another\n"

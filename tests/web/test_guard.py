@@ -107,6 +107,16 @@ def test_the_token_must_be_shown(writable: TestClient) -> None:
         assert writable.post("/api/v1/sweeps", headers=headers, json={"space": "sdpa_cpu_small"}).status_code == 401
 
 
+@pytest.mark.parametrize("call", ["gate"])
+@pytest.mark.parametrize("body", [b"{", b'{"space": 1}', b"\xff"])
+def test_who_shows_no_token_hears_nothing_of_the_body(
+    writable: TestClient, shown: dict[str, str], call: str, body: bytes
+) -> None:
+    kind = {"Content-Type": "application/json"}
+    assert writable.post(f"/api/v1/{call}", headers=kind, content=body).status_code == 401
+    assert writable.post(f"/api/v1/{call}", headers={**kind, **shown}, content=body).status_code in (400, 422)
+
+
 def test_a_cookie_is_no_token(writable: TestClient) -> None:
     """Otherwise another site's form could change something in its reader's name."""
     assert writable.post("/login", data={"token": TOKEN}).status_code == 200

@@ -1,0 +1,377 @@
+"""What the API takes and gives: models with names of their own. A column of the store or a field of a record may be
+renamed without any of these; tests/web/test_api.py holds what each is called."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any, Self
+
+from pydantic import ConfigDict, Field
+
+from autotuner.values.model import Model
+from autotuner.values.outcome import Interval, MeanInterval
+from autotuner.values.problem import Problem
+from autotuner.values.variant import Value
+
+
+class Answer(Model):
+    """Something that the API gives."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    @classmethod
+    def of(cls, record: object, **more: Any) -> Self:
+        """From what has attributes of these names, with `more` in the place of those that it has not."""
+        known = {name: getattr(record, name) for name in cls.model_fields if name not in more and hasattr(record, name)}
+        return cls.model_validate({**known, **more})
+
+
+class Refusal(Answer):
+    """Why a request was refused."""
+
+    error: str
+
+
+class Health(Answer):
+    """The server is up and can read its store."""
+
+    version: str
+    store: str
+    writes: bool = Field(description="whether a caller with the token may change anything")
+    studies: int
+
+
+# Studies --------------------------------------------------------------------------------------------------------------
+
+
+class SpeedupInterval(Answer):
+    """t_baseline / t_variant, higher is better, with a confidence interval."""
+
+    low: float | None = Field(description="null where too little was measured to bound it")
+    middle: float = Field(description="mean or median")
+    high: float | None
+    level: float
+
+    @classmethod
+    def found(cls, interval: Interval | MeanInterval) -> SpeedupInterval:
+        """The interval without its infinite ends."""
+        middle = interval.mean if isinstance(interval, MeanInterval) else interval.median
+        low, high = (end if 0 < end < math.inf else None for end in (interval.low, interval.high))
+        return cls(low=low, middle=middle, high=high, level=interval.level)
+
+
+class Finals(Answer):
+    """What the last finals of a study came to, as it is now."""
+
+    finished_at: datetime
+    host: str
+    processes: int
+    blocks: int = Field(description="of one process")
+    tie: float = Field(description="relative: ratios within it are ties")
+    resolution: float | None = Field(description="the smallest difference that could be shown, relative")
+    leader: int | None = Field(description="number of the fastest trial in them; null when none is left")
+    speedup: SpeedupInterval | None = Field(description="the leader's")
+    tied: tuple[int, ...] = Field(description="trials that tie for the lead, the leader among them")
+    crowned: bool = Field(description="the leader is faster than all others and the baseline, by more than a tie")
+    judged_since: int = Field(description="trials judged after these finals began")
+
+    @classmethod
+    def found(cls, finals: Any) -> Finals | None:
+        """Of a summary of finals; None for None."""
+        if finals is None:
+            return None
+        return cls.of(finals, speedup=None if finals.speedup is None else SpeedupInterval.found(finals.speedup))
+
+
+class LatencySpread(Answer):
+    """Latencies of the right variants of a study."""
+
+    measured: int
+    best_us: float
+    median_us: float
+    worst_us: float
+
+
+class Study(Answer):
+    """A study at a glance."""
+
+    name: str
+    space: str
+    device: str
+    problems: tuple[Problem, ...]
+    cache: str = Field(description="cold or warm: the device's cache before each forward")
+    sampler: str
+    started_at: datetime
+    last_activity: datetime
+    running: bool = Field(description="a driver is at work on it now")
+    judged: int = Field(description="variants judged")
+    by_verdict: dict[str, int] = Field(description="recorded trials, revoked ones left out")
+    by_fault: dict[str, int] = Field(description="rejected trials by the code of the first failure")
+    revoked: int
+    disturbed: tuple[int, ...] = Field(description="trials that were measured on a disturbed machine alone")
+    spread: LatencySpread | None
+    best_trial: int | None = Field(description="number of the trial to use")
+    best_speedup: float | None = Field(description="its t_baseline / t_variant")
+    best_confirmed: bool = Field(description="that was confirmed by finals; else it is the estimate of the search")
+    best_us: float | None = Field(description="microseconds of one forward of it")
+    finals: Finals | None
+
+    @classmethod
+    def found(cls, summary: Any) -> Study:
+        """Of a summary."""
+        return cls.of(summary, best_trial=summary.best_number, finals=Finals.found(summary.finals))
+
+
+class StudyList(Answer):
+    """Every study, the most recently active first."""
+
+    studies: tuple[Study, ...]
+
+
+class Ranked(Answer):
+    """A variant that passed the gate, on the leaderboard."""
+
+    rank: int = Field(description="those that tie for the lead share it")
+    trial: int
+    parameters: dict[str, Value] = Field(description="IMPL and every parameter")
+    verdict: str
+    variant_us: float = Field(description="microseconds of one forward of the variant")
+    baseline_us: float = Field(description="of the baseline, in the same blocks")
+    speedup: SpeedupInterval = Field(description="estimate of the search")
+    censored: bool = Field(description="its race was stopped early: an estimate from few blocks")
+    confirmed: SpeedupInterval | None = Field(description="in the finals; null for what was not in them")
+    tied: bool = Field(description="ties for the lead with others of the finals")
+    beaten: bool = Field(description="would tie, but a race of the search has shown one that ties to be faster")
+    crowned: bool = Field(description="faster than the others of the finals and the baseline, by more than a tie")
+
+    @classmethod
+    def found(cls, entry: Any) -> Ranked:
+        """Of an entry of the leaderboard."""
+        return cls.of(
+            entry,
+            trial=entry.number,
+            parameters=entry.variant.point,
+            verdict=entry.verdict.value,
+            variant_us=entry.median_us,
+            speedup=SpeedupInterval.found(entry.speedup),
+            confirmed=None if entry.confirmed is None else SpeedupInterval.found(entry.confirmed),
+        )
+
+
+class Leaderboard(Answer):
+    """The fastest variants of a study, those that were confirmed first."""
+
+    study: str
+    baseline: str
+    tie: float = Field(description="relative: ratios within it are ties")
+    variants: tuple[Ranked, ...]
+
+
+class BestVariant(Answer):
+    """The variant to use. Its gate report is that of its trial; `export` has it with its proof."""
+
+    study: str
+    variant: Ranked
+    recorded_at: datetime
+    finals: Finals | None = Field(description="those that chose it")
+
+
+class Trial(Answer):
+    """A trial in a line. What has no latency that stands has null for speedups and microseconds."""
+
+    number: int
+    verdict: str
+    fault: str | None = Field(description="code of the check or the step that turned it down")
+    case: str | None = Field(description="in which case of the gate")
+    detail: str | None = Field(description="what was found there")
+    speedup: float | None = Field(description="estimate of the search")
+    speedup_low: float | None = Field(description="lower end of its 95 % interval")
+    speedup_high: float | None
+    censored: bool = Field(description="its race was stopped early: an estimate from few blocks")
+    confirmed: float | None = Field(description="speedup in the last finals")
+    confirmed_low: float | None
+    confirmed_high: float | None
+    variant_us: float | None = Field(description="microseconds of one forward")
+    baseline_us: float | None = Field(description="of the baseline in the same blocks")
+    original: str | None = Field(description="a duplicate's: digest of the artifact that was measured in its place")
+    seconds: float = Field(description="that building and judging took")
+    session: int = Field(description="number of the run that judged it")
+    recorded_at: datetime
+    revoked: str | None = Field(description="why its latency was taken back")
+    parameters: dict[str, Value] = Field(description="IMPL first, then by name")
+
+
+class TrialList(Answer):
+    """Some trials of a study, by number."""
+
+    study: str
+    count: int = Field(description="of all trials")
+    trials: tuple[Trial, ...]
+
+
+# Figures --------------------------------------------------------------------------------------------------------------
+
+
+class Improvement(Answer):
+    """A trial that was better than all before it."""
+
+    number: int
+    at: datetime
+    judged: int = Field(description="variants judged until then, this one included")
+    seconds: float = Field(description="that all trials until then took on devices and builders")
+    speedup: float = Field(description="t_baseline / t_variant, of the search")
+
+
+class History(Answer):
+    """Each trial of a study that was the best until then, the first one first."""
+
+    study: str
+    improvements: tuple[Improvement, ...]
+
+
+class VerdictCost(Answer):
+    """What trials of one verdict cost, in seconds of devices and builders."""
+
+    verdict: str
+    trials: int
+    seconds: float
+    build_s: float
+    check_s: float
+    measure_s: float
+
+
+class Pace(Answer):
+    """How fast a study is judged."""
+
+    trials: int
+    active_s: float = Field(description="that its runs lasted")
+    trials_an_hour: float
+    last_trials_an_hour: float = Field(description="of the last 50 trials")
+    busy_share: float = Field(description="seconds of trials over seconds of runs; more than 1 on several devices")
+
+
+class Costs(Answer):
+    """What a study has cost."""
+
+    by_verdict: tuple[VerdictCost, ...] = Field(description="the dearest first")
+    pace: Pace | None = Field(description="null before two trials were judged")
+
+
+class ValueCoverage(Answer):
+    """A value of a parameter."""
+
+    value: Value
+    points: int = Field(description="valid points that have it")
+    judged: int
+    right: int = Field(description="with a latency")
+    best_speedup: float | None
+    best_confirmed: bool
+
+
+class Coverage(Answer):
+    """How much of its space a study has judged."""
+
+    points: int = Field(description="valid ones")
+    judged: int
+    parameters: dict[str, tuple[ValueCoverage, ...]]
+
+
+class BaselineTime(Answer):
+    """What a baseline took at a start of a driver."""
+
+    session: int
+    at: datetime
+    host: str
+    problem: Problem
+    baseline: str
+    median_us: float = Field(description="at calibration")
+    pinned: bool = Field(description="it was the fastest, and variants were raced against it")
+    beside_us: float | None = Field(description="the mean beside its variants, where the study has one problem")
+    disturbed: str | None = Field(description="why the machine was not calm")
+
+
+class BaselineList(Answer):
+    """What the baselines of a study took at each start of a driver, the oldest first."""
+
+    study: str
+    baselines: tuple[BaselineTime, ...]
+
+
+class Comparison(Answer):
+    """Two studies side by side, by the variants that both have judged."""
+
+    first: str
+    second: str
+    shared: int = Field(description="variants with a latency in both")
+    faster: int = Field(description="of them those with a larger speedup in the second")
+    ratio: float | None = Field(description="geometric mean of speedup in the second over speedup in the first")
+    low: float | None = Field(description="of its 95 % interval")
+    high: float | None
+    variant_ratio: float | None = Field(description="geometric mean of microseconds in the second over the first")
+    only_right_in_first: int = Field(description="rejected in the second")
+    only_right_in_second: int
+
+
+# Devices --------------------------------------------------------------------------------------------------------------
+
+
+class Process(Answer):
+    """A living process that has a sweep or a device."""
+
+    host: str
+    pid: int
+    since: datetime
+    seen: datetime = Field(description="when it last said that it lives")
+    doing: str
+
+
+class Device(Answer):
+    """A device that a worker serves or has served."""
+
+    name: str = Field(description="host and the device's own name there")
+    host: str
+    backend: str
+    model: str
+    health: str = Field(description="healthy or quarantined")
+    reason: str = Field(description="why it is in quarantine")
+    remedy: str
+    changed_at: datetime
+    seen_at: datetime
+    worker: Process | None
+
+    @classmethod
+    def found(cls, record: Any) -> Device:
+        """Of a record of a device."""
+        return cls.of(record, worker=None if record.holder is None else Process.of(record.holder))
+
+
+class DeviceModel(Answer):
+    """A device that studies of this store were made on, by its model."""
+
+    name: str
+    backend: str
+    studies: tuple[str, ...]
+    facts: dict[str, Value | bool]
+    running: tuple[str, ...] = Field(description="studies on which a driver is at work now")
+
+
+class DeviceList(Answer):
+    """Every device of the store."""
+
+    devices: tuple[Device, ...] = Field(description="that workers serve or have served")
+    models: tuple[DeviceModel, ...] = Field(description="that studies were made on")
+
+
+# The gate -------------------------------------------------------------------------------------------------------------
+
+
+class GateRequest(Model):
+    """One variant of a family in the operator's folder."""
+
+    family: str = Field(max_length=200, description="name of a folder in the operator's folder")
+    device: str = Field(max_length=50, description="kind of device, as in kernel.toml")
+    implementation: str = Field(max_length=200, description="IMPL")
+    parameters: dict[str, Value] = Field(default_factory=dict, max_length=100)
+    problem: Problem = Field(description="what it is judged on")
+    threads: int | None = Field(default=None, ge=1, le=4096, description="it may use, on a device that has them; all")
