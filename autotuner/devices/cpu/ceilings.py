@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from autotuner.devices.ceilings import bandwidth, least, rate
 from autotuner.forge.build import build
@@ -23,35 +24,18 @@ SIZE = 512
 COPY_BYTES = 1 << 26
 PEAK_CHAINS, PEAK_STEPS = 12, 1 << 20
 """Independent sums (kernels/instruments/peak.cpp), and multiply-adds of each in a call: a millisecond or a few."""
+PEAK_FLOPS = 2 * PEAK_CHAINS * PEAK_STEPS
+"""Operations of such a call."""
 
 
-class Peak:
-    """Multiply-adds that wait for nothing, on one CPU."""
+def copy_past_the_caches(toolchain: Toolchain) -> Callable[[Tensor, Tensor], None]:
+    """A copy of bytes on one CPU. Raises ToolchainError when it cannot be built."""
+    stream = _instrument("stream", toolchain)
 
-    flops = 2 * PEAK_CHAINS * PEAK_STEPS
-    """Operations a call."""
+    def copy(source: Tensor, target: Tensor) -> None:
+        stream.command((source.data_ptr(), target.data_ptr(), source.numel()), 0)
 
-    def __init__(self, toolchain: Toolchain) -> None:
-        """Raises ToolchainError when it cannot be built."""
-        self._variant = _instrument("peak", toolchain)
-
-    def __call__(self) -> None:
-        self._variant.command((PEAK_STEPS,), 0)
-
-
-class Streams:
-    """A copy past the caches, on one CPU."""
-
-    bytes = 2 * COPY_BYTES
-    """Read and written in a call."""
-
-    def __init__(self, toolchain: Toolchain) -> None:
-        """Raises ToolchainError when it cannot be built."""
-        self._variant = _instrument("stream", toolchain)
-        self._source, self._target = (torch.empty(COPY_BYTES, dtype=torch.uint8).random_() for _ in range(2))
-
-    def __call__(self) -> None:
-        self._variant.command((self._source.data_ptr(), self._target.data_ptr(), COPY_BYTES), 0)
+    return copy
 
 
 def _instrument(name: str, toolchain: Toolchain) -> LoadedVariant:
@@ -70,12 +54,13 @@ def ceilings(dtype: str, toolchain: Toolchain) -> Ceilings:
     can beat it: a library need not use the widest registers. Of a 16-bit type there may be twice as many. And the
     faster of torch's copy and of one past the caches: torch's may read each line before it overwrites it.
     """
-    peak, streams = Peak(toolchain), Streams(toolchain)
+    peak, copy = _instrument("peak", toolchain), copy_past_the_caches(toolchain)
+    source, target = (torch.empty(COPY_BYTES, dtype=torch.uint8).random_() for _ in range(2))
     threads, wide = torch.get_num_threads(), 1 if dtype == "float32" else 2
     with on_one_thread():
-        plain = wide * peak.flops / least(lambda: _seconds(peak))
+        plain = wide * PEAK_FLOPS / least(lambda: _seconds(lambda: peak.command((PEAK_STEPS,), 0)))
         flops = max(plain, rate(DTYPES[dtype], SIZE, "cpu", _seconds))
-        streamed = streams.bytes / least(lambda: _seconds(streams))
+        streamed = 2 * COPY_BYTES / least(lambda: _seconds(lambda: copy(source, target)))
         copied = max(streamed, bandwidth(COPY_BYTES, "cpu", _seconds))
     return Ceilings(flops=threads * flops, bytes=threads * copied)
 
