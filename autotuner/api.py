@@ -117,7 +117,7 @@ class Study:
         from autotuner.store import queries
         from autotuner.tuning import workbench
 
-        hear, patience_s = _Callbacks(callbacks).hears, 60 * patience_minutes
+        hear, patience_s = _told(callbacks), 60 * patience_minutes
         with _main_is_not_imported(), _opened(self.store) as opened:
             wanted = tables.to_validate(opened, self.name, lengths, vary)
             here = workbench.of_study(queries.study(opened, self.name))
@@ -208,6 +208,7 @@ def tune(
     Raises InputError, SpaceError, StoreError, OracleError or InfrastructureError.
     """
     from autotuner.jobs import foreground, queue
+    from autotuner.jobs.sweep_run import Listener
     from autotuner.store import Store
     from autotuner.tuning import workbench
 
@@ -219,9 +220,10 @@ def tune(
     files = workbench.load_spaces(str(wanted), threads, [str(each) for each in several], file)
     requests = [
         queue.request_for(
-            [each],
+            each,
             trials=trials,
-            minutes=None if minutes == float("inf") else minutes / len(files),
+            share=len(files),
+            minutes=None if minutes == float("inf") else minutes,
             sampler=sampler,
             seed=seed,
             devices=devices,
@@ -236,28 +238,18 @@ def tune(
     found: list[Study] = []
     with _main_is_not_imported(), closing(Store.open(url)) as opened:  # opened last: a wrong wish makes no store
         for request, here in zip(requests, benches, strict=True):
-            found.append(Study(url, foreground.run_here(opened, request, here, _Callbacks(callbacks))))
+            found.append(Study(url, foreground.run_here(opened, request, here, Listener(hears=_told(callbacks)))))
     return replace(found[0], beside=tuple(found[1:]))
 
 
-class _Callbacks:
+def _told(callbacks: Sequence[Callable[[Event], None]]) -> Callable[[Any], None]:
     """Tells callbacks what a run tells."""
 
-    def __init__(self, callbacks: Sequence[Callable[[Event], None]]) -> None:
-        self._callbacks = callbacks
-
-    def begins(self, here: object, start: object, study: str) -> None:
-        """The first event says it."""
-
-    def hears(self, event: Event) -> None:
-        for callback in self._callbacks:
+    def hear(event: Event) -> None:
+        for callback in callbacks:
             callback(event)
 
-    def confirms(self) -> None:
-        """Other events say it."""
-
-    def ends(self) -> None:
-        """Other events say it."""
+    return hear
 
 
 def tune_like(op: str, *inputs: Any, **options: Any) -> Study:

@@ -361,10 +361,7 @@ def models_drawn() -> dict[Path, str]:
 def sweeps_drawn() -> dict[Path, str]:
     """docs/sweeps.md and docs/hosts.md."""
     sweeps, hosts = ROOT / "docs" / "sweeps.md", ROOT / "docs" / "hosts.md"
-    text = insert(sweeps.read_text(), "sweep_sets", sweep_pages.sets(if_kept("sweep_sets")))
-    text = insert(text, "chaos", sweep_pages.chaos(if_kept("chaos")))
-    more = [if_kept(name) for name in ("sweep_sets", "sweep_sets_30", "sweep_sets_40", "sweep_sets_60")]
-    text = insert(text, "sweep_sets_by_budget", sweep_pages.sets_by_budget([each for each in more if each]))
+    text = insert(sweeps.read_text(), "chaos", sweep_pages.chaos(if_kept("chaos")))
     text = insert(text, "figures", sweep_pages.figures(if_kept("figures")))
     beside = insert(hosts.read_text(), "ray", sweep_pages.ray(if_kept("ray")))
     return {sweeps: text, hosts: insert(beside, "workers", sweep_pages.workers(if_kept("workers")))}

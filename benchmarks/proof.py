@@ -27,7 +27,7 @@ from benchmarks.driver import chaos, kills, ray_nodes, store_locked, workers
 from benchmarks.gate import emulated, luck, mutants, op_mutants, soak, view_mutants
 from benchmarks.inference import in_a_model
 from benchmarks.provenance import RESULTS, ROOT
-from benchmarks.search import landscapes, replay, replay_choice, sweep_sets, transfer
+from benchmarks.search import landscapes, replay, replay_choice, transfer
 from benchmarks.service import first_paint
 from benchmarks.throughput import figures
 from benchmarks.timing import aa_sweeps, audit_cost, audits, disturbed, simulated_truth
@@ -57,8 +57,6 @@ AUDITED_ON_CUDA = sorted(
 """Spaces on CUDA. The points of the smoke test are of another one."""
 RIGHT_ON_CUDA = right_kernels("right_cuda*.toml")
 """Apart, so that nothing of an op is kept elsewhere where the op is deleted."""
-WITHOUT_A_SAY = tuple(map(str, sorted(landscapes.LANDSCAPES.rglob("*.json.gz"), key=lambda path: path.name)[1::2]))
-"""Every second one of all. The rule of sweep sets was chosen on the rest."""
 
 
 class Step(NamedTuple):
@@ -202,17 +200,6 @@ PARTS = {
         "a browser paints every page of a study of 10,000 trials in less than a second (needs a quiet machine)",
         4,
         (step(first_paint, "--json", kept("service_first_paint"), "--hold"),),
-    ),
-    "sets": Part(
-        "a sweep set does no worse than equal shares of as many trials",
-        40,
-        (
-            step(sweep_sets, *WITHOUT_A_SAY, "--seeds", "20", "--json", kept("sweep_sets"), "--hold"),
-            *(
-                step(sweep_sets, *WITHOUT_A_SAY, "--seeds", "20", "--each", each, "--json", kept(f"sweep_sets_{each}"))
-                for each in ("30", "40", "60")
-            ),
-        ),
     ),
     "hostile": Part(
         "bad files, bad command lines and damaged stores end in one line, 100,000 of them",

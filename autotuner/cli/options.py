@@ -79,7 +79,8 @@ class Wanted(NamedTuple):
     space: tuple[str, int | None, list[str], Path | None]
     """What the functions of `workbench` that load spaces take."""
     request: Callable[..., SweepRequest]
-    """`request_for` with all else that was said; it takes the loaded spaces, and what stands in the place of it."""
+    """`request_for` with all else that was said; it takes a loaded space, of how many sweeps it is one that share the
+    minutes, and more of `SweepRequest`."""
 
 
 def wanted_sweep(

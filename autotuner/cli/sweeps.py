@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +14,12 @@ import typer
 from autotuner.cli.options import MOST, JsonOption, StoreOption, Wanted, stored, takes, wanted_sweep
 from autotuner.cli.output import json_of, out, print_json, print_lines
 from autotuner.values import config
-from autotuner.values.errors import InputError
+from autotuner.values.errors import InputError, StoreError
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
+    from autotuner.jobs.outlook import Outlook
     from autotuner.jobs.worker import Served
     from autotuner.store import Store
     from autotuner.store.sweep_records import EventRecord, SweepRecord
@@ -30,11 +33,8 @@ CACHE = "what the cache may take, such as 20G; the longest unused goes first"
 def submit(
     wanted: Wanted,
     each: Annotated[
-        bool, typer.Option("--each", help="a study for each problem, over one budget: what promises most goes on")
+        bool, typer.Option("--each", help="a group: a sweep for each problem; they share the minutes")
     ] = False,
-    weight: Annotated[
-        list[float] | None, typer.Option(help="with --each: what an improvement is worth; one for each problem")
-    ] = None,
     priority: Annotated[int, typer.Option(min=-MOST, max=MOST, help="larger goes first")] = 0,
     name: Annotated[str | None, typer.Option(help="for people; the space's name when left out")] = None,
     key: Annotated[
@@ -48,18 +48,17 @@ def submit(
     from autotuner.store import Store
     from autotuner.tuning import workbench
 
-    file = workbench.load_space(*wanted.space)
-    files = [file.model_copy(update={"problems": (one,)}) for one in file.problems] if each else [file]
-    request = wanted.request(files, weights=weight or (), name=name)
+    files = workbench.load_each(*wanted.space) if each else (workbench.load_space(*wanted.space),)
+    requests = [wanted.request(file, share=len(files), name=name) for file in files]
     with closing(Store.open(store or config.store_url())) as opened:
-        asked = queue.submit(opened, request, priority, key)
-        found = outlook.outlook(opened, asked.sweep.id)
+        made, is_new = queue.submit_group(opened, requests, priority, key)
+        found = [outlook.outlook(opened, sweep.id) for sweep in made]
     if as_json:
-        print_json({**json_of(found), "is_new": asked.is_new})
+        print_json({**_document(found), "is_new": is_new})
         return
     from autotuner.views.sweep_tables import sweep_lines
 
-    print_lines([*sweep_lines(found), *([] if asked.is_new else ["It was asked for before, under the same key."])])
+    print_lines([*sweep_lines(found), *([] if is_new else ["It was asked for before, under the same key."])])
 
 
 def list_sweeps(
@@ -67,7 +66,7 @@ def list_sweeps(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The queue: where each sweep is, when it may start, and why it waits."""
+    """The queue: where each sweep is, what it has found, and why it waits."""
     from autotuner.jobs import outlook
     from autotuner.views.sweep_tables import sweeps_table
 
@@ -84,33 +83,48 @@ def list_sweeps(
 
 
 def watch(sweep: AnySweep = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Shows a sweep until it is over or paused. Exit code 1 where it was cancelled or has failed."""
+    """Shows a sweep, or a group, until it is over or paused. Exit code 1 where not all of it is done with a result."""
     from autotuner.jobs import outlook, queue
+    from autotuner.views.sweep_tables import sweep_lines
 
     with stored(store) as opened:
-        number = queue.resolve(opened, sweep).id
-        show_until_over(opened, number, as_json)
-        found = outlook.outlook(opened, number)
+        numbers = [each.id for each in queue.resolve_all(opened, sweep)]
+        show_until_over(opened, numbers, as_json)
+        found = [outlook.outlook(opened, number) for number in numbers]
     if as_json:
-        print_line(json_of(found))
+        print_line(_document(found))
     else:
-        from autotuner.views.sweep_tables import sweep_lines
-
         print_lines(sweep_lines(found))
-    if found.sweep.state in ("cancelled", "failed"):
+    state = outlook.group_state(found)
+    if state.is_over and state != "done":
         raise typer.Exit(1)
 
 
-def show_until_over(opened: Store, number: int, as_json: bool = False, after: int = 0) -> None:
-    """Prints the events of a sweep until it is over or paused."""
+def _document(found: Sequence[Outlook]) -> dict[str, JsonValue]:
+    """A sweep, or a group with its sweeps, for programs."""
+    from autotuner.jobs.outlook import group_state
+
+    if len(found) == 1:
+        return json_of(found[0])
+    first = found[0].sweep
+    return {"group": first.group, "name": first.name, "state": group_state(found), "sweeps": [*map(json_of, found)]}
+
+
+def show_until_over(opened: Store, numbers: Collection[int], as_json: bool = False) -> None:
+    """Prints the events of sweeps until they are over or paused."""
     from autotuner.jobs.following import follow
+
+    for event in follow(opened, numbers):
+        _show_event(event, as_json)
+
+
+def _show_event(event: EventRecord, as_json: bool) -> None:
     from autotuner.views.sweep_tables import event_line
 
-    for event in follow(opened, number, after):
-        if as_json:
-            print_line(json_of(event))
-        else:
-            out.print(event_line(event))
+    if as_json:
+        print_line(json_of(event))
+    else:
+        out.print(event_line(event))
 
 
 def print_line(document: object) -> None:
@@ -129,22 +143,15 @@ def logs(
     """What happened to a sweep, a line an event; with --json a JSON document a line."""
     from autotuner.jobs import following, queue
     from autotuner.store import sweeps
-    from autotuner.views.sweep_tables import event_line
-
-    def show(event: EventRecord) -> None:
-        if as_json:
-            print_line(json_of(event))
-        else:
-            out.print(event_line(event))
 
     with stored(store) as opened:
-        number = None if every else queue.resolve(opened, sweep).id
-        found = sweeps.events(opened, number, last=last)
+        numbers = None if every else [each.id for each in queue.resolve_all(opened, sweep)]
+        found = sweeps.events(opened, numbers, last=last)
         for event in found:
-            show(event)
+            _show_event(event, as_json)
         if follow:
-            for event in following.follow(opened, number, found[-1].id if found else 0):
-                show(event)
+            for event in following.follow(opened, numbers, found[-1].id if found else 0):
+                _show_event(event, as_json)
 
 
 def pause(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -176,17 +183,26 @@ def retry(sweep: Sweeps, store: StoreOption = None, as_json: JsonOption = False)
 
 
 def _each(wanted: list[str], store: str | None, as_json: bool, change: Callable[[Store, int], SweepRecord]) -> None:
-    """Changes each sweep, and shows what it is then. All are looked up before any is changed."""
+    """Changes each sweep, and of a group those that it has a meaning for; shows what they are then. All are looked up
+    before any is changed."""
     from autotuner.jobs import outlook, queue
     from autotuner.views.sweep_tables import sweep_lines
 
+    found: list[Outlook] = []
     with stored(store) as opened:
-        numbers = [queue.resolve(opened, each).id for each in wanted]
-        found = [outlook.outlook(opened, change(opened, number).id) for number in numbers]
+        for group in [queue.resolve_all(opened, each) for each in wanted]:
+            refused, before = None, len(found)
+            for sweep in group:
+                try:
+                    found.append(outlook.outlook(opened, change(opened, sweep.id).id))
+                except StoreError as error:
+                    refused = error
+            if refused is not None and len(found) == before:
+                raise refused
     if as_json:
         print_json([json_of(each) for each in found])
     for each in () if as_json else found:
-        print_lines(sweep_lines(each)[:1])
+        print_lines(sweep_lines([each])[:1])
 
 
 def worker(

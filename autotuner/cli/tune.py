@@ -44,13 +44,12 @@ def tune(
     files = workbench.load_spaces(*wanted.space)
     if len(files) > 1:
         out.print(f"{len(files)} studies, one for each set of problems that one variant can serve")
-    requests = [wanted.request([file]) for file in files]
+    requests = [wanted.request(file, share=len(files)) for file in files]
     studies: list[str] = []
     with closing(Store.open(store or config.store_url())) as opened:
         for file, request in zip(files, requests, strict=True):
-            minutes = None if request.minutes is None else request.minutes / len(files)
             here = workbench.Workbench(file, devices=request.devices)
-            studies.append(_swept(opened, request.model_copy(update={"minutes": minutes}), here, cancels))
+            studies.append(_swept(opened, request, here, cancels))
             print_leaderboard(opened, studies[-1], 10)
         _conclude(opened, studies, output)
 
@@ -58,6 +57,7 @@ def tune(
 def _swept(store: Store, request: SweepRequest, here: Workbench, cancels: bool) -> str:
     """The study of a sweep that ran here, or on the worker that has the device."""
     from autotuner.jobs import foreground
+    from autotuner.jobs.sweep_run import Listener
 
     server = foreground.server_of(store, request, foreground.served_names(here))
     if server is not None:
@@ -65,7 +65,8 @@ def _swept(store: Store, request: SweepRequest, here: Workbench, cancels: bool) 
         return _attach(store, asked, str(server.worker), cancels)
     shown = _Shown(here, request)
     with _says_what_is_kept(store, shown.progress):
-        return foreground.run_here(store, request, here, shown)
+        listener = Listener(shown.hears, shown.begins, shown.confirms, shown.ends)
+        return foreground.run_here(store, request, here, listener)
 
 
 @contextmanager
@@ -86,20 +87,20 @@ def _attach(store: Store, request: SweepRequest, server: str, cancels: bool) -> 
     from autotuner.cli.sweeps import show_until_over
     from autotuner.jobs import queue
 
-    number = queue.submit(store, request, priority=queue.TOP).sweep.id
+    number = queue.submit(store, request, priority=queue.TOP)[0].id
     on_stop = "cancels it" if cancels else "leaves it running; `autotuner sweep watch` shows it again"
     try:
         out.print(f"{server} has the device: this is its sweep {number} now, before all others. Ctrl-C {on_stop}.")
-        show_until_over(store, number)
+        show_until_over(store, [number])
     except KeyboardInterrupt:
         if cancels:
             queue.cancel(store, number)
             raise Stopped(f"sweep {number} is cancelled; its study keeps what was judged") from None
         raise Stopped(f"sweep {number} goes on; `autotuner sweep watch {number}` shows it again") from None
     found = queue.resolve(store, number)
-    if not found.studies or found.state != "done":
+    if found.study is None or found.state != "done":
         raise InputError(f"sweep {number} is {found.state}: {found.detail or 'see `autotuner sweep logs`'}")
-    return found.studies[0]
+    return found.study
 
 
 class _Shown:
@@ -116,7 +117,7 @@ class _Shown:
         self._finals: FinalsProgress | None = None
         self._is_searching = False
 
-    def begins(self, here: Workbench, start: Start, study: str) -> None:
+    def begins(self, start: Start, study: str) -> None:
         self.progress.__enter__()
         self._is_searching = True
         self.progress.starts_from(start)

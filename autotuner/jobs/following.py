@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from autotuner.store import Store, sweeps
 from autotuner.store.sweep_records import EventRecord, SweepRecord
@@ -15,14 +15,14 @@ RESTING = (State.DONE, State.CANCELLED, State.FAILED, State.PAUSED)
 """States in which nothing more comes by itself."""
 
 
-def follow(store: Store, number: int | None = None, after: int = 0, forever: bool = False) -> Iterator[EventRecord]:
-    """The events after one, the oldest first; of one sweep until it is over or paused, of all without an end.
+def follow(store: Store, numbers: Collection[int] | None = None, after: int = 0) -> Iterator[EventRecord]:
+    """The events after one, the oldest first; of some sweeps until they are over or paused, of all without an end.
 
-    `forever`: also beyond that. Raises StoreError: no such sweep.
+    Raises StoreError: no such sweep.
     """
     while True:
-        rests = number is not None and not forever and sweeps.one(store, number).state in RESTING
-        found = sweeps.events(store, number, after)
+        rests = numbers is not None and all(sweeps.one(store, each).state in RESTING for each in numbers)
+        found = sweeps.events(store, numbers, after)
         for event in found:
             yield event
             after = event.id

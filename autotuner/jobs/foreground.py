@@ -2,55 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from autotuner.devices import device_names
 from autotuner.jobs import queue
 from autotuner.jobs.fitting import LivingWorker, living
-from autotuner.jobs.sweep_run import Asked, Audience, SweepRun
+from autotuner.jobs.sweep_run import Interrupted, Listener, SweepRun
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.lease import Lease
 from autotuner.store.sweep_records import DeviceRecord
+from autotuner.store.sweeps import WISHED
 from autotuner.tuning.workbench import Workbench
-from autotuner.values.errors import AutotunerError, InputError
-from autotuner.values.sweep import State, SweepRequest, Wish
+from autotuner.values.errors import AutotunerError, DiskFullError, InputError, StoreError
+from autotuner.values.sweep import State, SweepRequest
 
 STOPPED = "stopped where it was begun; the same command goes on"
 REMEDY = "name devices that one worker serves, or that none does"
 
 
-def run_here(store: Store, request: SweepRequest, here: Workbench, audience: Audience) -> str:
+def run_here(store: Store, request: SweepRequest, here: Workbench, listener: Listener) -> str:
     """Runs a sweep of one space in this process; its study.
 
-    Raises Asked where somebody paused or cancelled it, and LeaseHeldError where another process has the study.
+    Raises Interrupted where somebody paused or cancelled it, and LeaseHeldError where another process has the study.
     """
     queue.settle_abandoned(store)
-    asked = queue.submit(store, request, priority=queue.TOP, foreground=True).sweep
+    asked, _ = queue.submit(store, request, priority=queue.TOP, foreground=True)
     claim = sweeps.claim(store, asked.id, f"a command, process {Lease.process()}")
     assert claim is not None  # no worker takes what belongs to a command
-    run = SweepRun(store, claim, audience, suspicious=None)
-    with _settled(store, run):
-        (study,) = run.go(here)
-    return study
-
-
-@contextmanager
-def _settled(store: Store, run: SweepRun) -> Iterator[None]:
-    """Says in the store how the run in the block ended, whatever that is."""
+    run = SweepRun(store, claim, listener, suspicious=None)
     state, detail = State.CANCELLED, STOPPED
     try:
-        yield
+        study = run.go(here)
         state, detail = State.DONE, ""
-    except Asked as asked:
-        state, detail = (State.PAUSED if asked.wish == Wish.PAUSE else State.CANCELLED), "by a user"
+    except Interrupted as interrupted:
+        state, detail = WISHED[interrupted.wish], "by a user"
         raise
     except AutotunerError as error:
         state, detail = State.FAILED, str(error)
         raise
     finally:
-        run.end(store, state, detail)
+        # A store that cannot be reached is told by the lease of a process that has gone.
+        with suppress(StoreError, DiskFullError):
+            run.end(state, detail)
+        claim.lease.release()
+    return study
 
 
 def served_names(here: Workbench) -> tuple[str, ...]:
@@ -58,7 +55,7 @@ def served_names(here: Workbench) -> tuple[str, ...]:
     return device_names(here.device.backend, here.chosen)
 
 
-class Server(NamedTuple):
+class ServingWorker(NamedTuple):
     """A living worker that serves what a command wants to tune on."""
 
     worker: LivingWorker
@@ -66,7 +63,7 @@ class Server(NamedTuple):
     """What `--devices` calls them in its process; None: any of its devices will do."""
 
 
-def server_of(store: Store, request: SweepRequest, names: Sequence[str]) -> Server | None:
+def server_of(store: Store, request: SweepRequest, names: Sequence[str]) -> ServingWorker | None:
     """Which living worker serves devices of these names, in the store's words; None where none serves any of them.
 
     Raises InputError where some of them are served and no worker serves all, or where one is in quarantine.
@@ -82,7 +79,7 @@ def server_of(store: Store, request: SweepRequest, names: Sequence[str]) -> Serv
         sick = workers[0].sick
         raise InputError(f"{sick.name} is in quarantine: {sick.reason}; {sick.remedy} {sick.name}")
     own = [each.words[0] for each in served if each.words]
-    return Server(workers[0], ",".join(own) if own and request.devices is not None else None)
+    return ServingWorker(workers[0], ",".join(own) if own and request.devices is not None else None)
 
 
 def _who_serves(known: Sequence[DeviceRecord], names: Sequence[str]) -> str:

@@ -26,16 +26,16 @@ Bench = Callable[[SpaceFile], Workbench]
 """A space on the devices in doubt."""
 
 
-def probe(store: Store, file: SpaceFile, studies: tuple[str, ...], bench: Bench, beat: Beat) -> str | None:
+def probe(store: Store, file: SpaceFile, study: str | None, bench: Bench, beat: Beat) -> str | None:
     """Why the device is sick, in words; None where it judges a variant that is known to be good.
 
-    Known to be good are the best variant of the sweep's studies, and the default variant of the shipped space for the
+    Known to be good are the best variant of the sweep's study, and the default variant of the shipped space for the
     op on such a device. The device is well if either is judged: a space of one's own may be what is at fault.
 
     Raises DeviceBusyError where another autotuner times the device, and DiskFullError: nobody can tell then.
     """
     tried = []
-    for here, variant in _known_good(store, file, studies, bench):
+    for here, variant in _known_good(store, file, study, bench):
         try:
             why = _judged(here, variant, beat)
         except (DeviceBusyError, DiskFullError):
@@ -48,11 +48,9 @@ def probe(store: Store, file: SpaceFile, studies: tuple[str, ...], bench: Bench,
     return tried[0] if tried else "nothing that is known to be good can be judged there"
 
 
-def _known_good(
-    store: Store, file: SpaceFile, studies: tuple[str, ...], bench: Bench
-) -> list[tuple[Workbench, Variant]]:
+def _known_good(store: Store, file: SpaceFile, study: str | None, bench: Bench) -> list[tuple[Workbench, Variant]]:
     found = []
-    for study in studies:
+    if study is not None:
         here, best = bench(file), _best(store, study)
         if best is not None and here.space.index_of(best.point) is not None:
             found.append((here, best))

@@ -1,11 +1,9 @@
-"""Where each sweep is: its place in the queue, why it waits, and when it may start."""
+"""Where each sweep is: what it has found, its place in the queue, and why it waits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from functools import cache
-from typing import NamedTuple
 
 from pydantic import Field
 
@@ -13,35 +11,45 @@ from autotuner.jobs.fitting import living
 from autotuner.store import Revision, Store, device_health, queries, sweeps
 from autotuner.store.sweep_records import SweepRecord
 from autotuner.tuning import standings
-from autotuner.tuning.standings import Quoted
-from autotuner.values.errors import StoreError
-from autotuner.values.model import Model
-from autotuner.values.sweep import State
-
-UNKNOWN_S = 30.0
-"""Seconds that a trial is taken to last on a kind of device that has judged none yet."""
+from autotuner.values.errors import StoreError, StoreUnavailableError
+from autotuner.values.sweep import Found, State
 
 
-class Outlook(Model):
-    """A sweep, and what can be said of it now."""
+class Outlook(Found):
+    """A sweep, what it has found, and what can be said of it now. Of one that is over it is what it had found then,
+    whatever its study shows today."""
 
     sweep: SweepRecord
-    judged: int = Field(description="variants judged in its studies")
-    best_speedup: float | None = Field(
-        description="of the trial to use, against the baseline, confirmed where it is; of a set the first study's"
-    )
-    best_confirmed: bool = Field(default=False, description="by finals; else it is the estimate of the search")
     place: int | None = Field(description="among those that wait for the same workers, 1 the next; null: it waits not")
     waits: str | None = Field(description="why it does not run")
-    left_s: float | None = Field(description="seconds of work left, estimated; null where it is over")
-    expected_start: datetime | None = Field(description="of a queued one, estimated; null where nobody can tell")
+    left_s: float | None = Field(description="seconds of work left, estimated; null where nobody can tell")
 
 
-class Done(NamedTuple):
-    """How far a study is."""
+def found_in(store: Store, study: str | None) -> Found:
+    """What a study has now; nothing where it was not made yet. Raises StoreUnavailableError."""
+    try:
+        if study is None:
+            return Found()
+        best, judged = standings.quoted(store, study), queries.judged_and_best(store, study)[0]
+    except StoreUnavailableError:
+        raise
+    except StoreError:  # begun, and killed before the study was made
+        return Found()
+    if best is None:
+        return Found(judged=judged)
+    return Found(judged=judged, best_speedup=best.speedup, best_confirmed=best.confirmed)
 
-    judged: int
-    best: Quoted | None
+
+def group_state(found: Sequence[Outlook]) -> State:
+    """Where sweeps of a group are together. They are done once each is done and has a result; a group that is over
+    without is failed, or cancelled."""
+    states = {each.sweep.state for each in found}
+    open_one = next((each for each in (State.RUNNING, State.QUEUED, State.PAUSED) if each in states), None)
+    if open_one is not None:
+        return open_one
+    if states == {State.DONE} and all(each.best_speedup is not None for each in found):
+        return State.DONE
+    return State.CANCELLED if State.CANCELLED in states and State.FAILED not in states else State.FAILED
 
 
 class Progress:
@@ -50,19 +58,19 @@ class Progress:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._kept: dict[str, tuple[Revision, Done]] = {}
+        self._kept: dict[str, tuple[Revision, Found]] = {}
 
-    def of(self, study: str) -> Done:
+    def of(self, study: str) -> Found:
         """How far a study is now."""
         try:
             revision = queries.revision(self._store, study)
-            kept, done = self._kept.get(study, (None, Done(0, None)))
-            if kept != revision:
-                done = Done(queries.judged_and_best(self._store, study)[0], standings.quoted(self._store, study))
-                self._kept[study] = revision, done
-            return done
         except StoreError:  # begun, and killed before the study was made
-            return Done(0, None)
+            return Found()
+        kept, found = self._kept.get(study, (None, Found()))
+        if kept != revision:
+            found = found_in(self._store, study)
+            self._kept[study] = revision, found
+        return found
 
 
 def outlooks(store: Store, over: int | None = 0, progress: Progress | None = None) -> tuple[Outlook, ...]:
@@ -89,7 +97,6 @@ class _Outlooks:
     def __init__(self, store: Store, found: Sequence[SweepRecord], progress: Progress | None) -> None:
         self._found = found
         self._progress = cache((progress or Progress(store)).of)
-        self._trial_s = sweeps.seconds_a_trial(store)
         self._now = queries.now(store)
         self._workers = living(device_health.every(store))
         self._waiting = [each for each in found if _waits(each)]
@@ -97,38 +104,19 @@ class _Outlooks:
         self._busy = self._who_is_busy()
 
     def all(self) -> tuple[Outlook, ...]:
-        starts, places = self._starts(), self._places()
-        return tuple(self._outlook(each, places.get(each.id), starts.get(each.id)) for each in self._found)
+        places = self._places()
+        return tuple(self._outlook(each, places.get(each.id)) for each in self._found)
 
     def one(self, each: SweepRecord) -> Outlook:
-        return self._outlook(each, self._places().get(each.id), self._starts().get(each.id))
+        return self._outlook(each, self._places().get(each.id))
 
-    def _outlook(self, each: SweepRecord, place: int | None, start: datetime | None) -> Outlook:
-        best = self._progress(each.studies[0]).best if each.studies else None
-        return Outlook(
-            sweep=each,
-            judged=self._judged(each),
-            best_speedup=best.speedup if best is not None else None,
-            best_confirmed=best is not None and best.confirmed,
-            place=place,
-            waits=self._why(each, place),
-            left_s=None if each.state.is_over else self._left_s(each),
-            expected_start=start,
-        )
-
-    def _judged(self, each: SweepRecord) -> int:
-        return sum(self._progress(name).judged for name in each.studies)
-
-    def _left_s(self, each: SweepRecord) -> float:
-        """By its trials at the pace of its kind of device, and no more than its minutes allow."""
-        judged = self._judged(each)
-        pace = self._trial_s.get(each.request.backend, UNKNOWN_S)
-        if judged and each.spent_s:
-            pace = each.spent_s / judged
-        by_trials = max(0, each.request.trials - judged) * pace
-        if each.request.minutes is None:
-            return by_trials
-        return min(by_trials, max(0.0, 60 * each.request.minutes - each.spent_s))
+    def _outlook(self, each: SweepRecord, place: int | None) -> Outlook:
+        if each.state.is_over:
+            found = each.found or Found()
+        else:
+            found = Found() if each.study is None else self._progress(each.study)
+        left_s = None if each.state.is_over else _left_s(each, found.judged)
+        return Outlook(**dict(found), sweep=each, place=place, waits=self._why(each, place), left_s=left_s)
 
     def _who_is_busy(self) -> dict[int, SweepRecord]:
         """What each worker works on now, by the worker's place: its sweep, or that of a command which has a device
@@ -164,23 +152,6 @@ class _Outlooks:
             return not {*first}.isdisjoint(second)
         return one.request.backend == other.request.backend
 
-    def _starts(self) -> dict[int, datetime]:
-        """When each queued sweep may start, if the workers of now go on working."""
-        found = {}
-        healthy = [at for at, worker in enumerate(self._workers) if worker.sick is None]
-        free_s = {at: self._left_s(self._busy[at]) if at in self._busy else 0.0 for at in healthy}
-        for each in self._waiting:
-            takers = [at for at in self._takers[each.id] if at in free_s]
-            if not takers:
-                continue
-            first = min(takers, key=lambda at: free_s[at])
-            starts_s = free_s[first]
-            if each.not_before is not None:
-                starts_s = max(starts_s, (each.not_before - self._now).total_seconds())
-            found[each.id] = self._now + timedelta(seconds=starts_s)
-            free_s[first] = starts_s + self._left_s(each)
-        return found
-
     def _why(self, each: SweepRecord, place: int | None) -> str | None:
         if each.state == State.PAUSED:
             return "paused: `autotuner sweep resume` goes on"
@@ -211,6 +182,15 @@ class _Outlooks:
         if named is None or all(worker.backend != backend for worker in self._workers):
             return f"no worker serves a device of kind {backend}: start `autotuner worker`"
         return f"no worker serves {named}: start `autotuner worker --devices {named}`"
+
+
+def _left_s(each: SweepRecord, judged: int) -> float | None:
+    """By its trials at its own pace, and no more than its minutes allow."""
+    by_trials = max(0, each.request.trials - judged) * each.spent_s / judged if judged and each.spent_s else None
+    if each.request.minutes is None:
+        return by_trials
+    by_minutes = max(0.0, 60 * each.request.minutes - each.spent_s)
+    return by_minutes if by_trials is None else min(by_trials, by_minutes)
 
 
 def _runs(each: SweepRecord) -> bool:

@@ -2,71 +2,63 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from autotuner.search.samplers import SAMPLERS
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, sweeps
 from autotuner.store.sweep_records import SweepRecord
 from autotuner.values.errors import InputError, StoreError
-from autotuner.values.sweep import MOST, Member, State, SweepRequest, Wish
+from autotuner.values.sweep import MOST, State, SweepRequest, Wish
 
 TOP = 1_000_000
 """The priority of a sweep that somebody waits for in a terminal."""
 
 
-class Submitted(NamedTuple):
-    """A sweep that was asked for."""
+def request_for(
+    file: SpaceFile, share: int = 1, minutes: float | None = None, sampler: str | None = None, **wanted: object
+) -> SweepRequest:
+    """What a worker has to know to sweep a space as it is now; `wanted` are more fields of `SweepRequest`. `share`: of
+    how many sweeps it is one that share the minutes.
 
-    sweep: SweepRecord
-    is_new: bool
-    """False where the key had been used for it before."""
-
-
-def request_for(files: Sequence[SpaceFile], *, weights: Sequence[float] = (), **wanted: object) -> SweepRequest:
-    """What a worker has to know to sweep these spaces as they are now; `wanted` are fields of `SweepRequest`.
-
-    Raises InputError where that cannot be: spaces of several kinds of device, an unknown sampler, a wrong weight.
+    Raises InputError where there is no such sampler.
     """
-    backends = sorted({file.backend for file in files})
-    if len(backends) != 1:
-        raise InputError(f"a sweep is for one kind of device, and these spaces are for {' and '.join(backends)}")
-    if weights and len(weights) != len(files):
-        raise InputError(f"{len(weights)} weights for {len(files)} problems: give one to each, or none")
-    if not all(0 < weight < math.inf for weight in weights):
-        found = ", ".join(f"{weight:g}" for weight in weights)
-        raise InputError(f"weights {found}: every weight is a number larger than 0; leave out what is worth none")
-    SAMPLERS.chosen(str(wanted.get("sampler") or "evolution"))
-    members = [
-        Member(space_document=file.model_dump_json(), weight=weight)
-        for file, weight in zip(files, weights or [1.0] * len(files), strict=True)
-    ]
-    problems = tuple(str(problem) for file in files for problem in file.problems)
-    given = {name: value for name, value in wanted.items() if value is not None}
-    name = files[0].name
+    SAMPLERS.chosen(sampler or "evolution")
+    wanted |= {"minutes": None if minutes is None else minutes / share, "sampler": sampler}
     defaults = {
-        "name": f"{name}.toml" if name.isdecimal() else name,
-        "backend": backends[0],
-        "members": members,
-        "problems": problems,
+        "name": f"{file.name}.toml" if file.name.isdecimal() else file.name,
+        "backend": file.backend,
+        "space_document": file.model_dump_json(),
+        "problems": tuple(map(str, file.problems)),
     }
-    return SweepRequest.model_validate({**defaults, **given})
+    return SweepRequest.model_validate({**defaults, **{name: one for name, one in wanted.items() if one is not None}})
 
 
 def submit(
     store: Store, request: SweepRequest, priority: int = 0, key: str | None = None, foreground: bool = False
-) -> Submitted:
-    """Puts a sweep into the queue; under a key that was used for the same before, the sweep of then is the answer.
+) -> tuple[SweepRecord, bool]:
+    """Puts a sweep into the queue, and says whether it is new: under a key that was used for the same before, the sweep
+    of then is the answer.
 
     Raises StoreError where the key stands for a sweep that asks for something else, and InputError where the key or the
     name reads as a number.
     """
-    for what, word in (("key", key), ("name", request.name)):
+    (found,), is_new = submit_group(store, [request], priority, key, foreground)
+    return found, is_new
+
+
+def submit_group(
+    store: Store,
+    requests: Sequence[SweepRequest],
+    priority: int = 0,
+    key: str | None = None,
+    foreground: bool = False,
+) -> tuple[tuple[SweepRecord, ...], bool]:
+    """As `submit`: several sweeps that are a group, under one key and the name that they have in common."""
+    for what, word in (("key", key), ("name", requests[0].name)):
         if word is not None and word.isdecimal():
             raise InputError(f"the {what} {word!r} would be taken for the number of a sweep: put a letter into it")
-    return Submitted(*sweeps.add(store, request, priority, key, foreground))
+    return sweeps.add(store, requests, priority, key, foreground)
 
 
 def resolve(store: Store, wanted: str | int | None) -> SweepRecord:
@@ -92,6 +84,14 @@ def resolve(store: Store, wanted: str | int | None) -> SweepRecord:
     if not named:
         raise StoreError(f"no sweep has the name or the key {wanted!r}: `autotuner sweep list --all` lists them")
     return sweeps.one(store, named[-1])
+
+
+def resolve_all(store: Store, wanted: str | None) -> tuple[SweepRecord, ...]:
+    """As `resolve`; whoever does not say a number means the whole group, where the sweep is of one."""
+    found = resolve(store, wanted)
+    if found.group is None or (wanted is not None and wanted.isdecimal()):
+        return (found,)
+    return sweeps.group(store, found.group)
 
 
 def pause(store: Store, number: int) -> SweepRecord:

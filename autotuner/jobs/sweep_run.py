@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from typing import TYPE_CHECKING, Protocol
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from autotuner.jobs.sweep_set import search_set
+from autotuner.jobs.outlook import found_in
 from autotuner.jobs.wording import noted
 from autotuner.run.executor import Executor
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, sweeps
+from autotuner.store.sweep_records import SweepRecord
 from autotuner.store.sweeps import Claim
 from autotuner.tuning.calm import Calm, Caution, Protest, Waiting
 from autotuner.tuning.driver import Budget, Event, Judged
 from autotuner.tuning.finals import Step, due
 from autotuner.tuning.plan import Start
 from autotuner.tuning.workbench import Workbench
-from autotuner.values.errors import AutotunerError, DiskFullError, InfrastructureError, LeaseLostError, StoreError
-from autotuner.values.sweep import State, Wish
+from autotuner.values.errors import AutotunerError, InfrastructureError, LeaseLostError
+from autotuner.values.problem import Problem
+from autotuner.values.sweep import Found, State, Wish
 from autotuner.values.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ SUSPICIOUS = 4
 """Trials in a row that the machinery could not judge, after which a worker has its device probed."""
 
 
-class Asked(Exception):
+class Interrupted(Exception):
     """Somebody wants the sweep paused or cancelled."""
 
     def __init__(self, wish: Wish) -> None:
@@ -39,20 +40,17 @@ class Asked(Exception):
         self.wish = wish
 
 
-class Audience(Protocol):
+class Listener(NamedTuple):
     """Who hears of a run besides the store."""
 
-    def begins(self, here: Workbench, start: Start, study: str) -> None:
-        """A study is gone on with, or begun."""
-
-    def hears(self, event: Event | Step) -> None:
-        """Something happened."""
-
-    def confirms(self) -> None:
-        """Finals begin."""
-
-    def ends(self) -> None:
-        """The search of a study, or its finals, are over, in whatever way."""
+    hears: Callable[[Event | Step], None] = lambda _: None
+    """Something happened."""
+    begins: Callable[[Start, str], None] = lambda *_: None
+    """A study of that name is gone on with, or begun."""
+    confirms: Callable[[], None] = lambda: None
+    """Finals begin."""
+    ends: Callable[[], None] = lambda: None
+    """The search, or the finals, are over, in whatever way."""
 
 
 class WorkClock:
@@ -100,7 +98,7 @@ class SweepRun:
         self,
         store: Store,
         claim: Claim,
-        audience: Audience,
+        listener: Listener,
         beat: Callable[[], None] = lambda: None,
         devices: str | None = None,
         suspicious: int | None = SUSPICIOUS,
@@ -109,99 +107,64 @@ class SweepRun:
         """`beat` is called every few seconds; what it raises ends the run in good order. `devices`: those to judge on,
         unless the sweep says which. `suspicious`: trials in a row that were not judged, after which the run ends; None
         leaves that to the driver. `cluster`: whose nodes judge, instead of this machine."""
-        self._cluster = cluster
-        self._store, self._claim, self._audience = store, claim, audience
+        self._store, self._claim, self._listener, self._cluster = store, claim, listener, cluster
         self._request, self.number = claim.sweep.request, claim.sweep.id
         self._outer_beat, self._devices, self._suspicious = beat, claim.sweep.request.devices or devices, suspicious
         self._clock = WorkClock(claim.sweep.spent_s)
-        self._studies = list(claim.sweep.studies)
+        self._study = claim.sweep.study
+        self._found: Found | None = None
+        """By what was heard of the search."""
         self._lost = 0
-        self._problem = SpaceFile.stored(self._request.members[0].space_document).problems[0]
+        self._problem: Problem
 
     @property
     def spent_s(self) -> float:
         """Seconds of work over all runs."""
         return self._clock.spent_s
 
-    def go(self, here: Workbench | None = None) -> list[str]:
-        """Judges until the budget is spent, and holds the finals; the studies. `here`: the first member's workbench,
-        where the caller has it.
+    def go(self, here: Workbench | None = None) -> str:
+        """Judges until the budget is spent, and holds the finals; the study. `here`: the space on this machine, where
+        the caller has it.
 
-        Raises Asked, InputError, OracleError or InfrastructureError; nothing is lost then.
+        Raises Interrupted, InputError, OracleError or InfrastructureError; nothing is lost then.
         """
-        if self.members > 1:
-            return search_set(self, self._store)
-        here = here or self.workbench(0)
+        file = SpaceFile.stored(self._request.space_document)
+        self._problem = file.problems[0]
+        here = here or Workbench(file, devices=self._devices, cluster=self._cluster)
         with self.held(here), closing(here.executor()) as executor:
-            study = self.search(here, executor, self._request.trials)
+            study = self._search(here, executor)
             self.confirm(here, executor, study)
-        return [study]
+        return study
 
-    def end(self, store: Store, state: State, detail: str) -> None:
-        """Says in the store how it ended, and gives the sweep back. A store that cannot be reached is told by the lease
-        of a process that has gone."""
-        with contextlib.suppress(StoreError, DiskFullError):
-            sweeps.settle(store, self.number, state, " ".join(detail.split()), spent_s=self.spent_s)
-        self._claim.lease.release()
-
-    # What a set uses as well ------------------------------------------------------------------------------------
-
-    @property
-    def members(self) -> int:
-        """How many spaces the sweep has."""
-        return len(self._request.members)
-
-    @property
-    def trials(self) -> int:
-        """Of the budget."""
-        return self._request.trials
-
-    def weight(self, member: int) -> float:
-        """What an improvement of that member is worth."""
-        return self._request.members[member].weight
-
-    def workbench(self, member: int) -> Workbench:
-        """The member's space on this machine. Raises InputError where it cannot be."""
-        return Workbench(
-            SpaceFile.stored(self._request.members[member].space_document),
-            devices=self._devices,
-            cluster=self._cluster,
-        )
-
-    @contextlib.contextmanager
+    @contextmanager
     def held(self, here: Workbench) -> Iterator[None]:
         """The devices, held against other autotuners of this machine."""
         with here.held(60 * self._request.patience_minutes, self._wait):
             self._clock.has_device()
             yield
 
-    def has_time(self) -> bool:
-        """Whether the minutes of the budget are not spent."""
-        return self._seconds_left() > 0
+    def end(self, state: State, detail: str, **more: Any) -> SweepRecord:
+        """Says in the store how the run ended and what the sweep has found until now; the sweep as it is then. `more`
+        is for `sweeps.settle`. Raises StoreError."""
+        found, detail = found_in(self._store, self._study), " ".join(detail.split())
+        return sweeps.settle(self._store, self.number, state, detail, spent_s=self.spent_s, found=found, **more)
 
-    def search(
-        self,
-        here: Workbench,
-        executor: Executor,
-        trials: int,
-        promised: Callable[[float | None], None] = lambda _: None,
-    ) -> str:
-        """Judges until the study has `trials`, or time is up; the study's name. `promised` hears the expected
-        improvement of every proposal."""
+    def _search(self, here: Workbench, executor: Executor) -> str:
+        """Judges until the study has the trials of the budget, or time is up; the study's name."""
         request = self._request
         start = here.start(self._store, request.sampler, request.like, request.cold)
         driver = here.driver(self._store, executor, request.sampler, request.seed, self._hear, start)
-        self._problem = here.conditions.compiled_for
-        if driver.name not in self._studies:
-            self._studies.append(driver.name)
+        self._problem, self._study = here.conditions.compiled_for, driver.name
         self.beat()
-        self._audience.begins(here, start, driver.name)
-        budget = Budget(trials=trials, seconds=self._seconds_left(), until_converged=request.until_converged)
+        self._listener.begins(start, driver.name)
+        minutes = request.minutes
+        seconds = math.inf if minutes is None else max(0.0, 60 * minutes - self.spent_s)
+        budget = Budget(trials=request.trials, seconds=seconds, until_converged=request.until_converged)
         caution = Caution(patience_s=60 * request.patience_minutes, believes=request.calm)
         try:
-            driver.run(budget, caution, self.beat, promised)
+            driver.run(budget, caution, self.beat)
         finally:
-            self._audience.ends()
+            self._listener.ends()
         return driver.name
 
     def confirm(self, here: Workbench, executor: Executor, study: str) -> None:
@@ -211,7 +174,7 @@ class SweepRun:
         if not request.finals or not due(self._store, study, here.default_digest):
             return
         failed = ""
-        self._audience.confirms()
+        self._listener.confirms()
         try:
             seconds, patience_s = 60 * request.finals_minutes, 60 * request.patience_minutes
             finals = here.finals(self._store, study, executor, self._hear, seconds, patience_s, self.beat)
@@ -222,19 +185,19 @@ class SweepRun:
         except AutotunerError as error:
             failed = f"not finished: {error}; `autotuner finals` tries again"
         finally:
-            self._audience.ends()
+            self._listener.ends()
         if failed:
             self._hear(Step(text=failed))
 
     # Telling ----------------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Says that it lives, notes what was spent, and hears what somebody wants. Raises Asked."""
+        """Says that it lives, notes what was spent and found, and hears what somebody wants. Raises Interrupted."""
         self._outer_beat()
         self._claim.lease.beat()
-        wish = sweeps.work(self._store, self.number, self.spent_s, self._studies)
+        wish = sweeps.work(self._store, self.number, self.spent_s, self._study, self._found)
         if wish is not None:
-            raise Asked(wish)
+            raise Interrupted(wish)
 
     def _wait(self, event: Waiting) -> None:
         self._hear(event)
@@ -242,13 +205,14 @@ class SweepRun:
 
     def _hear(self, event: Event | Step) -> None:
         self._clock.hear(event)
-        self._audience.hears(event)
+        self._listener.hears(event)
         kept = noted(event, self._request.trials, self._problem)
         if kept is not None:
             kind, text, data = kept
             sweeps.note(self._store, self.number, kind, text, data)
-        if isinstance(event, Judged):
-            self._count(event)
+            if isinstance(event, Judged):
+                self._found = Found.model_validate({name: data[name] for name in ("judged", "best_speedup")})
+                self._count(event)
 
     def _count(self, event: Judged) -> None:
         """Raises InfrastructureError once too many trials in a row were not judged."""
@@ -257,7 +221,3 @@ class SweepRun:
         if self._suspicious is not None and self._lost >= self._suspicious:
             why = event.outcome.fault.detail if event.outcome.fault is not None else ""
             raise InfrastructureError(f"{self._lost} trials in a row could not be judged: {why}")
-
-    def _seconds_left(self) -> float:
-        minutes = self._request.minutes
-        return math.inf if minutes is None else max(0.0, 60 * minutes - self.spent_s)

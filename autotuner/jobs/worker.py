@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotuner.devices import DEVICES, Wishes, device_names
 from autotuner.devices.kind import DeviceKind
@@ -21,12 +21,12 @@ from autotuner.jobs import health
 from autotuner.jobs.fitting import ALL, fits
 from autotuner.jobs.queue import settle_abandoned
 from autotuner.jobs.signals import Stop, Stopping, tell_manager
-from autotuner.jobs.sweep_run import Asked, SweepRun
+from autotuner.jobs.sweep_run import Interrupted, Listener, SweepRun
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, device_health, sweeps
 from autotuner.store.lease import Lease
 from autotuner.store.sweep_records import SweepRecord
-from autotuner.store.sweeps import Claim
+from autotuner.store.sweeps import WISHED, Claim
 from autotuner.tuning import on_nodes
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import (
@@ -39,7 +39,7 @@ from autotuner.values.errors import (
     OracleError,
     StoreError,
 )
-from autotuner.values.sweep import State, Wish
+from autotuner.values.sweep import State
 
 if TYPE_CHECKING:
     from autotuner.run.ray_cluster import RayCluster
@@ -258,19 +258,17 @@ class Worker:
         self._say(f"sweep {sweep.id} ({sweep.name}): begins")
         for lease in self._leases:
             lease.beat(f"sweep {sweep.id}")
-        run = None
+        serves = self._serves
+        says = Listener(begins=lambda _, study: self._say(f"sweep {sweep.id}: study {study}"))
+        run = SweepRun(self._store, claim, says, self._beat_at_work, serves.wish, cluster=serves.cluster)
         try:
-            hears = _Lines(self._say, sweep.id)
-            run = SweepRun(
-                self._store, claim, hears, self._beat_at_work, self._serves.wish, cluster=self._serves.cluster
-            )
             with self._stop.in_hand():
                 run.go()
-            self._settle(claim, run, State.DONE)
-        except Asked as asked:
-            self._settle(claim, run, State.PAUSED if asked.wish == Wish.PAUSE else State.CANCELLED, "by a user")
+            self._settle(run, State.DONE)
+        except Interrupted as interrupted:
+            self._settle(run, WISHED[interrupted.wish], "by a user")
         except Stopping as stopping:
-            self._settle(claim, run, State.QUEUED, f"handed back: {stopping}", kind="handed_back")
+            self._settle(run, State.QUEUED, f"handed back: {stopping}", kind="handed_back")
             if not self._is_late() or self._stop.why is not None:
                 raise
         except LeaseLostError as error:
@@ -286,7 +284,7 @@ class Worker:
             self._doubt(claim, run, error)
         except Exception as error:  # a fault of ours: one sweep must not take the worker along
             self._say(traceback.format_exc())
-            self._settle(claim, run, State.FAILED, f"{type(error).__name__}: {error}")
+            self._settle(run, State.FAILED, f"{type(error).__name__}: {error}")
         finally:
             claim.lease.release()
         for lease in self._leases:
@@ -297,62 +295,40 @@ class Worker:
         for lease in self._leases:
             lease.beat()
 
-    def _settle(
-        self,
-        claim: Claim,
-        run: SweepRun | None,
-        state: State,
-        detail: str = "",
-        *,
-        attempts: int = 0,
-        wait_s: float = 0.0,
-        kind: str | None = None,
-    ) -> None:
-        detail = " ".join(detail.split())
-        spent_s = None if run is None else run.spent_s
-        settled = sweeps.settle(
-            self._store,
-            claim.sweep.id,
-            state,
-            detail,
-            spent_s=spent_s,
-            attempts=attempts,
-            wait_s=wait_s,
-            kind=kind,
-        )
-        self._say(f"sweep {claim.sweep.id}: {settled.state}" + (f": {detail}" if detail else ""))
+    def _settle(self, run: SweepRun, state: State, detail: str = "", **more: Any) -> None:
+        settled = run.end(state, detail, **more)
+        self._say(f"sweep {settled.id}: {settled.state}" + (f": {settled.detail}" if settled.detail else ""))
 
-    def _put_off(self, claim: Claim, run: SweepRun | None, error: InputError) -> None:
+    def _put_off(self, claim: Claim, run: SweepRun, error: InputError) -> None:
         """What the sweep needs is taken, or full: that says nothing of the sweep, nor of the device."""
         is_full = isinstance(error, DiskFullError)
         if is_full:
             self._pruned = -float("inf")
         waits, attempts = FULL_S if is_full else AGAIN_S, claim.sweep.attempts
-        self._settle(claim, run, State.QUEUED, str(error), attempts=attempts, wait_s=waits)
+        self._settle(run, State.QUEUED, str(error), attempts=attempts, wait_s=waits)
 
-    def _refused(self, claim: Claim, run: SweepRun | None, error: InputError) -> None:
+    def _refused(self, claim: Claim, run: SweepRun, error: InputError) -> None:
         """The sweep cannot be done as it was asked for; or the device that it needs has gone."""
         try:
             self._require_there()
         except InputError as gone:
             self._quarantine(claim, run, f"it has gone: {gone}")
             return
-        self._settle(claim, run, State.FAILED, str(error))
+        self._settle(run, State.FAILED, str(error))
 
     def _require_there(self) -> None:
         """Raises InputError where a device has gone. A cluster's are seen to by the executor."""
         if self._serves.cluster is None:
             self._serves.kind.choose(Wishes(devices=self._serves.wish))
 
-    def _doubt(self, claim: Claim, run: SweepRun | None, error: Exception) -> None:
+    def _doubt(self, claim: Claim, run: SweepRun, error: Exception) -> None:
         """The machinery has failed: is it the device, or this sweep?"""
         sweep = claim.sweep
         self._say(f"sweep {sweep.id}: {error}; probing the device")
-        file = SpaceFile.stored(sweep.request.members[0].space_document)
+        file = SpaceFile.stored(sweep.request.space_document)
         try:
-            sick = health.probe(
-                self._store, file, sweeps.one(self._store, sweep.id).studies, self._serves.bench, self._beat
-            )
+            study = sweeps.one(self._store, sweep.id).study
+            sick = health.probe(self._store, file, study, self._serves.bench, self._beat)
         except (DeviceBusyError, DiskFullError) as unknown:
             self._put_off(claim, run, unknown)
             return
@@ -362,32 +338,13 @@ class Worker:
         if sick is not None:
             self._quarantine(claim, run, f"{error}; a probe of known-good variants found: {sick}")
         elif isinstance(error, OracleError) or sweep.attempts + 1 >= ATTEMPTS:
-            self._settle(claim, run, State.FAILED, str(error), attempts=sweep.attempts + 1)
+            self._settle(run, State.FAILED, str(error), attempts=sweep.attempts + 1)
         else:
             waits = AGAIN_S * (sweep.attempts + 1)
-            self._settle(claim, run, State.QUEUED, str(error), attempts=sweep.attempts + 1, wait_s=waits)
+            self._settle(run, State.QUEUED, str(error), attempts=sweep.attempts + 1, wait_s=waits)
 
-    def _quarantine(self, claim: Claim, run: SweepRun | None, reason: str) -> None:
+    def _quarantine(self, claim: Claim, run: SweepRun, reason: str) -> None:
         names = self._serves.names
         reason = " ".join(reason.split())
         device_health.quarantine(self._store, names, reason, health.REMEDY, claim.sweep.id)
-        self._settle(claim, run, State.QUEUED, f"{', '.join(names)} is in quarantine: {reason}", kind="handed_back")
-
-
-class _Lines:
-    """Says in a line when a study goes on; what follows is in the store's events."""
-
-    def __init__(self, say: Callable[[str], None], sweep: int) -> None:
-        self._say, self._sweep = say, sweep
-
-    def begins(self, here: object, start: object, study: str) -> None:
-        self._say(f"sweep {self._sweep}: study {study}")
-
-    def hears(self, event: object) -> None:
-        """Is in the store."""
-
-    def confirms(self) -> None:
-        """Is in the store."""
-
-    def ends(self) -> None:
-        """Is in the store."""
+        self._settle(run, State.QUEUED, f"{', '.join(names)} is in quarantine: {reason}", kind="handed_back")

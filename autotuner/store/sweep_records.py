@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from autotuner.values.model import Model
-from autotuner.values.sweep import State, SweepRequest, Wish
+from autotuner.values.sweep import Found, State, SweepRequest, Wish
 
 Health = Literal["healthy", "quarantined"]
 
@@ -31,10 +31,12 @@ class SweepRecord(Model):
     name: str
     state: State
     wish: Wish | None = Field(description="what its worker has been asked to do, and has not done yet")
+    group: int | None = Field(description="the first sweep of the group that it was asked for with; null: none")
     priority: int = Field(description="larger goes first")
     request: SweepRequest
     foreground: bool = Field(description="it belongs to a command in a terminal; no worker takes it")
-    studies: tuple[str, ...] = Field(description="those it has begun")
+    study: str | None = Field(description="its study; null: not begun")
+    found: Found | None = Field(description="what it had found when its last run ended; null: no run has ended")
     detail: str = Field(description="why it is in its state")
     attempts: int = Field(description="runs in a row that ended by a fault of the machinery")
     spent_s: float = Field(description="seconds of work over all runs")

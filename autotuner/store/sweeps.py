@@ -6,7 +6,7 @@ Like `queries` they take an open store. They hold and find; what is decided is d
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import NamedTuple, TypeVar
 
@@ -20,7 +20,7 @@ from autotuner.store.store import Store
 from autotuner.store.sweep_records import EventRecord, Holder, SweepRecord
 from autotuner.store.tables import EventRow, LeaseRow, SweepRow
 from autotuner.values.errors import StoreError
-from autotuner.values.sweep import MOST, State, SweepRequest, Wish
+from autotuner.values.sweep import MOST, Found, State, SweepRequest, Wish
 
 T = TypeVar("T")
 Data = dict[str, JsonValue]
@@ -44,10 +44,10 @@ def every(store: Store, states: Collection[State] = tuple(State), over: int | No
     with store.database.reading() as session:
         ended = _in([each for each in states if each.is_over]).order_by(SweepRow.finished_at.desc(), SweepRow.id.desc())
         open_ones = session.scalars(_in([each for each in states if not each.is_over])).all()
-        found = [*open_ones, *session.scalars(ended.limit(over))]
-        held = lease.holders(session, [lease.of_sweep(row.id) for row in found])
-        records = [_record(row, held.get(lease.of_sweep(row.id))) for row in found]
-    due = sorted((each for each in records if not each.state.is_over), key=_due)
+        records = _records(session, [*open_ones, *session.scalars(ended.limit(over))])
+    order = {State.RUNNING: 0, State.QUEUED: 1, State.PAUSED: 2}
+    waiting = (each for each in records if not each.state.is_over)
+    due = sorted(waiting, key=lambda each: (order[each.state], *_turn(each)))
     return (*due, *(each for each in records if each.state.is_over))
 
 
@@ -64,12 +64,22 @@ def count_by_state(store: Store) -> dict[State, int]:
 
 def due(store: Store) -> tuple[SweepRecord, ...]:
     """What a worker may take now, in this order: queued sweeps whose time has come, and running ones whose worker has
-    gone."""
+    gone. Of a group those go first that have not begun."""
     with store.database.reading() as session:
         at = store.database.now(session)
     found = every(store, (State.QUEUED, State.RUNNING))
     free = (each for each in found if each.holder is None and (each.not_before is None or each.not_before <= at))
-    return tuple(sorted(free, key=lambda each: (-each.priority, each.id)))
+    return tuple(sorted(free, key=_turn))
+
+
+def group(store: Store, number: int) -> tuple[SweepRecord, ...]:
+    """The sweeps of the group that begins with that one, the oldest first."""
+    with store.database.reading() as session:
+        return _records(session, session.scalars(_group(number)))
+
+
+def _group(number: int) -> Select[SweepRow]:
+    return select(SweepRow).where(SweepRow.group_id == number).order_by(SweepRow.id)
 
 
 def exists(store: Store, number: int) -> bool:
@@ -103,14 +113,14 @@ def numbers_named(store: Store, name: str) -> tuple[int, ...]:
 
 
 def events(
-    store: Store, sweep: int | None = None, after: int = 0, limit: int | None = None, last: int | None = None
+    store: Store, sweep: int | Collection[int] | None = None, after: int = 0, last: int | None = None
 ) -> tuple[EventRecord, ...]:
-    """What happened, the oldest first: to one sweep or to all, after an event's number; of these the first `limit`, or
-    the last ones where `last` is given."""
+    """What happened, the oldest first: to one sweep, to some or to all, after an event's number; of these the `last`
+    ones where that is given."""
     query = select(EventRow).where(EventRow.id > after)
     if sweep is not None:
-        query = query.where(EventRow.sweep_id == sweep)
-    query = query.order_by(EventRow.id).limit(limit) if last is None else query.order_by(EventRow.id.desc()).limit(last)
+        query = query.where(EventRow.sweep_id.in_([sweep] if isinstance(sweep, int) else sweep))
+    query = query.order_by(EventRow.id) if last is None else query.order_by(EventRow.id.desc()).limit(last)
     with store.database.reading() as session:
         found = [_event(row) for row in session.scalars(query)]
     return tuple(found if last is None else reversed(found))
@@ -123,58 +133,59 @@ def events_by_kind(store: Store) -> dict[str, int]:
         return {row[0]: row[1] for row in session.execute(query)}
 
 
-def seconds_a_trial(store: Store) -> dict[str, float]:
-    """What a trial took on average in the sweeps that are over, by kind of device, the driver's share included."""
-    spent = select(SweepRow.backend, func.sum(SweepRow.spent_s)).where(SweepRow.state == str(State.DONE))
-    counted = select(SweepRow.backend, func.count()).join(EventRow, EventRow.sweep_id == SweepRow.id)
-    counted = counted.where(EventRow.kind == "judged", SweepRow.state == str(State.DONE))
-    with store.database.reading() as session:
-        seconds = {row[0]: row[1] for row in session.execute(spent.group_by(SweepRow.backend))}
-        trials = {row[0]: row[1] for row in session.execute(counted.group_by(SweepRow.backend))}
-    return {name: seconds[name] / count for name, count in trials.items() if count}
-
-
 # Changing -------------------------------------------------------------------------------------------------------------
 
 
 def add(
-    store: Store, request: SweepRequest, priority: int = 0, key: str | None = None, foreground: bool = False
-) -> tuple[SweepRecord, bool]:
-    """Asks for a sweep; it, and whether it is new. Under a key that was used before the sweep of then is returned.
+    store: Store,
+    requests: Sequence[SweepRequest],
+    priority: int = 0,
+    key: str | None = None,
+    foreground: bool = False,
+) -> tuple[tuple[SweepRecord, ...], bool]:
+    """Asks for a sweep, or for several that are a group; they, and whether they are new. Under a key that was used
+    before those of then are returned.
 
-    Raises StoreError where the key stands for a sweep that asks for something else.
+    Raises StoreError where the key stands for sweeps that ask for something else.
     """
 
-    def change(session: Session) -> tuple[SweepRecord, bool]:
+    def change(session: Session) -> tuple[tuple[SweepRecord, ...], bool]:
         if key is not None:
             _lock(session, store)  # two that use one key at once would both find nothing
         row = session.scalar(select(SweepRow).where(SweepRow.key == key)) if key is not None else None
         if row is not None:
-            found = _found(session, store, row.id)
-            if found.request != request:
+            same = [row] if row.group_id is None else session.scalars(_group(row.group_id))
+            found = _records(session, same)
+            if [each.request for each in found] != list(requests):
                 asked = f"the key {key!r} stands for sweep {row.id}, which asks for something else"
                 raise StoreError(f"{asked}: use another key")
             return found, False
         now = store.database.now(session)
-        row = SweepRow(
-            key=key,
-            name=request.name,
-            state=str(State.QUEUED),
-            wish=None,
-            priority=priority,
-            backend=request.backend,
-            request=request.model_dump_json(),
-            foreground=foreground,
-            studies="[]",
-            detail="",
-            attempts=0,
-            spent_s=0.0,
-            submitted_at=now,
-        )
-        session.add(row)
+        rows = [
+            SweepRow(
+                key=None,
+                name=request.name,
+                state=str(State.QUEUED),
+                wish=None,
+                priority=priority,
+                backend=request.backend,
+                request=request.model_dump_json(),
+                foreground=foreground,
+                detail="",
+                attempts=0,
+                spent_s=0.0,
+                submitted_at=now,
+            )
+            for request in requests
+        ]
+        rows[0].key = key
+        for row in rows:
+            session.add(row)
+            session.flush()
+            row.group_id = rows[0].id if len(rows) > 1 else None
+            _note(session, store, row.id, "submitted", f"submitted: {row.name}", {"priority": priority})
         session.flush()
-        _note(session, store, row.id, "submitted", f"submitted: {request.name}", {"priority": priority})
-        return _record(row, None), True
+        return tuple(_record(row, None) for row in rows), True
 
     return _writing(store, change)
 
@@ -215,14 +226,15 @@ def settle(
     detail: str = "",
     *,
     spent_s: float | None = None,
+    found: Found | None = None,
     attempts: int = 0,
     wait_s: float = 0.0,
     kind: str | None = None,
 ) -> SweepRecord:
     """Ends this process's work on a sweep, or moves one that nobody works on; what it is then. One that is handed back
     or paused becomes what is wished of it now: a pause may be withdrawn, or become a cancellation, after it was heard.
-    `wait_s`: no worker takes it sooner. `kind`: of the event, the state's name unless given. Raises StoreError: no such
-    sweep."""
+    `found`: what it has found until now. `wait_s`: no worker takes it sooner. `kind`: of the event, the state's name
+    unless given. Raises StoreError: no such sweep."""
 
     def change(session: Session) -> SweepRecord:
         store.database.guard(session.connection())
@@ -234,6 +246,7 @@ def settle(
             row.foreground = False  # as after any `resume`: its command ends
         row.state, row.wish, row.detail, row.attempts = str(state), None, detail, attempts
         row.spent_s = row.spent_s if spent_s is None else spent_s
+        row.found = row.found if found is None else found.model_dump_json()
         row.finished_at = now if state.is_over else None
         row.not_before = now + timedelta(seconds=wait_s) if wait_s else None
         text = f"{state}: {detail}" if detail else str(state)
@@ -293,13 +306,15 @@ def queue_again(store: Store, number: int, kind: str) -> SweepRecord:
     return _writing(store, change)
 
 
-def work(store: Store, number: int, spent_s: float, studies: Sequence[str]) -> Wish | None:
-    """Notes how long a sweep was worked on over all runs, and in which studies; what somebody wishes of it now."""
+def work(store: Store, number: int, spent_s: float, study: str | None, found: Found | None = None) -> Wish | None:
+    """Notes how long a sweep was worked on over all runs, in which study and what it has found there; what somebody
+    wishes of it now."""
 
     def change(session: Session) -> Wish | None:
         store.database.guard(session.connection())
         row = _row(session, store, number)
-        row.spent_s, row.studies = spent_s, json.dumps(list(studies))
+        row.spent_s, row.study = spent_s, study
+        row.found = row.found if found is None else found.model_dump_json()
         return None if row.wish is None else Wish(row.wish)
 
     return _writing(store, change)
@@ -345,13 +360,20 @@ def _row(session: Session, store: Store, number: int) -> SweepRow:
 
 
 def _found(session: Session, store: Store, number: int) -> SweepRecord:
-    row = _row(session, store, number)
-    return _record(row, lease.holders(session, [lease.of_sweep(number)]).get(lease.of_sweep(number)))
+    return _records(session, [_row(session, store, number)])[0]
 
 
-def _due(record: SweepRecord) -> tuple[int, int, int]:
-    order = {State.RUNNING: 0, State.QUEUED: 1, State.PAUSED: 2}
-    return order[record.state], -record.priority, record.id
+def _records(session: Session, rows: Iterable[SweepRow]) -> tuple[SweepRecord, ...]:
+    found = list(rows)
+    held = lease.holders(session, [lease.of_sweep(row.id) for row in found])
+    return tuple(_record(row, held.get(lease.of_sweep(row.id))) for row in found)
+
+
+def _turn(record: SweepRecord) -> tuple[int, int, bool, int]:
+    """By which sweeps are due: priority, then age. A group is as old as its first sweep; of its sweeps those go first
+    that have not begun."""
+    has_begun = record.group is not None and record.started_at is not None
+    return -record.priority, record.group or record.id, has_begun, record.id
 
 
 def holder(row: LeaseRow) -> Holder:
@@ -366,10 +388,12 @@ def _record(row: SweepRow, held: LeaseRow | None) -> SweepRecord:
         name=row.name,
         state=State(row.state),
         wish=None if row.wish is None else Wish(row.wish),
+        group=row.group_id,
         priority=row.priority,
         request=SweepRequest.model_validate_json(row.request),
         foreground=row.foreground,
-        studies=tuple(json.loads(row.studies)),
+        study=row.study,
+        found=None if row.found is None else Found.model_validate_json(row.found),
         detail=row.detail,
         attempts=row.attempts,
         spent_s=row.spent_s,

@@ -268,20 +268,21 @@ class LeaseRow(Base):
 
 
 class SweepRow(Base):
-    """A sweep that somebody has asked for. `request` is a SweepRequest, which later changes of a file do not touch."""
+    """A sweep that somebody has asked for. `request` is a SweepRequest, which later changes of a file do not touch;
+    `group_id` the first sweep of its group; `found` a Found, as its last run left it."""
 
     __tablename__ = "at_sweep"
     __table_args__ = (
         UniqueConstraint("key"),
         Index(None, "state", "priority", "id"),
-        Index(None, "group_name", "id"),
+        Index(None, "group_id"),
         CheckConstraint(STATE_RULE, name="state"),
         CheckConstraint("(finished_at IS NULL) = (state IN ('queued', 'running', 'paused'))", name="finished"),
     )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     key: Mapped[str | None]
-    group_name: Mapped[str | None]
+    group_id: Mapped[int | None]
     name: Mapped[str]
     state: Mapped[str] = mapped_column(String(16))
     wish: Mapped[str | None] = mapped_column(String(16))
@@ -289,7 +290,8 @@ class SweepRow(Base):
     backend: Mapped[str]
     request: Mapped[str]
     foreground: Mapped[bool]
-    studies: Mapped[str]
+    study: Mapped[str | None]
+    found: Mapped[str | None]
     detail: Mapped[str]
     attempts: Mapped[int]
     spent_s: Mapped[float]

@@ -93,8 +93,6 @@ class UnderWay(Model):
 
 Event = Started | Judged | UnderWay | TieFound | Converged | Waiting | Calm | Protest
 Listener = Callable[[Event], None]
-Promised = Callable[[float | None], None]
-"""Hears an expected improvement, relative; None of a point that was enqueued."""
 
 
 class Driver:
@@ -105,17 +103,11 @@ class Driver:
         self.name = plan.record.name
         """Of the study."""
 
-    def run(
-        self,
-        budget: Budget,
-        caution: Caution | None = None,
-        beat: Beat = lambda: None,
-        promised: Promised = lambda _: None,
-    ) -> None:
+    def run(self, budget: Budget, caution: Caution | None = None, beat: Beat = lambda: None) -> None:
         """Raises InputError, OracleError or InfrastructureError when the sweep cannot go on; nothing is lost then.
 
         `beat` is called whenever the lease is renewed. What it raises ends the run in good order: what is in flight is
-        judged by the next one, under the same numbers. `promised` hears the expected improvement of each proposal.
+        judged by the next one, under the same numbers.
         """
         with self._store.lease(self.name) as lease, self._store.errors():
             until = time.monotonic() + budget.seconds
@@ -125,7 +117,6 @@ class Driver:
                 beat()
 
             run = _Run(self._store, self._executor, self._plan, caution or Caution(), self._listen, Heartbeat(renew))
-            run.promised = promised
             run.begin(budget)
             try:
                 run.loop(budget, until)
@@ -152,7 +143,6 @@ class _Run:
         remembered = fastest_baselines(store, plan.record, environments[0])
         self._calm = CalmWatch(self._lanes, remembered, caution, plan.who_disturbs, listen, beat)
         self._flights = Flights(executor, self._lanes, self._outcomes)
-        self.promised: Promised = lambda _: None
         self._doubtful = False
         """Whether the machine has to be looked at before anything else is measured."""
         self._look_at = 0.0
@@ -291,7 +281,6 @@ class _Run:
     def _note_promise(self) -> None:
         """Counts the proposals that promise less than a tie; enqueued points promise nothing."""
         promise = self._study.promise()
-        self.promised(promise)
         if promise is None:
             return
         self._unpromising = self._unpromising + 1 if promise < self._lanes.tie else 0

@@ -109,6 +109,20 @@ def load_spaces(
     return tuple(_with_threads(_for_all_lengths(SpaceFile.load(path, find_limits, each)), threads) for each in groups)
 
 
+def load_each(
+    name: str, threads: int | None = None, problems: Sequence[str] = (), problems_file: Path | None = None
+) -> tuple[SpaceFile, ...]:
+    """As `load_space`, a space for each problem. They need not have anything in common."""
+    path = find_space_file(name)
+    file = SpaceFile.load(path, find_limits)
+    one_each = [Asked([one]) for group in asked(_documents(file, problems, problems_file)) for one in group.problems]
+    alone = "mean" if isinstance(file.objective, tuple) else file.objective
+    files = [SpaceFile.load(path, find_limits, one) for one in one_each] or [
+        file.model_copy(update={"problems": (problem,), "objective": alone}) for problem in file.problems
+    ]
+    return tuple(_with_threads(each, threads) for each in {each.problems: each for each in files}.values())
+
+
 def _for_all_lengths(file: SpaceFile) -> SpaceFile:
     """The file without the values that compile lengths in, where the problems that a caller gave have several."""
     if not _several_lengths(file):

@@ -35,11 +35,14 @@ class Wish(StrEnum):
     CANCEL = "cancel"
 
 
-class Member(Model):
-    """A space of a sweep, as it was when the sweep was asked for."""
+class Found(Model):
+    """What a sweep has found in its study."""
 
-    space_document: str = Field(description="the whole space file as JSON, its limits and problems included")
-    weight: float = Field(default=1.0, gt=0, description="what an improvement is worth beside those of other members")
+    judged: int = Field(default=0, description="variants judged, those of earlier sweeps of the study included")
+    best_speedup: float | None = Field(
+        default=None, description="t_baseline / t_variant of the trial to use; null: there is none"
+    )
+    best_confirmed: bool = Field(default=False, description="by finals; else it is the estimate of the search")
 
 
 class SweepRequest(Model):
@@ -47,7 +50,7 @@ class SweepRequest(Model):
 
     name: str = Field(description="for people; the space's name unless they said another")
     backend: str = Field(description="the kind of device")
-    members: tuple[Member, ...] = Field(min_length=1, description="one, or those of a set")
+    space_document: str = Field(description="the whole space file as JSON, its limits and problems included")
     problems: tuple[str, ...] = Field(description="as tables write them")
     trials: int = Field(default=60, ge=1, le=MOST, description="judged variants, those of earlier runs included")
     minutes: float | None = Field(

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from rich.console import RenderableType
 
-from autotuner.jobs.outlook import Outlook
+from autotuner.jobs.outlook import Outlook, group_state
 from autotuner.jobs.queue import TOP
 from autotuner.store.sweep_records import DeviceRecord, EventRecord, Holder
 from autotuner.values.sweep import State
@@ -16,14 +16,14 @@ from autotuner.views.words import quoted_words
 
 
 def sweeps_table(found: Sequence[Outlook]) -> RenderableType:
-    """The queue: state, place, progress, best so far, time left or expected start, and why it waits."""
-    columns = ("sweep", "name", "state", "place", "prio", "judged", "best", "worked", "left", "starts", "")
+    """The queue: state, place, progress, best so far, time left, and why it waits."""
+    columns = ("sweep", "name", "state", "place", "prio", "judged", "best", "worked", "left", "")
     table = new_table(*columns, right=(0, 3, 4, 5, 6, 7, 8))
     for each in found:
         sweep = each.sweep
         table.add_row(
             str(sweep.id),
-            sweep.name,
+            sweep.name if sweep.group is None else f"{sweep.name}: {sweep.request.problems[0]}",
             _state(each),
             "" if each.place is None else str(each.place),
             "top" if sweep.priority == TOP else str(sweep.priority),
@@ -31,26 +31,34 @@ def sweeps_table(found: Sequence[Outlook]) -> RenderableType:
             "" if each.best_speedup is None else quoted_words(each.best_speedup, each.best_confirmed),
             _span(sweep.spent_s),
             "" if each.left_s is None else f"about {_span(each.left_s)}",
-            "" if each.expected_start is None else _moment(each.expected_start),
             each.waits or _doing(sweep.holder) or sweep.detail,
         )
     return table
 
 
-def sweep_lines(each: Outlook) -> list[str]:
-    """One sweep in some lines."""
+def sweep_lines(found: Sequence[Outlook]) -> list[str]:
+    """A sweep in some lines, or the sweeps of a group with a line on the group."""
+    lines = [line for each in found for line in _sweep_lines(each)]
+    if len(found) == 1:
+        return lines
+    done = sum(each.sweep.state == State.DONE and each.best_speedup is not None for each in found)
+    name, state = found[0].sweep.name, group_state(found)
+    return [*lines, f"group {name}: {state}; {done} of {len(found)} sweeps are done and have a result"]
+
+
+def _sweep_lines(each: Outlook) -> list[str]:
     sweep = each.sweep
     lines = [f"sweep {sweep.id} ({sweep.name}): {_state(each)}" + (f", {sweep.detail}" if sweep.detail else "")]
     lines += [f"  problem   {problem}" for problem in sweep.request.problems]
-    lines += [f"  study     {study}" for study in sweep.studies]
+    lines += [f"  study     {sweep.study}"] if sweep.study is not None else []
     budget = f"{sweep.request.trials} trials"
     if sweep.request.minutes is not None:
         budget += f" or {sweep.request.minutes:g} minutes"
     lines.append(f"  budget    {budget}; {each.judged} judged, {_span(sweep.spent_s)} worked")
     if each.waits is not None:
         lines.append(f"  waits     {each.waits}")
-    if each.expected_start is not None:
-        lines.append(f"  starts    about {_moment(each.expected_start)}, place {each.place}")
+    if each.best_speedup is not None:
+        lines.append(f"  best      {quoted_words(each.best_speedup, each.best_confirmed)}")
     if sweep.holder is not None:
         lines.append(f"  worker    {_doing(sweep.holder)}")
     return lines

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from autotuner.jobs.outlook import Outlook
+from autotuner.tuning.standings import StudySummary
 from autotuner.values.errors import InputError
 from autotuner.values.sweep import State
 from autotuner.values.variant import digest_of
@@ -19,7 +20,7 @@ from autotuner.web.pages import LINKS, page
 from autotuner.web.server import Server, server_of
 from autotuner.web.sweep_desk import LAST, VERBS
 from autotuner.web.sweep_models import SweepAsk
-from autotuner.web.views import answer, history, members
+from autotuner.web.views import answer, history
 
 router = APIRouter(include_in_schema=False)
 KEY = "key-of-this-form"
@@ -86,12 +87,12 @@ def submit(
             calm=bool(calm),
             finals=bool(finals),
         )
-        found = server.desk.ask(asked, f"{key}-{digest_of(asked.model_dump())[:16]}")
+        made, _ = server.desk.ask(asked, f"{key}-{digest_of(asked.model_dump())[:16]}")
     except ValidationError as error:
         return _refused(request, str(error.errors()[0]["msg"]))
     except (ValueError, InputError) as error:
         return _refused(request, str(error))
-    return RedirectResponse(f"/sweeps/{found.sweep.id}", 303)
+    return RedirectResponse(f"/sweeps/{made.id}", 303)
 
 
 def _refused(request: Request, why: str) -> Response:
@@ -107,21 +108,17 @@ def sweep(request: Request, number: Number) -> Response:
     found = _found(server, number)
     events = server.desk.events(number, last=LAST)
     names = server.reader.names()
-    studies = [each for each in found.sweep.studies if each in names]
-    several = len(found.sweep.request.members) > 1
-    snapshot = server.reader.study(studies[0]) if studies and not several else None
-    # Of a study that is drawn the revision that is drawn: the tag of a newer one would keep the older page for good.
-    revisions = server.reader.revisions(studies) if snapshot is None else (snapshot.revision,)
-    running = snapshot is not None and snapshot.running
-    tag = tags.of(tags.of_sweep(found), events[-1:], revisions, running)
+    study, group = found.sweep.study, server.desk.group(found.sweep)
+    snapshot = server.reader.study(study) if study in names else None
+    if snapshot is not None and found.sweep.state.is_over and _has_gone_on(snapshot.summary, found):
+        snapshot = None
+    drawn = None if snapshot is None else (snapshot.revision, snapshot.running)
+    tag = tags.of(tags.of_sweep(found), events[-1:], drawn, *map(tags.of_sweep, group))
 
     def values() -> dict[str, Any]:
-        drawn = None
-        if several:
-            drawn = members.members(server.desk.members(found.sweep), found.sweep.request.trials, LINKS)
         return {
             "found": found,
-            "members": drawn,
+            "group": group,
             "watch": answer.command("watch", str(number), store=_label(server)),
             "events": tuple(reversed(events)),
             "study": snapshot,
@@ -132,6 +129,11 @@ def sweep(request: Request, number: Number) -> Response:
         }
 
     return page(request, "sweep.html", tag, values)
+
+
+def _has_gone_on(study: StudySummary, found: Outlook) -> bool:
+    """Whether the study shows something else today than the sweep found."""
+    return (study.judged, study.best_speedup) != (found.judged, found.best_speedup)
 
 
 def _label(server: Server) -> str:

@@ -16,7 +16,7 @@ from autotuner.values.errors import InputError, StoreError
 from autotuner.values.model import json_of
 from autotuner.web.api import MOST, REFUSALS, answer
 from autotuner.web.server import Server, server_of
-from autotuner.web.sweep_models import ClearRequest, MemberList, Served, SpaceList, SweepAsk, SweepList, SweepView
+from autotuner.web.sweep_models import ClearRequest, Served, SpaceList, SweepAsk, SweepList, SweepView
 from autotuner.web.wire import Refusal
 
 LONGEST_WAIT_S = 60
@@ -79,15 +79,15 @@ async def submit(
     server = server_of(request)
     server.access.require(request)
     try:
-        found = await run_in_threadpool(server.desk.ask, asked, idempotency_key)
+        made, is_new = await run_in_threadpool(server.desk.ask, asked, idempotency_key)
     except StoreError as error:
         raise HTTPException(409, str(error)) from None
     except InputError as error:
         raise HTTPException(400, str(error)) from None
-    made = answer(await view(server, found.sweep.id))
-    made.status_code = 201 if found.is_new else 200
-    made.headers["Location"] = f"/api/v1/sweeps/{found.sweep.id}"
-    return made
+    found = answer(await view(server, made.id))
+    found.status_code = 201 if is_new else 200
+    found.headers["Location"] = f"/api/v1/sweeps/{made.id}"
+    return found
 
 
 @router.get("/sweeps/{number}", response_model=SweepView)
@@ -116,16 +116,6 @@ async def _wait(request: Request, number: int, after: int, wait: float) -> None:
         await asyncio.sleep(POLL_S)
         if await run_in_threadpool(desk.revision, number) > after:
             return
-
-
-@router.get("/sweeps/{number}/members", response_model=MemberList)
-def members(request: Request, number: Number) -> Response:
-    """The members of a set, and how much of the budget each has had."""
-    server = server_of(request)
-    if server.desk.one(number) is None:
-        raise HTTPException(404, f"there is no sweep {number}")
-    sweep = server.desk.state(number)
-    return answer(MemberList(sweep=number, trials=sweep.request.trials, members=server.desk.members(sweep)))
 
 
 @router.get(

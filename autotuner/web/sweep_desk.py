@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.jobs import members, outlook, queue
-from autotuner.jobs.members import MemberProgress
+from autotuner.jobs import outlook, queue
 from autotuner.jobs.outlook import Outlook, Progress
 from autotuner.spaces.space import SpaceFile
 from autotuner.store import Store, device_health, sweeps
@@ -88,9 +87,10 @@ class SweepDesk:
         """A sweep as it is. Raises StoreError: no such sweep."""
         return sweeps.one(self._reader, number)
 
-    def members(self, sweep: SweepRecord) -> tuple[MemberProgress, ...]:
-        """The spaces of a sweep, and how far each is."""
-        return members.members(self._reader, sweep)
+    def group(self, sweep: SweepRecord) -> tuple[Outlook, ...]:
+        """The sweeps of the group that it belongs to; none where it was asked for alone."""
+        found = () if sweep.group is None else sweeps.group(self._reader, sweep.group)
+        return tuple(outlook.outlook(self._reader, each.id, self._progress) for each in found)
 
     def events(self, number: int, after: int = 0, last: int | None = None) -> tuple[EventRecord, ...]:
         """What happened to a sweep, the oldest first."""
@@ -136,14 +136,15 @@ class SweepDesk:
             raise InputError("this server is read-only: start it with a token to change anything")
         return self._writer
 
-    def ask(self, asked: SweepAsk, key: str | None) -> queue.Submitted:
-        """Puts a sweep into the queue. Raises InputError for a space that is not here, or problems that are not its."""
+    def ask(self, asked: SweepAsk, key: str | None) -> tuple[SweepRecord, bool]:
+        """Puts a sweep into the queue, and says whether it is new. Raises InputError for a space that is not here, or
+        problems that are not its."""
         files = self.spaces()
         if asked.space not in files:
             raise InputError(no_such("space", asked.space, sorted(files)))
         file: SpaceFile = load_space(str(files[asked.space]), problems=asked.problems)
         wanted = asked.model_dump(exclude={"space", "problems", "priority"})
-        found = queue.submit(self._store, queue.request_for([file], **wanted), asked.priority, key)
+        found = queue.submit(self._store, queue.request_for(file, **wanted), asked.priority, key)
         self._forget()
         return found
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from autotuner.jobs.members import MemberProgress
 from autotuner.jobs.outlook import Outlook
 from autotuner.store.sweep_records import DeviceRecord
 from autotuner.values.model import Model
@@ -40,14 +39,6 @@ class SweepView(Model):
 
     revision: int = Field(description="number of its last event: pass it as `since` to wait for the next")
     outlook: Outlook
-
-
-class MemberList(Model):
-    """The spaces of a sweep: one, or the members of a set in the order in which they begin."""
-
-    sweep: int
-    trials: int = Field(description="the budget of all together")
-    members: tuple[MemberProgress, ...]
 
 
 class SweepList(Model):

@@ -27,7 +27,6 @@ def of_sweep(found: Outlook) -> str:
         None if sweep.holder is None else (sweep.holder.host, sweep.holder.pid),
         (found.judged, found.best_speedup, found.best_confirmed, found.place, found.waits),
         None if found.left_s is None else about(found.left_s),
-        _minute(found.expected_start),
     )
 
 

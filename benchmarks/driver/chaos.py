@@ -62,13 +62,14 @@ def swept(
         print(f"{time.monotonic() - started:6.0f} s: {did or 'nothing to strike'}", flush=True)
         due = time.monotonic() + (draw.expovariate(1 / every_s) if did and every_s is not None else 1.0)
         with Store.open(store, create=False) as opened:
-            before += [recorded(opened, study) for study in sweep_of(store, number).studies[:1] if _is_there(opened)]
+            study = sweep_of(store, number).study
+            before += [recorded(opened, study)] if study is not None and _is_there(opened) else []
     chaos.end_worker()
     chaos.wait_for_the_rest()
     with Store.open(store, create=False) as opened:
         sweep = sweep_of(store, number)
         judged = require_whole(opened, sweep, before)
-        (study,) = sweep.studies
+        study = str(sweep.study)
         best = standings.best(opened, study)
         return {
             "judged": judged,

@@ -49,13 +49,13 @@ def swept(folder: Path, name: str, wanted: int, lock_s: float | None) -> Done:
         time.sleep(LOOK_S)
         if lock_s is not None and locked is None and _judged(place, number) >= BEFORE:
             with Store.open(place, create=False) as store:
-                before = recorded(store, *sweep.studies)
+                before = recorded(store, str(sweep.study))
             locked = chaos.lock(lock_s)
     chaos.end_worker()
     chaos.wait_for_the_rest()
     with Store.open(place, create=False) as store:
         sweep = sweep_of(place, number)
-        (study,) = sweep.studies
+        study = str(sweep.study)
         judged = require_whole(store, sweep, [before])
         times = [each.recorded_at for each in trials.listed(store, study)]
         variants = [variant for _, (variant, _) in sorted(recorded(store, study).items())]

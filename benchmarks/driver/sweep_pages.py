@@ -2,50 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.attention.cuda_pages import table
 from benchmarks.provenance import made
 
 NOTHING = "Not measured yet."
-
-
-def sets(document: dict[str, Any] | None) -> str:
-    """Sweep sets against equal shares."""
-    if document is None:
-        return NOTHING
-    gains = document["gain_of_a_set"]
-    rows = []
-    for arm, mean in document["geometric_mean"].items():
-        how, start, share = arm.split("_")
-        words = "what promises most" if how == "set" else "equal shares"
-        gain = f"{gains[arm]['mean']:+.4f} ± {2 * gains[arm]['standard_error']:.4f}" if arm in gains else ""
-        begins = "from a sibling" if start == "warm" else "from nothing"
-        rows.append([words, begins, share.replace("%", " %"), f"{mean:.4f}", gain])
-    head = ["trials go to", "a member starts", "trials", "t_optimum / t_best", "what the set with 70 % gains over it"]
-    spaces = ", ".join(document["trials_of_each_space"])
-    said = (
-        f"{document['trials']} trials are 100 %; geometric means over {document['seeds']} seeds of {spaces}; the gain "
-    )
-    said += "is of ln, with two standard errors."
-    return f"{table(head, rows)}\n\n{said} {made(document)}"
-
-
-def sets_by_budget(documents: Sequence[dict[str, Any]]) -> str:
-    """What a set with 70 % of the trials reaches of equal shares with all, by how many those are."""
-    rows = []
-    for each in documents:
-        means, gain = each["geometric_mean"], each["gain_of_a_set"]["equal_cold_100%"]
-        members = len(each["trials_of_each_space"])
-        own = f"{each['trials'] // members}"
-        said = f"{gain['mean']:+.4f} ± {2 * gain['standard_error']:.4f}"
-        rows.append([own, f"{means['equal_cold_100%']:.4f}", f"{means['set_cold_70%']:.4f}", said])
-    head = ["trials of a member under equal shares", "equal shares", "the set with 70 % of them", "gain"]
-    if not documents:
-        return NOTHING
-    said = f"Over {documents[-1]['seeds']} seeds, two standard errors. {made(documents[-1])}"
-    return f"{table(head, rows)}\n\n{said} The other rows: the same with another `--each`, by default 20."
 
 
 def chaos(document: dict[str, Any] | None) -> str:

@@ -46,7 +46,6 @@ OTHERS = {
     "studies": "/",
     "queue": "/queue",
     "sweep": "/sweeps/1",
-    "sweep_set": "/sweeps/2",
     "compare": "/compare?a={first}&b={second}",
     "api": "/api",
     "login": "/login",
@@ -73,23 +72,20 @@ def store_in(folder: Path, trials: int) -> Iterator[Shown]:
     with Store.open(str(path)) as store:
         first = write(store, trials)
         second = write(store, trials // 2, seed=1, name="NVIDIA L4 (made up)")
-        members = [
-            write(store, judged, finals=False, problems=[of])
-            for of, judged in zip(PROBLEMS[:3], (70, 44, 30), strict=True)
-        ]
+        begun = write(store, 44, finals=False, problems=PROBLEMS[:1])
         running = write(store, trials // 3, seed=2, finals=False, name="NVIDIA H200 (made up)")
-        for name in (*members, running, second, first):
+        for name in (begun, running, second, first):
             spread_times(path, name)
-        whole = queue.request_for([load_space(SPACE, problems=PROBLEMS)], trials=trials, minutes=600.0, name="nightly")
+        whole = queue.request_for(load_space(SPACE, problems=PROBLEMS), trials=trials, minutes=600.0, name="nightly")
         files = [load_space(SPACE, problems=[each]) for each in PROBLEMS]
-        several = queue.request_for(files, trials=240, name="by problem", weights=[3.0, 1.0, 1.0, 1.0])
+        several = [queue.request_for(file, trials=60, name="by problem") for file in files]
         claims = []
-        for request, studies, spent_s in ((whole, [running], 1200.0), (several, members, 1500.0)):
-            number = queue.submit(store, request).sweep.id
+        for requests, study, spent_s in (([whole], running, 1200.0), (several, begun, 1500.0)):
+            number = queue.submit_group(store, requests)[0][0].id
             claims.append(sweeps.claim(store, number, f"sweep {number}"))
-            sweeps.work(store, number, spent_s, studies)
-            sweeps.note(store, number, "search", f"study {studies[-1]}", {})
-        queue.submit(store, queue.request_for([load_space(SPACE)], trials=60, minutes=30.0), priority=5)
+            sweeps.work(store, number, spent_s, study)
+            sweeps.note(store, number, "search", f"study {study}", {})
+        queue.submit(store, queue.request_for(load_space(SPACE), trials=60, minutes=30.0), priority=5)
         with store.lease(running):
             yield Shown(path, first, second)
 

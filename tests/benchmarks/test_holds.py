@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,7 @@ import pytest
 
 from benchmarks import holds
 from benchmarks.gate import emulated, mutants, op_mutants, view_mutants
-from benchmarks.provenance import RESULTS
-from benchmarks.search import replay, sweep_sets
+from benchmarks.search import replay
 from benchmarks.timing import aa_sweeps, simulated_truth
 from tests.emulator.emulator import cuda_include
 
@@ -36,17 +34,13 @@ def test_nothing_and_less_than_was_asked_for_do_not_hold(capsys: pytest.CaptureF
         (mutants.main, ["OUT", "--only", "right", "--dtype", "nonsense", "--hold"]),
         (aa_sweeps.main, ["cpu", "--sweeps", "0", "--json", "OUT"]),
         (simulated_truth.main, ["--sweeps", "0", "--json", "OUT"]),
-        (
-            sweep_sets.main,
-            [str(next((RESULTS / "landscapes").glob("*.json.gz"))), "--seeds", "0", "--json", "OUT"],
-        ),
         pytest.param(
             emulated.main,
             ["--name", "no_such_mutant", "--json", "OUT"],
             marks=pytest.mark.skipif(cuda_include() is None, reason="needs the headers of CUDA"),
         ),
     ],
-    ids=["views", "ops", "mutants", "nobody", "truth", "sets", "emulated"],
+    ids=["views", "ops", "mutants", "nobody", "truth", "emulated"],
 )
 def test_a_program_that_has_nothing_to_measure_fails_and_writes_over_nothing(
     main: Main, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -77,10 +71,3 @@ def test_a_sampler_that_the_kept_result_lacks_is_not_passed_over(tmp_path: Path)
     kept.write_text(json.dumps({"means": [mean]}))
     assert replay.lower(kept, [mean]) == []
     assert replay.lower(kept, [{**mean, "in_flight": 2}]) == ["evolution with 2 in flight is not in the kept result"]
-
-
-def test_one_seed_says_nothing_of_sweep_sets() -> None:
-    rival = str(sweep_sets.Arm(sweep_sets.AIM, False, False))
-    assert sweep_sets.unmet({rival: {"mean": -0.01, "standard_error": 0.01}}) == []
-    assert "does worse" in sweep_sets.unmet({rival: {"mean": -0.03, "standard_error": 0.01}})[0]
-    assert "no standard error" in sweep_sets.unmet({rival: {"mean": 0.0, "standard_error": math.nan}})[0]

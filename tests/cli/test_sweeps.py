@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ def test_a_sweep_is_asked_for_listed_and_changed(tmp_path: Path) -> None:
     one_line(autotuner(tmp_path, "sweep", "retry", "k"), "is paused and cannot be retried")
     assert state_after(tmp_path, "sweep", "resume", "1") == "queued"
     (listed,) = json.loads(autotuner(tmp_path, "sweep", "list", "--json").stdout)
-    assert (listed["place"], listed["sweep"]["name"], listed["expected_start"]) == (1, "mine", None)
+    assert (listed["place"], listed["sweep"]["name"], listed["left_s"]) == (1, "mine", None)
     assert state_after(tmp_path, "sweep", "cancel", "1") == "cancelled"
     assert state_after(tmp_path, "sweep", "retry", "1") == "queued"
     assert "cancelled" in autotuner(tmp_path, "sweep", "cancel", "1").stdout
@@ -86,17 +85,33 @@ def json_lines(folder: Path, *words: str, code: int = 0) -> list[dict[str, Any]]
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_set_has_a_weight_for_each_problem() -> None:
-    file = simulated.space().file
-    request = queue.request_for([file, file], weights=[1.0, 2.0], name="set")
-    assert [member.weight for member in request.members] == [1.0, 2.0]
-    with pytest.raises(InputError, match="3 weights for 2 problems"):
-        queue.request_for([file, file], weights=[1.0, 2.0, 3.0])
-    for wrong in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(InputError, match="every weight is a number larger than 0"):
-            queue.request_for([file, file], weights=[1.0, wrong])
+@pytest.mark.rotating(2, of="whole sweeps")
+@pytest.mark.slow
+def test_each_problem_is_a_sweep_of_a_group(tmp_path: Path) -> None:
+    """Full and causal ones side by side, which no one study can have."""
+    lay_out(tmp_path)
+    problems = ("(1,2,64,64) float32", "(1,2,64,64) float32 causal")
+    asked = ("submit", "sdpa_cpu", "--each", "--name", "both", "--minutes", "3", "--key", "k", "--json")
+    made = json.loads(autotuner(tmp_path, *asked, *(f"--problem={each}" for each in problems)).stdout)
+    requests = [each["sweep"]["request"] for each in made["sweeps"]]
+    assert [len(each["problems"]) for each in requests] == [1, 1]
+    assert [("causal" in each["problems"][0]) for each in requests] == [False, True]
+    assert [each["minutes"] for each in requests] == [1.5, 1.5]
+    assert (made["name"], made["state"], made["is_new"]) == ("both", "queued", True)
+    assert "both: (1,2,64,64) float32 causal" in " ".join(autotuner(tmp_path, "sweep", "list").stdout.split())
+    paused = json.loads(autotuner(tmp_path, "sweep", "pause", "both", "--json").stdout)
+    assert [each["sweep"]["state"] for each in paused] == ["paused"] * 2
+    assert state_after(tmp_path, "sweep", "cancel", "1") == "cancelled"
+    assert state_after(tmp_path, "sweep", "cancel", "both") == "cancelled", "the other one"
+    one_line(autotuner(tmp_path, "sweep", "cancel", "both"), "there is nothing to cancel")
+    done = autotuner(tmp_path, "sweep", "watch", "k")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "group both: cancelled; 0 of 2 sweeps are done and have a result"
+
+
+def test_there_is_no_such_sampler() -> None:
     with pytest.raises(InputError, match="no sampler 'oracle'"):
-        queue.request_for([file], sampler="oracle")
+        queue.request_for(simulated.space().file, sampler="oracle")
 
 
 @pytest.mark.parametrize("before", [False, True])
@@ -123,9 +138,9 @@ def test_a_moment_is_a_time_of_day_a_date_or_a_span() -> None:
 
 
 def test_events_are_followed_until_the_end(store: Store) -> None:
-    number = queue.submit(store, queue.request_for([simulated.space().file])).sweep.id
+    number = queue.submit(store, queue.request_for(simulated.space().file))[0].id
     seen = []
-    for event in follow(store, number):
+    for event in follow(store, [number]):
         seen.append(event.kind)
         if len(seen) == 1:
             sweeps.note(store, number, "judged", "one more")
@@ -136,7 +151,7 @@ def test_events_are_followed_until_the_end(store: Store) -> None:
 
 def test_a_foreground_run_that_is_stopped_says_so_in_the_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C, and a failure: neither leaves a sweep that a worker would take."""
-    request = queue.request_for([simulated.space().file])
+    request = queue.request_for(simulated.space().file)
     here = object.__new__(Workbench)
     for error, state in ((KeyboardInterrupt(), State.CANCELLED), (InputError("no"), State.FAILED)):
 

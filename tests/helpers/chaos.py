@@ -241,7 +241,7 @@ def require_whole(store: Store, sweep: SweepRecord, before: Sequence[dict[int, t
     """After its end: each variant is judged once, none is lost, none left running; how many were judged. Raises
     AssertionError."""
     assert sweep.state == State.DONE, f"{sweep.state}: {sweep.detail}"
-    (study,) = sweep.studies
+    study = str(sweep.study)
     final = recorded(store, study)
     for each in before:
         lost = [number for number, (variant, _) in each.items() if final.get(number, ("", ""))[0] != variant]

@@ -34,8 +34,8 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def worked_on(store: Store) -> int:
     """A sweep, after a worker has had it once."""
-    request = queue.request_for([load_space("sdpa_cpu")], trials=1, patience_minutes=0.0)
-    number = queue.submit(store, request).sweep.id
+    request = queue.request_for(load_space("sdpa_cpu"), trials=1, patience_minutes=0.0)
+    number = queue.submit(store, request)[0].id
     Worker(store, served("cpu"), cache_bytes=None).run(idle_exit=True)
     return number
 

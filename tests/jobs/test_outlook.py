@@ -12,20 +12,21 @@ from autotuner.devices import DEVICES
 from autotuner.devices.cuda.probe import CudaFacts
 from autotuner.jobs import queue, worker
 from autotuner.jobs.foreground import server_of
-from autotuner.jobs.outlook import Progress, outlook, outlooks
-from autotuner.store import Store, device_health, lease, queries, sweeps
+from autotuner.jobs.outlook import Progress, group_state, outlook, outlooks
+from autotuner.store import Store, device_health, lease, sweeps
+from autotuner.store.sweeps import Claim
 from autotuner.store.tables import LeaseRow
 from autotuner.tuning import standings
 from autotuner.tuning.standings import Quoted
 from autotuner.values.errors import InputError
-from autotuner.values.sweep import State, SweepRequest
+from autotuner.values.sweep import Found, State, SweepRequest
 from tests.helpers import simulated
 from tests.helpers.recorded import CALIBRATION, measured, record_all, study_record
 
 
 def ask(store: Store, name: str, devices: str | None = None, backend: str = "cuda") -> int:
-    request = queue.request_for([simulated.space().file], name=name, devices=devices, backend=backend, trials=10)
-    return queue.submit(store, request).sweep.id
+    request = queue.request_for(simulated.space().file, name=name, devices=devices, backend=backend, trials=10)
+    return queue.submit(store, request)[0].id
 
 
 @contextmanager
@@ -51,12 +52,10 @@ def test_a_sweep_for_a_device_that_nobody_serves_is_told_so(store: Store) -> Non
     with serving(store, 0):
         found = outlook(store, number)
         assert found.waits == "no worker serves cuda:1: start `autotuner worker --devices cuda:1`"
-        assert found.expected_start is None
         other = ask(store, "b")
         assert waits(store, other) == "a worker is about to take it", "nobody who waits for cuda:1 is before it"
     with serving(store, 0, 1):
         assert waits(store, number) == "a worker is about to take it"
-        assert outlook(store, number).expected_start is not None
         assert waits(store, other) == "behind 1 other"
 
 
@@ -79,10 +78,7 @@ def test_who_is_ahead_is_compared_with_the_workers_that_are_free(store: Store) -
         assert claim is not None
         assert waits(store, second) == "a worker is about to take it"
         assert waits(store, third) == "behind 2 others"
-        found = outlook(store, third)
-        assert found.place == 2
-        assert found.expected_start is not None
-        assert found.expected_start > queries.now(store), "both are busy then"
+        assert outlook(store, third).place == 2
         claim.lease.release()
 
 
@@ -94,20 +90,17 @@ def test_a_worker_in_quarantine_counts_for_nothing(store: Store) -> None:
         assert waits(store, second) == "behind 1 other"
         only = ask(store, "c", "cuda:1")
         assert waits(store, only) == "h/GPU-1 is in quarantine: it is hot"
-        assert outlook(store, only).expected_start is None
 
 
 # What is read for it ----------------------------------------------------------------------------------------------
 
 
-def is_over(store: Store, name: str, *studies: str) -> int:
-    number = ask(store, name)
-    claim = sweeps.claim(store, number, "a test")
+def works(store: Store, name: str, study: str) -> Claim:
+    """A sweep that is worked on."""
+    claim = sweeps.claim(store, ask(store, name), "a test")
     assert claim is not None
-    sweeps.work(store, number, 60.0, studies)
-    claim.lease.release()
-    sweeps.settle(store, number, State.DONE)
-    return number
+    sweeps.work(store, claim.sweep.id, 60.0, study)
+    return claim
 
 
 @pytest.fixture
@@ -124,28 +117,26 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_of_sweeps_that_are_over_only_those_that_are_asked_for_are_read(store: Store, read: list[str]) -> None:
-    for name in "abcd":
-        store.ensure_study(study_record().model_copy(update={"name": name}))
-    first, _, third, last = (is_over(store, name, name) for name in "abcd")
-    waiting = ask(store, "waits")
-    assert [each.sweep.id for each in outlooks(store)] == [waiting]
-    assert outlook(store, waiting).place == 1
+def test_a_sweep_that_is_over_shows_what_it_found(store: Store, read: list[str]) -> None:
+    """Its study goes on, and is not looked at."""
+    claim, found = works(store, "a", study_record().name), Found(judged=7, best_speedup=1.25, best_confirmed=True)
+    claim.lease.release()
+    sweeps.settle(store, claim.sweep.id, State.DONE, found=found)
+    store.ensure_study(study_record())
+    session = store.start_session(study_record().name, CALIBRATION, {})
+    record_all(store, session, [measured(1, 50.0), measured(2, 60.0)])
+    for each in (outlook(store, claim.sweep.id), *outlooks(store, None)):
+        assert (each.judged, each.best_speedup, each.best_confirmed) == (7, 1.25, True)
     assert read == []
-    assert [each.sweep.id for each in outlooks(store, 2)] == [waiting, last, third]
-    assert sorted(read) == ["c", "d"]
-    read.clear()
-    assert outlook(store, first).sweep.id == first
-    assert read == ["a"]
-    assert len(outlooks(store, None)) == 5
+    assert outlooks(store) == ()
+    assert outlook(store, queue.retry(store, claim.sweep.id).id).judged == 2
 
 
 def test_a_study_is_read_again_only_once_it_has_changed(store: Store, read: list[str]) -> None:
     store.ensure_study(study_record())
     session = store.start_session(study_record().name, CALIBRATION, {})
     record_all(store, session, [measured(1, 50.0), measured(2, 60.0)])
-    for name in ("a", "again"):
-        is_over(store, name, study_record().name)
+    claims = [works(store, name, study_record().name) for name in ("a", "again")]
     progress = Progress(store)
     before = [outlooks(store, None, progress) for _ in range(3)]
     assert before[0][0].best_speedup is not None
@@ -154,6 +145,28 @@ def test_a_study_is_read_again_only_once_it_has_changed(store: Store, read: list
     store.revoke(study_record().name, 0, "it was wrong")
     assert {each.best_speedup for each in outlooks(store, None, progress)}.isdisjoint({before[0][0].best_speedup})
     assert len(read) == 2
+    for claim in claims:
+        claim.lease.release()
+
+
+def test_a_group_is_done_once_each_of_its_sweeps_has_a_result(store: Store) -> None:
+    """And not where one has never begun, or has nothing to show."""
+    request = queue.request_for(simulated.space().file, name="group")
+    group, _ = queue.submit_group(store, [request, request.model_copy(update={"seed": 1})])
+
+    def state() -> State:
+        return group_state([outlook(store, each.id) for each in group])
+
+    good = Found(judged=3, best_speedup=1.5)
+    assert state() == State.QUEUED
+    sweeps.settle(store, group[0].id, State.DONE, found=good)
+    assert state() == State.QUEUED
+    queue.cancel(store, group[1].id)
+    assert state() == State.CANCELLED
+    sweeps.settle(store, group[1].id, State.DONE, found=Found(judged=3))
+    assert state() == State.FAILED
+    sweeps.settle(store, group[1].id, State.DONE, found=good)
+    assert state() == State.DONE
 
 
 # tune, where workers serve devices ------------------------------------------------------------------------------------

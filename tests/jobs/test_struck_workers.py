@@ -59,7 +59,7 @@ def in_flight(folder: Path, number: int) -> list[int]:
     with Store.open(str(folder / "studies.db")) as store:  # one that is open remembers what it has read
         storage = store.optuna_storage()
         known = {summary.study_name for summary in optuna.get_all_study_summaries(storage)}
-        for study in known.intersection(sweeps.one(store, number).studies):
+        for study in known.intersection({sweeps.one(store, number).study}):
             trials = storage.get_all_trials(storage.get_study_id_from_name(study), deepcopy=False)
             found += [trial.number for trial in trials if trial.state == TrialState.RUNNING]
     return found
@@ -76,7 +76,7 @@ def test_a_worker_that_judges_hands_back_when_it_is_told_to_end(tmp_path: Path) 
         number = ask(chaos, 5)
         chaos.see_to_the_worker()
         wait_for(lambda: judged(store, number) > 0 and chaos.has("job"))
-        before = recorded(store, *sweeps.one(store, number).studies)
+        before = recorded(store, str(sweeps.one(store, number).study))
         chaos.end_worker(signal.SIGTERM)
         assert chaos.slowest_end_s < GRACE_S
         back = sweeps.one(store, number)
@@ -97,7 +97,7 @@ def test_a_build_whose_compiler_was_killed_is_done_again(tmp_path: Path, monkeyp
         wait_for(lambda: bool(in_flight(tmp_path, number)) and chaos.strike("compiler") == "compiler")
         wait_for(lambda: is_over(store, number))
         assert require_whole(store, sweeps.one(store, number), []) == 5
-        verdicts = {verdict for _, verdict in recorded(store, *sweeps.one(store, number).studies).values()}
+        verdicts = {verdict for _, verdict in recorded(store, str(sweeps.one(store, number).study)).values()}
         assert "build_failed" not in verdicts, "it is not the variant's fault"
         assert [event.kind for event in sweeps.events(store, number)].count("begun") == 1
 
@@ -124,7 +124,7 @@ def test_a_worker_that_stood_still_for_longer_than_its_lease_judges_nothing_twic
         chaos.see_to_the_worker()
         wait_for(lambda: judged(store, number) > 0 and bool(in_flight(tmp_path, number)))
         with chaos.stopped():
-            begun, (study,) = in_flight(tmp_path, number), sweeps.one(store, number).studies
+            begun, study = in_flight(tmp_path, number), str(sweeps.one(store, number).study)
             before, first = recorded(store, study), sweeps.one(store, number).holder
             assert first is not None
             wait_for(lambda: queries.now(store) - first.seen > timedelta(seconds=1))

@@ -55,11 +55,13 @@ def pauses(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> list[float]:
 @pytest.fixture(params=[600.0])
 def run(store: Store, request: pytest.FixtureRequest) -> Iterator[SweepRun]:
     """A sweep at its begin. The parameter: seconds of its patience."""
-    queue.submit(store, queue.request_for([simulated.space().file], patience_minutes=request.param / 60))
+    queue.submit(store, queue.request_for(simulated.space().file, patience_minutes=request.param / 60))
     claim = sweeps.claim(store, 1, "me")
     assert claim is not None
-    audience: Any = SimpleNamespace(hears=lambda _: None, confirms=lambda: None, ends=lambda: None)
-    yield SweepRun(store, claim, audience)
+    listener: Any = SimpleNamespace(hears=lambda _: None, confirms=lambda: None, ends=lambda: None)
+    run = SweepRun(store, claim, listener)
+    run._problem = simulated.space().file.problems[0]
+    yield run
     claim.lease.release()
 
 
@@ -101,7 +103,7 @@ def test_it_is_none_either_where_the_device_comes_free(
     run: SweepRun, pauses: list[float], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here: Any = Locked()
-    monkeypatch.setattr(run._audience, "hears", lambda _: here.other.close())
+    monkeypatch.setattr(run._listener, "hears", lambda _: here.other.close())
     before, spent_s = time.monotonic(), run.spent_s
     with run.held(here):
         assert len(pauses) == 1

@@ -32,8 +32,8 @@ ROOT = Path(__file__).parent.parent.parent
 
 def ask(store: Store, name: str = "one", priority: int = 0, key: str | None = None) -> int:
     """The number of a new sweep."""
-    request = queue.request_for([simulated.space().file], name=name, trials=10)
-    return queue.submit(store, request, priority, key).sweep.id
+    request = queue.request_for(simulated.space().file, name=name, trials=10)
+    return queue.submit(store, request, priority, key)[0].id
 
 
 def child(place: str, code: str) -> subprocess.Popen[str]:
@@ -68,14 +68,14 @@ def test_a_key_makes_one_sweep_however_often_it_is_used(opened: Store) -> None:
 
 
 def test_of_many_that_use_one_key_at_once_one_makes_the_sweep(place: str, opened: Store) -> None:
-    request = queue.request_for([simulated.space().file], name="nightly")
+    request = queue.request_for(simulated.space().file, name="nightly")
     barrier = threading.Barrier(4)
 
     def asks(key: str) -> tuple[int, bool]:
         with Store.open(place) as mine:
             barrier.wait()
-            asked = queue.submit(mine, request, key=key)
-            return asked.sweep.id, asked.is_new
+            asked, is_new = queue.submit(mine, request, key=key)
+            return asked.id, is_new
 
     with ThreadPoolExecutor(4) as pool:
         for key in "abcde":
@@ -91,12 +91,37 @@ def test_larger_priority_goes_first_and_then_the_older(opened: Store) -> None:
     assert [(each.sweep.id, each.place) for each in outlooks(opened)] == [(high, 1), (later, 2), (low, 3)]
     assert "no worker serves a device of kind cpu" in str(outlook(opened, low).waits)
     with device_health.serving(opened, {"h/cpu": ()}, "h", "cpu", "a CPU", "worker"):
-        now, waits = outlook(opened, high), outlook(opened, low)
-        assert waits.waits == "behind 2 others"
-        assert now.expected_start is not None
-        assert waits.expected_start is not None
-        between = waits.expected_start - now.expected_start
-        assert between > timedelta(seconds=1.5 * (now.left_s or 0)), "two sweeps are ahead of it"
+        assert outlook(opened, low).waits == "behind 2 others"
+
+
+def ask_group(store: Store, name: str, count: int = 3, key: str | None = None) -> list[int]:
+    request = queue.request_for(simulated.space().file, name=name, trials=10)
+    requests = [request.model_copy(update={"seed": seed}) for seed in range(count)]
+    return [each.id for each in queue.submit_group(store, requests, key=key)[0]]
+
+
+def test_of_a_group_those_go_first_that_have_not_begun(opened: Store) -> None:
+    before, group, after = ask(opened, "before"), ask_group(opened, "group"), ask(opened, "after")
+    assert [each.id for each in sweeps.due(opened)] == [before, *group, after]
+    claim = sweeps.claim(opened, group[0], "me")
+    assert claim is not None
+    sweeps.settle(opened, group[0], State.QUEUED, "handed back")
+    claim.lease.release()
+    assert [each.id for each in sweeps.due(opened)] == [before, *group[1:], group[0], after]
+    assert [each.sweep.id for each in outlooks(opened)] == [before, *group[1:], group[0], after]
+
+
+def test_a_group_is_meant_by_its_name_and_key_and_a_number_means_one_of_it(opened: Store) -> None:
+    group = ask_group(opened, "nightly", key="k")
+    assert ask_group(opened, "nightly", key="k") == group
+    with pytest.raises(StoreError, match="the key 'k' stands for sweep 1"):
+        ask_group(opened, "nightly", 2, key="k")
+    for wanted in ("nightly", "k", None):
+        assert [each.id for each in queue.resolve_all(opened, wanted)] == group
+    assert [each.id for each in queue.resolve_all(opened, str(group[1]))] == [group[1]]
+    assert {each.group for each in sweeps.every(opened)} == {group[0]}
+    alone = ask(opened, "nightly")
+    assert [each.id for each in queue.resolve_all(opened, "nightly")] == [alone], "the last of that name"
 
 
 def test_of_many_that_claim_at_once_one_gets_each(place: str, opened: Store) -> None:
@@ -132,9 +157,9 @@ def test_who_works_on_a_sweep_hears_what_is_wished(opened: Store) -> None:
     number = ask(opened)
     claim = sweeps.claim(opened, number, "me")
     assert claim is not None
-    assert sweeps.work(opened, number, 1.0, ["s"]) is None
+    assert sweeps.work(opened, number, 1.0, "s") is None
     assert queue.pause(opened, number).state == State.RUNNING
-    assert sweeps.work(opened, number, 2.0, ["s"]) == Wish.PAUSE
+    assert sweeps.work(opened, number, 2.0, "s") == Wish.PAUSE
     assert queue.resume(opened, number).wish is None
     queue.cancel(opened, number)
     # handed back before it heard: what was wished counts
@@ -149,11 +174,11 @@ def test_what_is_wished_while_a_worker_pauses_is_not_lost(
     opened: Store, ask_for: Callable[[Store, int], SweepRecord], state: State
 ) -> None:
     """It has heard of the pause, and has not said yet that it has paused."""
-    number = queue.submit(opened, queue.request_for([simulated.space().file]), foreground=True).sweep.id
+    number = queue.submit(opened, queue.request_for(simulated.space().file), foreground=True)[0].id
     claim = sweeps.claim(opened, number, "me")
     assert claim is not None
     queue.pause(opened, number)
-    assert sweeps.work(opened, number, 1.0, []) == Wish.PAUSE
+    assert sweeps.work(opened, number, 1.0, None) == Wish.PAUSE
     ask_for(opened, number)
     assert sweeps.settle(opened, number, State.PAUSED, "by a user").state == state
     claim.lease.release()
@@ -169,7 +194,7 @@ def test_a_cancellation_is_not_withdrawn_by_resume(opened: Store) -> None:
     queue.cancel(opened, number)
     with pytest.raises(StoreError, match="it is to be cancelled; retry it then"):
         queue.resume(opened, number)
-    assert sweeps.work(opened, number, 1.0, []) == Wish.CANCEL
+    assert sweeps.work(opened, number, 1.0, None) == Wish.CANCEL
     claim.lease.release()
 
 
@@ -226,7 +251,7 @@ def test_a_stopped_worker_is_followed_and_writes_nothing_once_it_goes_on(place: 
     number = ask(opened)
     goes_on = """
     try:
-        sweeps.work(store, 1, 99.0, [])
+        sweeps.work(store, 1, 99.0, None)
     except Exception as error:
         print(type(error).__name__, flush=True)
     """
@@ -334,8 +359,8 @@ def test_a_device_has_one_worker_and_may_be_in_quarantine(place: str, opened: St
 
 @pytest.mark.slow
 def test_a_foreground_sweep_whose_command_was_killed_is_over(place: str, opened: Store) -> None:
-    request = queue.request_for([simulated.space().file])
-    number = queue.submit(opened, request, foreground=True).sweep.id
+    request = queue.request_for(simulated.space().file)
+    number = queue.submit(opened, request, foreground=True)[0].id
     other = child(place, CLAIM.format(number=number))
     assert said(other) == "claimed"
     queue.settle_abandoned(opened)
@@ -356,7 +381,7 @@ def test_a_sweep_is_found_by_number_key_and_name(opened: Store) -> None:
     assert queue.resolve(opened, "a").id == second
     assert queue.resolve(opened, None).id == third
     for wanted in ("9", "c", str(2**31), str(2**63), "9" * 5000, 2**63):
-        with pytest.raises(StoreError, match="sweeps --all"):
+        with pytest.raises(StoreError, match="sweep list --all"):
             queue.resolve(opened, wanted)
 
 
@@ -368,7 +393,7 @@ def test_neither_a_key_nor_a_name_reads_as_a_number(opened: Store) -> None:
         ask(opened, name="12")
     assert sweeps.every(opened) == ()
     named = simulated.space().file.model_copy(update={"path": "12.toml"})
-    found = queue.submit(opened, queue.request_for([named])).sweep
+    found = queue.submit(opened, queue.request_for(named))[0]
     assert queue.resolve(opened, "12.toml").id == found.id
 
 
@@ -377,4 +402,4 @@ def test_the_space_of_a_queued_sweep_is_the_one_of_then(opened: Store) -> None:
     with opened.database.reading() as session:
         document = session.get_one(SweepRow, number).request
     assert "scratch memory" in document
-    assert sweeps.one(opened, number).request.members[0].space_document == simulated.space().file.model_dump_json()
+    assert sweeps.one(opened, number).request.space_document == simulated.space().file.model_dump_json()

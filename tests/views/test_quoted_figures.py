@@ -80,11 +80,11 @@ def test_coverage_quotes_the_finals_of_the_values_that_were_in_them(
 
 
 def test_the_queue_quotes_the_finals(store: Store, confirmed: str) -> None:
-    number = queue.submit(store, queue.request_for([simulated.space().file], name="one", trials=10), 0, None).sweep.id
+    number = queue.submit(store, queue.request_for(simulated.space().file, name="one", trials=10), 0, None)[0].id
     assert outlook(store, number).best_speedup is None
     claim = sweeps.claim(store, number, "me")
     assert claim is not None
-    sweeps.work(store, number, 1.0, [confirmed])
+    sweeps.work(store, number, 1.0, confirmed)
     found = outlook(store, number)
     claim.lease.release()
     assert found.best_confirmed

@@ -31,16 +31,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def queued(made: Path, study: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with a sweep of that study, number 1, and a sweep set of which one member has begun, number 2."""
+    """The same with a sweep of that study, number 1, and a group of three, of which number 2 has begun."""
     path = Path(shutil.copy(made, tmp_path_factory.mktemp("queued") / "studies.db"))
     with Store.open(str(path)) as store:
         begun = write(store, 6, finals=False, problems=PROBLEMS[1:2])
-        whole = queue.request_for([load_space(SPACE, problems=PROBLEMS)], trials=100)
-        several = queue.request_for([load_space(SPACE, problems=[each]) for each in PROBLEMS[:3]], trials=30)
-        for request, of in ((whole, study), (several, begun)):
-            number = queue.submit(store, request).sweep.id
+        whole = queue.request_for(load_space(SPACE, problems=PROBLEMS), trials=100)
+        several = [queue.request_for(load_space(SPACE, problems=[each]), trials=30) for each in PROBLEMS[1:4]]
+        for requests, of in (([whole], study), (several, begun)):
+            number = queue.submit_group(store, requests)[0][0].id
             assert sweeps.claim(store, number, f"sweep {number}") is not None
-            sweeps.work(store, number, 60.0, [of])
+            sweeps.work(store, number, 60.0, of)
             sweeps.note(store, number, "search", f"study {of}", {})
     return path
 

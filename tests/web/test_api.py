@@ -196,7 +196,7 @@ def test_a_sweep_that_cannot_be_is_refused_in_a_line(writable: TestClient, shown
 
 
 def test_no_file_can_be_sent(writable: TestClient, shown: dict[str, str]) -> None:
-    for field in ("space_document", "sources", "flags", "path", "members"):
+    for field in ("space_document", "sources", "flags", "path"):
         answer = writable.post(f"{API}/sweeps", headers=shown, json={**ASKED, field: "x"})
         assert answer.status_code == 422, field
 
@@ -245,9 +245,9 @@ def test_what_a_caller_has_waited_for_is_in_the_answer(
 def test_every_sweep_that_there_was_can_be_listed(empty: Path, tmp_path: Path) -> None:
     """The page has the last ones that are over, the API all of them on demand, the metrics their number."""
     path = Path(shutil.copy(empty, tmp_path / "studies.db"))
-    request = queue.request_for([load_space("sdpa_cpu_small")])
+    request = queue.request_for(load_space("sdpa_cpu_small"))
     with Store.open(str(path)) as store:
-        numbers = [queue.submit(store, request).sweep.id for _ in range(OVER + 2)]
+        numbers = [queue.submit(store, request)[0].id for _ in range(OVER + 2)]
         for number in numbers[:-1]:
             sweeps.settle(store, number, State.CANCELLED)
     with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:

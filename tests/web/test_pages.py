@@ -18,17 +18,17 @@ from markupsafe import escape
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from autotuner.jobs import queue
+from autotuner.jobs import outlook, queue
 from autotuner.store import Store, device_health, figures, lease, queries, sweeps, trials
 from autotuner.tuning import covered, standings
 from autotuner.tuning.standings import StudySummary
 from autotuner.tuning.workbench import load_space
+from autotuner.values.sweep import State
 from autotuner.web import reader
 from autotuner.web.app import create_app
 from autotuner.web.reader import FRESH_S
 from autotuner.web.settings import Settings
 from autotuner.web.words import ratio
-from benchmarks.service.made_up import PROBLEMS, write
 from tests.helpers.recorded import (
     CALIBRATION,
     deduplicated,
@@ -100,24 +100,13 @@ def test_coverage_and_costs_are_what_the_commands_say(client: TestClient, study:
     assert page.count("raced against") == sum(each.pinned for each in starts) > 0
 
 
-def test_a_set_has_a_line_a_member(tmp_path: Path) -> None:
-    """A member that has not begun is there too, and the one that has leads to its study."""
-    files = [load_space("sdpa_cuda", problems=[each]) for each in PROBLEMS[:3]]
-    with Store.open(str(tmp_path / "studies.db")) as store:
-        begun = write(store, 6, finals=False, problems=PROBLEMS[1:2])
-        asked = queue.submit(store, queue.request_for(files, trials=30, weights=[1.0, 2.5, 1.0])).sweep
-        assert sweeps.claim(store, asked.id, "a test") is not None
-        sweeps.work(store, asked.id, 60.0, [begun])
-        settings = Settings(store=str(tmp_path / "studies.db"))
-        with TestClient(create_app(settings), base_url="http://localhost") as found:
-            told = found.get(f"/api/v1/sweeps/{asked.id}/members").json()
-            page = found.get(f"/sweeps/{asked.id}").text
-    assert [each["study"] for each in told["members"]] == [None, begun, None]
-    assert [each["judged"] for each in told["members"]] == [0, 6, 0]
-    assert [each["weight"] for each in told["members"]] == [1.0, 2.5, 1.0]
-    assert page.count("not begun") == 4  # in the drawing and in the table
-    assert "an equal share: 10" in page
-    assert f'href="/studies/{begun}"' in page
+def test_a_sweep_of_a_group_shows_the_others(queue_client: TestClient) -> None:
+    """Each with its own outcome."""
+    text = queue_client.get("/sweeps/2").text
+    assert [number for number in range(1, 6) if f'<a href="/sweeps/{number}">' in text] == [2, 3, 4]
+    assert text.count("0 of 30") == 2
+    assert text.count("no result") == 2
+    assert "Its group" not in queue_client.get("/sweeps/1").text
 
 
 def figures_of(text: str) -> list[str]:
@@ -295,11 +284,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _queue_of(store: Store, study: str) -> None:
     """A sweep and a device whose every name and text is markup."""
     wanted = {"name": EVIL, "problems": (EVIL,)}
-    plain = queue.request_for([load_space("sdpa_cpu_small")])
-    titled = [each.model_copy(update={"space_document": _titled(each.space_document)}) for each in plain.members]
-    asked = queue.submit(store, plain.model_copy(update={**wanted, "members": tuple(titled)}), key=EVIL).sweep
+    plain = queue.request_for(load_space("sdpa_cpu_small"))
+    titled = _titled(plain.space_document)
+    asked = queue.submit(store, plain.model_copy(update={**wanted, "space_document": titled}), key=EVIL)[0]
     assert sweeps.claim(store, asked.id, EVIL) is not None
-    sweeps.work(store, asked.id, 60.0, [study])
+    sweeps.work(store, asked.id, 60.0, study)
     sweeps.note(store, asked.id, EVIL, EVIL)
     with device_health.serving(store, {EVIL: [EVIL]}, EVIL, "cpu", EVIL, EVIL):
         device_health.quarantine(store, [EVIL], EVIL, EVIL, asked.id)
@@ -392,17 +381,20 @@ def test_a_revoked_best_is_shown_nowhere(queued: Path, study: str, tmp_path: Pat
         assert ratio(quoted.speedup) not in before[page][1], page
 
 
-def test_a_set_follows_a_member_of_which_one_is_revoked(queued: Path, tmp_path: Path) -> None:
+def test_a_sweep_that_is_over_shows_what_it_found(queued: Path, study: str, tmp_path: Path) -> None:
+    """And its study, as long as that shows the same."""
     path = Path(shutil.copy(queued, tmp_path / "studies.db"))
     with Store.open(str(path)) as store:
-        (member,) = sweeps.one(store, 2).studies
-        with TestClient(create_app(Settings(store=str(path))), base_url="http://localhost") as found:
-            before = found.get("/sweeps/2")
-            assert found.get(f"/sweeps/2?since={since(before.text)}").status_code == 204
-            best = standings.best(store, member)
-            assert best is not None
-            store.revoke(member, best.entry.number, "it was wrong")
-            assert found.get(f"/sweeps/2?since={since(before.text)}").status_code == 200
+        found = outlook.found_in(store, study)
+        sweeps.settle(store, 1, State.DONE, found=found)
+        assert found.best_speedup is not None
+        assert "Is it faster than" in read(path, "/sweeps/1")["/sweeps/1"][1]
+        best = standings.best(store, study)
+        assert best is not None
+        store.revoke(study, best.entry.number, "it was wrong")
+    text = read(path, "/sweeps/1")["/sweeps/1"][1]
+    assert ratio(found.best_speedup) in text
+    assert "Is it faster than" not in text
 
 
 def test_studies_are_summed_up_again_only_once_they_have_changed(
@@ -433,7 +425,7 @@ def test_a_queued_sweep_says_that_a_worker_has_come(tmp_path: Path, empty: Path)
     """Nothing has happened to it, and it is where it was in the queue."""
     path = Path(shutil.copy(empty, tmp_path / "studies.db"))
     with Store.open(str(path)) as store:
-        page = f"/sweeps/{queue.submit(store, queue.request_for([load_space('sdpa_cpu_small')])).sweep.id}"
+        page = f"/sweeps/{queue.submit(store, queue.request_for(load_space('sdpa_cpu_small')))[0].id}"
         _, text, etag = read(path, page)[page]
         assert "no worker serves a device of kind cpu" in text
         assert read(path, page, seen={page: etag})[page][0] == 304
