@@ -375,9 +375,7 @@ def kernels_drawn() -> dict[Path, str]:
         "decode",
         decode_pages.few_queries(*map(if_kept, ("decode_attention", "decode_attention_h100"))),
     )
-    runs = (if_kept(name) for name in ("old_and_new", "old_and_new_others"))
-    text = insert(text, "old_and_new", old_and_new_pages.old_and_new(*runs))
-    text = insert(text, "same_code", old_and_new_pages.same_code(if_kept("same_code")))
+    text = insert(text, "old_and_new", old_and_new_pages.old_and_new(if_kept("old_and_new")))
     text = insert(text, "views", views_pages.views(if_kept("views")))
     text = insert(text, "tuned_wgmma", tuned_pages.tuned(if_kept("tuned_wgmma"), LARGE))
     text = insert(text, "elsewhere", tuned_pages.elsewhere(if_kept("elsewhere"), *loaded("tuned_wgmma")))

@@ -1,36 +1,37 @@
-"""The part of docs/kernels-cuda.md on the kernels of version 1 of the ABI beside these."""
+"""The part of docs/kernels-cuda.md on the kernels of an earlier commit beside these."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from benchmarks.attention.cuda_pages import table
 from benchmarks.attention.decode_pages import NONE, STATES, mean
 
-OLD, NEW, TUNED = ("old", "again"), ("new",), ("tuned",)
-"""The first words of the names of a side's graphs."""
+OLD, NEW = "old", "new"
+"""The first word of the names of a side's graphs."""
 LOST = 1.01
 """Above this a kernel counts as slower than before."""
 
 
 def old_and_new(*documents: dict[str, Any] | None) -> str:
-    """How long dense problems take as kernels of version 2 of the ABI, relative to those of version 1: a table a run,
-    and what all runs together decide."""
+    """How long kernels take, relative to those of an earlier commit: a table a run, and what all runs together
+    decide."""
     kept = [each for each in documents if each is not None]
     if not kept:
         return NONE
     return "\n\n".join([*map(_of_a_run, kept), _together(kept)])
 
 
-def medians(state: dict[str, Any], side: tuple[str, ...]) -> list[float]:
+def medians(state: dict[str, Any], side: str) -> list[float]:
     """Microseconds of each graph of a side."""
-    return [us["median"] for name, us in state["us"].items() if name.split()[0] in side]
+    return [us["median"] for name, us in state["us"].items() if name.split()[0] == side]
 
 
-def over(state: dict[str, Any], side: tuple[str, ...] = NEW) -> float:
-    """Microseconds of a side over those of the old one: each the geometric mean of its graphs, so that what the control
-    is off by is taken out."""
-    return mean(medians(state, side)) / mean(medians(state, OLD))
+def over(state: dict[str, Any]) -> float:
+    """Microseconds of the new side over those of the old one: each the geometric mean of its graphs, so that what the
+    control is off by is taken out."""
+    return mean(medians(state, NEW)) / mean(medians(state, OLD))
 
 
 def apart(state: dict[str, Any]) -> float:
@@ -51,18 +52,12 @@ def _name(row: dict[str, Any]) -> str:
 
 def _of_a_run(document: dict[str, Any]) -> str:
     shapes = document["shapes"]
-    tuned = any(medians(row["warm"], TUNED) for row in shapes)
     head = ["problem", *(f"{state}{what}" for state in STATES for what in ("", ": one kernel's graphs"))]
     rows = [[_name(row), *(cell for state in STATES for cell in _cells(row[state]))] for row in shapes]
-    if tuned:
-        head += [f"tuned, {state}" for state in STATES]
-        for cells, row in zip(rows, shapes, strict=True):
-            cells += [_ratio(row[state], TUNED) if medians(row[state], TUNED) else "" for state in STATES]
     means = [f"{mean([over(row[state]) for row in shapes]):.4f} {state}" for state in STATES]
     same = sum(row["same_bits"] for row in shapes)
-    out = [
-        f" Left out: {each['impl']} at {each['problem']}: {each['reason']}." for each in document.get("left_out", ())
-    ]
+    reasons = Counter((each["impl"], each["reason"]) for each in document["left_out"])
+    out = [f" Left out: {count} of {impl}: {reason}." for (impl, reason), count in reasons.items()]
     return (
         f"{document['device']}, torch {document['torch']}:\n\n{table(head, rows)}\n\nThe geometric mean is"
         f" {' and '.join(means)}; {same} of {len(shapes)} give the same bits as before.{''.join(out)} Made by"
@@ -72,11 +67,11 @@ def _of_a_run(document: dict[str, Any]) -> str:
 
 def _cells(state: dict[str, Any]) -> list[str]:
     spread = f"{100 * (apart(state) - 1):.1f} %" if len(medians(state, OLD)) > 1 else "not measured"
-    return [_ratio(state, NEW), spread]
+    return [_ratio(state), spread]
 
 
-def _ratio(state: dict[str, Any], side: tuple[str, ...]) -> str:
-    said = f"{over(state, side):.3f}"
+def _ratio(state: dict[str, Any]) -> str:
+    said = f"{over(state):.3f}"
     return said if decides(state) else f"({said})"
 
 
@@ -102,19 +97,3 @@ def _slowest(states: list[tuple[str, dict[str, Any], str]], wanted: str) -> str:
             ratios.setdefault(name, []).append(over(found))
     problem, ratio = max(((name, mean(each)) for name, each in ratios.items()), key=lambda found: found[1])
     return f"{problem} at {ratio:.3f} {wanted}"
-
-
-def same_code(document: dict[str, Any] | None) -> str:
-    """How many points of each implementation compile to the machine code that they had; nothing where nothing is
-    kept."""
-    if document is None:
-        return NONE
-    built = [row for row in document["rows"] if row["same_code"] is not None]
-    by_impl: dict[str, list[bool]] = {}
-    for row in built:
-        by_impl.setdefault(row["impl"], []).append(row["same_code"])
-    counts = ", ".join(f"{sum(each)} of {len(each)} of `{impl}`" for impl, each in by_impl.items())
-    return (
-        f"For {document['architecture']} the fastest points at these shapes are, to the byte, the machine code that"
-        f" they were: {counts}. Made by `{document['command']}`."
-    )

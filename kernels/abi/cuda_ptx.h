@@ -88,6 +88,13 @@ AT_DEVICE float exp2_approx(float x) {
   return y;
 }
 
+// The larger; no number where one of the two is none, which fmaxf would hide.
+AT_DEVICE float max_nan(float x, float y) {
+  float z;
+  asm("max.NaN.f32 %0, %1, %2;\n" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
+
 // Barriers -----------------------------------------------------------------------------------------------------------
 
 // Barrier `id` (1..15; 0 is __syncthreads) among `threads` threads, whole warps.

@@ -102,8 +102,9 @@ AT_DEVICE float panel_max(const float (&x)[PANEL], int column, int visible) {
   return result;
 }
 
-// Scores to exponentials in place; returns their sum. `shift` is the row's maximum in powers of two.
-AT_DEVICE float exponentials(float (&x)[PANEL], float shift, int column, int visible) {
+// Scores to exponentials in place; returns their sum. The row's maximum is subtracted first: fused with the scaling, what
+// a very large one lost by rounding would be left as an exponent.
+AT_DEVICE float exponentials(float (&x)[PANEL], float max, int column, int visible) {
   float sum = 0;
 #pragma unroll
   for (int v = 0; v < VECTORS; ++v, column += STEP) {
@@ -111,7 +112,7 @@ AT_DEVICE float exponentials(float (&x)[PANEL], float shift, int column, int vis
 #pragma unroll
     for (int e = 0; e < VEC_WIDTH; ++e) {
       float &y = x[v * VEC_WIDTH + e];
-      y = exp2_approx(fmaf(y, LOG2_E, -shift));
+      y = exp2_approx((y - max) * LOG2_E);
       sum += y;
     }
   }
@@ -165,18 +166,18 @@ AT_DEVICE void softmax(const score *from, element *to, int visible, int width) {
     load_panel(x, from, column, visible);
     row_max = fmaxf(row_max, panel_max(x, column, visible));
   }
-  const float shift = reduce<true>(row_max, partial[0]) * LOG2_E;
+  const float max = reduce<true>(row_max, partial[0]);
   for (int panel = last_panel; panel >= 0; --panel) {
     const int column = panel * PANEL_COLUMNS + first;
     if (panel < last_panel) load_panel(x, from, column, visible);
-    row_sum += exponentials(x, shift, column, visible);
+    row_sum += exponentials(x, max, column, visible);
   }
   const float factor = 1.0f / reduce<false>(row_sum, partial[1]);
   for (int panel = 0; panel * PANEL_COLUMNS < width; ++panel) {
     const int column = panel * PANEL_COLUMNS + first;
     if (panel > 0) {
       load_panel(x, from, column, visible);
-      exponentials(x, shift, column, visible);
+      exponentials(x, max, column, visible);
     }
     store_panel(to, x, factor, column, visible, width);
   }

@@ -6,6 +6,7 @@
 #define MMA_SOFTMAX_H
 
 #include "mma_shape.h"
+#include "shift.h"
 
 // 16 rows of Q, of scores and of probabilities.
 struct Queries {
@@ -28,8 +29,9 @@ struct Partial {
   float sum[2] = {};
 };
 
-// 2^x on the multiply-add pipe for x below 127, relative error 2e-7; 0 from -127 down. Adding 1.5 * 2^23 rounds x to an
-// integer, whose low bits are then the integer itself; a power of two is added to the exponent of 2^fraction.
+// 2^x on the multiply-add pipe for x below 127, relative error 2e-7; 0 from -127 down, and some number for what is none.
+// Adding 1.5 * 2^23 rounds x to an integer, whose low bits are then the integer itself; a power of two is added to the
+// exponent of 2^fraction.
 AT_DEVICE float exp2_polynomial(float x) {
   x = fmaxf(x, -127.0f);
   const float shifted = x + 12582912.0f, fraction = x - (shifted - 12582912.0f);
@@ -57,8 +59,8 @@ AT_DEVICE float exponential(float x, [[maybe_unused]] int index = 0) {
 AT_DEVICE float finite(float max) { return max == -INFINITY ? 0.0f : max; }
 
 AT_DEVICE float quad_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
-  return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+  x = max_nan(x, __shfl_xor_sync(~0u, x, 1));
+  return max_nan(x, __shfl_xor_sync(~0u, x, 2));
 }
 
 AT_DEVICE float quad_sum(float x) {
@@ -112,30 +114,52 @@ AT_DEVICE void mask(Scores &scores, const Place &at, int first_row, int key) {
   }
 }
 
-// Scores to probabilities, with what has been summed so far brought to the new maximum.
-AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, const Scores &scores, float scale, bool first) {
+// The lane's largest score of a row; no number where one of them is none.
+AT_DEVICE float lane_max(const Scores &scores, int half) {
+  float max = scores.fragment[0][half * 2];
+#pragma unroll
+  for (int j = 0; j < BLOCK_N / 8; j++)
+    max = max_nan(max, max_nan(scores.fragment[j][half * 2], scores.fragment[j][half * 2 + 1]));
+  return max;
+}
+
+// Scores to probabilities, with what has been summed so far brought to the new maximum. A score that is no number makes
+// the maximum none, and then the sum: exponential() need not tell.
+AT_DEVICE void softmax(Probabilities &probabilities, Partial &partial, Scores &scores, float scale, bool first) {
+  float shift[2], decay[2];
 #pragma unroll
   for (int half = 0; half < 2; half++) {
-    float max = scores.fragment[0][half * 2];
+    const float max = max_nan(partial.max[half], quad_max(lane_max(scores, half)) * scale);
+    shift[half] = CAUSAL ? finite(max) : max;
+    decay[half] = first ? 1.0f : exponential(partial.max[half] - shift[half]);
+    partial.max[half] = max;
+  }
+  if (__builtin_expect(__any_sync(~0u, !fuses(shift[0]) || !fuses(shift[1])), 0)) {
 #pragma unroll
-    for (int j = 0; j < BLOCK_N / 8; j++)
-      max = fmaxf(max, fmaxf(scores.fragment[j][half * 2], scores.fragment[j][half * 2 + 1]));
-    max = fmaxf(partial.max[half], quad_max(max) * scale);
-    const float shift = CAUSAL ? finite(max) : max;
+    for (int half = 0; half < 2; half++) {
+      partial.sum[half] += shift[half] - shift[half];  // 0, or no number where the shift is none
+#pragma unroll
+      for (int j = 0; j < BLOCK_N / 8; j++)
+#pragma unroll
+        for (int i = half * 2; i < half * 2 + 2; i++)
+          scores.fragment[j][i] = shifted(scores.fragment[j][i], scale, shift[half]);
+      shift[half] = 0.0f;
+    }
+  }
+#pragma unroll
+  for (int half = 0; half < 2; half++) {
     if (!first) {
-      const float decay = exponential(partial.max[half] - shift);
-      partial.sum[half] *= decay;
+      partial.sum[half] *= decay[half];
 #pragma unroll
       for (int i = 0; i < FRAGMENTS; i++) {
-        partial.output[i][half * 2] *= decay;
-        partial.output[i][half * 2 + 1] *= decay;
+        partial.output[i][half * 2] *= decay[half];
+        partial.output[i][half * 2 + 1] *= decay[half];
       }
     }
-    partial.max[half] = max;
 #pragma unroll
     for (int j = 0; j < BLOCK_N / 8; j++) {
-      const float low = exponential(fmaf(scores.fragment[j][half * 2], scale, -shift), j * 2);
-      const float high = exponential(fmaf(scores.fragment[j][half * 2 + 1], scale, -shift), j * 2 + 1);
+      const float low = exponential(fmaf(scores.fragment[j][half * 2], scale, -shift[half]), j * 2);
+      const float high = exponential(fmaf(scores.fragment[j][half * 2 + 1], scale, -shift[half]), j * 2 + 1);
       partial.sum[half] += low + high;
       probabilities.fragment[j / 2][j % 2 * 2 + half] = pack(low, high);
     }

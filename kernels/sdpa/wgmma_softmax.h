@@ -3,6 +3,7 @@
 #ifndef WGMMA_SOFTMAX_H
 #define WGMMA_SOFTMAX_H
 
+#include "shift.h"
 #include "wgmma_shape.h"
 
 typedef float Scores[BLOCK_N / 2];
@@ -16,6 +17,7 @@ static constexpr int HALF = BLOCK_N / 4;
 struct Softmax {
   float max[2], sum[2];
   float decay[2];  // what sums and outputs so far are to be multiplied by, where the last tile says so
+  bool large;      // some row of the warp has a maximum that is not to be subtracted while scores are scaled
 };
 
 AT_DEVICE float quad_max(float x) {
@@ -70,6 +72,12 @@ AT_DEVICE void softmax_exact(Softmax &state, Scores &scores, float scale) {
     if (!FIRST) state.decay[half] = exp2_approx(state.max[half] - shift[half]);
     state.max[half] = max;
   }
+  state.large = __any_sync(~0u, !fuses(shift[0]) || !fuses(shift[1]));
+  if (__builtin_expect(state.large, 0)) {
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 2; i++) scores[i] = shifted(scores[i], scale, shift[i / 2 % 2]);
+    shift[0] = shift[1] = 0.0f;
+  }
   exponentiate(scores, shift, scale, sum);
 #pragma unroll
   for (int half = 0; half < 2; half++)
@@ -100,26 +108,28 @@ AT_DEVICE void shrink(Softmax &state, Scores &scores, int half, float largest) {
 
 // With the maximum of earlier tiles, which is almost always good enough: no maximum is looked for, nothing is rescaled,
 // and the sum, which is wanted anyway, tells whether it was. Otherwise the warp goes back: `rescore` brings the scores
-// again where they were lost. True when `decay` is to be applied. A maximum of -inf (no key seen) makes probabilities
-// infinite or NaN, so such a row goes back by itself.
+// again where they were lost. True when `decay` is to be applied. Where a maximum is -inf (no key seen) or very large
+// nothing is guessed.
 template <class Rescore>
 AT_DEVICE bool softmax_speculative(Softmax &state, Scores &scores, float scale, const Rescore &rescore) {
-  float sum[2];
-  exponentiate(scores, state.max, scale, sum);
-  const bool small = sum[0] <= LARGEST_SUM && sum[1] <= LARGEST_SUM;  // false for NaN
-  if (__builtin_expect(__all_sync(~0u, small), 1)) {
-    state.sum[0] += sum[0];
-    state.sum[1] += sum[1];
-    return false;
-  }
-  const float largest[2] = {row_max(scores, 0), row_max(scores, 1)};
-  if (__all_sync(~0u, largest[0] < OVERFLOWN && largest[1] < OVERFLOWN)) {
-    shrink(state, scores, 0, largest[0]);
-    shrink(state, scores, 1, largest[1]);
-  } else {
+  if (__builtin_expect(!state.large, 1)) {
+    float sum[2];
+    exponentiate(scores, state.max, scale, sum);
+    const bool small = sum[0] <= LARGEST_SUM && sum[1] <= LARGEST_SUM;  // false for NaN
+    if (__builtin_expect(__all_sync(~0u, small), 1)) {
+      state.sum[0] += sum[0];
+      state.sum[1] += sum[1];
+      return false;
+    }
+    const float largest[2] = {row_max(scores, 0), row_max(scores, 1)};
+    if (__all_sync(~0u, largest[0] < OVERFLOWN && largest[1] < OVERFLOWN)) {
+      shrink(state, scores, 0, largest[0]);
+      shrink(state, scores, 1, largest[1]);
+      return true;
+    }
     rescore(scores);
-    softmax_exact<false>(state, scores, scale);
   }
+  softmax_exact<false>(state, scores, scale);
   return true;
 }
 

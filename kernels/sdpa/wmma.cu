@@ -26,6 +26,7 @@
 //                     2: as 1, and one before the first and after the last phase of every tile
 //                     With producers, arrival and release are named barriers between them and all computing warps.
 #include "wmma_shape.h"
+#include "shift.h"
 #include "wmma_ring.h"
 
 #include <mma.h>
@@ -120,8 +121,13 @@ AT_DEVICE void softmax_rows(Warp &warp, int row_tile, int visible, float scale_l
   float row_max = fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
   row_max = fmaxf(row_max, __shfl_xor_sync(0xffffffff, row_max, 1));
   row_max = fmaxf(warp.max[row_tile], row_max * scale_log2);
-  const float shift = row_max == -INFINITY ? 0.0f : row_max;  // -inf minus -inf would be NaN
+  float shift = row_max == -INFINITY ? 0.0f : row_max;  // -inf minus -inf would be NaN
   const float decay = exp2_approx(warp.max[row_tile] - shift);
+  if (__builtin_expect(__any_sync(~0u, !fuses(shift)), 0)) {
+#pragma unroll
+    for (int i = 0; i < QUADS * 4; i++) s[i / 4][i % 4] = shifted(s[i / 4][i % 4], scale_log2, shift);
+    shift = 0.0f;
+  }
   element *probabilities = shared_array<element>(PROBABILITIES) + state * P_PITCH + half * 4;
   float sum[2] = {};
 #pragma unroll

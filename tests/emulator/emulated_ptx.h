@@ -45,6 +45,8 @@ AT_DEVICE float exp2_approx(float x) {
   return y < 0x1p-126f ? 0.0f : y;
 }
 
+AT_DEVICE float max_nan(float x, float y) { return x != x || y != y ? NAN : fmaxf(x, y); }
+
 // Barriers -----------------------------------------------------------------------------------------------------------
 
 AT_DEVICE void named_barrier_sync(int id, int threads) { emulator::barrier(id, threads, true); }

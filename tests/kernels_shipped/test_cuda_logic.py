@@ -16,12 +16,12 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.outcome import Artifact
 from tests.emulator.emulator import EmulationError, cuda_include, emulate, emulate_softmax, in_words, judged
+from tests.emulator.points import DEFAULTS, WGMMA, Point
 
 pytestmark = pytest.mark.skipif(
     cuda_include() is None or config.cxx() is None, reason="needs the CUDA toolkit's headers and a C++ compiler"
 )
 
-Point = dict[str, int | str]
 FIXTURES = Path(__file__).parent.parent / "emulator" / "fixtures"
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "own_cuda_kernel"
 SEEDS = 3
@@ -95,56 +95,6 @@ def test_a_variant_that_does_not_compile_says_so() -> None:
 
 # The implementations ------------------------------------------------------------------------------------------------
 
-SCALAR: Point = {
-    "BLOCK_M": 32,
-    "BLOCK_N": 32,
-    "NUM_WARPS": 4,
-    "VEC_WIDTH": 8,
-    "REDUCE": "warp",
-    "STAGES": 2,
-    "PAD": 8,
-    "SYNC_POLICY": 0,
-}
-WMMA: Point = {
-    "BLOCK_M": 64,
-    "BLOCK_N": 64,
-    "NUM_WARPS": 4,
-    "STAGES": 2,
-    "PAD": 8,
-    "PRODUCER_WARPS": 0,
-    "ACC": "float",
-    "FIXED": 0,
-    "SYNC_POLICY": 0,
-}
-MMA: Point = {
-    "WARPS_M": 4,
-    "ROW_TILES": 1,
-    "WARPS_N": 1,
-    "BLOCK_N": 64,
-    "STAGES": 2,
-    "SPLIT": 1,
-    "LOAD": "cp_async",
-    "MULTICAST": 1,
-    "EXP": "ex2",
-    "Q_FROM": "registers",
-    "FIXED": 0,
-    "SYNC_POLICY": 0,
-}
-WGMMA: Point = {
-    "CONSUMERS": 2,
-    "BLOCK_N": 64,
-    "STAGES": 2,
-    "BLOCKS_SM": 1,
-    "SCHEDULE": "dynamic",
-    "OVERLAP": 1,
-    "PING_PONG": 1,
-    "Q_FROM": "shared",
-    "Q_BUFFERS": 2,
-    "EARLY_START": 0,
-    "O_STAGING": "query",
-    "SOFTMAX": "spec_rounded",
-}
-DEFAULTS = {"scalar": SCALAR, "wmma": WMMA, "mma": MMA, "wgmma": WGMMA}
 CHANGES: dict[str, list[Point]] = {
     "scalar": [
         {"REDUCE": "shared", "STAGES": 1, "VEC_WIDTH": 2, "PAD": 2, "BLOCK_M": 16, "BLOCK_N": 64, "NUM_WARPS": 2},
