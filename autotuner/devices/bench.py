@@ -1,12 +1,15 @@
-"""What the gate's benches have in common on every kind of device: what precedes a launch."""
+"""What the gate's benches have in common on every kind of device: where tensors lie, what precedes a launch."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+
+from torch import Tensor
 
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, moved
+from autotuner.ops.tensors import Tensors, distinct, gaps_of, lying_in, moved, span
 from autotuner.values.problem import Problem
 
 FILLS = (0x7FFF7FFF, 0x7BFF7BFF, 0)
@@ -19,6 +22,17 @@ def predecessor(problem: Problem, torch_device: str) -> Tensors:
     """Inputs, on the device, for what runs before a launch to leave its traces."""
     op = op_of(problem)
     return moved(op.tensors().inputs(problem, op.cases.between_distribution, seed=0), torch_device)
+
+
+def copied_into(memory: Tensor, tensor: Tensor, watch: Callable[[Tensor], None]) -> Tensor:
+    """The tensor's copy in that memory, with its strides. `watch` is told which words of the memory lie in the gaps
+    between rows, where there are any."""
+    gaps = gaps_of(tensor) if span(tensor) != tensor.numel() else None
+    if gaps is not None:
+        watch(gaps.repeat_interleave(tensor.element_size() // memory.element_size()))
+    found = lying_in(memory, tensor)
+    distinct(found).copy_(distinct(tensor))
+    return found
 
 
 def workspace_bytes(variant: LoadedVariant, problem: Problem, most: int) -> int:

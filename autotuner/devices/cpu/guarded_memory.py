@@ -13,7 +13,8 @@ import mmap
 import torch
 from torch import Tensor
 
-from autotuner.ops.tensors import distinct, gaps_of, lying_in, span
+from autotuner.devices.bench import copied_into
+from autotuner.ops.tensors import span
 
 PAGE = mmap.PAGESIZE
 PATTERN = 0xA5
@@ -85,9 +86,4 @@ class Slab:
 def guarded(tensor: Tensor, shift: int = 0) -> tuple[Slab, Tensor]:
     """A copy in a slab of its own, with its strides; the gaps between its rows are watched."""
     slab = Slab(span(tensor) * tensor.element_size(), shift)
-    placed = lying_in(slab.bytes, tensor)
-    gaps = gaps_of(tensor) if span(tensor) != tensor.numel() else None
-    if gaps is not None:
-        slab.watch(gaps.repeat_interleave(tensor.element_size()))
-    distinct(placed).copy_(distinct(tensor))
-    return slab, placed
+    return slab, copied_into(slab.bytes, tensor, slab.watch)

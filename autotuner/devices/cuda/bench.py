@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from autotuner.devices.bench import FILLS, predecessor, workspace_bytes
+from autotuner.devices.bench import FILLS, copied_into, predecessor, workspace_bytes
 from autotuner.devices.cuda.errors import CUDA_ERRORS
 from autotuner.devices.cuda.full import unless_full
 from autotuner.devices.cuda.guarded_memory import Arena, damage, written
@@ -19,7 +19,7 @@ from autotuner.devices.sets import bits
 from autotuner.forge.loaded_variant import LoadedVariant
 from autotuner.gate.bench import Neighbours, Repeats, Traces, run_foreign
 from autotuner.ops import op_of
-from autotuner.ops.tensors import Tensors, distinct, full_is_no_refusal, gaps_of, lying_in, span
+from autotuner.ops.tensors import Tensors, full_is_no_refusal, span
 from autotuner.values.problem import Problem
 
 MAX_WORKSPACE = 2 << 30
@@ -50,12 +50,7 @@ class CudaBench:
 
     def place(self, tensor: Tensor, shift: int = 0) -> Tensor:
         words = self._arena.take(span(tensor) * tensor.element_size(), shift)
-        gaps = gaps_of(tensor) if span(tensor) != tensor.numel() else None
-        if gaps is not None:
-            self._arena.watch(words, gaps.repeat_interleave(tensor.element_size() // words.element_size()))
-        placed = lying_in(words, tensor)
-        distinct(placed).copy_(distinct(tensor))
-        return placed
+        return copied_into(words, tensor, lambda gaps: self._arena.watch(words, gaps))
 
     def launch(self, problem: Problem, inputs: Tensors, outputs: Tensors) -> int:
         workspace, wanted = self._workspace(problem)
