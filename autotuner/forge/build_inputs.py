@@ -12,6 +12,7 @@ from pathlib import Path
 from autotuner.forge.family import ABI_VERSION, Family, Implementation
 from autotuner.forge.toolchain import Toolchain
 from autotuner.ops import op_of
+from autotuner.ops.op import shape_of
 from autotuner.values import config
 from autotuner.values.errors import KernelError
 from autotuner.values.problem import Problem
@@ -89,7 +90,8 @@ def signature_of(problem: Problem, torch_device: str) -> str:
     op, lines = op_of(problem), [f"device\t{torch_device}"]
     for direction, tensors in (("in", op.inputs(problem)), ("out", op.outputs(problem))):
         for each in tensors:
-            sizes = (str(size) if isinstance(size, int) else f"d{problem.DIMS.index(size)}" for size in each.shape)
+            pairs = zip(each.shape, shape_of(each, problem), strict=True)
+            sizes = (f"d{problem.DIMS.index(name)}" if name in problem.DIMS else str(size) for name, size in pairs)
             lines.append("\t".join((direction, each.name, each.dtype, str(int(each.strided)), " ".join(sizes))))
     return "".join(f"{line}\n" for line in lines)
 

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from inspect import signature
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from autotuner.values.problem import Problem, Shape
@@ -91,7 +91,7 @@ class Input(NamedTuple):
     dtype: str
     """The element type, by torch's name."""
     shape: tuple[str | int, ...]
-    """Of each dimension its size, or the name of its size among those that `Problem.DIMS` names."""
+    """Of each dimension its size, or the name of its size: a field of the problem."""
     most: str | None = None
     """Of integers: the size that they are at most, and 1 is the least that is ordinary."""
     strided: bool = False
@@ -202,43 +202,21 @@ class Words(NamedTuple):
 
 
 class TorchFunction(NamedTuple):
-    """The function of torch that computes the op: what models call."""
+    """The function of torch that computes the op: what models call, and what exports serve (docs/packages.md)."""
 
-    function: Callable[[], Any]
-    """Imports torch."""
-    ours: Callable[[], Any]
-    """The same with the arguments that variants serve beside it, as a function of ours that torch computes. It asks
-    torch.overrides who wants to hear of a call. Imports torch."""
-    added: frozenset[str]
-    """Names of the arguments that `ours` has beside those of torch's own function."""
-    tensors: tuple[str, ...]
-    """Names of the tensors among its arguments, those at the end that may be left out included."""
-    arguments: Callable[..., tuple[Tensors, dict[str, Any], dict[str, Any]]]
-    """From the arguments as `ours` takes them: the tensors, the options that change what is computed, and what says no
-    more than these and is for torch alone."""
-    schema: str
-    """Of a torch.library op of the tensors, with `scalars` and `beside` as keywords."""
-    scalars: frozenset[str]
-    """Names of the options that such an op takes."""
-    beside: frozenset[str]
-    """Names of what such an op takes for torch alone."""
-    made_once: Callable[[Problem, Tensors], dict[str, Tensor]]
-    """Of the tensors: what of `beside` a model makes once for many calls."""
-    empty: Callable[..., Tensor]
-    """From the tensors and the options: an empty result, where such an op puts it."""
+    signature: Callable[[], ModuleType]
+    """The op's module `signature`: names, types and defaults of the function's arguments, stated once. It imports
+    torch."""
+    path: Path
+    """Its file, which packages have a copy of."""
     options: Callable[[Problem], dict[str, Any]]
-    """Of a problem: with them `ours` computes it."""
-    cast: Callable[[Tensors], Tensors] = lambda tensors: tensors
-    """Of a call's tensors: as torch computes with them here, in size, element type and place. Under autocast that may
-    be another element type, and then they have no content."""
-
-    def called(self, tensors: Tensors, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Tensors and options as keywords of `ours`."""
-        return {**dict(zip(self.tensors, tensors, strict=False)), **options}
-
-    def uses_added(self, tensors: Tensors, options: Mapping[str, Any]) -> bool:
-        """Whether torch's own function cannot be called with them."""
-        return not self.added.isdisjoint({*self.tensors[: len(tensors)], *options})
+    """Of a problem: with them the function computes it."""
+    reasons: tuple[str, ...]
+    """Words for AT_SHAPES, AT_STRIDES and the op's own reasons (kernels/abi/dispatch.h), in that order."""
+    strided: bool = False
+    """Whether its tensors may lie otherwise than dense."""
+    made_once: Callable[[Problem, Tensors], dict[str, Tensor]] = lambda problem, tensors: {}
+    """Of the tensors: what is for torch alone, and a model makes once for many calls."""
 
 
 class OpCall(NamedTuple):
@@ -249,35 +227,14 @@ class OpCall(NamedTuple):
     problem: Callable[[tuple[Tensor, ...], Mapping[str, Any]], Problem]
     """Of the tensors and the options. Raises ValueError where it is none of the op's problems."""
     torch: TorchFunction | None = None
-    """How such calls are recorded in a model, and replaced (`record` and `load` of the Python interface)."""
+    """How such calls are recorded in a model, and replaced (`record` and `load` of the Python interface). None: the op
+    is exported as json alone."""
 
     @property
     def names(self) -> frozenset[str]:
         """Of all that a call may be given by name."""
-        return self.options if self.torch is None else self.options.union(signature(self.torch.arguments).parameters)
-
-
-class OpPackage(NamedTuple):
-    """How the op is carried away in a package of torch, and in C (docs/packages.md)."""
-
-    title: str
-    """What is in it, in a few words."""
-    name: str
-    """Of the function, in the package's module."""
-    copied: Mapping[str, Path]
-    """Python of the package, by file name, copied as it is; it imports nothing of autotuner."""
-    init: str
-    """The package's __init__.py behind the check of its files. It has `FOLDER`, and makes `load`."""
-    source: str
-    """The file in the op's ABI folder that makes it an op of torch."""
-    headers: tuple[str, ...]
-    """Of the op's ABI folder: what the C file has a copy of."""
-    function: tuple[str, str]
-    """The templates there of the C header and of what follows the table in the C file; @NAME@ stands for the name."""
-    reasons: tuple[str, ...]
-    """Words for the reasons of kernels/abi/dispatch.h, from the last one on."""
-    call: Callable[[Problem], dict[str, Any]]
-    """A call of the problem for the package's Python, in JSON."""
+        own = {} if self.torch is None else signature(self.torch.signature().arguments).parameters
+        return self.options.union(own)
 
 
 class Op(NamedTuple):
@@ -311,8 +268,6 @@ class Op(NamedTuple):
     """By kind of device: modules of its baselines that take seconds to import; every process of a sweep has them."""
     call: OpCall | None = None
     """How a problem is read from a call (`tune_like` of the Python interface)."""
-    package: OpPackage | None = None
-    """None: it is exported as json alone."""
 
     def place(self, index: tuple[int, ...]) -> str:
         """Where an element, a row or a slice of an output is, in words."""

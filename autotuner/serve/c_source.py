@@ -6,7 +6,7 @@ import json
 import platform
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,18 +14,19 @@ from autotuner.devices.kind import Packaging
 from autotuner.forge.build_inputs import abi_dir
 from autotuner.forge.linkable import joined
 from autotuner.ops import OPS
-from autotuner.ops.op import OpPackage
-from autotuner.serve.folder import MOST_VARIANTS, Source, fresh, linked, name_of, packaged
+from autotuner.ops.op import Input, Output
+from autotuner.serve.folder import Source, fresh, linked, name_of, packaged
+from autotuner.serve.runtime.stated import Stated
 from autotuner.serve.table import digest_of_table
-from autotuner.serve.table_source import table_lines
+from autotuner.serve.table_source import signature_lines, table_lines
 from autotuner.store.records import StudyRecord
 from autotuner.values.errors import InputError
 from autotuner.values.table import Table
 from autotuner.values.versions import version_of
 
-SHARED = ("dispatch.h", "device_model.h")
+SHARED = ("package.h", "device_model.h")
 """Headers of the ABI that the C file has a copy of, beside the op's."""
-SYSTEM = ("atomic", "cmath", "mutex", "stddef.h", "stdint.h")
+SYSTEM = ("algorithm", "atomic", "initializer_list", "mutex", "stddef.h", "stdint.h")
 """Headers that the body needs beside those of the inlined ones."""
 INCLUDE = re.compile(r'^#include ([<"])([^">]+)[">].*\n', re.MULTILINE)
 
@@ -39,30 +40,84 @@ def write_c(table: Table | None, study: StudyRecord, target: Path) -> str:
 
 def write_c_folder(table: Table, source: Source, target: Path) -> str:
     """The same for a table and where its variants are built from."""
-    package, kind = packaged(table)
-    name, folder = f"autotuner_{name_of(target)}", OPS[table.op].abi()
-    header, body = ((folder / each).read_text().replace("@NAME@", name) for each in package.function)
+    _, kind = packaged(table)
+    name = f"autotuner_{name_of(target)}"
+    said = {"NAME": name, **_of_signature(table, name)}
     with fresh(target) as private:
         scratch = private / "scratch"
         scratch.mkdir()
         joined(source.toolchain, linked(table, source, name, scratch), private / f"{name}_variants.o")
         shutil.rmtree(scratch)
-        (private / f"{name}.h").write_text(header)
-        (private / f"{name}.cpp").write_text("\n".join([*_lines(table, name, package, kind), body]))
+        (private / f"{name}.h").write_text(_filled("function.h.in", said))
+        (private / f"{name}.cpp").write_text("\n".join([*_lines(table, name, kind), _filled("function.cpp.in", said)]))
         (private / "export.json").write_text(json.dumps(_said(table, kind), indent=1) + "\n")
     return f"link with {name}.cpp and {name}_variants.o"
 
 
-def _lines(table: Table, name: str, package: OpPackage, kind: Packaging) -> Iterator[str]:
+def _filled(template: str, said: Mapping[str, str]) -> str:
+    """A template of the ABI with each @WORD@ in its place."""
+    return re.sub(r"@([A-Z]+)@", lambda found: said[found[1]], (abi_dir() / template).read_text())
+
+
+def _of_signature(table: Table, name: str) -> dict[str, str]:
+    """What the templates have of the op: the call's fields, and how its tensors and options are read from them."""
+    op, (function, _) = OPS[table.op], packaged(table)
+    signature = function.signature()
+    stated = Stated(signature)
+    like = table.entries[0].problem.model_copy(update=dict.fromkeys(stated.more, True))
+    tensors = dict(zip((*stated.required, *stated.more), op.inputs(like), strict=True))
+    out, more = op.outputs(like)[0], {each: tensors[each] for each in stated.more}
+    fields = [f"  const void *{each}; /* {_sizes(tensors[each])} */" for each in stated.required]
+    fields += [f"  const {of.dtype}_t *{each}; /* {_sizes(of)}; null: none */" for each, of in more.items()]
+    fields.append(f"  void *out; /* {_sizes(out)} */")
+    sizes = dict.fromkeys(str(size) for each in tensors.values() for size in each.shape)
+    fields.append(f"  int64_t {', '.join(sizes)};")
+    read = [_read(f"in[{place}]", each, tensors[each], function.strided) for place, each in enumerate(stated.required)]
+    read += [
+        f"  if (c.{each}) {_read(f'in[{place}]', each, tensors[each], False).strip()}"
+        for place, each in enumerate(stated.more, len(stated.required))
+    ]
+    read.append(_read("out", "out", out, function.strided))
+    if function.strided:
+        ranks = {**{each: len(tensors[each].shape) for each in stated.required}, "out": len(out.shape)}
+        strides = ", ".join(f"{each}_stride[{rank - 1}]" for each, rank in ranks.items())
+        fields.append(f"  int64_t {strides};")
+        fields.append("  uint32_t one_memory; /* bit i: tensor i is a view of the same memory as the one before */")
+        read.append("  for (int i = 1; i < signature.required; i++)")
+        read.append("    if (c.one_memory >> i & 1) in[i].storage = in[i - 1].storage;")
+    fields.append("  int32_t dtype;")
+    fields += [f"  {'int32_t' if each.values else 'double'} {each.name};" for each in stated.options]
+    words = [each for option in stated.options for each in enumerate(option.values) if isinstance(each[1], str)]
+    return {
+        "TITLE": signature.TITLE,
+        "CONSTANTS": "".join(f"#define {name}_{str(word).upper()} {place}\n" for place, word in words),
+        "FIELDS": "\n".join(fields),
+        "TENSORS": "\n".join(read),
+        "SAID": ", ".join(f"(double)c.{each.name}" for each in stated.options),
+    }
+
+
+def _sizes(of: Input | Output) -> str:
+    return f"({', '.join(map(str, of.shape))}{',' if len(of.shape) == 1 else ''})"
+
+
+def _read(to: str, name: str, of: Input | Output, strided: bool) -> str:
+    dtype = "AT_INT32" if of.dtype == "int32" else "c.dtype"
+    sizes = ", ".join(f"c.{size}" for size in of.shape)
+    return f"  {to} = tensor_of(c.{name}, {dtype}, {{{sizes}}}, {f'c.{name}_stride' if strided else 'nullptr'});"
+
+
+def _lines(table: Table, name: str, kind: Packaging) -> Iterator[str]:
     """All of the C++ file before what it does: the headers of the ABI, and the table."""
+    op = OPS[table.op]
     yield f"// Written by autotuner export --format c; {name}.h says how it is used."
-    headers, system = inlined([*SHARED, *package.headers], [abi_dir(), OPS[table.op].abi()])
+    headers, system = inlined([*SHARED, f"{op.name}_call.h"], [abi_dir(), op.abi()])
     yield from (f"#include <{each}>" for each in sorted({*system, *SYSTEM}))
     yield f'#include "{name}.h"\n'
     yield headers
     yield from table_lines(table, name)
+    yield from signature_lines(op)
     facts = table.proven_on
-    yield f"#define AT_MAX_VARIANTS {MOST_VARIANTS}"
     yield f"#define ON_CUDA {int(kind.accelerator)}"
     yield from (f"#define {fact} {int(facts.get(fact, 0))}" for fact in ("SM", "MULTIPROCESSORS"))
     features = [json.dumps(f" {each} ") for each in kind.instructions()]

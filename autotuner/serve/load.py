@@ -21,7 +21,7 @@ from autotuner.forge.build import entry_of_package, private_directory
 from autotuner.ops import OPS
 from autotuner.serve.folder import Source, packaged
 from autotuner.serve.package import package_digest, write_module
-from autotuner.serve.whole import damaged
+from autotuner.serve.runtime.whole import damaged
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, InputError, ToolchainError
 from autotuner.values.files import read_regular, why

@@ -14,26 +14,30 @@ import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from autotuner.devices.kind import Packaging
 from autotuner.forge.build import shared_object
 from autotuner.forge.build_inputs import abi_dir, source_digests
 from autotuner.forge.linkable import PLAIN, compiled, tool
 from autotuner.ops import OPS
-from autotuner.ops.op import OpPackage
-from autotuner.serve import whole
+from autotuner.ops.op import TorchFunction
 from autotuner.serve.elf import python_symbols, versions_needed
 from autotuner.serve.folder import Source, fresh, linked, name_of, packaged
+from autotuner.serve.runtime import whole
 from autotuner.serve.table import digest_of_table
-from autotuner.serve.table_source import table_lines
+from autotuner.serve.table_source import signature_lines, table_lines
 from autotuner.store.records import StudyRecord
 from autotuner.values.errors import InputError
+from autotuner.values.problem import Problem
 from autotuner.values.table import Entry, Table
 from autotuner.values.variant import digest_of
 from autotuner.values.versions import version_of
 
+SOURCE = "torch_op.cpp"
+"""The file in an op's ABI folder that makes it an op of torch."""
 OLDEST_TORCH = "2.10"
-"""Whose stable ABI has all that the op calls (`torch_op.cpp` compiles for it)."""
+"""Whose stable ABI has all that the op calls (torch_op.h compiles for it)."""
 INIT = '''"""{title} as autotuner tuned it: `{name}` takes what torch's function takes."""
 
 from pathlib import Path
@@ -41,9 +45,16 @@ from pathlib import Path
 from .whole import damaged
 
 FOLDER = Path(__file__).parent
-if name := damaged(FOLDER):
-    raise ImportError(f"{{FOLDER}}: damaged: {{name}} is not the file that was exported; export it again")
-{init}'''
+if found := damaged(FOLDER):
+    raise ImportError(f"{{FOLDER}}: damaged: {{found}} is not the file that was exported; export it again")
+
+from . import machine, signature
+from .serving import NotServed, opened
+
+load = opened(FOLDER, signature, machine)
+{name} = load()
+__all__ = ["NotServed", "{name}", "load"]
+'''
 PROJECT = """[build-system]
 requires = ["hatchling>=1.27"]
 build-backend = "hatchling.build"
@@ -86,7 +97,7 @@ def write_package(table: Table | None, study: StudyRecord, target: Path) -> str:
 
 def write_folder(table: Table, source: Source, target: Path) -> str:
     """The same for a table and where its variants are built from."""
-    package, kind = packaged(table)
+    function, kind = packaged(table)
     module = f"autotuner_{name_of(target)}"
     with fresh(target) as private:
         scratch = private / "scratch"
@@ -96,37 +107,43 @@ def write_folder(table: Table, source: Source, target: Path) -> str:
         shutil.rmtree(scratch)
         _write_project(table, module, inside, private, needs)
     place = target if target.is_absolute() else f"./{target}"  # a bare name is looked for in the index
-    return f"pip install {place}, then: from {module} import {package.name}"
+    return f"pip install {place}, then: from {module} import {function.signature().NAME}"
 
 
 def write_module(table: Table, source: Source, module: str, inside: Path, scratch: Path) -> dict[str, str]:
     """Makes the folder `inside`, which is the module itself; what its library needs of the system."""
-    package, kind = packaged(table)
+    function, kind = packaged(table)
     library = _library(table, source, module, scratch)
     needs = versions_needed(library)
     inside.mkdir(parents=True)
     shutil.move(library, inside / library.name)
-    for name, copied in _copied(package, kind).items():
+    for name, copied in _copied(function, kind).items():
         shutil.copyfile(copied, inside / name)
-    (inside / "__init__.py").write_text(INIT.format(**package._asdict()))
+    (inside / "__init__.py").write_text(_init(function))
     _write_metadata(table, module, inside, library.name, needs)
     return needs
 
 
-def _copied(package: OpPackage, kind: Packaging) -> dict[str, Path]:
+def _init(function: TorchFunction) -> str:
+    signature = function.signature()
+    return INIT.format(title=signature.TITLE, name=signature.NAME)
+
+
+def _copied(function: TorchFunction, kind: Packaging) -> dict[str, Path]:
     """Python of every package, by file name."""
-    return {"whole.py": Path(whole.__file__), **kind.copied, **package.copied}
+    files = sorted(Path(whole.__file__).parent.glob("[!_]*.py"))
+    return {**{each.name: each for each in files}, **kind.copied, "signature.py": function.path}
 
 
 def package_digest(table: Table) -> str:
     """What a package in the cache is called: a digest of all that it is made of, as far as that is known without a
     compiler. Raises InputError as `packaged` does."""
-    package, kind = packaged(table)
+    function, kind = packaged(table)
     op_dir = OPS[table.op].abi()
-    sources = source_digests([op_dir / package.source, abi_dir() / "package.h"], (abi_dir(), op_dir))
-    python = {name: path.read_text() for name, path in _copied(package, kind).items()}
+    sources = source_digests([op_dir / SOURCE, abi_dir() / "package.h"], (abi_dir(), op_dir))
+    python = {name: path.read_text() for name, path in _copied(function, kind).items()}
     here = [platform.machine(), platform.system(), version_of("autotuner"), OLDEST_TORCH]
-    return digest_of([digest_of_table(table), sources, python, INIT.format(**package._asdict()), here])
+    return digest_of([digest_of_table(table), sources, python, INIT, here])
 
 
 def variant_folder(device: str) -> str:
@@ -136,11 +153,10 @@ def variant_folder(device: str) -> str:
 
 def _library(table: Table, source: Source, module: str, scratch: Path) -> Path:
     """All of the package that is machine code, as one library."""
-    package, _ = packaged(table)
     op_dir = OPS[table.op].abi()
     include_dirs = (abi_dir(), op_dir)
     torch = _torch_folder()
-    op = shared_object(source.toolchain, op_dir / package.source, (*include_dirs, torch / "include"), PLAIN)
+    op = shared_object(source.toolchain, op_dir / SOURCE, (*include_dirs, torch / "include"), PLAIN)
     tables = scratch / "table.cpp"
     tables.write_text("\n".join([*_package_lines(table, module), ""]))
     objects = [op, compiled(source.toolchain, tables, include_dirs), *linked(table, source, module, scratch)]
@@ -161,17 +177,18 @@ def _torch_folder() -> Path:
 
 def _package_lines(table: Table, module: str) -> Iterator[str]:
     yield '#include "package.h"'
-    yield f'#include "{table.op}.h"'
+    yield f'#include "{table.op}_call.h"'
     yield from table_lines(table, module)
+    yield from signature_lines(OPS[table.op])
     facts = table.proven_on
     numbers = [int(facts.get(name, 0)) for name in ("THREADS_ALLOWED", "SM", "MULTIPROCESSORS")]
     fields = ", ".join(map(str, [int(packaged(table)[1].accelerator), *numbers]))
-    yield f'extern "C" const at_package autotuner_package = {{"{module}", AT_TABLE, {fields}}};'
+    yield f'extern "C" const at_package autotuner_package = {{"{module}", AT_TABLE, AT_SIGNATURE, {fields}}};'
 
 
 def _write_metadata(table: Table, module: str, variant: Path, library: str, needs: dict[str, str]) -> None:
     """metadata.json: what `kernels` reads, and what the package needs and where it comes from."""
-    package, kind = packaged(table)
+    _, kind = packaged(table)
     export = {
         "generator": f"autotuner {version_of('autotuner')}",
         "exported_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -184,7 +201,7 @@ def _write_metadata(table: Table, module: str, variant: Path, library: str, need
         "proven_on": table.proven_on,
         "instructions": kind.instructions(),
         "variants": [str(each.variant) for each in table.variants],
-        "warm": [package.call(each.problem) for each in _smallest(table)],
+        "warm": [_call(table, each.problem) for each in _smallest(table)] if kind.accelerator else [],
         "estimates": table.estimates,
         "table": table.model_dump(mode="json"),
         "table_digest": digest_of_table(table),
@@ -213,12 +230,27 @@ def _smallest(table: Table) -> list[Entry]:
     return list(found.values())
 
 
+def _call(table: Table, problem: Problem) -> dict[str, Any]:
+    """A call of the problem: elements and element type of each memory, of each tensor the number of its memory, sizes,
+    strides and where it begins; and the options."""
+    op, (function, _) = OPS[table.op], packaged(table)
+    memory: dict[int, tuple[int, str]] = {}
+    tensors = []
+    for each in op.tensors().inputs(problem, op.ordinary, 0):
+        storage = each.untyped_storage()
+        memory[storage.data_ptr()] = storage.nbytes() // each.element_size(), str(each.dtype).removeprefix("torch.")
+        place = [*memory].index(storage.data_ptr())
+        tensors.append((place, [*each.shape], [*each.stride()], each.storage_offset()))
+    return {"memory": [*memory.values()], "tensors": tensors, "options": function.options(problem)}
+
+
 def _write_project(table: Table, module: str, variant: Path, folder: Path, needs: dict[str, str]) -> None:
     """What makes a wheel of it, and a page for people."""
-    package, _ = packaged(table)
+    function, _ = packaged(table)
+    signature = function.signature()
     digest = digest_of_table(table)[:8]
     project = PROJECT.format(
-        title=package.title,
+        title=signature.TITLE,
         dist=module.replace("_", "-"),
         version=f"1.0+{digest}",
         torch=OLDEST_TORCH,
@@ -232,10 +264,11 @@ def _write_project(table: Table, module: str, variant: Path, folder: Path, needs
 
 
 def _readme(table: Table, module: str, needs: dict[str, str]) -> Iterator[str]:
-    package, _ = packaged(table)
+    function, _ = packaged(table)
+    signature = function.signature()
     yield f"# {module}\n"
-    yield f"{package.title} as autotuner tuned it. `{package.name}` takes what torch's function takes.\n"
-    yield f"```python\nfrom {module} import {package.name}\n```\n"
+    yield f"{signature.TITLE} as autotuner tuned it. `{signature.NAME}` takes what torch's function takes.\n"
+    yield f"```python\nfrom {module} import {signature.NAME}\n```\n"
     if table.estimates:
         yield "**Estimates are in it: no finals confirmed that these variants are faster.**\n"
     proven = ", ".join(f"{name} {value}" for name, value in table.proven_on.items())

@@ -7,43 +7,71 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from inspect import signature
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 from torch.utils.benchmark import Timer
 
 from autotuner.ops import OPS
 from autotuner.ops.op import Op, TorchFunction
-from autotuner.ops.surroundings import needs_gradient
 from autotuner.ops.tensors import Tensors
+from autotuner.serve.runtime.library import GRADIENT
+from autotuner.serve.runtime.surroundings import computed_in, needs_gradient
 from autotuner.values.errors import InputError
 from autotuner.values.files import regular_target, write_atomically
 from autotuner.values.problem import Problem
 from autotuner.values.validation import explanation, show
 
-GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
 LOOKS, TIMED_S = 4, 0.03
 """How often each problem is run in turn to see what torch takes for it, and for how many seconds, at least."""
 
 
-def function(op: str) -> Any:
-    """torch's function of an op, with the arguments that variants serve beside it; torch computes it. A model that
-    needs these calls it while it is recorded, and what `load` returns afterwards: both take the same.
+class TorchsOwn:
+    """torch's function of an op, with the arguments that variants serve beside it; torch computes it. `record` hears of
+    its calls."""
+
+    def __init__(self, op: str) -> None:
+        """`function` makes one. Raises InputError where there is no such op, or torch has no function for it."""
+        known = {each.name: each.call.torch for each in OPS.values() if each.call and each.call.torch}
+        known |= {each.signature().NAME: each for each in known.values()}
+        if op not in known:
+            raise InputError(f"torch has no function of {op!r} that is served; there are {', '.join(known)}")
+        self._op, self._signature = op, known[op].signature()
+        self._arguments, self._compute = self._signature.arguments, self._signature.compute
+        self.__signature__ = signature(self._arguments)
+        self.__doc__ = self._arguments.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        """As torch's function."""
+        tensors, options, beside = self._arguments(*args, **kwargs)
+        if has_torch_function(tensors):  # autotuner.record() hears of the call
+            found: Tensor = handle_torch_function(self, tensors, *args, **kwargs)
+            return found
+        return self._compute(tensors, options, beside)  # type: ignore[no-any-return]
+
+    def __deepcopy__(self, _: object) -> TorchsOwn:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return function, (self._op,)
+
+
+@cache
+def function(op: str) -> TorchsOwn:
+    """torch's function of an op by its own name or the op's, such as "rms_norm", with the arguments that
+    variants serve beside it; torch computes it. A model that needs these calls it while it is recorded, and what `load`
+    returns afterwards: both take the same.
 
     Raises InputError where there is no such op, or torch has no function for it.
     """
-    known = {
-        each.name: each.call.torch for each in OPS.values() if each.call is not None and each.call.torch is not None
-    }
-    if op not in known:
-        raise InputError(f"torch has no function of {op!r} that is served; there are {', '.join(known)}")
-    return known[op].ours()
+    return TorchsOwn(op)
 
 
 def problem_of(op: Op, args: Sequence[Any], named: Mapping[str, Any]) -> Problem:
@@ -59,18 +87,28 @@ def problem_of(op: Op, args: Sequence[Any], named: Mapping[str, Any]) -> Problem
 
 def _sorted(function: TorchFunction, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Tensors, dict[str, Any]]:
     """The tensors and the options of a call. Raises ValueError where the function does not take it."""
-    known = signature(function.arguments)
+    stated = function.signature()
+    known = signature(stated.arguments)
     own = {name: value for name, value in named.items() if name not in known.parameters}
     try:
         bound = known.bind(*args, **{name: value for name, value in named.items() if name not in own})
     except TypeError as error:
         raise ValueError(str(error)) from None
-    for name in function.tensors:
+    for name in (*stated.TENSORS, *stated.MORE):
         value = bound.arguments.get(name, known.parameters[name].default)
         if value is not known.parameters[name].default and not isinstance(value, torch.Tensor):
             raise ValueError(f"{name}: found {show(value)}, expected a tensor")
-    tensors, options, _ = function.arguments(*bound.args, **bound.kwargs)
-    return function.cast(tensors), {**options, **own}
+    tensors, options, _ = stated.arguments(*bound.args, **bound.kwargs)
+    return _cast(stated, tensors), {**options, **own}
+
+
+def _cast(stated: ModuleType, tensors: Tensors) -> Tensors:
+    """As torch computes with them here; without content where autocast casts."""
+    wanted = [computed_in(each) if stated.AUTOCAST else each.dtype for each in tensors]
+    return tuple(
+        each if each.dtype == dtype else torch.empty_like(each, dtype=dtype, device="meta")
+        for each, dtype in zip(tensors, wanted, strict=True)
+    )
 
 
 class Served(NamedTuple):
@@ -162,8 +200,9 @@ def _read(op: Op, args: Sequence[Any], named: Mapping[str, Any], dense: bool) ->
     """The problem of a call as torch computes it here, or why it has none."""
     assert op.call is not None
     assert op.call.torch is not None
-    given, options, _ = op.call.torch.arguments(*args, **named)
-    tensors = op.call.torch.cast(given)
+    stated = op.call.torch.signature()
+    given, options, _ = stated.arguments(*args, **named)
+    tensors = _cast(stated, given)
     if needs_gradient(given):
         return Refused(described(tensors, options), GRADIENT)
     try:
@@ -182,8 +221,9 @@ class _Recorder(TorchFunctionMode):
         self._ops: dict[Any, Op] = {}
         for op in OPS.values():
             if op.call is not None and op.call.torch is not None:
-                for function in (op.call.torch.function(), op.call.torch.ours()):
-                    self._ops[function] = op
+                stated = op.call.torch.signature()
+                for each in (stated.FUNCTION, function(op.name), function(stated.NAME)):
+                    self._ops[each] = op
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -214,10 +254,10 @@ def microseconds(served: Served) -> float:
     assert op.call.torch is not None
     drawn = op.tensors().inputs(served.problem, op.ordinary, seed=0)
     inputs = tuple(each.to(served.device) for each in drawn)
-    function = op.call.torch
-    given = function.called(inputs, function.options(served.problem)) | function.made_once(served.problem, inputs)
-    scope = {"function": function.ours(), "given": given}
-    timer = Timer("function(**given)", globals=scope, num_threads=torch.get_num_threads())
+    args, kwargs = op.call.torch.signature().called(inputs, op.call.torch.options(served.problem))
+    given = kwargs | op.call.torch.made_once(served.problem, inputs)
+    scope = {"function": function(op.name), "args": args, "given": given}
+    timer = Timer("function(*args, **given)", globals=scope, num_threads=torch.get_num_threads())
     with torch.no_grad():
         return 1e6 * min(timer.blocked_autorange(min_run_time=TIMED_S).times)
 

@@ -7,14 +7,23 @@ from collections.abc import Iterator, Sequence
 
 from autotuner.forge.build_inputs import compiled_lines
 from autotuner.ops import OPS
+from autotuner.ops.op import Op
+from autotuner.serve.runtime.stated import Stated
 from autotuner.values.problem import Problem
 from autotuner.values.table import Range, Table
 
-DERIVED = ("GROUPED",)
-"""Of the compile-time part: what the sizes say already."""
-OTHER_THREADS, OTHER_MODEL, ELSEWHERE = -5, -4, -3
-"""Reasons that say more where the table does: their numbers in dispatch.h, and from the end places in
-`OpPackage.reasons`."""
+REASONS = (
+    "it was not tuned, and no variant is proven and timed around it",
+    "the tensors differ in device or element type",
+    "the variants are for {device}",
+    "proven on a device with {proven}, this one is another",
+    "proven on a device whose THREADS_ALLOWED is {threads}, here torch uses another number",
+    "the variants take float32, bfloat16 and float16",
+    "a tensor is not aligned to 16 bytes",
+    "the variant refused the call",
+    "the workspace is missing, too small or not aligned to 64 bytes",
+)
+"""Words for the reasons of dispatch.h, from -1 on; those of the op follow."""
 
 
 def symbol(place: int, name: str) -> str:
@@ -42,23 +51,41 @@ def table_lines(table: Table, name: str) -> Iterator[str]:
     yield from _array("at_range", "ranges", ranges)
     yield from _array("char *const", "why", [json.dumps(each) for each in reasons(table)])
     dims = len(OPS[table.op].problem.DIMS)
-    counts = f"{len(entries)}, {len(ranges)}, {len(places)}, {dims}"
+    dims, fixed = len(OPS[table.op].problem.DIMS), len(_fixed(table))
+    counts = f"{len(entries)}, {len(ranges)}, {len(places)}, {dims}, {fixed}"
     yield f"#define AT_TABLE {{entries, ranges, variants, why, {counts}}}"
 
 
 def reasons(table: Table) -> list[str]:
-    """Words for every reason, then for each entry and each range."""
-    op = OPS[table.op]
-    assert op.package is not None
-    fixed = list(op.package.reasons)
-    threads = table.proven_on.get("THREADS_ALLOWED")
-    if threads is not None:
-        fixed[OTHER_THREADS] = f"proven on a device whose THREADS_ALLOWED is {threads}, here torch uses another number"
-    proven = ", ".join(f"{name} {value}" for name, value in table.proven_on.items())
-    fixed[OTHER_MODEL] = f"proven on a device with {proven}, this one is another"
-    fixed[ELSEWHERE] = f"the variants are for {table.device}"
+    """Words for every reason from the last one on, then for each entry and each range."""
     between = [f"between tuned problems, timed on {len(each.validated)} others" for each in table.ranges]
-    return [*fixed, *(each.why for each in table.entries), *between, *(each.why for each in table.left_out)]
+    own = [each.why for each in table.entries]
+    return [*reversed(_fixed(table)), *own, *between, *(each.why for each in table.left_out)]
+
+
+def _fixed(table: Table) -> list[str]:
+    call = OPS[table.op].call
+    assert call is not None
+    assert call.torch is not None
+    proven = ", ".join(f"{name} {value}" for name, value in table.proven_on.items())
+    threads = table.proven_on.get("THREADS_ALLOWED")
+    return [
+        *(each.format(device=table.device, proven=proven, threads=threads) for each in REASONS),
+        *call.torch.reasons,
+    ]
+
+
+def signature_lines(op: Op) -> Iterator[str]:
+    """The macro AT_SIGNATURE that initialises an `at_signature`. It needs the op's header NAME_call.h."""
+    assert op.call is not None
+    assert op.call.torch is not None
+    stated = Stated(op.call.torch.signature())
+    for place, option in enumerate(stated.options):
+        said = f"{op.name}_SAID_{option.name}".upper()
+        yield f'static_assert({said} == {place}, "the options are in the order of the signature");'
+    counts = [len(stated.required), len(stated.more), len(stated.beside), len(stated.options)]
+    bits = [each.bits for each in stated.options]
+    yield f"#define AT_SIGNATURE {{{json.dumps(stated.schema)}, {', '.join(map(str, counts))}, {_list(bits)}}}"
 
 
 def _together(of: Range) -> int:
@@ -74,10 +101,11 @@ def _array(of: str, name: str, elements: Sequence[str]) -> Iterator[str]:
 
 
 def problem_in_c(problem: Problem) -> str:
-    """What initialises an `at_problem`."""
-    fields = {name: value for name, value in problem.compiled.items() if name not in DERIVED}
-    values = [line.split(maxsplit=2)[2] for line in compiled_lines(fields)]
-    return f"{{{_list(problem.shape)}, {_list(values)}}}"
+    """What initialises an `at_problem`. What is compiled in and follows from the sizes is no part of it."""
+    fields = type(problem).model_fields
+    values = compiled_lines({name: each for name, each in problem.compiled.items() if name.lower() in fields})
+    sides = (problem.shape, [line.split(maxsplit=2)[2] for line in values], [repr(each) for each in problem.scalars])
+    return f"{{{', '.join(map(_list, sides))}}}"
 
 
 def _list(values: Sequence[object]) -> str:

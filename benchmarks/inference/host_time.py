@@ -27,6 +27,7 @@ from torch import Tensor
 import autotuner
 from autotuner.devices import DEVICES, Wishes
 from autotuner.ops import OPS
+from autotuner.serve.runtime.stated import Stated
 from autotuner.values.errors import InputError
 from autotuner.values.problem import Problem
 from benchmarks.provenance import ROOT, provenance
@@ -67,12 +68,12 @@ def arms(ours: Any, problem: Problem) -> dict[str, Callable[[], object]]:
     assert op.call is not None
     function = op.call.torch
     assert function is not None
+    signature = function.signature()
     inputs = tuple(each.to(ours.table.device) for each in op.tensors().inputs(problem, op.ordinary, 0))
-    options = {name: value for name, value in function.options(problem).items() if value}
-    named = function.called(inputs, options)
-    given = [named.pop(name) for name in function.tensors[:GIVEN]]
-    through, (made, defined) = function.ours(), nothing()
-    torchs = through if function.uses_added(inputs, options) else function.function()
+    options = function.options(problem)
+    given, named = signature.called(inputs, options)
+    through, (made, defined) = autotuner.function(op.name), nothing()
+    torchs = signature.FUNCTION if Stated(signature).added.isdisjoint(named) else through
     return {
         "torch": lambda: torchs(*given, **named),
         "torch by the recorded function": lambda: through(*given, **named),

@@ -11,29 +11,27 @@
 #define AT_FIELDS 8
 
 /* Why no variant serves a call. From 0 on a number is the place in the table of what does: an entry, or behind them a
- * range. Words for all of them: at_table.why. */
+ * range. An op's own reasons follow, from AT_OWN_REASON on. Words for all of them: at_table.why. */
 enum {
   AT_NOT_TUNED = -1,
-  AT_MIXED = -2,      /* tensors of several devices or element types */
-  AT_ELSEWHERE = -3,  /* another kind of device */
+  AT_MIXED = -2,       /* tensors of several devices or element types */
+  AT_ELSEWHERE = -3,   /* another kind of device */
   AT_OTHER_MODEL = -4, /* another model of device than the proven one */
   AT_OTHER_THREADS = -5,
-  AT_SHAPES = -6,
-  AT_DTYPE = -7,
-  AT_STRIDES = -8,
-  AT_GROUPS_UNSAID = -9,
-  AT_UNALIGNED = -10,
-  AT_LENGTHS = -11,    /* lengths of keys that are not as the op says */
-  AT_NO_LENGTHS = -12, /* no variant was tuned with lengths of keys */
-  AT_REFUSED = -13,    /* the variant itself refused the call */
-  AT_WORKSPACE = -14,  /* missing, too small or not aligned */
-  AT_REASONS = 14
+  AT_DTYPE = -6,
+  AT_UNALIGNED = -7,
+  AT_REFUSED = -8,   /* the variant itself refused the call */
+  AT_WORKSPACE = -9, /* missing, too small or not aligned */
+  AT_SHAPES = -10,   /* tensors that do not fit together */
+  AT_STRIDES = -11,  /* tensors that lie as no variant takes them */
+  AT_OWN_REASON = -12
 };
 
-/* Sizes in the order of the op's dims, and everything else that tells its problems apart. */
+/* Sizes in the order of the op's dims, what is compiled in, and the numbers that a variant is given beside. */
 typedef struct at_problem {
   int64_t dim[AT_MAX_DIM];
   int32_t field[AT_FIELDS];
+  double scalar[AT_MAX_SCALAR];
 } at_problem;
 
 typedef struct at_entry {
@@ -53,11 +51,11 @@ typedef struct at_table {
   const at_entry *entries;
   const at_range *ranges;
   const at_identity *const *variants;
-  const char *const *why; /* AT_REASONS reasons from the last one on, then one of each entry and each range */
-  int32_t entry_count, range_count, variant_count, dims;
+  const char *const *why; /* reasons from the last one on, then one of each entry and each range */
+  int32_t entry_count, range_count, variant_count, dims, reasons;
 } at_table;
 
-static inline const char *at_why(const at_table *table, int place) { return table->why[place + AT_REASONS]; }
+static inline const char *at_why(const at_table *table, int place) { return table->why[place + table->reasons]; }
 
 static inline int at_places(const at_table *table) { return table->entry_count + table->range_count; }
 
@@ -70,6 +68,8 @@ static inline int at_use(const at_table *table, int place) {
 static inline int at_same_fields(const at_problem *one, const at_problem *other) {
   for (int i = 0; i < AT_FIELDS; i++)
     if (one->field[i] != other->field[i]) return 0;
+  for (int i = 0; i < AT_MAX_SCALAR; i++)
+    if (one->scalar[i] != other->scalar[i]) return 0;
   return 1;
 }
 

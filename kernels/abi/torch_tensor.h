@@ -4,6 +4,8 @@
 
 #include <torch/csrc/stable/c/shim.h>
 
+#include <string.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <string>
@@ -29,9 +31,14 @@ struct Dims {
 // A tensor of torch's, which it gives back.
 class Tensor {
  public:
+  Tensor() = default;
   explicit Tensor(AtenTensorHandle handle) : handle_(handle) {}
   Tensor(Tensor &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   Tensor(const Tensor &) = delete;
+  Tensor &operator=(Tensor &&other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
   ~Tensor() {
     if (handle_) aoti_torch_delete_tensor_object(handle_);
   }
@@ -85,8 +92,19 @@ class Tensor {
     return {found, rank};
   }
 
-  AtenTensorHandle handle_;
+  AtenTensorHandle handle_ = nullptr;
 };
+
+// What a stack holds where the schema says that there may be none; torch takes it.
+inline StableIValue optional(StableIValue value) { return (StableIValue) new StableIValue(value); }
+inline StableIValue optional(const Tensor &tensor) { return tensor ? optional(tensor.given()) : 0; }
+
+inline StableIValue number(double value) {
+  StableIValue made;
+  static_assert(sizeof made == sizeof value);
+  memcpy(&made, &value, sizeof made);
+  return made;
+}
 
 inline Tensor called(const char *op, StableIValue *stack) {
   check(torch_call_dispatcher(op, "", stack, TORCH_ABI_VERSION), op);

@@ -13,6 +13,7 @@ from autotuner.forge.family import Family
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Artifact
+from autotuner.values.problem import Problem
 from autotuner.values.table import Entry, Proven, Range, Ratio, Table, TableVariant, Validated
 from autotuner.values.variant import Variant, digest_of
 
@@ -61,7 +62,7 @@ def served(artifact: Artifact, trial: int = 0) -> TableVariant:
 
 def table(
     variants: Sequence[TableVariant],
-    entries: Sequence[tuple[SdpaProblem, str | None]],
+    entries: Sequence[tuple[Problem, str | None]],
     ranges: Sequence[Range] = (),
     device: str = "cpu",
 ) -> Table:
@@ -70,7 +71,7 @@ def table(
     here = kind.facts_in_torch()
     assert here is not None
     return Table(
-        op="sdpa",
+        op=entries[0][0].op,
         device=device,
         proven_on={name: here[name] for name in kind.proven_by},
         environment={},

@@ -44,8 +44,9 @@ int main(void) {
   static double expected[ROOM];
   for (int t = 0; t < 3; t++)
     for (int i = 0; i < ROOM; i++) tensors[t][i] = (float)rand() / (float)RAND_MAX - 0.5f;
-  autotuner_demo_call call = {.q = tensors[0], .k = tensors[1], .v = tensors[2], .o = tensors[3], .batch = 1,
-                              .heads = HEADS, .heads_kv = HEADS, .head_dim = WIDTH, .dtype = autotuner_demo_FLOAT32};
+  autotuner_demo_call call = {.query = tensors[0], .key = tensors[1], .value = tensors[2], .out = tensors[3],
+                              .batch = 1, .heads = HEADS, .heads_kv = HEADS, .head_dim = WIDTH,
+                              .dtype = autotuner_demo_FLOAT32};
   const int lengths[] = {32, 50, 64, 32};
   const int32_t keys = 20;
   for (int i = 0; i < 4; i++) {
@@ -63,13 +64,13 @@ int main(void) {
   }
   call.key_lengths = NULL, call.seq_q = call.seq_k = 20;
   puts(autotuner_demo_why(autotuner_demo(&call)));
-  call.seq_q = call.seq_k = 32, call.causal = 1;
+  call.seq_q = call.seq_k = 32, call.is_causal = 1;
   puts(autotuner_demo_why(autotuner_demo(&call)));
-  call.causal = 0, call.q = tensors[0] + 1;
+  call.is_causal = 0, call.query = tensors[0] + 1;
   puts(autotuner_demo_why(autotuner_demo(&call)));
-  call.q = tensors[0], call.q_stride[0] = 1, call.q_stride[1] = WIDTH + 1, call.q_stride[2] = WIDTH;
+  call.query = tensors[0], call.query_stride[0] = 1, call.query_stride[1] = WIDTH + 1, call.query_stride[2] = WIDTH;
   puts(autotuner_demo_why(autotuner_demo(&call)));
-  call.q_stride[0] = call.q_stride[1] = call.q_stride[2] = 0, call.seq_q = call.seq_k = 16;
+  call.query_stride[0] = call.query_stride[1] = call.query_stride[2] = 0, call.seq_q = call.seq_k = 16;
   puts(autotuner_demo_why(autotuner_demo(&call)));
   call.seq_q = call.seq_k = 32;
   const int64_t needed = autotuner_demo_workspace(&call);
@@ -110,13 +111,13 @@ int main(void) {
   static float q[ROOM] __attribute__((aligned(64))), v[ROOM] __attribute__((aligned(64)));
   static float o[ROOM] __attribute__((aligned(64))), space[1 << 20] __attribute__((aligned(64)));
   for (int i = 0; i < ROOM; i++) v[i] = (float)(i / WIDTH * i % 17);
-  autotuner_full_call full = {.q = q, .k = q, .v = v, .o = o, .batch = 1, .heads = HEADS, .heads_kv = HEADS,
+  autotuner_full_call full = {.query = q, .key = q, .value = v, .out = o, .batch = 1, .heads = HEADS, .heads_kv = HEADS,
                               .seq_q = LENGTH, .seq_k = LENGTH, .head_dim = WIDTH, .workspace = space,
                               .workspace_bytes = sizeof space};
   if (autotuner_full(&full) || !is_mean(o, v, 0)) return puts("full"), 1;
   autotuner_causal_call causal;
   memcpy(&causal, &full, sizeof causal);
-  causal.causal = 1;
+  causal.is_causal = 1;
   if (autotuner_causal(&causal) || !is_mean(o, v, 1)) return puts("causal"), 1;
   return 0;
 }
@@ -131,11 +132,12 @@ int main(void) {
   static float space[1 << 20] __attribute__((aligned(64)));
   const int64_t outputs[][3] = {{4096, 64, 128}, {8192, 4096, 128}, {0, 64, 128},
                                 {4096, 0, 128},  {4096, 64, 64},    {1024, 64, 128}};
-  autotuner_demo_call call = {.q = q, .k = q, .v = q, .o = o, .batch = 2, .heads = 2, .heads_kv = 2, .seq_q = 32,
-                              .seq_k = 32, .head_dim = 64, .q_stride = {4096, 64, 128}, .k_stride = {4096, 64, 128},
-                              .v_stride = {4096, 64, 128}, .workspace = space, .workspace_bytes = sizeof space};
+  autotuner_demo_call call = {.query = q, .key = q, .value = q, .out = o, .batch = 2, .heads = 2, .heads_kv = 2,
+                              .seq_q = 32, .seq_k = 32, .head_dim = 64,
+                              .query_stride = {4096, 64, 128}, .key_stride = {4096, 64, 128},
+                              .value_stride = {4096, 64, 128}, .workspace = space, .workspace_bytes = sizeof space};
   for (unsigned i = 0; i < sizeof outputs / sizeof *outputs; i++) {
-    for (int j = 0; j < 3; j++) call.o_stride[j] = outputs[i][j];
+    for (int j = 0; j < 3; j++) call.out_stride[j] = outputs[i][j];
     puts(autotuner_demo_why(autotuner_demo(&call)));
   }
   return 0;

@@ -201,7 +201,7 @@ static int tried(int heads, int rows, int dim) {
   cudaStream_t stream;
   if (cudaStreamCreate(&stream)) return puts("no stream"), 1;
   autotuner_demo_call call = {};
-  call.q = x[0], call.k = x[1], call.v = x[2], call.o = x[3];
+  call.query = x[0], call.key = x[1], call.value = x[2], call.out = x[3];
   call.batch = 1, call.heads = call.heads_kv = heads, call.seq_q = call.seq_k = rows, call.head_dim = dim;
   call.dtype = autotuner_demo_FLOAT16, call.stream = stream;
   call.workspace_bytes = autotuner_demo_workspace(&call);

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autotuner.ops.op import Input, Op, Output, digest_of_folder
+from autotuner.ops.rmsnorm.call import CALL
 from autotuner.ops.rmsnorm.cases import CASES
 from autotuner.ops.rmsnorm.distance import distance
 from autotuner.ops.rmsnorm.invariants import INVARIANTS
@@ -59,5 +60,6 @@ OP = Op(
     abi=lambda: config.kernels_dir() / "rmsnorm" / "abi",
     default_spaces={},
     digest=digest_of_folder(Path(__file__).parent),
+    call=CALL,
     preload={"cuda": (f"{__name__}.compiler",)},  # for a CPU what it makes is a library that needs no compiler
 )

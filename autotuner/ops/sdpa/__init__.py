@@ -11,7 +11,6 @@ from autotuner.ops.sdpa.call import CALL
 from autotuner.ops.sdpa.cases import CASES
 from autotuner.ops.sdpa.distance import distance
 from autotuner.ops.sdpa.invariants import INVARIANTS
-from autotuner.ops.sdpa.package import PACKAGE
 from autotuner.ops.sdpa.problem import SdpaProblem
 from autotuner.ops.sdpa.words import WORDS
 from autotuner.values import config
@@ -28,7 +27,7 @@ def _inputs(problem: Problem) -> tuple[Input, ...]:
     """Q, K and V, and the lengths where there are any."""
     of = cast(SdpaProblem, problem)
     q, *kv = (
-        Input(name, of.dtype, ("batch", heads, length, of.head_dim), strided=of.layout != "bhsd")
+        Input(name, of.dtype, ("batch", heads, length, "head_dim"), strided=of.layout != "bhsd")
         for name, heads, length in (("Q", "heads", "seq_q"), ("K", "heads_kv", "seq_k"), ("V", "heads_kv", "seq_k"))
     )
     lengths = (Input("key lengths", "int32", ("batch",), most="seq_k"),) if of.key_lengths else ()
@@ -38,7 +37,7 @@ def _inputs(problem: Problem) -> tuple[Input, ...]:
 def _outputs(problem: Problem) -> tuple[Output, ...]:
     """O, and the log-sum-exps where they are wanted: of these a slice is a row."""
     of = cast(SdpaProblem, problem)
-    o = Output("O", of.dtype, ("batch", "heads", "seq_q", of.head_dim), strided=of.layout != "bhsd", row=1, slice=2)
+    o = Output("O", of.dtype, ("batch", "heads", "seq_q", "head_dim"), strided=of.layout != "bhsd", row=1, slice=2)
     lse = Output("LSE", "float32", ("batch", "heads", "seq_q"), row=1, slice=1, unit=1.0)
     return (o, lse) if of.lse else (o,)
 
@@ -85,5 +84,4 @@ OP = Op(
     default_spaces={"cpu": "sdpa_cpu", "cuda": "sdpa_cuda"},
     digest=digest_of_folder(Path(__file__).parent),
     call=CALL,
-    package=PACKAGE,
 )

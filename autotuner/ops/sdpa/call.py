@@ -1,15 +1,18 @@
-"""The problem of a call of torch's scaled_dot_product_attention."""
+"""torch's scaled_dot_product_attention: the problem of a call, and what exports say of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autotuner.ops.op import OpCall
+from autotuner.ops.op import OpCall, TorchFunction
 from autotuner.ops.sdpa.problem import SdpaProblem
-from autotuner.ops.sdpa.torch_call import FUNCTION
+from autotuner.values.problem import Problem
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from torch import Tensor
 
 USUAL: Mapping[str, Any] = {"attn_mask": None, "dropout_p": 0.0, "scale": None}
@@ -65,4 +68,39 @@ def _layout(inputs: tuple[Tensor, ...]) -> str:
     return "packed qkv" if shared else "bshd"
 
 
+def _options(problem: Problem) -> dict[str, Any]:
+    assert isinstance(problem, SdpaProblem)
+    said = {"is_causal": problem.causal, "enable_gqa": problem.grouped}
+    named: dict[str, Any] = {name: True for name, value in said.items() if value}
+    return named if problem.corner == "top_left" else {**named, "corner": problem.corner}
+
+
+def _mask(problem: Problem, tensors: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    from autotuner.ops.sdpa import masks
+
+    assert isinstance(problem, SdpaProblem)
+    mask = masks.mask(problem, tensors)
+    return {} if mask is None else {"attn_mask": mask}
+
+
+def _signature() -> ModuleType:
+    from autotuner.ops.sdpa import signature
+
+    return signature
+
+
+FUNCTION = TorchFunction(
+    signature=_signature,
+    path=Path(__file__).with_name("signature.py"),
+    options=_options,
+    reasons=(
+        "expected three tensors Q, K and V of (batch, heads, length, head_dim) that fit together",
+        "rows must be dense, and the other strides multiples of 16 bytes; call .contiguous() first",
+        "K and V have fewer heads than Q: say enable_gqa=True",
+        "key_lengths must be (batch,) of int32, dense",
+        "no variant was tuned with lengths of keys",
+    ),
+    strided=True,
+    made_once=_mask,
+)
 CALL = OpCall(frozenset({"is_causal", "enable_gqa", *OURS, *USUAL}), problem_of, FUNCTION)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from autotuner.ops.sdpa.attention import seen
 from autotuner.ops.sdpa.problem import SdpaProblem
+from autotuner.ops.sdpa.signature import seen
 from autotuner.ops.tensors import Tensors
 
 

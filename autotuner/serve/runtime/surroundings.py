@@ -1,4 +1,4 @@
-"""What torch has going on around a call. A package of torch has a copy of this file: it imports nothing of autotuner.
+"""What torch has going on around a call.
 
 torch has no public names for some of it; where one of these goes, that is not seen any more, and all else stays.
 """
@@ -21,6 +21,8 @@ def _of_torch(name: str) -> Callable[[], Any]:
     return found if callable(found) else lambda: None
 
 
+LEAVE_IT = (Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
+"""Of classes that leave torch's functions to torch."""
 autocast_is_on = _of_torch("_is_any_autocast_enabled")
 _tracing, _modes = _of_torch("_get_tracing_state"), _of_torch("_len_torch_dispatch_stack")
 _transform, _transforms = _of_torch("_functorch.peek_interpreter_stack"), _of_torch("_functorch.get_interpreter_stack")
@@ -48,6 +50,14 @@ def needs_gradient(tensors: Sequence[Tensor]) -> bool:
     return may_have_tangents() and _has_tangent(tensors)
 
 
+def answers_itself(tensors: Sequence[Tensor]) -> bool:
+    """Whether a tensor is of a class that answers for torch's functions itself. Who hears of all functions, as tracers
+    do, is shown an op."""
+    if torch.compiler.is_dynamo_compiling():
+        return torch.overrides.has_torch_function(tuple(tensors))
+    return any(type(each) is not Tensor and type(each).__torch_function__ not in LEAVE_IT for each in tensors)
+
+
 def may_have_tangents() -> bool:
     """Whether somebody differentiates in forward mode, or transforms a function in another way."""
     return forward_ad._current_level >= 0 or _transform() is not None
@@ -60,7 +70,7 @@ def _has_tangent(tensors: Sequence[Tensor]) -> bool:
 
 
 def as_autocast(op: Callable[..., Any]) -> Callable[..., Any]:
-    """What an op does under autocast: as attention of torch does, it takes tensors of the autocast's element type."""
+    """What an op does under autocast: it takes tensors of the autocast's element type."""
 
     def cast(*args: Any, **options: Any) -> Any:
         given, named = [*map(_cast, args)], {name: _cast(value) for name, value in options.items()}
@@ -80,7 +90,7 @@ def _cast(value: Any) -> Any:
 
 
 def computed_in(tensor: Tensor) -> torch.dtype:
-    """The element type that torch's attention takes a tensor in: autocast casts all of its device, but integers and
+    """The element type that such an op takes a tensor in: autocast casts all of its device, but integers and
     float64."""
     if not (tensor.is_cpu or tensor.is_cuda) or not tensor.is_floating_point() or tensor.dtype == torch.float64:
         return tensor.dtype

@@ -1,7 +1,5 @@
 """Calls of one kind, served by a variant: an empty result, where the tensors are, a launch. A model's host waits for
-nothing else of ours, so it is done in few steps. A package of torch has a copy of this file: it imports nothing of
-autotuner.
-"""
+nothing else of ours, so it is done in few steps."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from autotuner.ops.forward import Tally, empty_as, forward
+from autotuner.serve.runtime.forward import Tally, empty_as, forward
 
 CPU = torch.device("cpu")
 GUARDS: Any = torch._C._dynamo.guards

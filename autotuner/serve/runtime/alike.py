@@ -1,5 +1,4 @@
-"""Whether tensors lie as those of an earlier call did. A package of torch has a copy of this file: it imports nothing
-of autotuner.
+"""Whether tensors lie as those of an earlier call did.
 
 A model calls one function for every layer, mostly with tensors that lie as those of the layer before. What guards the
 graphs of torch.compile compares all of that in one step of C++, where Python needs one for each property. It compares
@@ -18,7 +17,14 @@ from torch import Tensor
 
 SIZES, LAST = 256, 3
 """Sizes of the first tensor for which something is remembered, at most, then all is forgotten; and of each the last."""
-_threads, _offset, _address = torch.get_num_threads, Tensor.storage_offset, Tensor.data_ptr
+PLAIN = (Tensor, torch.nn.Parameter)
+"""Classes that leave torch's functions to torch."""
+_threads, _grad_is_on, _offset, _address = (
+    torch.get_num_threads,
+    torch.is_grad_enabled,
+    Tensor.storage_offset,
+    Tensor.data_ptr,
+)
 Remembered = TypeVar("Remembered")
 
 
@@ -47,7 +53,7 @@ class Alike:
     """How tensors lie: their sizes, strides, element types and devices, which are views of one memory, whether a
     gradient is wanted, and on a CPU torch's number of threads. None of them is kept."""
 
-    __slots__ = ("_check", "_shared", "_threads", "are", "is_guarded")
+    __slots__ = ("_check", "_grad_is_off", "_shared", "_threads", "are", "is_guarded")
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         guards = _guards(tensors)
@@ -55,16 +61,20 @@ class Alike:
         """Whether any tensors can be like these."""
         self._check = guards.check if self.is_guarded else _never
         self._threads = None if tensors[0].is_cuda else _threads()
+        # Guards do not see whether torch records; where it would, the call of before was made while it did not.
+        self._grad_is_off = any(getattr(each, "requires_grad", False) for each in tensors)
         alone = not self.is_guarded or all(map(_fills_its_memory, tensors))
         self._shared = None if alone else shared(tensors)
         """None where sizes and strides leave no room for another tensor."""
-        self.are: Callable[..., bool] = self._check if (self._threads, self._shared) == (None, None) else self._are
+        checked = self._threads is None and self._shared is None and not self._grad_is_off
+        self.are: Callable[..., bool] = self._check if checked else self._are
         """Whether tensors, given one by one, lie so too, with no autocast, tracer or transform around them that was not
         around those. Raises TypeError where these are more or less of them."""
 
     def _are(self, *given: Any) -> bool:
         return (
             self._check(*given)
+            and not (self._grad_is_off and _grad_is_on())
             and (self._threads is None or _threads() == self._threads)
             and (self._shared is None or shared(given) == self._shared)
         )
@@ -93,7 +103,7 @@ def _fills_its_memory(each: Tensor) -> bool:
 
 def _guards(tensors: Sequence[Any]) -> Any:
     """None where torch cannot guard these."""
-    if not all(type(each) is Tensor for each in tensors):
+    if not all(type(each) in PLAIN for each in tensors):
         return None
     try:
         return _guarding(tensors) if _autocast_is_seen() else None

@@ -1,0 +1,95 @@
+"""A call of before, recognised when it comes again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from .alike import Alike
+from .forward import Forward, Tally
+
+
+class Before:
+    """A call, and how it was answered. It keeps no tensor."""
+
+    __slots__ = (
+        "_alike",
+        "_names",
+        "_order",
+        "_others",
+        "_places",
+        "_scalars",
+        "forward",
+        "in_order",
+        "named",
+        "tally",
+    )
+
+    def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Tensor]) -> None:
+        """`tensors`: what the op's function of arguments makes of the others."""
+        self.forward: Forward | None = None
+        """By a variant."""
+        self.tally = Tally()
+        """Of the reason, where torch serves it."""
+        self.named: Mapping[str, Any] | None = None
+        """Of a call that torch's own function serves: what that is told by name, but tensors. It is told nothing that
+        it would do anyway, which costs it less."""
+        self._names = tuple(name for name, value in kwargs.items() if isinstance(value, Tensor))
+        self._scalars = {name: value for name, value in kwargs.items() if name not in self._names}
+        places = [place for place, value in enumerate(args) if isinstance(value, Tensor)]
+        self._places = None if len(places) == len(args) else places
+        """Where tensors are given without a name; None: all are."""
+        self._others = [value for place, value in enumerate(args) if place not in places]
+        given = self._given(args, kwargs)
+        self._order = [place for each in tensors for place, one in enumerate(given) if one is each]
+        self.in_order = not self._names and self._places is None and self._order == [*range(len(args))]
+        """Whether the op's tensors are what is given without a name, in that order."""
+        self._alike = Alike(given) if len(self._order) == len(tensors) else None
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether it can come again at all."""
+        return self._alike is not None and self._alike.is_guarded
+
+    def comes_again(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Whether a call is answered in the same way, but for what guards do not see (surroundings.py)."""
+        if self._alike is None:
+            return False
+        try:
+            if not self._names:
+                if self._places is None:
+                    return self._alike.are(*args) and kwargs == self._scalars
+                return self._alike.are(*self._given(args, kwargs)) and self._is_said(args) and kwargs == self._scalars
+            named = {name: value for name, value in kwargs.items() if name not in self._names}
+            return named == self._scalars and self._alike.are(*self._given(args, kwargs)) and self._is_said(args)
+        except (
+            TypeError,
+            RuntimeError,
+            ValueError,
+            IndexError,
+        ):  # one that cannot be compared, or is not there
+            return False
+
+    def _is_said(self, args: Sequence[Any]) -> bool:
+        """Whether what is given without a name, and is no tensor, is the same."""
+        if self._places is None:
+            return True
+        return len(args) == len(self._places) + len(self._others) and self._others == [
+            value for place, value in enumerate(args) if place not in self._places
+        ]
+
+    def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Tensor, ...]:
+        """The op's tensors in such a call, in whatever order they are given."""
+        given = self._given(args, kwargs)
+        return tuple([given[place] for place in self._order])
+
+    def told(self, kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What torch's own function, where it serves such a call, is told by name."""
+        assert self.named is not None
+        return {**self.named, **{name: kwargs[name] for name in self._names}} if self._names else self.named
+
+    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
+        alone = args if self._places is None else [args[place] for place in self._places]
+        return (*alone, *map(kwargs.get, self._names)) if self._names else alone

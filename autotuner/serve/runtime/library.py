@@ -1,0 +1,195 @@
+"""The library of a package: its ops in torch, who serves a call, and calls that it need not be asked about."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import surroundings
+from .forward import Forward, Tally, empty_as, forward
+from .stated import COPIES, STRICT, Stated
+
+GRADIENT = "it needs a gradient, and only the forward is computed; call it under torch.no_grad()"
+NO_GRADIENT = f'{GRADIENT}, or load with gradients="torch"'
+
+
+class Explanation(NamedTuple):
+    """What serves a call, and why."""
+
+    variant: str | None
+    """None: torch."""
+    why: str
+
+    @property
+    def served(self) -> bool:
+        """Whether a variant serves it."""
+        return self.variant is not None
+
+
+class Tallies(dict[str, Tally]):
+    """Calls that the library's ops were not given, by the variant or the reason."""
+
+    def __missing__(self, key: str) -> Tally:
+        return self.setdefault(key, Tally())
+
+
+class Library:
+    """The package's own library: its ops are registered with torch, once a process."""
+
+    def __init__(self, path: Path, namespace: str, variants: list[str], signature: ModuleType) -> None:
+        """Raises ImportError where torch does not take its ops."""
+        self._library = ctypes.CDLL(str(path))
+        for function in ("register", "why"):
+            self._function(function).restype = ctypes.c_char_p
+        for function in ("count", "kept_size"):
+            self._function(function).restype = ctypes.c_int64
+        self._launcher = ctypes.PyDLL(str(path)).autotuner_launcher
+        self._launcher.restype, self._launcher.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p]
+        self.last: Callable[[], int] = self._function("last")
+        """The place in the table of what has served the last call of this thread."""
+        self.variants, self.signature, self.stated = variants, signature, Stated(signature)
+        self.tallies = Tallies()
+        failed = self._function("register")()
+        if failed:
+            raise ImportError(f"{path}: {failed.decode().splitlines()[0]}; is another copy of {namespace} loaded?")
+        self.ops = getattr(torch.ops, namespace)
+        if failed is None:
+            self._define(namespace)
+        self.op = getattr(self.ops, signature.NAME)
+
+    def _function(self, name: str) -> Any:
+        return getattr(self._library, f"autotuner_{name}")
+
+    def elsewhere(self, why: str) -> None:
+        """From now on no variant serves, and that is why."""
+        self._function("elsewhere")(why.encode())
+
+    def explained(self, place: int) -> Explanation:
+        """What a place of the table says."""
+        use: int = self._function("use")(place)
+        return Explanation(self.variants[use] if use >= 0 else None, self._function("why")(place).decode())
+
+    def choice(self, tensors: tuple[Tensor, ...], how: int, numbers: list[float], *kept: object) -> int:
+        """The place in the table of what would serve a call."""
+        required, none = len(self.stated.required), [None for _ in self.stated.beside]
+        given = (*tensors[:required], how, *numbers, *self.stated.given(tensors))
+        found: int = self.ops.choice(*given, *none, *kept)
+        return found
+
+    def launched(self, tensors: tuple[Tensor, ...], how: int, numbers: list[float]) -> Forward | None:
+        """What serves calls like this one by the variant that the table has for it; None where there is none, or it
+        does only with copies of the tensors."""
+        device = tensors[0].device
+        index = device.index or 0
+        on, stream = (_on_gpu, torch._C._cuda_getCurrentRawStream) if device.type == "cuda" else (_nowhere, _no_stream)
+        kept = ctypes.create_string_buffer(self._function("kept_size")())
+        with on(index) or nullcontext():
+            empty = empty_as(torch.empty_like(tensors[0], device="meta"), device)
+            place = self.choice(tensors, how & ~COPIES, numbers, empty(), ctypes.addressof(kept))
+        name = self.explained(place).variant
+        if name is None:
+            return None
+        launch = self._launcher(ctypes.addressof(kept), name.encode())
+        return forward(launch, empty, self.tallies[name], index, on, stream)
+
+    def asked(self) -> Counter[str]:
+        """Calls that the library's ops were given, by the variant that served them, or by the reason why torch did."""
+        found = Counter[str]()
+        for place in range(-self._function("reasons")(), self._function("places")()):
+            said = self.explained(place)
+            found[said.variant or said.why] += self._function("count")(place)
+        return +found
+
+    def counted(self) -> Counter[str]:
+        """All calls, the same way."""
+        return +(self.asked() + Counter({name: tally.calls for name, tally in [*self.tallies.items()]}))
+
+    def reset(self) -> None:
+        """Counts from 0 again."""
+        for tally in [*self.tallies.values()]:
+            tally.calls = 0
+        self._function("reset")()
+
+    # Ops that Python defines ------------------------------------------------------------------------------------------
+
+    def _define(self, namespace: str) -> None:
+        """torch's answer where that takes more than one of its functions, which the library calls; and the op for
+        people, with options by name. The op that is called where no gradient is needed is looked up below autograd at
+        once: torch's way to see that takes longer than the op."""
+        signature, stated, name = self.signature, self.stated, self.signature.NAME
+        required = len(stated.required)
+
+        def computed(*given: Any) -> Tensor:
+            tensors, how, rest = given[:required], given[required], given[required + 1 :]
+            numbers = rest[: stated.numbers]
+            optional = dict(zip((*stated.more, *stated.beside), rest[stated.numbers :], strict=False))
+            there = {each: value for each, value in optional.items() if value is not None}
+            more = [there.pop(each) for each in stated.more if each in there]
+            found: Tensor = signature.compute((*tensors, *more), stated.said(how, numbers), there)
+            return found
+
+        def by_name(*given: Any, **options: Any) -> Tensor:
+            always = STRICT * options.pop("strict", False) | COPIES * options.pop("copies", False)
+            tensors, beside = given[: required + len(stated.more)], given[required + len(stated.more) :]
+            named = {each: value for each, value in zip(stated.beside, beside, strict=False) if value is not None}
+            args, kwargs = signature.called([each for each in tensors if each is not None], {**named, **options})
+            tensors, said, beside_them = signature.arguments(*args, **kwargs)
+            others = sorted(set(said) - stated.names)
+            if others:
+                raise ValueError(f"{', '.join(others)} is not supported by the op; call the function instead")
+            how, numbers = stated.how(said)
+            more = stated.given(tensors)
+            return self.ops.served(*tensors[:required], always | how, *numbers, *more, **beside_them)  # type: ignore[no-any-return]
+
+        made = torch.library.Library(namespace, "FRAGMENT")
+        made.define(f"{name}({stated.by_name}) -> Tensor")
+        made.impl(name, by_name, "CompositeExplicitAutograd")
+        made.impl("computed", computed, "CompositeExplicitAutograd")
+        made.impl("served", torch.library.fallthrough_kernel, "Autograd")
+        for each in ("served", name):
+            torch.library.register_fake(f"{namespace}::{each}", signature.empty)
+            if signature.AUTOCAST:
+                self._cast_under_autocast(made, each)
+        torch.library.register_fake(f"{namespace}::choice", _no_fake)
+        if signature.AUTOCAST:
+            self._cast_under_autocast(made, "choice")
+        torch.library.register_autograd(f"{namespace}::{name}", _no_backward)
+        _KEPT.append(made)
+
+    def _cast_under_autocast(self, made: torch.library.Library, name: str) -> None:
+        op = surroundings.as_autocast(getattr(self.ops, name).default)
+        for key in ("AutocastCPU", "AutocastCUDA"):
+            made.impl(name, op, key)
+
+
+def _on_gpu(index: int) -> AbstractContextManager[object] | None:
+    """What torch.cuda.device is for; None where that GPU is the current one already."""
+    return None if torch._C._cuda_getDevice() == index else torch.cuda.device(index)
+
+
+def _nowhere(_: int) -> None:
+    """A CPU is always the current one."""
+
+
+def _no_stream(_: int) -> int:
+    return 0
+
+
+_KEPT: list[torch.library.Library] = []
+"""What Python defines for the libraries, kept for as long as the process lives."""
+
+
+def _no_fake(*_: object, **__: object) -> int:
+    raise RuntimeError("choice is asked with tensors that have content")
+
+
+def _no_backward(_: Any, *__: Tensor) -> Any:
+    raise RuntimeError(NO_GRADIENT)

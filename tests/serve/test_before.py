@@ -1,0 +1,326 @@
+"""A call like the one before is known again; one that differs in anything that decides is looked up."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+import autotuner
+from autotuner.ops.sdpa.signature import arguments
+from autotuner.serve.runtime import alike
+from autotuner.serve.runtime.before import Before
+from autotuner.serve.runtime.surroundings import unseen_by_guards
+from autotuner.values.outcome import Artifact
+from tests.helpers.tables import built, problem, served, table, write
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+SAID = {"attn_mask": None, "is_causal": False, "scale": 0.125}
+
+
+def qkv(length: int = 16, **options: Any) -> tuple[Tensor, ...]:
+    return tuple(torch.randn(1, 2, length, 64, **options) for _ in range(3))
+
+
+def within(each: Tensor) -> Tensor:
+    """The same, but it does not begin where its memory does."""
+    return torch.cat([each.new_zeros(4), each.reshape(-1)])[4:].view(each.shape)
+
+
+def call(*args: Any, **kwargs: Any) -> Call:
+    return args, kwargs
+
+
+def before(*args: Any, **kwargs: Any) -> Before:
+    return Before(args, kwargs, arguments(*args, **kwargs)[0])
+
+
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    kept = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(kept)
+
+
+@pytest.mark.parametrize("said", [{}, SAID, {"key_lengths": torch.tensor([9], dtype=torch.int32)}])
+def test_a_call_of_the_same_kind_comes_again(said: dict[str, Any]) -> None:
+    known = before(*qkv(), **said)
+    others = {name: value.clone() if isinstance(value, Tensor) else value for name, value in said.items()}
+    given = qkv()
+    assert known.comes_again(given, others)
+    lengths = tuple(each for each in others.values() if isinstance(each, Tensor))
+    assert all(one is other for one, other in zip(known.tensors(given, others), (*given, *lengths), strict=True))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda q, k, v: call(q[:, :, :15], k, v, **SAID),
+        lambda q, k, v: call(q, k[:, :1], v, **SAID),
+        lambda q, k, v: call(q, k, v[..., :32], **SAID),
+        lambda q, k, v: call(q, k, v.transpose(1, 2).contiguous().transpose(1, 2), **SAID),
+        lambda q, k, v: call(q, k.double(), v, **SAID),
+        lambda q, k, v: call(q.to("meta"), k, v, **SAID),
+        lambda q, k, v: call(q, k, torch.nn.Parameter(v, requires_grad=False), **SAID),
+        lambda q, k, v: call(q.requires_grad_(), k, v, **SAID),
+        lambda q, k, v: call(q, k, v, **{**SAID, "is_causal": True}),
+        lambda q, k, v: call(q, k, v, **{**SAID, "scale": 0.25}),
+        lambda q, k, v: call(q, k, v, **{**SAID, "attn_mask": torch.zeros(16, 16)}),
+        lambda q, k, v: call(q, k, v, **{**SAID, "is_causal": torch.tensor([False, True])}),
+        lambda q, k, v: call(q, k, v, **SAID, key_lengths=torch.tensor([9])),
+        lambda q, k, v: call(q, k, v, is_causal=False),
+        lambda q, k, v: call(q, k, v, None, **{"is_causal": False, "scale": 0.125}),
+        lambda q, k, v: call(q, k, **SAID),
+        lambda q, k, v: call(q, k, 3.0, **SAID),
+        lambda q, k, v: call(query=q, key=k, value=v, **SAID),
+    ],
+)
+def test_a_call_that_differs_is_not_taken_for_it(other: Callable[..., Call]) -> None:
+    assert before(*qkv(), **SAID).comes_again(qkv(), SAID)
+    assert not before(*qkv(), **SAID).comes_again(*other(*qkv()))
+
+
+def parts(start: int) -> tuple[Tensor, ...]:
+    """Each of a memory of its own."""
+    return tuple(torch.randn(1, 2, 64, 64)[:, :, start : start + 16] for _ in range(3))
+
+
+def packed() -> tuple[Tensor, ...]:
+    """Views of one memory, as a projection to all three gives them."""
+    return tuple(torch.randn(1, 16, 3, 2, 64).permute(2, 0, 3, 1, 4))
+
+
+def unpacked() -> tuple[Tensor, ...]:
+    """With the strides of `packed`, but each of a memory of its own."""
+    return packed()[0], packed()[1], packed()[2]
+
+
+def test_where_a_tensor_begins_counts_where_it_is_part_of_what_another_is_part_of() -> None:
+    assert before(*parts(0)).comes_again(parts(16), {})
+    assert before(*qkv()).comes_again(tuple(map(within, qkv())), {})  # none of these is
+    assert before(*packed()).comes_again(packed(), {})
+    assert not before(*packed()).comes_again(unpacked(), {})
+    assert not before(*unpacked()).comes_again(packed(), {})
+    q, k, v = packed()
+    assert not before(q, k, v).comes_again((q, k, k), {})
+
+
+def test_other_lengths_and_masks_are_not_taken_for_those_before() -> None:
+    said = {"attn_mask": torch.zeros(1, 1, 16, 16), "key_lengths": torch.tensor([9], dtype=torch.int32)}
+    known = before(*qkv(), **said)
+    assert known.comes_again(qkv(), said)
+    assert not known.comes_again(qkv(), {**said, "key_lengths": torch.tensor([9])})
+    assert not known.comes_again(qkv(), {**said, "attn_mask": torch.zeros(1, 1, 1, 16)})
+    assert not known.comes_again(qkv(), {**said, "attn_mask": None})
+    assert not known.comes_again(qkv(), {"key_lengths": said["key_lengths"]})
+
+
+def test_another_number_of_threads_is_another_call(threads: Callable[[int], None]) -> None:
+    threads(1)
+    known = before(*qkv())
+    assert known.comes_again(qkv(), {})
+    threads(2)
+    assert not known.comes_again(qkv(), {})
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_it_keeps_no_tensor_alive(by_name: bool) -> None:
+    given, mask = qkv(), torch.zeros(16, 16)
+    known = before(*given, attn_mask=mask) if by_name else before(*given, mask)
+    seen = [weakref.ref(given[0]), weakref.ref(mask)]
+    del given, mask
+    assert [each() for each in seen] == [None, None]
+    other = torch.zeros(16, 16)
+    assert known.comes_again(*(call(*qkv(), attn_mask=other) if by_name else call(*qkv(), other)))
+
+
+def test_what_cannot_be_guarded_never_comes_again() -> None:
+    given = (qkv()[0],) * 3
+    assert not before(*given).comes_again(given, {})
+
+
+def test_parameters_come_again_unless_a_gradient_is_wanted_now() -> None:
+    given = tuple(map(torch.nn.Parameter, qkv()))
+    with torch.no_grad():
+        known = before(*given)
+        assert known.comes_again(given, {})
+    assert not known.comes_again(given, {})
+
+
+def test_what_is_given_without_a_name_and_is_no_tensor_counts() -> None:
+    given = qkv()
+    known = before(*given, None, 0.0, True)
+    assert known.comes_again((*qkv(), None, 0.0, True), {})
+    assert not known.comes_again((*qkv(), None, 0.0, False), {})
+    assert not known.comes_again((*qkv(), None, 0.0), {})
+    assert not known.comes_again(qkv(), {})
+
+
+def test_what_is_around_a_call_counts() -> None:
+    given = qkv()
+    known, found = before(*given), []
+
+    def look(*_: Tensor) -> Tensor:
+        found.append(known.comes_again(given, {}) and not unseen_by_guards())
+        return given[0] * 1
+
+    look()
+    with torch.autocast("cpu", torch.bfloat16):
+        look()
+    with torch.autocast("cpu", enabled=False):
+        look()
+    torch.vmap(look)(torch.randn(2))
+    torch.fx.experimental.proxy_tensor.make_fx(look)(given[0])
+    with torch.autograd.forward_ad.dual_level():
+        look()
+    assert found == [True, False, True, False, False, False]
+
+
+def test_guards_that_do_not_see_autocast_are_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Blind:
+        def __init__(self, *_: Any, **__: Any) -> None:
+            self.check = lambda *_: True
+
+    monkeypatch.setattr(torch._C._dynamo.guards, "TensorGuards", Blind)
+    alike._autocast_is_seen.cache_clear()
+    try:
+        assert not before(*qkv()).is_guarded
+    finally:
+        alike._autocast_is_seen.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def artifact() -> Artifact:
+    return built(problem(32))
+
+
+@pytest.fixture(params=[True, False], ids=["guards", "no guards"])
+def ours(request: pytest.FixtureRequest, tmp_path: Path, artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Length 32 is a variant's, all others are torch's; with and without what torch has no public name for."""
+    if not request.param:
+        monkeypatch.delattr(torch._C._dynamo.guards, "TensorGuards")
+    entries = [(problem(32), artifact.digest), (problem(16), None)]
+    found = autotuner.load(write(table([served(artifact)], entries, []), tmp_path / "best.json"))
+    found.reset_counters()
+    return found
+
+
+@pytest.mark.parametrize("length", [16, 32])
+@pytest.mark.parametrize("said", [{}, SAID])
+def test_calls_are_answered_as_each_alone_would_be(ours: Any, length: int, said: dict[str, Any]) -> None:
+    alike = [(qkv(length), said)] * 4
+    others: list[Call] = [
+        call(*qkv(48 - length), **said),
+        call(*qkv(length), **{**said, "is_causal": True}),
+        call(*qkv(length, dtype=torch.float64), **said),
+        call(*(each.transpose(1, 2).contiguous().transpose(1, 2) for each in qkv(length)), **said),
+        call(*(each.expand(2, -1, -1, -1) for each in qkv(length)), **said),
+    ]
+    calls = [*alike, *(each for other in others for each in (other, *alike[:3], other, other, other))]
+    expected: dict[str, int] = {}
+    for args, kwargs in calls:
+        said_of = ours.explain(*args, **kwargs)
+        expected[said_of.variant or said_of.why] = expected.get(said_of.variant or said_of.why, 0) + 1
+        torch.testing.assert_close(
+            ours(*args, **kwargs), scaled_dot_product_attention(*args, **kwargs), atol=1e-5, rtol=1e-4
+        )
+    assert dict(ours.counters) == expected
+
+
+@pytest.mark.parametrize("length", [16, 32])
+def test_calls_alike_under_a_tracer_are_seen_as_an_op(ours: Any, length: int) -> None:
+    given = qkv(length)
+    for _ in range(3):
+        ours(*given)
+    traced = torch.fx.experimental.proxy_tensor.make_fx(lambda q: ours(q, *given[1:]))(given[0])
+    assert any(str(node.target).startswith("autotuner") for node in traced.graph.nodes)
+
+
+@pytest.mark.parametrize("length", [16, 32])
+def test_of_two_calls_that_are_alike_and_are_not_known_the_second_is_remembered(
+    ours: Any, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may say the same in other words, or in turns with something else."""
+    asked: list[int] = []
+
+    def look(*args: Any, **kwargs: Any) -> Any:
+        asked.append(1)
+        return arguments(*args, **kwargs)
+
+    monkeypatch.setattr(ours, "_arguments", look)
+
+    def looks(*calls: Call) -> list[int]:
+        found = []
+        for args, kwargs in calls:
+            asked.clear()
+            ours(*args, **kwargs)
+            found.append(len(asked))
+        return found
+
+    guarded = hasattr(torch._C._dynamo.guards, "TensorGuards")
+    one, named, other = call(*qkv(length)), call(*qkv(length), **SAID), call(*qkv(48 - length))
+    assert looks(one, one, one, one) == [1, 1, *[not guarded] * 2]
+    assert looks(other, one, other, one, other, one) == [1, not guarded, 1, *[not guarded] * 3]
+    assert looks(named, named, named, one, named) == [1, 1, *[not guarded] * 3]
+    same = call(one[0][0], one[0][0], one[0][0])
+    assert looks(same, same, same, named) == [1, 1, 1, not guarded]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ({**SAID, "dropout_p": 0.0, "enable_gqa": False, "key_lengths": None, "corner": "bottom_right"}, {}),
+        ({"is_causal": True, "scale": 0.25}, {"is_causal": True, "scale": 0.25}),
+        ({"attn_mask": torch.zeros(16, 16), "scale": None}, {"attn_mask"}),
+    ],
+)
+def test_torch_is_told_only_what_it_would_not_do_anyway(
+    ours: Any, said: dict[str, Any], told: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[dict[str, Any]] = []
+
+    def own(*args: Any, **kwargs: Any) -> Tensor:
+        heard.append(kwargs)
+        return scaled_dot_product_attention(*args, **kwargs)
+
+    monkeypatch.setattr(ours, "_function", own)
+    given = qkv(16)
+    outputs = [ours(*given, **said) for _ in range(4)]
+    assert all(torch.equal(each, outputs[0]) for each in outputs)
+    if hasattr(torch._C._dynamo.guards, "TensorGuards"):
+        assert len(heard) == 2
+        assert all(each == told if isinstance(told, dict) else set(each) == told for each in heard)
+    assert sum(ours.counters.values()) == 4
+
+
+@pytest.mark.parametrize("length", [16, 32])
+def test_views_of_one_memory_are_answered_as_each_alone_would_be(ours: Any, length: int) -> None:
+    def views(together: bool) -> tuple[Tensor, Tensor, Tensor]:
+        one, two, three = (torch.randn(1, length, 3, 2, 64).permute(2, 0, 3, 1, 4) for _ in range(3))
+        return (one[0], one[1], one[2]) if together else (one[0], two[1], three[2])
+
+    expected: dict[str, int] = {}
+    for together in (True, True, True, False, True, False, False, True):
+        given = views(together)
+        why = ours.explain(*given).why
+        expected[why] = expected.get(why, 0) + 1
+        torch.testing.assert_close(ours(*given), scaled_dot_product_attention(*given), atol=1e-5, rtol=1e-4)
+    assert dict(ours.counters) == expected
+
+
+def test_counters_begin_anew(ours: Any) -> None:
+    for length in (16, 16, 16, 32, 32, 32):
+        ours(*qkv(length))
+    assert sorted(ours.counters.values()) == [3, 3]
+    assert ours.served == 0.5
+    ours.reset_counters()
+    assert (dict(ours.counters), ours.served) == ({}, 0.0)
+    ours(*qkv(32))
+    assert (list(ours.counters.values()), ours.served) == ([1], 1.0)

@@ -1,0 +1,142 @@
+"""The second op recorded, loaded and written as C by the same code."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import rms_norm
+
+import autotuner
+from autotuner.devices.cpu.toolchain import CpuToolchain
+from autotuner.ops.rmsnorm.problem import RmsNormProblem
+from autotuner.serve.c_source import write_c_folder
+from autotuner.serve.folder import Source
+from autotuner.tuning.workbench import Workbench, load_space
+from autotuner.values import config
+from autotuner.values.outcome import Artifact
+from autotuner.values.table import Table
+from tests.helpers.tables import served, table, write
+
+PROBLEM = RmsNormProblem.parse("(6,256) float32 eps=1e-05")
+PROGRAM = r"""
+#include <math.h>
+#include <stdio.h>
+#include "autotuner_demo.h"
+int main(void) {
+  enum { ROWS = 6, WIDTH = 256 };
+  static float x[ROWS * WIDTH] __attribute__((aligned(64))), w[WIDTH] __attribute__((aligned(64)));
+  static float y[ROWS * WIDTH] __attribute__((aligned(64)));
+  for (int i = 0; i < ROWS * WIDTH; i++) x[i] = (float)(i % 13) - 6;
+  for (int i = 0; i < WIDTH; i++) w[i] = (float)(i % 5);
+  autotuner_demo_call call = {.input = x, .weight = w, .out = y, .tokens = ROWS, .hidden_size = WIDTH, .eps = 1e-5};
+  if (autotuner_demo(&call)) return puts(autotuner_demo_why(autotuner_demo(&call))), 1;
+  for (int row = 0; row < ROWS; row++) {
+    double sum = 0;
+    for (int i = 0; i < WIDTH; i++) sum += (double)x[row * WIDTH + i] * x[row * WIDTH + i];
+    for (int i = 0; i < WIDTH; i++) {
+      const double due = x[row * WIDTH + i] / sqrt(sum / WIDTH + 1e-5) * w[i];
+      if (!(fabs(due - y[row * WIDTH + i]) < 1e-4)) return puts("off"), 1;
+    }
+  }
+  call.eps = 1e-6;
+  puts(autotuner_demo_why(autotuner_demo(&call)));
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def tuned() -> Table:
+    here = Workbench(load_space("rmsnorm_cpu").model_copy(update={"problems": (PROBLEM,)}))
+    (made,) = here.build_all([here.space.default_index])
+    assert isinstance(made, Artifact), made
+    return table([served(made)], [(PROBLEM, made.digest)])
+
+
+@pytest.fixture
+def ours(tuned: Table, tmp_path: Path) -> Any:
+    found = autotuner.load(write(tuned, tmp_path / "best.json"))
+    found.reset_counters()
+    return found
+
+
+def drawn(*tokens: int) -> tuple[Tensor, torch.nn.Parameter]:
+    return torch.randn(*tokens, 256), torch.nn.Parameter(torch.randn(256))
+
+
+@pytest.mark.parametrize("tokens", [(6,), (2, 3), (3, 1, 2)])
+def test_it_is_served_whatever_dimensions_its_tokens_have(ours: Any, tokens: tuple[int, ...]) -> None:
+    x, w = drawn(*tokens)
+    with torch.no_grad():
+        for _ in range(4):
+            torch.testing.assert_close(ours(x, (256,), w, 1e-5), rms_norm(x, (256,), w, 1e-5))
+        assert ours.served == 1.0
+        assert sum(ours.counters.values()) == 4
+        assert ours._library.asked().total() == 2  # the others were known
+        torch.library.opcheck(ours.op, (x, w), {"eps": 1e-5})
+    with pytest.raises(RuntimeError, match="it needs a gradient"):
+        ours(x, (256,), w, 1e-5)
+
+
+def test_torch_serves_the_rest_and_it_says_why(ours: Any) -> None:
+    x, w = drawn(6)
+    weight = w.detach()
+    calls: list[tuple[tuple[Any, ...], str]] = [
+        ((x, (256,), weight, 1e-6), "it was not tuned"),
+        ((x, (256,), weight), "no_eps is not supported"),
+        ((x, (256,), None, 1e-5), "no_weight, normalized_shape is not supported"),
+        ((x[:, ::2], (128,), weight[:128], 1e-5), "must be dense"),
+        ((x.double(), (256,), weight.double(), 1e-5), "float32, bfloat16 and float16"),
+        ((torch.randn(5, 256), (256,), weight, 1e-5), "it was not tuned"),
+    ]
+    for given, why in calls:
+        for _ in range(3):
+            torch.testing.assert_close(ours(*given), rms_norm(*given))
+        assert why in ours.explain(*given).why
+    assert ours.served == 0.0
+    assert sum(ours.counters.values()) == 3 * len(calls)
+
+
+def test_a_compiled_model_holds_it_as_one_node_for_all_lengths(ours: Any) -> None:
+    graphs: list[list[str]] = []
+
+    def backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> object:
+        graphs.append([str(node.target) for node in graph.graph.nodes if node.op == "call_function"])
+        return graph.forward
+
+    model = torch.compile(lambda x, w: ours(x, (256,), w, 1e-5), backend=backend, fullgraph=True, dynamic=True)
+    with torch.no_grad():
+        for tokens in (6, 9, 17):
+            x, w = drawn(tokens)
+            torch.testing.assert_close(model(x, w), rms_norm(x, (256,), w, 1e-5))
+    assert len(graphs) == 1
+    assert any("autotuner" in each for each in graphs[0])
+
+
+def test_it_is_recorded() -> None:
+    x, w = drawn(2, 3)
+    with torch.no_grad(), autotuner.record() as calls:
+        rms_norm(x, (256,), w, 1e-5)
+        autotuner.function("rms_norm")(x, (256,), w, 1e-5)
+        autotuner.function("rmsnorm")(x, (256,), None, 1e-5)
+    assert {str(problem): count for problem, count in calls.problems.items()} == {str(PROBLEM): 2}
+    assert [each.why for each in calls.refused] == ["no_weight is not supported: there is always a weight"]
+
+
+@pytest.mark.slow
+def test_a_program_without_python_and_torch_computes_it(tuned: Table, tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    write_c_folder(tuned, Source(CpuToolchain.discover(), config.spaces_dir()), folder)
+    (tmp_path / "main.c").write_text(PROGRAM)
+    strict = ["-Wall", "-Wextra", "-Werror", f"-I{folder}"]
+    subprocess.run(["gcc", "-std=gnu11", *strict, "-c", "main.c"], cwd=tmp_path, check=True)
+    subprocess.run(["g++", "-std=c++17", *strict, "-c", str(folder / "autotuner_demo.cpp")], cwd=tmp_path, check=True)
+    objects = ["main.o", "autotuner_demo.o", str(folder / "autotuner_demo_variants.o")]
+    subprocess.run(["g++", *objects, "-pthread", "-ldl", "-lm", "-o", "it"], cwd=tmp_path, check=True)
+    done = subprocess.run([tmp_path / "it"], capture_output=True, text=True)
+    assert done.stdout.strip() == "it was not tuned, and no variant is proven and timed around it"
