@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from autotuner.jobs.outlook import Outlook
-    from autotuner.jobs.worker import Served
+    from autotuner.jobs.worker import ServedDevices
     from autotuner.store import Store
     from autotuner.store.sweep_records import EventRecord, SweepRecord
 
@@ -112,7 +112,7 @@ def _document(found: Sequence[Outlook]) -> dict[str, JsonValue]:
 
 def show_until_over(opened: Store, numbers: Collection[int], as_json: bool = False) -> None:
     """Prints the events of sweeps until they are over or paused."""
-    from autotuner.jobs.following import follow
+    from autotuner.jobs.outlook import follow
 
     for event in follow(opened, numbers):
         _show_event(event, as_json)
@@ -141,7 +141,7 @@ def logs(
     as_json: JsonOption = False,
 ) -> None:
     """What happened to a sweep, a line an event; with --json a JSON document a line."""
-    from autotuner.jobs import following, queue
+    from autotuner.jobs import outlook, queue
     from autotuner.store import sweeps
 
     with stored(store) as opened:
@@ -150,7 +150,7 @@ def logs(
         for event in found:
             _show_event(event, as_json)
         if follow:
-            for event in following.follow(opened, numbers, found[-1].id if found else 0):
+            for event in outlook.follow(opened, numbers, found[-1].id if found else 0):
                 _show_event(event, as_json)
 
 
@@ -245,7 +245,7 @@ def worker(
 
 
 @contextmanager
-def _serving(devices: str | None, address: str | None) -> Iterator[Served]:
+def _serving(devices: str | None, address: str | None) -> Iterator[ServedDevices]:
     """What a worker serves: of this machine, or with an address of a Ray cluster. Raises InputError."""
     from autotuner.jobs import worker
 

@@ -1,18 +1,24 @@
-"""Where each sweep is: what it has found, its place in the queue, and why it waits."""
+"""Where each sweep is: what it has found, its place in the queue, why it waits, and what happens to it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 
 from pydantic import Field
 
 from autotuner.jobs.fitting import living
 from autotuner.store import Revision, Store, device_health, queries, sweeps
-from autotuner.store.sweep_records import SweepRecord
+from autotuner.store.sweep_records import EventRecord, SweepRecord
 from autotuner.tuning import standings
 from autotuner.values.errors import StoreError, StoreUnavailableError
 from autotuner.values.sweep import Found, State
+
+POLL_S = 0.5
+"""Seconds between two looks at the store."""
+RESTING = (State.DONE, State.CANCELLED, State.FAILED, State.PAUSED)
+"""States in which nothing more comes by itself."""
 
 
 class Outlook(Found):
@@ -201,3 +207,20 @@ def _waits(each: SweepRecord) -> bool:
     """Queued, or left by a worker that has gone."""
     lost = each.state == State.RUNNING and each.holder is None
     return (each.state == State.QUEUED or lost) and not each.foreground
+
+
+def follow(store: Store, numbers: Collection[int] | None = None, after: int = 0) -> Iterator[EventRecord]:
+    """The events after one, the oldest first; of some sweeps until they are over or paused, of all without an end.
+
+    Raises StoreError: no such sweep.
+    """
+    while True:
+        rests = numbers is not None and all(sweeps.one(store, each).state in RESTING for each in numbers)
+        found = sweeps.events(store, numbers, after)
+        for event in found:
+            yield event
+            after = event.id
+        if rests and not found:
+            return
+        if not found:
+            time.sleep(POLL_S)

@@ -62,7 +62,7 @@ CACHE_BYTES = 20 << 30
 """What the cache may take unless the user says otherwise."""
 
 
-class Served(NamedTuple):
+class ServedDevices(NamedTuple):
     """The devices of one kind that a worker serves."""
 
     kind: DeviceKind
@@ -86,7 +86,7 @@ class Served(NamedTuple):
         return Workbench(file, devices=self.wish, cluster=self.cluster)
 
 
-def served(devices: str | None) -> Served:
+def served(devices: str | None) -> ServedDevices:
     """The devices of this machine in the user's words: a kind, or what the kind's `--devices` understands. None: what
     `autotuner tune` would take. Raises InputError with what there is."""
     kinds = by_preference()
@@ -105,7 +105,7 @@ def served(devices: str | None) -> Served:
     chosen = kind.choose(Wishes(devices=wish))
     names = device_names(kind.name, chosen)
     every = (ALL,) if _is_all(kind, wish, names) else ()
-    return Served(kind, wish, chosen.device.name, names, tuple((word, *every) for word in chosen.words))
+    return ServedDevices(kind, wish, chosen.device.name, names, tuple((word, *every) for word in chosen.words))
 
 
 def _is_all(kind: DeviceKind, wish: str | None, names: Sequence[str]) -> bool:
@@ -123,10 +123,10 @@ def by_preference() -> list[DeviceKind]:
     return sorted(DEVICES.values(), key=lambda kind: -kind.preference)
 
 
-def served_by(cluster: RayCluster, kind: DeviceKind) -> Served:
+def served_by(cluster: RayCluster, kind: DeviceKind) -> ServedDevices:
     """All devices of that kind in a cluster."""
     names = on_nodes.names(cluster, kind.name)
-    return Served(kind, None, f"{cluster.lanes} nodes' {kind.name}", names, cluster=cluster)
+    return ServedDevices(kind, None, f"{cluster.lanes} nodes' {kind.name}", names, cluster=cluster)
 
 
 class Worker:
@@ -135,7 +135,7 @@ class Worker:
     def __init__(
         self,
         store: Store,
-        serves: Served,
+        serves: ServedDevices,
         say: Callable[[str], None] = lambda _: None,
         cache_bytes: int | None = CACHE_BYTES,
         stop: Stop | None = None,

@@ -6,7 +6,7 @@ What imports torch is imported where it is used: the driver, which makes a facto
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -70,6 +70,10 @@ class Line(Protocol):
 
     def tracks(self, conditions: Conditions) -> Tracks:
         """The problems, ready for races in this process. race/race.py runs them."""
+
+
+MakeLine = Callable[[], Line]
+"""Makes the line in whichever process will use it. Picklable."""
 
 
 @dataclass(frozen=True)

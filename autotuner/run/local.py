@@ -24,14 +24,15 @@ from pydantic import Field
 
 from autotuner.devices import shown_by
 from autotuner.gate.checks import EFFECT
-from autotuner.run import process, zygote
+from autotuner.run import inside, zygote
 from autotuner.run.cage import CageParts
 from autotuner.run.fork_server import ForkServer
+from autotuner.run.inside import Role
+from autotuner.run.job_process import JobProcess, Submitted
 from autotuner.run.jobs import AnyJob, BuildJob, JudgeJob, RaceJob, Result, not_done
+from autotuner.run.line import MakeLine
 from autotuner.run.messages import Message
-from autotuner.run.process import MakeLine, Role
 from autotuner.run.scratch import Scratch
-from autotuner.run.worker import Submitted, Worker
 from autotuner.values import config
 from autotuner.values.errors import DiskFullError, InfrastructureError
 from autotuner.values.gate_report import CheckResult, GateReport
@@ -98,15 +99,15 @@ class LocalExecutor:
         self._judges = [Role(factory, device, names, jobs_per_process, cage) for device in devices]
         self._builders, self._overlap = builders, overlap
         self._deadlines = deadlines or Deadlines()
-        self._server = ForkServer([process.__name__, *preload, zygote.__name__])
+        self._server = ForkServer([inside.__name__, *preload, zygote.__name__])
         self._restarts = 0
         """Processes that were lost with the fork server, since a job came to its end."""
         self._waiting: dict[int, Submitted] = {}
         """What no process has been given, by number, in the order in which it is due."""
-        self._running: list[Worker] = []
-        self._idle: dict[int | None, Worker] = {}
+        self._running: list[JobProcess] = []
+        self._idle: dict[int | None, JobProcess] = {}
         """By lane: the device's process, between two jobs. Builders have one job each."""
-        self._ending: list[Worker] = []
+        self._ending: list[JobProcess] = []
         """Killed, but not known to have gone: on a GPU that may take seconds, which other lanes do not wait for."""
         self._done: deque[tuple[int, Result]] = deque()
         self._building = True
@@ -154,33 +155,33 @@ class LocalExecutor:
     def close(self) -> None:
         self._waiting.clear()
         self._done.clear()
-        for worker in (*self._running, *self._idle.values()):
-            worker.end()
-            self._ending.append(worker)
-        for worker in self._ending:
-            worker.see_off()
+        for process in (*self._running, *self._idle.values()):
+            process.end()
+            self._ending.append(process)
+        for process in self._ending:
+            process.see_off()
         self._running, self._idle, self._ending = [], {}, []
         self._scratch.close()
 
     def _collect(self) -> None:
         """Takes what has come from all processes, so that no lane idles while the driver handles another's result."""
-        for worker in list(self._running):
-            number = worker.number  # its process may have another job by the time this one's result is returned
-            result = self._progress(worker)
+        for process in list(self._running):
+            number = process.number  # its process may have another job by the time this one's result is returned
+            result = self._progress(process)
             if result is not None:
                 self._done.append((number, result))
-        gone = [worker for worker in self._ending if worker.has_gone]
+        gone = [process for process in self._ending if process.has_gone]
         if gone:
-            self._ending = [worker for worker in self._ending if worker not in gone]
-            for worker in gone:
-                worker.clear()
+            self._ending = [process for process in self._ending if process not in gone]
+            for process in gone:
+                process.clear()
             self._start_waiting()
 
     def _sleep(self, until: float) -> None:
         """Until a process has said something, has ended, or has to be looked at."""
-        signs = [sign for worker in self._running for sign in worker.signs]
-        signs += [worker.end_sign for worker in self._ending]
-        times = [self._deadline(worker) for worker in self._running] + [worker.gone_by for worker in self._ending]
+        signs = [sign for process in self._running for sign in process.signs]
+        signs += [process.end_sign for process in self._ending]
+        times = [self._deadline(process) for process in self._running] + [process.gone_by for process in self._ending]
         wait(signs, max(0.0, min([*times, until]) - time.monotonic()))
 
     # Which job runs when ----------------------------------------------------------------------------------------
@@ -197,7 +198,7 @@ class LocalExecutor:
     def _due(self) -> list[Submitted]:
         """What may be started now: whatever waits, or, where a job has to be alone, that one when nothing else runs."""
         alone = [job for job in self._waiting.values() if job.alone]
-        if any(worker.given[0].alone for worker in self._running) or (alone and self._running):
+        if any(process.given[0].alone for process in self._running) or (alone and self._running):
             return []
         if alone:
             self._building = alone[0].lane is None
@@ -206,7 +207,7 @@ class LocalExecutor:
     def _may_start(self, lane: int | None) -> bool:
         if not self._overlap and self._building != (lane is None):
             return False
-        there = sum(worker.lane == lane for worker in (*self._running, *self._ending))
+        there = sum(process.lane == lane for process in (*self._running, *self._ending))
         return there < (self._builders if lane is None else 1)
 
     def _take_turns(self) -> None:
@@ -222,9 +223,9 @@ class LocalExecutor:
         if not self._may_start(job.lane):  # or not any more: a process that was not fit may take its time to go
             return False
         role = self._builder if job.lane is None else self._judges[job.lane]
-        worker = self._idle.pop(job.lane, None) or Worker(self._server, role, job.lane, self._scratch.folder())
-        worker.give(job)
-        self._running.append(worker)
+        process = self._idle.pop(job.lane, None) or JobProcess(self._server, role, job.lane, self._scratch.folder())
+        process.give(job)
+        self._running.append(process)
         return True
 
     def _make_way(self, job: Submitted) -> None:
@@ -236,99 +237,99 @@ class LocalExecutor:
 
     def _hand_over(self, job: Submitted) -> bool:
         """Gives the job to the lane's process while that does another, if it may have it in hand."""
-        for worker in self._running:
-            if self._overlap and worker.lane == job.lane and worker.may_have_in_hand(job):
-                worker.give(job)
+        for process in self._running:
+            if self._overlap and process.lane == job.lane and process.may_have_in_hand(job):
+                process.give(job)
                 return True
         return False
 
-    def _release(self, worker: Worker, spoiled: bool, again: bool = False) -> None:
-        """The worker's job is over, or is to be done again. Its process goes on, idles or is killed: then what it had
+    def _release(self, process: JobProcess, spoiled: bool, again: bool = False) -> None:
+        """The process's job is over, or is to be done again. Its process goes on, idles or is killed: then what it had
         not ended comes first in the next one. The next jobs start."""
-        fresh = worker.given[0].wants_fresh
+        fresh = process.given[0].wants_fresh
         if not again:
-            worker.finish()
-        if spoiled or fresh or not worker.can_go_on:
-            self._running.remove(worker)
-            self._waiting = {job.number: job for job in worker.given} | self._waiting
-            self._end(worker)
-        elif not worker.given:
-            self._running.remove(worker)
-            self._idle[worker.lane] = worker
+            process.finish()
+        if spoiled or fresh or not process.can_go_on:
+            self._running.remove(process)
+            self._waiting = {job.number: job for job in process.given} | self._waiting
+            self._end(process)
+        elif not process.given:
+            self._running.remove(process)
+            self._idle[process.lane] = process
         self._start_waiting()
 
-    def _end(self, worker: Worker) -> None:
-        worker.end()
-        self._ending.append(worker)
+    def _end(self, process: JobProcess) -> None:
+        process.end()
+        self._ending.append(process)
 
     # How a job ends ---------------------------------------------------------------------------------------------
 
-    def _deadline(self, worker: Worker) -> float:
-        return worker.since + self._deadlines.of(worker.stage)
+    def _deadline(self, process: JobProcess) -> float:
+        return process.since + self._deadlines.of(process.stage)
 
-    def _progress(self, worker: Worker) -> Result | None:
-        """Reads what the worker sent; the job's result once there is one."""
-        alive = worker.is_alive  # asked first: what was sent before the end is read
+    def _progress(self, process: JobProcess) -> Result | None:
+        """Reads what the process sent; the job's result once there is one."""
+        alive = process.is_alive  # asked first: what was sent before the end is read
         try:
-            message = worker.answer()
+            message = process.answer()
         except (EOFError, OSError):
-            return self._died(worker)
+            return self._died(process)
         except Exception as error:  # not written by our code
-            detail = f"{error} came through the pipe in {worker.step}"
-            return self._lost(worker, Verdict.CRASHED, "process.garbage", detail)
+            detail = f"{error} came through the pipe in {process.step}"
+            return self._lost(process, Verdict.CRASHED, "process.garbage", detail)
         if message is not None:
-            return self._answered(worker, message)
+            return self._answered(process, message)
         if not alive:
-            return self._died(worker)
-        return self._late(worker) if time.monotonic() >= self._deadline(worker) else None
+            return self._died(process)
+        return self._late(process) if time.monotonic() >= self._deadline(process) else None
 
-    def _answered(self, worker: Worker, message: Message) -> Result | None:
+    def _answered(self, process: JobProcess, message: Message) -> Result | None:
         if message.result is None:
-            return self._raised(worker, message)
+            return self._raised(process, message)
         self._restarts = 0
-        self._release(worker, message.spoils)
+        self._release(process, message.spoils)
         return message.result
 
-    def _raised(self, worker: Worker, message: Message) -> Result | None:
+    def _raised(self, process: JobProcess, message: Message) -> Result | None:
         """Something was raised in the process. Where a variant was loaded there, it may have come from that, whatever
         its class: it counts against the variant once it has come again in a fresh process."""
-        job, begun = worker.given[0], worker.stage != "start"
-        if not worker.is_fresh or (job.runs_variants and begun and not job.losses):
-            return self._again(worker)
+        job, begun = process.given[0], process.stage != "start"
+        if not process.is_fresh or (job.runs_variants and begun and not job.losses):
+            return self._again(process)
         if job.runs_variants and begun:
             _require_space()
             detail = message.failure or f"{type(message.error).__name__}: {message.error}"
-            return self._blamed(worker, Verdict.CRASHED, "process.exception", f"{detail} in {worker.step}, twice")
+            return self._blamed(process, Verdict.CRASHED, "process.exception", f"{detail} in {process.step}, twice")
         if message.error is not None:
-            self._release(worker, spoiled=True)
+            self._release(process, spoiled=True)
             raise message.error
-        return self._failed(worker, message.failure or "no result came")
+        return self._failed(process, message.failure or "no result came")
 
-    def _late(self, worker: Worker) -> Result | None:
+    def _late(self, process: JobProcess) -> Result | None:
         """A step has passed its deadline."""
-        detail = f"no end after {self._deadlines.of(worker.stage):.0f} s in {worker.step}; the process was killed"
-        if worker.is_fresh and worker.stage == "start" and not isinstance(worker.job, BuildJob):
-            self._release(worker, spoiled=True)
+        detail = f"no end after {self._deadlines.of(process.stage):.0f} s in {process.step}; the process was killed"
+        if process.is_fresh and process.stage == "start" and not isinstance(process.job, BuildJob):
+            self._release(process, spoiled=True)
             raise InfrastructureError(f"the device does not answer: {detail}")
-        return self._lost(worker, Verdict.HUNG, "process.deadline", detail)
+        return self._lost(process, Verdict.HUNG, "process.deadline", detail)
 
-    def _died(self, worker: Worker) -> Result | None:
+    def _died(self, process: JobProcess) -> Result | None:
         """The process ended, or closed its pipe, without a result."""
-        if worker.went_with_its_server():
-            return self._lost_with_the_server(worker)
-        code = worker.exit_code()
-        if code == -signal.SIGKILL and not worker.given[0].losses:
-            return self._again(worker)  # nobody here has sent it: the system perhaps, for want of memory
+        if process.went_with_its_server():
+            return self._lost_with_the_server(process)
+        code = process.exit_code()
+        if code == -signal.SIGKILL and not process.given[0].losses:
+            return self._again(process)  # nobody here has sent it: the system perhaps, for want of memory
         if code is not None and code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
-            detail, system = f"signal {-code} ({name}) in {worker.step}", SystemFault(signal=-code, name=name)
-            return self._lost(worker, Verdict.CRASHED, "process.signal", detail, system)
+            detail, system = f"signal {-code} ({name}) in {process.step}", SystemFault(signal=-code, name=name)
+            return self._lost(process, Verdict.CRASHED, "process.signal", detail, system)
         how = "its pipe was closed" if code is None else f"it exited with status {code}"
         system = SystemFault(exit_status=code)
-        return self._lost(worker, Verdict.CRASHED, "process.exit", f"{how} in {worker.step}", system)
+        return self._lost(process, Verdict.CRASHED, "process.exit", f"{how} in {process.step}", system)
 
     def _lost(
-        self, worker: Worker, verdict: Verdict, code: str, detail: str, system: SystemFault | None = None
+        self, process: JobProcess, verdict: Verdict, code: str, detail: str, system: SystemFault | None = None
     ) -> Result | None:
         """The ending of a job whose process was lost. Before a variant's code was loaded, it is not the variant's; of a
         race, it is one of its variants'.
@@ -336,53 +337,53 @@ class LocalExecutor:
         What crashes a process that judged others before it, or does not even begin there, is done again in a fresh one:
         it may be their doing.
         """
-        begun = worker.stage != "start"
-        if not worker.is_fresh and (verdict == Verdict.CRASHED or not begun):
-            return self._again(worker)
-        if not begun or not worker.given[0].runs_variants:
-            return self._failed(worker, detail)
-        return self._blamed(worker, verdict, code, detail, system)
+        begun = process.stage != "start"
+        if not process.is_fresh and (verdict == Verdict.CRASHED or not begun):
+            return self._again(process)
+        if not begun or not process.given[0].runs_variants:
+            return self._failed(process, detail)
+        return self._blamed(process, verdict, code, detail, system)
 
-    def _lost_with_the_server(self, worker: Worker) -> Result | None:
+    def _lost_with_the_server(self, process: JobProcess) -> Result | None:
         """The fork server has gone, and this process with it. If a variant was loaded in it, that may have done it; it
         has once it happens again while nothing else runs."""
-        job = worker.given[0]
-        suspect = job.runs_variants and worker.stage != "start"
+        job = process.given[0]
+        suspect = job.runs_variants and process.stage != "start"
         if suspect and job.alone:
             return self._blamed(
-                worker,
+                process,
                 Verdict.CRASHED,
                 "process.server",
-                f"the fork server was killed or stopped in {worker.step}, twice",
+                f"the fork server was killed or stopped in {process.step}, twice",
             )
         self._restarts += 1
         if self._restarts > RESTARTS * max(1, len(self._running)):
             raise InfrastructureError("the fork server ends again and again; the machine needs a look")
-        return self._again(worker, alone=suspect)
+        return self._again(process, alone=suspect)
 
-    def _again(self, worker: Worker, alone: bool = False) -> Result | None:
+    def _again(self, process: JobProcess, alone: bool = False) -> Result | None:
         """The job is done once more, in a fresh process."""
-        job = worker.given[0]
-        worker.given[0] = job._replace(losses=job.losses + 1, alone=job.alone or alone)
-        self._release(worker, spoiled=True, again=True)
+        job = process.given[0]
+        process.given[0] = job._replace(losses=job.losses + 1, alone=job.alone or alone)
+        self._release(process, spoiled=True, again=True)
         return None
 
     def _blamed(
-        self, worker: Worker, verdict: Verdict, code: str, detail: str, system: SystemFault | None = None
+        self, process: JobProcess, verdict: Verdict, code: str, detail: str, system: SystemFault | None = None
     ) -> Result:
         """The ending of a job whose variant cost its process; of a race, one of its variants did."""
-        job = worker.job
+        job = process.job
         assert isinstance(job, JudgeJob | RaceJob)
-        fault = Fault(verdict=verdict, code=code, detail=detail, case=worker.step, system=system)
+        fault = Fault(verdict=verdict, code=code, detail=detail, case=process.step, system=system)
         self._restarts = 0
-        ended = fault if isinstance(job, RaceJob) else _killed_by_its_variant(worker, job, fault)
-        self._release(worker, spoiled=True)
+        ended = fault if isinstance(job, RaceJob) else _killed_by_its_variant(process, job, fault)
+        self._release(process, spoiled=True)
         return ended
 
-    def _failed(self, worker: Worker, why: str) -> Result:
+    def _failed(self, process: JobProcess, why: str) -> Result:
         """Our own machinery failed: an infra_error for a job of variants, an exception for any other."""
-        job, tail = worker.job, worker.tail()
-        self._release(worker, spoiled=True)
+        job, tail = process.job, process.tail()
+        self._release(process, spoiled=True)
         return not_done(job, why, tail)
 
 
@@ -393,20 +394,20 @@ def _require_space() -> None:
             raise DiskFullError(f"no space left in {folder}; free some and run it again")
 
 
-def _killed_by_its_variant(worker: Worker, job: JudgeJob, fault: Fault) -> Outcome:
+def _killed_by_its_variant(process: JobProcess, job: JudgeJob, fault: Fault) -> Outcome:
     """The outcome of a variant that cost its process."""
     return Outcome(
         variant=job.variant,
         verdict=fault.verdict,
         artifact=job.built.artifact,
-        gate=_until_the_end(worker, job.built.artifact, fault),
+        gate=_until_the_end(process, job.built.artifact, fault),
         fault=fault,
         seconds={"build": job.built.seconds},
-        stderr_tail=worker.tail(),
+        stderr_tail=process.tail(),
     )
 
 
-def _until_the_end(worker: Worker, artifact: Artifact, fault: Fault) -> GateReport | None:
+def _until_the_end(process: JobProcess, artifact: Artifact, fault: Fault) -> GateReport | None:
     """What is known of the gate of a variant whose process was lost: the checks it had passed, and the one it was in.
 
     In a race or the audit it was in none. Of those passed what is not required is left out: it may have been
@@ -414,10 +415,10 @@ def _until_the_end(worker: Worker, artifact: Artifact, fault: Fault) -> GateRepo
     """
     checks = [
         CheckResult(code=code, status="pass", seconds=seconds)
-        for code, seconds in worker.checks.items()
+        for code, seconds in process.checks.items()
         if code != EFFECT.code
     ]
-    if worker.check is not None:
-        lasted = time.monotonic() - worker.check_since
-        checks.append(CheckResult(code=worker.check, status="fail", seconds=lasted))
+    if process.check is not None:
+        lasted = time.monotonic() - process.check_since
+        checks.append(CheckResult(code=process.check, status="fail", seconds=lasted))
     return GateReport(artifact=artifact.digest, required=(), checks=tuple(checks), fault=fault) if checks else None

@@ -17,8 +17,9 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 
 from autotuner.run.executor import Executor
+from autotuner.run.line import MakeLine
 from autotuner.run.ray_executor import AWAY_S, RayExecutor
-from autotuner.run.ray_lane import Answer, Lane, MakeLine, OpenLane
+from autotuner.run.ray_lane import Answer, DeviceActor, OpenLane
 from autotuner.values.errors import InfrastructureError, InputError
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ class RayCluster:
             _require(self.lanes, self._builders, self.unit, address)
             # the thread that launches on a GPU needs a CPU of its own
             wants = {"num_gpus": 1, "num_cpus": 1} if on_gpu else {"num_cpus": 0, "resources": {self.unit: 1}}
-            actor = ray.remote(max_restarts=-1, max_task_retries=0, **wants)(Lane)
+            actor = ray.remote(max_restarts=-1, max_task_retries=0, **wants)(DeviceActor)
             self._actors = [actor.remote() for _ in range(self.lanes)]
             self.on_lanes(os.getpid, START_S)
         except BaseException:

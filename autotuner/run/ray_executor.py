@@ -22,7 +22,8 @@ from autotuner.devices import shown_by
 from autotuner.forge.content import Content, content_of, found, install
 from autotuner.run import ray_lane
 from autotuner.run.jobs import AnyJob, BuildJob, Built, JudgeJob, Result, not_done
-from autotuner.run.ray_lane import Answer, MakeLine, OpenLane, artifacts_of
+from autotuner.run.line import MakeLine
+from autotuner.run.ray_lane import Answer, OpenLane, artifacts_of
 from autotuner.values.errors import InfrastructureError
 from autotuner.values.outcome import Outcome
 
@@ -90,7 +91,7 @@ class RayExecutor:
         away_s: float = AWAY_S,
         gone_s: float = GONE_S,
     ) -> None:
-        """`actors`: handles of `ray_lane.Lane`, kept by the caller. `builders`: variants that are built at a time."""
+        """`actors`: handles of `DeviceActor`, kept by the caller. `builders`: variants that are built at a time."""
         self._lanes = [LaneOfActor(actor) for actor in actors]
         self._builders, self._away_s, self._gone_s = builders, away_s, gone_s
         self._session = uuid.uuid4().hex

@@ -16,14 +16,12 @@ from autotuner.forge.content import Content, content_of, found, install
 from autotuner.run.ask import next_answer
 from autotuner.run.executor import Executor
 from autotuner.run.jobs import AnyJob, BuildJob, Built, JudgeJob, RaceJob, Result, perform
-from autotuner.run.line import Line
+from autotuner.run.line import Line, MakeLine
 from autotuner.values.errors import AutotunerError, InfrastructureError
 from autotuner.values.outcome import Artifact
 
 OpenLane = Callable[[], AbstractContextManager[Executor]]
 """Makes a node's own executor. Picklable, and called on the node."""
-MakeLine = Callable[[], Line]
-"""Makes the line that builds. Picklable, and called on a node without a device."""
 Contents = Mapping[str, Any]
 """References to the files of builds, by digest."""
 
@@ -41,7 +39,7 @@ class Answer(NamedTuple):
         return self.result
 
 
-class Lane:
+class DeviceActor:
     """The process of an actor: one device, one job at a time."""
 
     def __init__(self) -> None:

@@ -44,7 +44,7 @@ def of_device(name: str) -> str:
     return f"device/{name}"
 
 
-class Process(Model):
+class HoldingProcess(Model):
     """A process, told apart from a later one with the same number. A field is empty where the system does not say."""
 
     host: str
@@ -55,7 +55,7 @@ class Process(Model):
     pid_started: str
 
     @classmethod
-    def current(cls) -> Process:
+    def current(cls) -> HoldingProcess:
         """Who is running this."""
         return cls(
             host=socket.gethostname(),
@@ -122,7 +122,7 @@ def _signalled(pid: int) -> str | None:
 
 def is_alive(row: LeaseRow, now: datetime) -> bool:
     """Whether the lease's holder still runs, as far as can be known from here. `now` is the database's."""
-    here = Process.current()
+    here = HoldingProcess.current()
     fresh = now - row.heartbeat_at < STALE
     if row.host != here.host:
         return fresh
@@ -149,7 +149,7 @@ def holders(session: Session, names: list[str] | None = None, prefix: str = "") 
 class Lease:
     """A held lease. The holder calls `beat` at least every minute, so that other hosts see it alive."""
 
-    def __init__(self, database: Database, name: str, holder: Process, token: str) -> None:
+    def __init__(self, database: Database, name: str, holder: HoldingProcess, token: str) -> None:
         self.database, self.name, self._holder, self.token = database, name, holder, token
         database.fences[token] = name
 
@@ -210,7 +210,7 @@ def lock(session: Session, database: Database) -> None:
 
 def take(session: Session, database: Database, name: str, doing: str = "") -> Lease:
     """Takes the lease in a transaction of the caller's. Raises LeaseHeldError naming the living process that has it."""
-    holder, token = Process.current(), secrets.token_hex(16)
+    holder, token = HoldingProcess.current(), secrets.token_hex(16)
     lock(session, database)
     now = Database.now(session)
     row = session.get(LeaseRow, name)

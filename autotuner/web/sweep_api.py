@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, HTTPException, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
-from autotuner.jobs.following import RESTING
+from autotuner.jobs.outlook import RESTING
 from autotuner.values.errors import InputError, StoreError
 from autotuner.values.model import json_of
 from autotuner.web.api import MOST, REFUSALS, answer

@@ -30,7 +30,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from autotuner.jobs.following import RESTING
+from autotuner.jobs.outlook import RESTING
 from autotuner.race.tie import tie_band
 from autotuner.store import Store, queries
 from autotuner.tuning import standings

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from autotuner.jobs.following import RESTING
+from autotuner.jobs.outlook import RESTING
 from autotuner.store import Store, queries, sweeps, trials
 from benchmarks import holds
 from benchmarks.provenance import provenance

@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from autotuner.jobs.following import RESTING
+from autotuner.jobs.outlook import RESTING
 from autotuner.store import Store, sweeps
 from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values.outcome import Device

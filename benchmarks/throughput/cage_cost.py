@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from autotuner.devices import DEVICES, Wishes
-from autotuner.run import cage, process
+from autotuner.run import cage, inside
 from autotuner.run.cage import CageParts
 from autotuner.values.versions import version_of
 from benchmarks import holds
@@ -32,7 +32,7 @@ from benchmarks.provenance import RESULTS, provenance
 GOAL_MS = 10.0
 """Milliseconds of a process, at most."""
 Way = Callable[[CageParts, Path], None]
-WAYS: dict[str, Way] = {"walls and scribe": process.enter_cage, "walls alone": cage.enter}
+WAYS: dict[str, Way] = {"walls and scribe": inside.enter_cage, "walls alone": cage.enter}
 
 
 class Took(NamedTuple):

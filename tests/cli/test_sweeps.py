@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from autotuner.cli.app import app
 from autotuner.cli.sweeps import moment
 from autotuner.jobs import foreground, queue
-from autotuner.jobs.following import follow, wait
+from autotuner.jobs.outlook import follow
 from autotuner.jobs.sweep_run import SweepRun
 from autotuner.store import Store, device_health, sweeps
 from autotuner.tuning.workbench import Workbench
@@ -146,7 +146,7 @@ def test_events_are_followed_until_the_end(store: Store) -> None:
             sweeps.note(store, number, "judged", "one more")
             queue.cancel(store, number)
     assert seen == ["submitted", "judged", "cancel_asked"]
-    assert wait(store, number).state == State.CANCELLED
+    assert sweeps.one(store, number).state == State.CANCELLED
 
 
 def test_a_foreground_run_that_is_stopped_says_so_in_the_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ import pytest
 from autotuner.devices.cpu.toolchain import CpuToolchain
 from autotuner.forge.build import build
 from autotuner.forge.family import Family
-from autotuner.run import worker
+from autotuner.run import job_process
 from autotuner.run.executor import Executor
 from autotuner.run.inline import InlineExecutor
 from autotuner.run.jobs import BuildJob, Built, CalibrationJob, JudgeJob, RaceJob
@@ -347,10 +347,10 @@ def leads_a_group_in_anothers_session(pid: int) -> bool:
 def test_a_process_that_goes_while_it_is_looked_at_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every worker's end reads the list of the living, and others come and go meanwhile."""
     mine = os.getsid(0)
-    assert os.getpid() in worker._session(mine)
+    assert os.getpid() in job_process._session(mine)
 
     def vanish(_: int) -> int:
         raise ProcessLookupError
 
     monkeypatch.setattr(os, "getsid", vanish)
-    assert not list(worker._session(mine))
+    assert not list(job_process._session(mine))

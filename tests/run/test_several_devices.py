@@ -22,9 +22,9 @@ from autotuner.devices.environment import usable_cpus
 from autotuner.forge.family import Family
 from autotuner.run.executor import Executor
 from autotuner.run.inline import InlineExecutor
+from autotuner.run.job_process import JobProcess
 from autotuner.run.jobs import AnyJob, Built
 from autotuner.run.local import Deadlines, LocalExecutor
-from autotuner.run.worker import Worker
 from autotuner.tuning.workbench import choose_device, executor_for, load_space
 from autotuner.values.errors import InputError, SpaceError
 from autotuner.values.variant import Value
@@ -174,7 +174,7 @@ def test_a_killed_process_that_takes_its_time_to_go_holds_up_only_its_lane(monke
         told(executor, 1)
         executor.submit(judge_job("sleep", MS=20000), 0)
         with monkeypatch.context() as patch:
-            patch.setattr(Worker, "has_gone", False)
+            patch.setattr(JobProcess, "has_gone", False)
             assert outcome(executor.wait(60)).verdict == Verdict.HUNG
             waiting = executor.submit(judge_job(), 0)
             following = [executor.submit(judge_job(), 1) for _ in range(2)]
@@ -214,7 +214,7 @@ def test_a_fresh_job_begins_when_the_idle_process_has_gone(monkeypatch: pytest.M
     with closing(two_lanes()) as executor:
         told(executor, 0)
         with monkeypatch.context() as patch:
-            patch.setattr(Worker, "has_gone", False)
+            patch.setattr(JobProcess, "has_gone", False)
             number = executor.submit(fresh_job(), 0)
             assert executor.wait(0.3) is None
         assert numbers_of(executor, 1) == [number]

@@ -167,7 +167,7 @@ def test_a_machine_without_an_id_is_never_taken_for_one_that_was_booted_since(
 
 
 def test_a_process_is_told_from_a_later_one_with_its_number() -> None:
-    assert lease.start_of(os.getpid()) == lease.Process.current().pid_started
+    assert lease.start_of(os.getpid()) == lease.HoldingProcess.current().pid_started
     assert lease.start_of(2**22 + 5) is None
 
 

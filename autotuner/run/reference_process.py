@@ -15,7 +15,6 @@ from autotuner.gate.cases import Case
 
 LONGEST = 1 << 16
 """Bytes of a question."""
-HIGHEST_FILE = 1 << 16
 
 
 def start() -> None:
@@ -44,14 +43,11 @@ def start() -> None:
 
 def _serve(questions: int, answer: int, parent: int) -> None:
     from autotuner.gate import tolerance
-    from autotuner.run.process import die_with_parent
+    from autotuner.run.inside import close_others, die_with_parent
 
     die_with_parent()
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    first = 3
-    for kept in (*sorted((questions, answer)), HIGHEST_FILE):
-        os.closerange(first, kept)
-        first = kept + 1
+    close_others(questions, answer)
     left = b""
     while os.getppid() == parent and len(left) < LONGEST and (read := os.read(questions, LONGEST)):
         *lines, left = (left + read).split(b"\n")

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from autotuner.run.fork_server import ForkServer, descendants_of, end_adopted, is_well, server_pid
+from autotuner.run.inside import Role, log_of, serve
 from autotuner.run.jobs import AnyJob, JudgeJob, RaceJob
 from autotuner.run.messages import Inbox, Message
-from autotuner.run.process import Role, log_of, serve
 
 STDERR_TAIL = 2000
 REAP_S = 30.0
@@ -58,7 +58,7 @@ class Submitted(NamedTuple):
         return isinstance(self.job, JudgeJob | RaceJob)
 
 
-class Worker:
+class JobProcess:
     """A process forked from the zygote. It does what it is given in that order: the first job runs, and the next is in
     hand, so that the process goes on with it at once. Without a job it is idle."""
 

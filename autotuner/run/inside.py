@@ -17,14 +17,13 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 
-from autotuner.run import cage, scribe
+from autotuner.run import cage, reference_process
 from autotuner.run.cage import CageParts
 from autotuner.run.jobs import JudgeJob, RaceJob, perform
-from autotuner.run.line import Line
+from autotuner.run.line import MakeLine
 from autotuner.run.messages import Message, send
 from autotuner.values.errors import AutotunerError, InfrastructureError, InputError, OracleError
 
-MakeLine = Callable[[], Line]
 HIGHEST_FILE = 1 << 16
 BUILDERS_NICE = 10
 """Compilers give way to what launches and times on a device: a launch that waits for a CPU is an idle device."""
@@ -91,7 +90,7 @@ def serve(jobs: Connection, replies: Connection, key: bytes, folder: Path, role:
 def enter_cage(parts: CageParts, folder: Path, sanitizes: bool = False) -> None:
     """Enters the cage as `cage.enter` does. What is to be outside of it is started first."""
     if parts.kind.references:
-        scribe.start()
+        reference_process.start()
     cage.enter(parts, folder, sanitizes)
 
 
@@ -132,13 +131,18 @@ def _isolate(*keep: int) -> None:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    close_others(*keep)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(nothing, standard)
+
+
+def close_others(*keep: int) -> None:
+    """Closes every file but these and the standard ones."""
     first = 3
     for kept in (*sorted(keep), HIGHEST_FILE):
         os.closerange(first, kept)
         first = kept + 1
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for standard in range(3):
-        os.dup2(nothing, standard)
 
 
 def die_with_parent() -> None:
