@@ -87,7 +87,7 @@ def _race(
     found, over = result.speedup, over_words(len(result.problems), result.objective)
     out.print(str(result.variant))
     out.print(
-        f"{found.median:.4f}x {result.against}, 95 % interval {found.low:.4f} to {found.high:.4f}, "
+        f"{found.mid:.4f}x {result.against}, 95 % interval {found.low:.4f} to {found.high:.4f}, "
         f"{result.blocks} blocks; {f'faster: {result.winner}' if result.winner else 'no winner'}. {over}".rstrip()
     )
 

@@ -24,6 +24,7 @@ from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import AutotunerError, InfrastructureError, LeaseLostError
 from autotuner.values.outcome import Outcome
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import speedup_of
 from autotuner.values.sweep import Found, State, Wish
 from autotuner.values.verdict import Verdict
 
@@ -263,7 +264,7 @@ def _data(event: Judged) -> Data:
         "code": None if outcome.fault is None else outcome.fault.code,
         "speedup": None if found is None else found.speedup,
         "judged": event.judged,
-        "best_speedup": None if event.best is None else math.exp(-event.best),
+        "best_speedup": None if event.best is None else speedup_of(event.best),
         "seconds": math.fsum(outcome.seconds.values()),
     }
 

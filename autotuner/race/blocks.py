@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from autotuner.race.arms import Arm, Tracks
 from autotuner.race.long_step import LongStep
-from autotuner.values.objective import Objective, combine
+from autotuner.values.ratio import Objective, combined
 from autotuner.values.verdict import Fault, Verdict
 
 MOST_DISCARDED = 10
@@ -91,9 +91,3 @@ class Blocks:
     def objectives(self, arm: int, objective: Objective) -> list[float]:
         """The objective over the problems, a block each."""
         return combined([self.log_ratios(arm, problem) for problem in range(len(self._tracks))], objective)
-
-
-def combined(ratios: Sequence[Sequence[float]], objective: Objective) -> list[float]:
-    """One number a block, from `ratios[problem][block]`."""
-    over = combine(objective)
-    return [over(block) for block in zip(*ratios, strict=True)]

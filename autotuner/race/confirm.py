@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from autotuner.race.blocks import combined
-from autotuner.race.statistics import deviation, holm, p_positive, student
+from autotuner.race.statistics import deviation, holm, p_positive, student, student_interval
 from autotuner.race.tie import logs
 from autotuner.values.model import Model
-from autotuner.values.objective import Objective
-from autotuner.values.outcome import Heat, MeanInterval
+from autotuner.values.outcome import Heat
+from autotuner.values.ratio import LogRatio, Objective, combined
 
 FIRST = 2
 """Processes of every finalist, before the first look at who is still in the running."""
@@ -41,7 +40,7 @@ class Confirmed(Model):
     """One finalist after the finals."""
 
     digest: str
-    log_ratio: MeanInterval = Field(description="ln(t_variant / t_baseline), the process as the unit")
+    log_ratio: LogRatio = Field(description="ln(t_variant / t_baseline), the process as the unit")
     processes: int = Field(description="in which it raced")
     tied: bool = Field(description="in the tie set: not shown to be slower than the leader beyond the tie band")
     alike: bool = Field(description="shown to be slower than the leader by no more than the tie band")
@@ -166,14 +165,11 @@ class _Field:
         width = student(LEVEL, self._freedom) * self._error(runner, self.leader)
         return self._ahead(runner) + width <= self._tie
 
-    def interval(self, runner: _Runner, selected: bool) -> MeanInterval:
+    def interval(self, runner: _Runner, selected: bool) -> LogRatio:
         """Student's. One of those that may be chosen because they look good (`selected`) has the freedom of its own
         processes alone: a chance that made it look good may have made its values lie close together, too."""
         freedom = runner.freedom if selected else self._freedom
-        width = math.inf
-        if freedom:
-            width = student((1 + LEVEL) / 2, freedom) * self._error(runner)
-        return MeanInterval(low=runner.mean - width, mean=runner.mean, high=runner.mean + width, level=LEVEL)
+        return student_interval(runner.mean, self._error(runner), freedom, LEVEL)
 
     def resolution(self) -> float | None:
         """The smallest difference from the leader that the first of Holm's steps would show, relative."""

@@ -17,8 +17,8 @@ from autotuner.race.statistics import median_interval, trimmed_interval
 from autotuner.race.thermometer import Drifted, thermometer, undisturbed
 from autotuner.values import codes
 from autotuner.values.conditions import Conditions
-from autotuner.values.objective import combine
-from autotuner.values.outcome import Artifact, Interval, Measurement, Say, Stop, Timing
+from autotuner.values.outcome import Artifact, Measurement, Say, Stop, Timing
+from autotuner.values.ratio import LogRatio, combine
 from autotuner.values.verdict import Fault, Verdict
 
 LONGEST_S = 30.0
@@ -118,7 +118,7 @@ class _Race:
         assert self._stopped is not None
         return Measurement(
             timings=timings,
-            objective=over([timing.log_ratio.median for timing in timings]),
+            objective=over([timing.log_ratio.mid for timing in timings]),
             weights=() if isinstance(self._conditions.objective, str) else self._conditions.objective,
             cache=self._conditions.cache,
             stopped=self._stopped,
@@ -139,7 +139,7 @@ class _Race:
             calls=(self._variants[problem].calls, self._arms[BASELINE][problem].calls),
         )
 
-    def _log_ratio(self, blocks: Blocks, problem: int) -> Interval:
+    def _log_ratio(self, blocks: Blocks, problem: int) -> LogRatio:
         """ln(t_variant / t_baseline); of a variant that was raced out by way of the incumbent.
 
         Such a race has few blocks. A disturbance slows two variants alike, and rarely the baseline with them. And what
@@ -150,9 +150,7 @@ class _Race:
         if not self._stopped.gives_up or self._incumbent is None or not self._incumbent.ratios:
             return median_interval(direct)
         behind = [one - other for one, other in zip(direct, blocks.log_ratios(INCUMBENT, problem), strict=True)]
-        known, found = self._incumbent.ratios[problem], median_interval(behind)
-        moved = {"low": known + found.low, "median": known + found.median, "high": known + found.high}
-        return found.model_copy(update=moved)
+        return median_interval(behind).moved(self._incumbent.ratios[problem])
 
 
 def _incumbents(tracks: Tracks, incumbent: Artifact, step: LongStep) -> list[VariantArm]:

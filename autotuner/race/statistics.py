@@ -1,4 +1,5 @@
-"""Statistics of block ratios: distribution-free for the median, Student's for the mean.
+"""Statistics of log-ratios, and every interval there is: of a median without any distribution, of a mean by Student's,
+of the mean of many by the normal one.
 
 The quantiles of Student's distribution come from scipy.special, imported where they are used: it takes longer than all
 else that a question about the store imports. scipy.stats has a trimmed mean and Yuen's test, too, and the tests compare
@@ -13,8 +14,10 @@ from collections.abc import Sequence
 from functools import cache
 from statistics import fmean, median
 
-from autotuner.values.outcome import Interval, MeanInterval
+from autotuner.values.ratio import LogRatio
 
+SIGMAS = 1.96
+"""Standard deviations to either side that an interval of 95 % spans, where the distribution is normal."""
 TRIM = 0.2
 """The share of the values that a trimmed mean leaves out at either end, 0..1."""
 
@@ -35,12 +38,24 @@ def order_rank(count: int, level: float = 0.95) -> int:
     return rank
 
 
-def median_interval(values: Sequence[float], level: float = 0.95) -> Interval:
+def median_interval(values: Sequence[float], level: float = 0.95) -> LogRatio:
     """Median and its distribution-free confidence interval; infinite bounds when there are too few values."""
     ordered = sorted(values)
     rank = order_rank(len(ordered), level)
     low, high = (ordered[rank - 1], ordered[-rank]) if rank else (-math.inf, math.inf)
-    return Interval(low=low, median=median(ordered), high=high, level=level)
+    return LogRatio(low=low, mid=median(ordered), high=high, level=level)
+
+
+def normal_interval(mean: float, deviation: float, count: int) -> LogRatio:
+    """The 95 % interval of a mean of many values, by the normal distribution; the value itself where there is one."""
+    width = SIGMAS * deviation / math.sqrt(count - 1) if count > 1 else 0.0
+    return LogRatio(low=mean - width, mid=mean, high=mean + width)
+
+
+def student_interval(mean: float, error: float, freedom: float, level: float = 0.95) -> LogRatio:
+    """A mean with its standard error's interval by Student's distribution; infinite bounds without freedom."""
+    width = student((1 + level) / 2, freedom) * error if freedom else math.inf
+    return LogRatio(low=mean - width, mid=mean, high=mean + width, level=level)
 
 
 @cache
@@ -88,10 +103,9 @@ def trimmed_bound(values: Sequence[float], alpha: float) -> float:
     return mean - student(1 - alpha, freedom) * error
 
 
-def trimmed_interval(values: Sequence[float], level: float = 0.95) -> MeanInterval:
+def trimmed_interval(values: Sequence[float], level: float = 0.95) -> LogRatio:
     """Trimmed mean and its two-sided confidence interval."""
-    low, mean = trimmed_bound(values, (1 - level) / 2), trimmed(values)[0]
-    return MeanInterval(low=low, mean=mean, high=2 * mean - low, level=level)
+    return student_interval(*trimmed(values), level)
 
 
 def p_positive(excess: float, error: float, freedom: float) -> float:

@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from autotuner.race.blocks import combined
 from autotuner.race.statistics import trimmed
 from autotuner.values.conditions import TIE
-from autotuner.values.objective import Objective
 from autotuner.values.outcome import Heat
+from autotuner.values.ratio import Objective, combined
 
 
 def ratios_between(heat: Heat, first: int, second: int, objective: Objective = "mean") -> list[float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -21,9 +20,10 @@ from autotuner.tuning.gate_summary import GateSummary
 from autotuner.tuning.standings import Best
 from autotuner.values.errors import InputError
 from autotuner.values.model import Model
-from autotuner.values.outcome import Artifact, Interval, Timing
+from autotuner.values.outcome import Artifact, Timing
 from autotuner.values.plugs import Listed
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import Speedup
 from autotuner.values.table import Table
 from autotuner.values.variant import Value, digest_of
 
@@ -73,36 +73,13 @@ class Identity(Model):
     program_hash: str
 
 
-def _finite(end: float) -> float | None:
-    """An end of an interval of a speedup; one that is not bounded is 0 or infinite."""
-    return end if 0 < end < math.inf else None
-
-
-class Speedup(Model):
-    """t_baseline / t_variant with its confidence interval; an end is null where the blocks were too few to bound it."""
-
-    low: float | None
-    median: float
-    high: float | None
-    level: float = 0.95
-
-    @classmethod
-    def of(cls, found: Interval) -> Speedup:
-        """The interval, without its infinite ends."""
-        return cls(low=_finite(found.low), median=found.median, high=_finite(found.high), level=found.level)
-
-
-class ExportedFinals(Model):
+class ExportedFinals(Speedup):
     """What the finals confirmed of this trial: t_baseline / t_variant, over all problems.
 
     An end of the interval is null where the processes were too few to bound it.
     """
 
-    low: float | None
-    mean: float
-    high: float | None
-    level: float = 0.95
-    difference: float = Field(description="the search estimate over `mean`, less 1: how much too good it was")
+    difference: float = Field(description="the search estimate over `mid`, less 1: how much too good it was")
     artifact_digest: str = Field(
         description="of the binary that raced; another than in `identity` was built differently"
     )
@@ -121,10 +98,7 @@ class ExportedFinals(Model):
         if found is None or finals is None or difference is None or best.raced is None:
             return None
         return cls(
-            low=_finite(found.low),
-            mean=found.mean,
-            high=_finite(found.high),
-            level=found.level,
+            **dict(found),
             difference=difference,
             artifact_digest=best.raced,
             tied=best.tied,
@@ -242,7 +216,7 @@ def configuration(best: Best, study: StudyRecord, table: Table | None = None) ->
         confirmed=confirmed,
         measurement=ExportedMeasurement(
             median_us=best.entry.median_us,
-            speedup=Speedup.of(best.entry.speedup),
+            speedup=best.entry.speedup,
             objective=measurement.objective,
             cache=measurement.cache,
             timings=tuple(_timing(timing) for timing in measurement.timings),
@@ -321,14 +295,9 @@ def _timing(timing: Timing) -> ProblemTiming:
     return ProblemTiming(
         problem=timing.problem,
         median_us=statistics.median(timing.variant_us),
-        speedup=Speedup.of(_speedup(timing.log_ratio)),
+        speedup=timing.log_ratio.speedup,
         blocks=len(timing.variant_us),
     )
-
-
-def _speedup(log: Interval) -> Interval:
-    """The interval of t_baseline / t_variant from that of ln(t_variant / t_baseline): the ends change places."""
-    return Interval(low=math.exp(-log.high), median=math.exp(-log.median), high=math.exp(-log.low), level=log.level)
 
 
 def _baseline(timing: Timing) -> ExportedBaseline:

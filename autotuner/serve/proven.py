@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from autotuner.race.confirm import Confirmed
-from autotuner.tuning import standings
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.values.gate_report import GateReport
 from autotuner.values.table import Proven, Ratio
@@ -13,9 +12,7 @@ from autotuner.values.table import Proven, Ratio
 
 def ratio_of(found: Confirmed) -> Ratio:
     """t_baseline / t_variant, without its infinite ends."""
-    speedup = standings.speedup_of(found.log_ratio)
-    low, high = (end if 0 < end < math.inf else None for end in (speedup.low, speedup.high))
-    return Ratio(low=low, mean=speedup.mean, high=high, level=speedup.level, processes=found.processes)
+    return Ratio(**dict(found.log_ratio.speedup), processes=found.processes)
 
 
 def proven_of(gate: GateReport) -> Proven:

@@ -178,7 +178,7 @@ def _known(
     for length, place in line.tuned:
         ratio = finals[place]
         if ratio is not None:
-            found.append(Shown(length, ratio.log_ratio.high < 0, ratio.log_ratio.mean, None, None))
+            found.append(Shown(length, ratio.log_ratio.high < 0, ratio.log_ratio.mid, None, None))
     for (digest, problem), (record, place) in last.items():
         length = getattr(problem, line.vary[0])
         if digest != use or not _is_on(line, problem):
@@ -188,7 +188,7 @@ def _known(
             found.append(Shown(length, False, math.inf, None, record))
             continue
         shown = Validated(problem=problem, baseline=record.baselines[place], speedup=ratio_of(ratio))
-        found.append(Shown(length, ratio.log_ratio.high < 0, ratio.log_ratio.mean, shown, record))
+        found.append(Shown(length, ratio.log_ratio.high < 0, ratio.log_ratio.mid, shown, record))
     return sorted(found, key=lambda each: each.length)
 
 
@@ -254,5 +254,5 @@ def _why_not(record: ValidationRecord, place: int) -> str | None:
     found, baseline = _ratio(record, place), record.baselines[place]
     if found is not None and found.log_ratio.high < 0:
         return None
-    said = "" if found is None else f": {ratio_of(found).mean:.3f}x"
+    said = "" if found is None else f": {found.log_ratio.speedup.mid:.3f}x"
     return f"a variant was tried and not shown to be faster than the baseline {baseline}{said}"

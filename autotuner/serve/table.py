@@ -22,7 +22,7 @@ from autotuner.tuning.smallest_set import Choice
 from autotuner.tuning.validation import Trying
 from autotuner.tuning.workbench import toolchain_for
 from autotuner.values.errors import AutotunerError, InputError
-from autotuner.values.outcome import Artifact, MeanInterval
+from autotuner.values.outcome import Artifact
 from autotuner.values.problem import Problem
 from autotuner.values.table import Entry, LeftOut, Range, Table, TableVariant
 from autotuner.values.variant import Value, digest_of
@@ -142,7 +142,9 @@ def _studied(store: Store, name: str, estimates: bool) -> _Studied:
     if best is None or best.outcome.artifact is None or best.outcome.measurement is None:
         raise InputError(f"{name} has no variant measured to the end yet; `autotuner status` shows why")
     digest, timings = best.outcome.artifact.digest, best.outcome.measurement.timings
-    guessed = [_estimate(digest, each.log_ratio.low, each.log_ratio.median, each.log_ratio.high) for each in timings]
+    guessed = [
+        Confirmed(digest=digest, log_ratio=each.log_ratio, processes=1, tied=False, alike=False) for each in timings
+    ]
     candidate = _Candidate(best.record.number, guessed)
     baselines = [each.baseline for each in timings]
     return _Studied(record, {digest: candidate}, digest, baselines, best.record.session.environment)
@@ -158,11 +160,6 @@ def _finalists(finals: FinalsRecord, chosen: str) -> dict[str, _Candidate]:
     # Who is not proven counts all the same: how sure each is of its place depends on all.
     ratios = confirmed_on_each(finals.heats, numbers, len(finals.baselines), finals.tie)
     return {digest: _Candidate(number, ratios[digest]) for digest, number in numbers.items()}
-
-
-def _estimate(digest: str, low: float, mid: float, high: float) -> Confirmed:
-    interval = MeanInterval(low=low, mean=mid, high=high)
-    return Confirmed(digest=digest, log_ratio=interval, processes=1, tied=False, alike=False)
 
 
 def _entries(studied: _Studied, loss: float) -> list[Entry]:

@@ -30,8 +30,8 @@ from autotuner.spaces.limits import KINDS, FindLimits, merged
 from autotuner.spaces.space_document import Document, complete, parse_document, read_document
 from autotuner.values.errors import InputError, KernelError, SpaceError
 from autotuner.values.model import Model
-from autotuner.values.objective import Objective
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import Objective
 from autotuner.values.validation import explanation, refuse, show, suggestion
 from autotuner.values.variant import Value
 

@@ -16,11 +16,13 @@ from sqlalchemy import ColumnElement, Integer, and_, case, cast, func, select
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.functions import FunctionElement
 
+from autotuner.race.statistics import normal_interval
 from autotuner.store import rows
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import ParameterRow, SessionRow, TrialRow
 from autotuner.values.model import Model
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import Speedup, speedup_of
 from autotuner.values.variant import Value
 
 
@@ -76,9 +78,9 @@ class Comparison(Model):
 
     shared: int = Field(description="variants with a latency in both")
     faster: int = Field(description="of them those with a larger speedup in the second")
-    ratio: float | None = Field(description="geometric mean of speedup in the second over speedup in the first")
-    low: float | None = Field(description="of its 95 % interval, variants taken as independent")
-    high: float | None
+    speedup: Speedup | None = Field(
+        description="geometric mean of speedup in the second over speedup in the first, variants taken as independent"
+    )
     variant_ratio: float | None = Field(description="geometric mean of microseconds in the second over the first")
     only_right_in_first: int = Field(description="rejected in the second")
     only_right_in_second: int
@@ -128,7 +130,7 @@ def history(store: Store, study: str) -> tuple[Improvement, ...]:
                 at=row.recorded_at,
                 judged=row.judged,
                 seconds=row.seconds,
-                speedup=math.exp(-row.objective),
+                speedup=speedup_of(row.objective),
             )
             for row in reversed(first.values())
         )
@@ -192,8 +194,8 @@ def coverage(store: Store, study: str) -> dict[str, tuple[ValueCoverage, ...]]:
             query = select(*key, *counts).join(TrialRow, TrialRow.id == ParameterRow.trial_id)
             query = query.where(*mine, column.is_not(None)).group_by(*key)
             for name, value, judged, right, best in session.execute(query):
-                speedup = None if best is None else math.exp(-best)
-                each = ValueCoverage(value=value, judged=judged, right=right, best_speedup=speedup)
+                found_best = None if best is None else speedup_of(best)
+                each = ValueCoverage(value=value, judged=judged, right=right, best_speedup=found_best)
                 found.setdefault(name, []).append(each)
     return {name: tuple(values) for name, values in found.items()}
 
@@ -202,7 +204,7 @@ def comparison(store: Store, first: str, second: str) -> Comparison:
     """What two studies say of the variants that both have judged. Raises StoreError."""
     one, other = aliased(TrialRow), aliased(TrialRow)
     right_in = [and_(each.objective.is_not(None), each.revoked_at.is_(None)) for each in (one, other)]
-    both, gain = and_(*right_in), one.objective - other.objective  # ln of speedup in the second over the first
+    both, gain = and_(*right_in), other.objective - one.objective
     micros = func.ln(other.median_us) - func.ln(one.median_us)
 
     def count(condition: ColumnElement[bool]) -> ColumnElement[int]:
@@ -217,7 +219,7 @@ def comparison(store: Store, first: str, second: str) -> Comparison:
         query = (
             select(
                 count(both),
-                count(and_(both, gain > 0)),
+                count(and_(both, gain < 0)),
                 mean(gain),
                 mean(gain * gain),
                 mean(micros),
@@ -229,15 +231,10 @@ def comparison(store: Store, first: str, second: str) -> Comparison:
             .where(one.study_id == ids[0], one.judged)
         )
         shared, faster, log, square, log_us, only_first, only_second = session.execute(query).one()
-    spread = 0.0
-    if shared and shared > 1:
-        spread = 1.96 * math.sqrt(max(0.0, square - log * log) / (shared - 1))
     return Comparison(
         shared=shared or 0,
         faster=faster or 0,
-        ratio=None if log is None else math.exp(log),
-        low=None if log is None else math.exp(log - spread),
-        high=None if log is None else math.exp(log + spread),
+        speedup=normal_interval(log, math.sqrt(max(0.0, square - log * log)), shared).speedup if shared else None,
         variant_ratio=None if log_us is None else math.exp(log_us),
         only_right_in_first=only_first or 0,
         only_right_in_second=only_second or 0,

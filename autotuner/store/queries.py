@@ -31,6 +31,7 @@ from autotuner.store.tables import FinalsRow, HeatRow, SessionRow, StudyRow, Tri
 from autotuner.store.trials import points_of
 from autotuner.values.errors import StoreError
 from autotuner.values.outcome import Heat, Outcome
+from autotuner.values.ratio import LogRatio, speedup_of
 from autotuner.values.verdict import Verdict
 
 
@@ -105,7 +106,7 @@ def judged_and_best(store: Store, study: str) -> tuple[int, float | None]:
         judged = session.scalar(select(func.count()).where(TrialRow.study_id == owner, TrialRow.judged)) or 0
         mine = TrialRow.study_id == owner, TrialRow.revoked_at.is_(None), TrialRow.censored.is_(False)
         best = session.scalar(select(func.min(TrialRow.objective)).where(*mine))
-        return judged, None if best is None else math.exp(-best)
+        return judged, None if best is None else speedup_of(best)
 
 
 def study(store: Store, name: str) -> StudyRecord:
@@ -280,9 +281,7 @@ def _measured(row: TrialRow) -> MeasuredTrial:
         variant=rows.outcome_of(row).variant,
         verdict=Verdict(row.verdict),
         artifact=row.original or row.artifact_digest,
-        objective=_number(row.objective),
-        low=_number(row.log_low),
-        high=_number(row.log_high),
+        log_ratio=LogRatio(low=_number(row.log_low), mid=_number(row.objective), high=_number(row.log_high)),
         median_us=_number(row.median_us),
         baseline_us=_number(row.baseline_us),
         censored=row.censored,

@@ -11,9 +11,9 @@ from pydantic import Field, field_validator
 from autotuner.race.confirm import Standing
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
-from autotuner.values.objective import Objective
 from autotuner.values.outcome import Calibration, Device, Heat, Outcome
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import LogRatio, Objective, Speedup
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Fault, Verdict
 
@@ -190,9 +190,7 @@ class MeasuredTrial(Model):
     variant: Variant
     verdict: Verdict
     artifact: str | None = Field(description="digest of the artifact that was measured: a duplicate has its original's")
-    objective: float = Field(description="ln(t_variant / t_baseline)")
-    low: float = Field(description="of the objective's interval")
-    high: float
+    log_ratio: LogRatio = Field(description="ln(t_variant / t_baseline), the objective")
     median_us: float = Field(description="microseconds of one forward of the variant")
     baseline_us: float = Field(description="microseconds of one forward of the baseline, in the same blocks")
     censored: bool = Field(description="stopped early because it was clearly slower: an estimate")
@@ -235,6 +233,13 @@ class ListedTrial(Model):
     def revoked(self) -> bool:
         """Whether its latency was taken back after it had been recorded."""
         return self.revoked_at is not None
+
+    @property
+    def speedup(self) -> Speedup | None:
+        """t_baseline / t_variant, an estimate of the search; None: it has no latency that stands."""
+        if self.objective is None or self.low is None or self.high is None:
+            return None
+        return LogRatio(low=self.low, mid=self.objective, high=self.high).speedup
 
 
 class StageTimes(Model):

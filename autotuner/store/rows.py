@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -15,8 +14,7 @@ import autotuner.ops  # noqa: F401  # stored problems become those of their op
 from autotuner.store.records import SessionRecord, StudyRecord
 from autotuner.store.tables import SessionRow, StudyRow, TrialRow
 from autotuner.values.errors import StoreError
-from autotuner.values.model import Model
-from autotuner.values.outcome import Calibration, Device, Measurement, Outcome, Timing
+from autotuner.values.outcome import Calibration, Device, Outcome, Timing
 from autotuner.values.problem import Problem
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
@@ -28,34 +26,6 @@ STAGES = {"build": "build_s", "measure": "measure_s", "audit": "measure_s"}
 """Under which column the seconds of a stage count; those of every other one are the gate's."""
 
 _PROBLEMS = TypeAdapter(tuple[Problem, ...])
-
-
-class Figures(Model):
-    """A measurement over all its problems: geometric means of the medians, in microseconds, and the interval.
-
-    The ends of the interval are the means of the problems' ends. That is at least as wide as the interval of the mean
-    and so errs on the safe side. Where the objective is the largest log-ratio, all four are the worst problem's.
-    """
-
-    median_us: float
-    baseline_us: float
-    log_low: float
-    log_high: float
-
-    @classmethod
-    def of(cls, measurement: Measurement) -> Figures:
-        """The figures of a measurement with at least one block of each problem."""
-        worst = max(measurement.timings, key=lambda timing: timing.log_ratio.median)
-        # The largest equals the mean only where all are equal, and then it does not matter.
-        one = measurement.objective == worst.log_ratio.median
-        timings = (worst,) if one else measurement.timings
-        over = statistics.fmean if one else measurement.over
-        return cls(
-            median_us=math.exp(over([math.log(statistics.median(t.variant_us)) for t in timings])),
-            baseline_us=math.exp(over([math.log(statistics.median(t.baseline_us)) for t in timings])),
-            log_low=over([t.log_ratio.low for t in timings]),
-            log_high=over([t.log_ratio.high for t in timings]),
-        )
 
 
 def check(outcome: Outcome) -> None:
@@ -175,7 +145,10 @@ def trial_values(study_id: int, session_id: int, number: int, outcome: Outcome, 
         "build_began": outcome.build_began,
         "recorded_at": now,
     }
-    return values if measurement is None else {**values, **Figures.of(measurement).model_dump()}
+    if measurement is None:
+        return values
+    ends = {"log_low": measurement.log_ratio.low, "log_high": measurement.log_ratio.high}
+    return {**values, **ends, "median_us": measurement.variant_us, "baseline_us": measurement.baseline_us}
 
 
 def _stages(outcome: Outcome) -> dict[str, float]:

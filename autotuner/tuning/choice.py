@@ -30,7 +30,7 @@ def rivals(finalists: Sequence[Finalist], standing: Standing) -> tuple[Confirmed
     the finals, with their several processes, have shown to be slower counts no more for a race that it won.
     """
     by_digest = {finalist.digest: finalist for finalist in finalists}
-    tied = sorted((each for each in standing.finalists if each.tied), key=lambda each: each.log_ratio.mean)
+    tied = sorted((each for each in standing.finalists if each.tied), key=lambda each: each.log_ratio.mid)
     numbers = {by_digest[each.digest].number for each in tied}
     left = [each for each in tied if not numbers.intersection(by_digest[each.digest].slower_than)]
     return tuple(left or tied)  # races may contradict each other

@@ -72,7 +72,7 @@ def _confirmed(store: Store, study: str) -> dict[tuple[str, Value], float]:
     for entry in standings.confirmed_entries(store, study):
         assert entry.confirmed is not None  # of each of these
         for key in entry.variant.point.items():
-            best[key] = max(best.get(key, 0.0), entry.confirmed.mean)
+            best[key] = max(best.get(key, 0.0), entry.confirmed.mid)
     return best
 
 

@@ -171,7 +171,7 @@ class FinalRounds:
 
     def _tied(self) -> list[Entrant]:
         """Who is not shown to be slower than the leader; the fastest first."""
-        finalists = sorted(self._standing().finalists, key=lambda each: each.log_ratio.mean)
+        finalists = sorted(self._standing().finalists, key=lambda each: each.log_ratio.mid)
         return [self._entrants[each.digest] for each in finalists if each.tied]
 
     def _standing(self) -> Standing:

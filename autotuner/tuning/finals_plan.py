@@ -76,14 +76,13 @@ def searched(outcomes: Iterable[tuple[Number, Outcome]]) -> dict[Number, Searche
         measured = outcome.measurement
         if measured is None or outcome.verdict not in (Verdict.MEASURED, Verdict.RACED_OUT):
             continue
-        low, high = measured.ends
         found[number] = Searched(
             variant=outcome.variant.digest,
             artifact=outcome.artifact.digest if outcome.artifact is not None else None,
             verdict=outcome.verdict,
             objective=outcome.objective,
-            low=low,
-            high=high,
+            low=measured.log_ratio.low,
+            high=measured.log_ratio.high,
             incumbent=measured.incumbent,
             promoted=measured.stopped == Stop.PROMOTED,
             costs=costs(outcome),

@@ -13,9 +13,9 @@ from typing import Any
 from optuna.study import Study
 
 from autotuner.store import ListedTrial, Store, StudyRecord, trials
-from autotuner.store.rows import Figures
 from autotuner.tuning import standings
-from autotuner.values.outcome import MeanInterval, Outcome
+from autotuner.values.outcome import Outcome
+from autotuner.values.ratio import Speedup
 
 METRIC = "ln(t_variant / t_baseline)"
 """What a value is; smaller is faster."""
@@ -30,7 +30,7 @@ def of_outcome(outcome: Outcome) -> dict[str, Any]:
     if fault is not None:
         marks["reason"] = _reason(fault.code, fault.detail)
     if found is not None and outcome.verdict.has_latency:
-        marks["microseconds"] = Figures.of(found).median_us
+        marks["microseconds"] = found.variant_us
     return marks
 
 
@@ -53,13 +53,13 @@ def describe(study: Study, record: StudyRecord) -> None:
     study.set_user_attr("device", record.device.name)
 
 
-def _of_listed(trial: ListedTrial, confirmed: Mapping[int, MeanInterval]) -> dict[str, Any]:
+def _of_listed(trial: ListedTrial, confirmed: Mapping[int, Speedup]) -> dict[str, Any]:
     return {
         "verdict": trial.verdict.value,
         "reason": None if trial.fault is None else _reason(trial.fault, trial.detail or ""),
         "microseconds": trial.median_us if trial.verdict.has_latency else None,
         "revoked": trial.revoked_reason,
-        "confirmed": confirmed[trial.number].mean if trial.number in confirmed else None,
+        "confirmed": confirmed[trial.number].mid if trial.number in confirmed else None,
     }
 
 

@@ -108,7 +108,7 @@ class Outcomes:
         measured = self.incumbent.measurement if self.incumbent is not None else None
         if measured is None or self.incumbent is None or self.incumbent.artifact is None:
             return ()
-        own = tuple(timing.log_ratio.median for timing in measured.timings)
+        own = tuple(timing.log_ratio.mid for timing in measured.timings)
         races = [own, *self._beside.get(self.incumbent.artifact.digest, ())]
         return tuple(max(first, median(each)) for first, each in zip(own, zip(*races, strict=True), strict=True))
 

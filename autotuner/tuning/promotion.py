@@ -17,5 +17,5 @@ def takes_over(outcome: Outcome, incumbent: Outcome | None) -> bool:
         return False
     if incumbent is None or incumbent.measurement is None or incumbent.artifact is None:
         return True
-    (low, _), (_, high) = incumbent.measurement.ends, new.ends
-    return new.incumbent == incumbent.artifact.digest or high < low
+    surely_faster = new.log_ratio.high < incumbent.measurement.log_ratio.low
+    return new.incumbent == incumbent.artifact.digest or surely_faster

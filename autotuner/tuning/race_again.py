@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 
-from autotuner.race.blocks import combined
 from autotuner.race.statistics import median_interval
 from autotuner.race.tie import logs, ratios_between, tie_band
 from autotuner.run.ask import ask
@@ -17,9 +15,9 @@ from autotuner.tuning import standings
 from autotuner.tuning.workbench import Workbench
 from autotuner.values.errors import InfrastructureError, InputError
 from autotuner.values.model import Model
-from autotuner.values.objective import Objective
-from autotuner.values.outcome import Heat, Interval
+from autotuner.values.outcome import Heat
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import Objective, Speedup, combined
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault
 
@@ -33,7 +31,7 @@ class Race(Model):
     against: str
     problems: tuple[Problem, ...]
     objective: Objective
-    speedup: Interval
+    speedup: Speedup
     """t_opponent / t_variant: higher is better."""
     blocks: int
     tie: float
@@ -92,7 +90,7 @@ def race(
         against=against,
         problems=conditions.problems,
         objective=conditions.objective,
-        speedup=_speedup(ratios),
+        speedup=median_interval(ratios).speedup,
         blocks=blocks,
         tie=tie,
     )
@@ -114,9 +112,3 @@ def _timed(store: Store, study: str, number: int) -> TrialRecord:
         why = f"`autotuner show {number}` says why"
         raise InputError(f"trial {number} of {study} has no latency ({found.outcome.verdict.value}): {why}")
     return found
-
-
-def _speedup(logs_of: list[float]) -> Interval:
-    """From ln(t_variant / t_opponent) of each block: the ends change places."""
-    found = median_interval(logs_of)
-    return Interval(low=math.exp(-found.high), median=math.exp(-found.median), high=math.exp(-found.low))

@@ -14,8 +14,8 @@ from autotuner.race.confirm import Confirmed, standing_of
 from autotuner.race.tie import logs
 from autotuner.store import FinalsRecord
 from autotuner.tuning.smallest_set import Choice, smallest_set
-from autotuner.values.objective import Objective
 from autotuner.values.outcome import Heat
+from autotuner.values.ratio import Objective
 
 LOSS = 0.03
 """How much slower than its own best a problem may become for the table to be smaller, relative."""
@@ -31,7 +31,7 @@ def servers(
     may = {chosen} & ratios.keys() if len(problems) == 1 else ratios.keys()
     faster = [
         {
-            digest: ratio.log_ratio.mean
+            digest: ratio.log_ratio.mid
             for digest in may
             if (ratio := ratios[digest][place]) is not None and ratio.log_ratio.high < 0
         }

@@ -27,7 +27,8 @@ from autotuner.tuning.choice import alike, choice, rivals, standing
 from autotuner.values.errors import StoreError
 from autotuner.values.gate_report import CheckResult, GateReport
 from autotuner.values.model import Model
-from autotuner.values.outcome import Interval, MeanInterval, Outcome
+from autotuner.values.outcome import Outcome
+from autotuner.values.ratio import Speedup, speedup_of
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 
@@ -45,7 +46,7 @@ class FinalsSummary(Model):
         default=None, description="the smallest difference that these finals could show, relative"
     )
     leader: int | None = Field(description="number of the fastest finalist; None when none is left")
-    speedup: MeanInterval | None = Field(description="the leader's t_baseline / t_variant")
+    speedup: Speedup | None = Field(description="the leader's t_baseline / t_variant")
     tied: tuple[int, ...] = Field(description="numbers of the finalists that tie for the lead, the leader among them")
     alike: tuple[int, ...] = Field(
         default=(), description="those of them that are shown to differ from the leader by no more than the tie band"
@@ -69,9 +70,9 @@ class Entry(Model):
     verdict: Verdict
     median_us: float = Field(description="microseconds of one forward of the variant")
     baseline_us: float = Field(description="microseconds of one forward of the baseline, in the same blocks")
-    speedup: Interval = Field(description="the search estimate of t_baseline / t_variant; `median` is exp(-objective)")
+    speedup: Speedup = Field(description="the search estimate of t_baseline / t_variant; `mid` is of the objective")
     censored: bool = Field(description="stopped early because it was clearly slower: an estimate")
-    confirmed: MeanInterval | None = Field(
+    confirmed: Speedup | None = Field(
         default=None, description="t_baseline / t_variant in the finals; None for what was not in them"
     )
     difference: float | None = Field(
@@ -97,7 +98,7 @@ class Best(Model):
     proof: Proof | None = Field(default=None, description="what they found of it once it was chosen")
 
     @property
-    def confirmed(self) -> MeanInterval | None:
+    def confirmed(self) -> Speedup | None:
         """Its t_baseline / t_variant in the finals."""
         return self.entry.confirmed
 
@@ -183,7 +184,7 @@ def best(store: Store, study: str) -> Best | None:
     )
 
 
-def confirmed(store: Store, study: str, number: int) -> MeanInterval | None:
+def confirmed(store: Store, study: str, number: int) -> Speedup | None:
     """A trial's t_baseline / t_variant in the last finals; None where it was not in them. Raises StoreError."""
     return every_confirmed(store, study).get(number)
 
@@ -214,12 +215,12 @@ def corrections(store: Store, study: str) -> dict[int, float]:
     """Objectives that stand in the place of the search's estimates, by trial: those that finals confirmed; +inf where
     the trial was revoked. Raises StoreError."""
     revoked = dict.fromkeys(queries.revoked(store, study), math.inf)
-    return revoked | {number: one.log_ratio.mean for number, one in _every_confirmed(store, study).items()}
+    return revoked | {number: one.log_ratio.mid for number, one in _every_confirmed(store, study).items()}
 
 
-def every_confirmed(store: Store, study: str) -> dict[int, MeanInterval]:
+def every_confirmed(store: Store, study: str) -> dict[int, Speedup]:
     """t_baseline / t_variant of every trial that the last finals confirmed and that stands. Raises StoreError."""
-    return {number: speedup_of(one.log_ratio) for number, one in _every_confirmed(store, study).items()}
+    return {number: one.log_ratio.speedup for number, one in _every_confirmed(store, study).items()}
 
 
 def confirmed_entries(store: Store, study: str) -> tuple[Entry, ...]:
@@ -312,7 +313,7 @@ class _Result:
             tie=standing.tie,
             resolution=standing.resolution,
             leader=self.leader,
-            speedup=None if leader is None else speedup_of(leader.log_ratio),
+            speedup=None if leader is None else leader.log_ratio.speedup,
             tied=self.tied,
             alike=self.alike,
             crowned=self.crowned,
@@ -342,11 +343,6 @@ def _every_confirmed(store: Store, study: str) -> dict[int, Confirmed]:
     return {number: one for number, one in pairs if one is not None}
 
 
-def speedup_of(log: MeanInterval) -> MeanInterval:
-    """t_baseline / t_variant from ln(t_variant / t_baseline): the ends change places."""
-    return MeanInterval(low=math.exp(-log.high), mean=math.exp(-log.mean), high=math.exp(-log.low), level=log.level)
-
-
 def _confirmed_entries(trials: Sequence[MeasuredTrial], found: _Result) -> tuple[Entry, ...]:
     """What was in the finals, the fastest first; those that tie for the lead come before all others and share a rank.
 
@@ -355,7 +351,7 @@ def _confirmed_entries(trials: Sequence[MeasuredTrial], found: _Result) -> tuple
 
     def place(pair: tuple[Confirmed, MeasuredTrial]) -> tuple[bool, float, int]:
         confirmed, trial = pair
-        return not found.ties(confirmed), confirmed.log_ratio.mean, trial.number
+        return not found.ties(confirmed), confirmed.log_ratio.mid, trial.number
 
     pairs = [(confirmed, trial) for trial in trials if (confirmed := found.of(trial)) is not None]
     return tuple(
@@ -376,8 +372,7 @@ def _best(store: Store, study: str, found: _Result | None) -> MeasuredTrial | No
 
 def _entry(rank: int, trial: MeasuredTrial, found: _Result | None = None) -> Entry:
     confirmed = None if found is None else found.of(trial)
-    speedup = None if confirmed is None else speedup_of(confirmed.log_ratio)
-    interval = Interval(low=math.exp(-trial.high), median=math.exp(-trial.objective), high=math.exp(-trial.low))
+    estimate, in_finals = trial.log_ratio.speedup, None if confirmed is None else confirmed.log_ratio.speedup
     return Entry(
         rank=rank,
         number=trial.number,
@@ -385,10 +380,10 @@ def _entry(rank: int, trial: MeasuredTrial, found: _Result | None = None) -> Ent
         verdict=trial.verdict,
         median_us=trial.median_us,
         baseline_us=trial.baseline_us,
-        speedup=interval,
+        speedup=estimate,
         censored=trial.censored,
-        confirmed=speedup,
-        difference=None if speedup is None else interval.median / speedup.mean - 1,
+        confirmed=in_finals,
+        difference=None if in_finals is None else estimate.mid / in_finals.mid - 1,
         tied=found is not None and trial.number in found.tied and len(found.tied) > 1,
         beaten=found is not None and confirmed is not None and found.lost(confirmed),
         crowned=found is not None and found.crowned and found.leader == trial.number,
@@ -399,8 +394,8 @@ def _quoted(top: MeasuredTrial | None, found: _Result | None) -> Quoted | None:
     if top is None:
         return None
     confirmed = None if found is None else found.of(top)
-    objective = top.objective if confirmed is None else confirmed.log_ratio.mean
-    return Quoted(speedup=math.exp(-objective), confirmed=confirmed is not None)
+    objective = top.log_ratio.mid if confirmed is None else confirmed.log_ratio.mid
+    return Quoted(speedup=speedup_of(objective), confirmed=confirmed is not None)
 
 
 def _summary(store: Store, progress: StudyProgress) -> StudySummary:

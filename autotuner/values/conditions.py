@@ -7,9 +7,9 @@ from typing import Literal
 from pydantic import Field, PositiveInt
 
 from autotuner.values.model import Model
-from autotuner.values.objective import Objective
 from autotuner.values.outcome import Ceilings
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import Objective
 
 TIE = 0.005
 """Ratios within this of 1 are a tie at least; A/A races can only widen the band."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from statistics import median
 from typing import Literal
 
 from pydantic import AwareDatetime, Field
 
 from autotuner.values.gate_report import CheckResult, GateReport, ReferenceCheck
 from autotuner.values.model import Model
-from autotuner.values.objective import weighted
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import LogRatio, speedup_of, weighted
 from autotuner.values.variant import Value, Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
@@ -54,24 +55,6 @@ class Artifact(Model):
     build_seconds: float = Field(description="wall seconds of the compiler run that made it; 0 when found in the cache")
 
 
-class Interval(Model):
-    """A distribution-free confidence interval of a median."""
-
-    low: float
-    median: float
-    high: float
-    level: float = 0.95
-
-
-class MeanInterval(Model):
-    """A mean and its confidence interval from Student's distribution; infinite where there are too few values."""
-
-    low: float
-    mean: float
-    high: float
-    level: float = 0.95
-
-
 class Stop(StrEnum):
     """Why a race ended. docs/timing.md has the rules."""
 
@@ -97,8 +80,8 @@ class Timing(Model):
     variant_us: tuple[float, ...] = Field(description="per block: microseconds of one forward of the variant")
     baseline_us: tuple[float, ...] = Field(description="per block: microseconds of one forward of the baseline")
     incumbent_us: tuple[float, ...] = Field(default=(), description="the same of the incumbent; empty without one")
-    log_ratio: Interval = Field(
-        description="ln(t_variant / t_baseline) over the blocks; where the race was given up, that of the incumbent"
+    log_ratio: LogRatio = Field(
+        description="the median over the blocks; where the race was given up, that of the incumbent"
         " plus ln(t_variant / t_incumbent) over the blocks"
     )
     calls: tuple[int, int] = Field(description="forwards a sample: (variant, baseline)")
@@ -117,7 +100,9 @@ class Measurement(Model):
     cache: Literal["cold", "warm"]
     stopped: Stop = Stop.PRECISE
     incumbent: str | None = Field(default=None, description="digest of the artifact that it raced against")
-    gain: MeanInterval | None = Field(default=None, description="ln(t_variant / t_incumbent) over the blocks")
+    gain: LogRatio | None = Field(
+        default=None, description="ln(t_variant / t_incumbent): the trimmed mean over the blocks"
+    )
     discarded: int = Field(default=0, description="blocks left out because the device throttled")
 
     @property
@@ -130,23 +115,37 @@ class Measurement(Model):
         """Whether the variant is the new incumbent: it beat the old one beyond the tie band, or there was none."""
         return self.stopped == Stop.PROMOTED or (self.incumbent is None and not self.censored)
 
-    def over(self, values: Sequence[float]) -> float:
-        """The mean of one number a problem, as the objective weighs them."""
-        return weighted(values, self.weights or "mean")
+    @property
+    def log_ratio(self) -> LogRatio:
+        """The objective with an interval that is at least as wide as its own: its ends are combined as the problems'
+        log-ratios are."""
+        ratios = [timing.log_ratio for timing in self.timings]
+        low, high = self._over([each.low for each in ratios]), self._over([each.high for each in ratios])
+        return LogRatio(low=low, mid=self.objective, high=high)
 
     @property
-    def ends(self) -> tuple[float, float]:
-        """The ends of the objective's interval, whichever of its kinds the objective is."""
-        intervals = [timing.log_ratio for timing in self.timings]
-        worst = max(intervals, key=lambda each: each.median)
-        if worst.median == self.objective:  # the largest, or there is one problem only
-            return worst.low, worst.high
-        return self.over([each.low for each in intervals]), self.over([each.high for each in intervals])
+    def variant_us(self) -> float:
+        """Microseconds of one forward of the variant: over several problems the geometric mean of the medians, or that
+        of the worst problem where the objective is the largest log-ratio."""
+        return math.exp(self._over([math.log(median(timing.variant_us)) for timing in self.timings]))
+
+    @property
+    def baseline_us(self) -> float:
+        """The same of the baseline, in the same blocks."""
+        return math.exp(self._over([math.log(median(timing.baseline_us)) for timing in self.timings]))
 
     @property
     def speedup(self) -> float:
         """t_baseline / t_variant, over several problems as the objective says."""
-        return math.exp(-self.objective)
+        return speedup_of(self.objective)
+
+    def _over(self, values: Sequence[float]) -> float:
+        """One number of one a problem, as the objective makes it."""
+        worst = max(range(len(self.timings)), key=lambda place: self.timings[place].log_ratio.mid)
+        # The largest equals the mean only where all are equal, and then it does not matter.
+        if self.timings[worst].log_ratio.mid == self.objective:
+            return values[worst]
+        return weighted(values, self.weights or "mean")
 
 
 class Heat(Model):

@@ -13,17 +13,14 @@ from pydantic import ConfigDict, Field, model_validator
 
 from autotuner.values.model import Model
 from autotuner.values.problem import Problem, Shape
+from autotuner.values.ratio import Speedup
 from autotuner.values.validation import refuse
 from autotuner.values.variant import Value, Variant
 
 
-class Ratio(Model):
+class Ratio(Speedup):
     """t_baseline / t_variant in fresh processes; an end is null where these were too few to bound it."""
 
-    low: float | None
-    mean: float
-    high: float | None
-    level: float = 0.95
     processes: int
 
 

@@ -10,17 +10,17 @@ from rich.text import Text
 from autotuner.store.figures import BaselineAt, Comparison, Costs, Improvement, Pace
 from autotuner.tuning.covered import Coverage
 from autotuner.tuning.standings import Quoted
-from autotuner.values.outcome import MeanInterval
+from autotuner.values.ratio import Speedup
 from autotuner.views.table import ESTIMATE, new_table
 from autotuner.views.words import quoted_words
 
 
-def history_table(found: Sequence[Improvement], confirmed: Mapping[int, MeanInterval]) -> RenderableType:
+def history_table(found: Sequence[Improvement], confirmed: Mapping[int, Speedup]) -> RenderableType:
     """Each trial that was the best until then; `confirmed` by the trial's number."""
     table = new_table("trial", "when", "judged", "seconds", "speedup", right=(0, 2, 3, 4))
     for each in found:
         known = confirmed.get(each.number)
-        speedup = quoted_words(each.speedup if known is None else known.mean, known is not None)
+        speedup = quoted_words(each.speedup if known is None else known.mid, known is not None)
         seconds = f"{each.seconds:.0f}"
         table.add_row(str(each.number), f"{each.at:%Y-%m-%d %H:%M:%S} UTC", str(each.judged), seconds, speedup)
     note = (
@@ -63,13 +63,13 @@ def coverage_table(found: Coverage) -> RenderableType:
 def comparison_lines(names: tuple[str, str], found: Comparison, best: tuple[Quoted | None, Quoted | None]) -> list[str]:
     """Two studies, in some lines: the variants of both by the searches, and the trial to use of each."""
     first, second = names
-    if found.ratio is None or found.low is None or found.high is None or found.variant_ratio is None:
+    if found.speedup is None or found.variant_ratio is None:
         lines = [f"{first} and {second} share no variant that is right in both."]
     else:
         lines = [
             f"{found.shared} variants are right in both; of them {found.faster} have the larger speedup in {second}.",
-            f"Speedup in {second} over that in {first}, by the searches: {ESTIMATE}{found.ratio:.3f}"
-            f" [{found.low:.3f}, {found.high:.3f}]; microseconds: {found.variant_ratio:.3f}.",
+            f"Speedup in {second} over that in {first}, by the searches: {ESTIMATE}{found.speedup.mid:.3f}"
+            f" [{found.speedup.low:.3f}, {found.speedup.high:.3f}]; microseconds: {found.variant_ratio:.3f}.",
         ]
     for name, each in zip(names, best, strict=True):
         if each is not None:

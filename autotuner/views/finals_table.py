@@ -12,8 +12,8 @@ from rich.text import Text
 from autotuner.ops import op_of
 from autotuner.race.confirm import Confirmed, Standing
 from autotuner.values.conditions import TIE as LEAST_TIE
-from autotuner.values.outcome import MeanInterval
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import speedup_of
 from autotuner.views.table import POINTS, STYLES, TIE, WIDE, WINNER, Fitted, beside, new_table, note
 from autotuner.views.words import ending_words, interval_words, over_words
 
@@ -30,7 +30,7 @@ def finals_table(record: FinalsRecord, problem: Problem) -> RenderableType:
         return Text(f"{record.study}: the finals {record.id} did not come to an end; heats run: {len(record.heats)}.")
     finalists, found = record.by_digest, rivals(record.finalists, standing)
     leads = {each.digest for each in found}
-    fastest_first = sorted(standing.finalists, key=lambda each: each.log_ratio.mean)
+    fastest_first = sorted(standing.finalists, key=lambda each: each.log_ratio.mid)
     above, points = beside([finalists[each.digest].variant.point for each in fastest_first])
 
     def made(width: int) -> RenderableType:
@@ -43,7 +43,7 @@ def finals_table(record: FinalsRecord, problem: Problem) -> RenderableType:
         ]
         for each, point in zip(fastest_first, points, strict=True):
             *known, search, off, place = _cells(finalists[each.digest], each, standing, leads)
-            lines.append((each.log_ratio.mean, (*known, *((search, off) if biased else ()), place, point)))
+            lines.append((each.log_ratio.mid, (*known, *((search, off) if biased else ()), place, point)))
         for _, line in sorted(lines, key=lambda each: each[0]):
             table.add_row(*line, style=STYLES.get(line[0][-1:], ""))
         return table
@@ -62,9 +62,8 @@ def _cells(finalist: Finalist, found: Confirmed, standing: Standing, leading: Co
     digests of those who may be the fastest by all that is known."""
     leads = found.digest in leading
     log = found.log_ratio
-    fastest = min(each.log_ratio.mean for each in standing.finalists)
-    speedup = MeanInterval(low=math.exp(-log.high), mean=math.exp(-log.mean), high=math.exp(-log.low))
-    slower = f"{math.expm1(log.mean - fastest):.1%} slower"
+    fastest = min(each.log_ratio.mid for each in standing.finalists)
+    slower = f"{math.expm1(log.mid - fastest):.1%} slower"
     sign = ""
     if found.digest == standing.leader:
         sign = WINNER if standing.crowned else TIE if leads else ""
@@ -76,10 +75,10 @@ def _cells(finalist: Finalist, found: Confirmed, standing: Standing, leading: Co
         place = f"{'as fast' if found.alike else 'tied'}, {slower}" if found.tied else slower
     return (
         f"{finalist.number}{sign}",
-        f"{speedup.mean:.3f}x",
-        interval_words(speedup),
-        f"{math.exp(-finalist.estimate):.3f}x",
-        f"{math.expm1(log.mean - finalist.estimate):+z.1%}",
+        f"{log.speedup.mid:.3f}x",
+        interval_words(log.speedup),
+        f"{speedup_of(finalist.estimate):.3f}x",
+        f"{math.expm1(log.mid - finalist.estimate):+z.1%}",
         place,
     )
 

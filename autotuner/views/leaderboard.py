@@ -74,7 +74,7 @@ def _columns(has_finals: bool, baseline: str) -> list[Column]:
     else:
         found += [
             Column("speedup", _estimate),
-            Column("95 % interval", lambda entry: interval_words(entry.speedup)),
+            Column("95 % interval", lambda entry: interval_words(entry.speedup, "blocks")),
         ]
     return [
         *found,
@@ -88,7 +88,7 @@ def _sign(entry: Entry) -> str:
 
 
 def _confirmed(entry: Entry) -> str:
-    return "-" if entry.confirmed is None else f"{entry.confirmed.mean:.3f}x"
+    return "-" if entry.confirmed is None else f"{entry.confirmed.mid:.3f}x"
 
 
 def _confirmed_interval(entry: Entry) -> str:
@@ -96,7 +96,7 @@ def _confirmed_interval(entry: Entry) -> str:
 
 
 def _estimate(entry: Entry) -> str:
-    return f"{ESTIMATE if entry.censored else ''}{entry.speedup.median:.3f}x"
+    return f"{ESTIMATE if entry.censored else ''}{entry.speedup.mid:.3f}x"
 
 
 def _notes(entries: Sequence[Entry], of: StudyRecord, baseline: str) -> list[str]:

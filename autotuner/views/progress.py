@@ -12,7 +12,6 @@ from rich.console import Console
 
 from autotuner.ops import op_of
 from autotuner.spaces.space import Space
-from autotuner.store.rows import Figures
 from autotuner.tuning.calm import Calm, Protest, Waiting
 from autotuner.tuning.driver import Converged, Event, Judged, Started, UnderWay
 from autotuner.tuning.plan import Start
@@ -20,6 +19,7 @@ from autotuner.tuning.time_left import TimeLeft
 from autotuner.tuning.workbench import builders_beside
 from autotuner.values.conditions import StudyProtocol
 from autotuner.values.outcome import Device, Outcome
+from autotuner.values.ratio import speedup_of
 from autotuner.values.verdict import Verdict
 from autotuner.views.two_lines import TwoLines, about, fitted, with_bar
 
@@ -191,7 +191,7 @@ class Progress:
         left = f"{self._left()} left"
         if self._finals_s:
             left += " with finals"
-        best = f"best {math.exp(-self._best):.3f}x {self._baseline}; " if math.isfinite(self._best) else ""
+        best = f"best {speedup_of(self._best):.3f}x {self._baseline}; " if math.isfinite(self._best) else ""
         share = self.judged / self._trials if self._trials else 1.0
         return [
             f"{now} | {causes}" if causes else now,
@@ -200,7 +200,7 @@ class Progress:
 
     def _summary(self) -> str:
         best = (
-            f"best {math.exp(-self._best):.3f}x {self._baseline}"
+            f"best {speedup_of(self._best):.3f}x {self._baseline}"
             if math.isfinite(self._best)
             else "nothing measured yet"
         )
@@ -244,7 +244,7 @@ def _line(outcome: Outcome, baseline: str) -> str:
     """A judged variant in one line."""
     if outcome.measurement is not None:
         note = "" if outcome.verdict == Verdict.MEASURED else f" ({outcome.verdict})"
-        micros = Figures.of(outcome.measurement).median_us
+        micros = outcome.measurement.variant_us
         return f"{outcome.measurement.speedup:.3f}x {baseline}, {micros:.1f} us{note}  {outcome.variant}"
     why = f" {outcome.fault.code}" if outcome.fault else ""
     if outcome.fault is not None and not outcome.verdict.judges:  # not the variant's: a person can help

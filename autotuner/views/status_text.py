@@ -49,7 +49,7 @@ def _finals_line(finals: FinalsSummary, baseline: str) -> str:
     head = f"{finals.finished_at:%Y-%m-%d %H:%M:%S} UTC, {finals.processes} processes x {finals.blocks} blocks"
     if finals.leader is None or finals.speedup is None:
         return f"{head}: no finalist is left"
-    confirmed = f"{finals.speedup.mean:.3f}x {baseline} ({interval_words(finals.speedup)})"
+    confirmed = f"{finals.speedup.mid:.3f}x {baseline} ({interval_words(finals.speedup)})"
     line = f"{head}: trial {finals.leader} leads, confirmed {confirmed}"
     others = ", ".join(str(number) for number in finals.tied if number != finals.leader)
     line += f", tied with {others}" if others else ""

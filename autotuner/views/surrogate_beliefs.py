@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from autotuner.race.statistics import SIGMAS
 from autotuner.search.settings import DEFAULT
 from autotuner.search.surrogate import Surrogate
 from autotuner.spaces.space import Space
 from autotuner.values.model import Model
+from autotuner.values.ratio import LogRatio, speedup_of
 from autotuner.values.variant import Value
 from autotuner.views.importance import share_alone, share_together
 from autotuner.views.judged_points import JudgedPoints
@@ -32,8 +34,6 @@ LEARNED = 0.7
 """Share of the trials, the first to end, from which the checked beliefs are learned."""
 CHECKED = 5
 """Fewest measured trials after these for a check of the beliefs."""
-SIGMAS = 1.96
-"""Standard deviations to either side that an interval of 95 % spans."""
 
 
 class ValueEffect(Model):
@@ -185,9 +185,9 @@ def _values(
             value=space.values[name][place],
             points=int((column == place).sum()),
             judged=int((tried == place).sum()),
-            speedup=math.exp(-means[place]),
+            speedup=speedup_of(means[place]),
             slower=math.expm1(means[place] - least),
-            best=math.exp(-float(mean[column == place].min())),
+            best=speedup_of(float(mean[column == place].min())),
         )
         for place in sorted(there, key=lambda each: (means[each], each))
     )
@@ -204,11 +204,15 @@ def _candidates(
     mean, deviation = surrogate.believe(points)
 
     def belief(place: int, gain: float | None) -> Belief:
-        ends = mean[place] + SIGMAS * deviation[place] * np.array([1, 0, -1])
-        low, speedup, high = np.exp(-surrogate.as_measured(ends)).tolist()
-        point = int(points[place])
+        low, mid, high = surrogate.as_measured(mean[place] + SIGMAS * deviation[place] * np.array([-1, 0, 1])).tolist()
+        found, point = LogRatio(low=low, mid=mid, high=high).speedup, int(points[place])
         return Belief(
-            point=space.point(point), low=low, speedup=speedup, high=high, judged=point in trials.points, gain=gain
+            point=space.point(point),
+            low=found.low,
+            speedup=found.mid,
+            high=found.high,
+            judged=point in trials.points,
+            gain=gain,
         )
 
     left = np.flatnonzero(~np.isin(points, trials.points))
@@ -255,9 +259,9 @@ def _map(space: Space, names: list[str], points: Indices, mean: Floats, trials: 
     def value(name: str, place: int) -> Value | None:
         return space.values[name][place] if place >= 0 else None
 
-    def speedup(a: int, b: int) -> float | None:
+    def best_in(a: int, b: int) -> float | None:
         cell = mean[(rows[:, x] == a) & (rows[:, y] == b)]
-        return math.exp(-float(cell.min())) if len(cell) else None
+        return speedup_of(float(cell.min())) if len(cell) else None
 
     def count(a: int, b: int, among: NDArray[np.bool_]) -> int:
         return int((among & (tried[:, x] == a) & (tried[:, y] == b)).sum())
@@ -267,7 +271,7 @@ def _map(space: Space, names: list[str], points: Indices, mean: Floats, trials: 
         y=names[1],
         x_values=tuple(value(names[0], a) for a in xs),
         y_values=tuple(value(names[1], b) for b in ys),
-        speedup=tuple(tuple(speedup(a, b) for a in xs) for b in ys),
+        speedup=tuple(tuple(best_in(a, b) for a in xs) for b in ys),
         judged=tuple(tuple(count(a, b, every) for a in xs) for b in ys),
         rejected=tuple(tuple(count(a, b, rejected) for a in xs) for b in ys),
     )

@@ -15,7 +15,7 @@ def table_words(table: Table) -> str:
         if entry.use is None or entry.speedup is None:
             lines.append(f"  {entry.problem}: the baseline {entry.baseline}, {entry.why}")
         else:
-            lines.append(f"  {entry.problem}: {trials[entry.use]}, {entry.speedup.mean:.3f}x, {entry.why}")
+            lines.append(f"  {entry.problem}: {trials[entry.use]}, {entry.speedup.mid:.3f}x, {entry.why}")
     return "\n".join([*lines, *_ranges(table)])
 
 
@@ -31,7 +31,7 @@ def _ranges(table: Table) -> list[str]:
     found: list[str] = []
     for each in table.ranges:
         low, high = (each.like.sized(shape) for shape in (each.low, each.high))
-        worst = min(one.speedup.mean for one in each.validated)
+        worst = min(one.speedup.mid for one in each.validated)
         timed = f"{worst:.3f}x at least on {len(each.validated)} lengths that were not tuned"
         found.append(f"  {low} to {high}: {trials[each.use]}, {timed}")
     return found

@@ -3,7 +3,6 @@ CSV, JSON, Parquet and data frames."""
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 
 from pydantic import Field
@@ -11,7 +10,7 @@ from pydantic import Field
 from autotuner.store import ListedTrial, Store, trials
 from autotuner.tuning import standings
 from autotuner.values.model import Model
-from autotuner.values.outcome import MeanInterval
+from autotuner.values.ratio import Speedup
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
 
@@ -45,20 +44,23 @@ class TrialLine(Model):
     parameters: dict[str, Value] = Field(description="IMPL first, then by name")
 
     @classmethod
-    def of(cls, trial: ListedTrial, confirmed: MeanInterval | None) -> TrialLine:
+    def of(cls, trial: ListedTrial, confirmed: Speedup | None) -> TrialLine:
         """The line of a recorded trial."""
         stands = trial.objective is not None
+        searched, in_finals = (
+            {} if found is None else found.model_dump(mode="json") for found in (trial.speedup, confirmed)
+        )
         return cls(
             **trial.model_dump(
                 include={"number", "verdict", "fault", "case", "detail", "original", "seconds", "session"}
             ),
-            speedup=_speedup(trial.objective),
-            speedup_low=_speedup(trial.high if stands else None),
-            speedup_high=_speedup(trial.low if stands else None),
+            speedup=searched.get("mid"),
+            speedup_low=searched.get("low"),
+            speedup_high=searched.get("high"),
             censored=stands and trial.censored,
-            confirmed=None if confirmed is None else confirmed.mean,
-            confirmed_low=None if confirmed is None else _finite(confirmed.low),
-            confirmed_high=None if confirmed is None else _finite(confirmed.high),
+            confirmed=in_finals.get("mid"),
+            confirmed_low=in_finals.get("low"),
+            confirmed_high=in_finals.get("high"),
             variant_us=trial.median_us if stands else None,
             baseline_us=trial.baseline_us if stands else None,
             recorded_at=trial.recorded_at,
@@ -77,12 +79,3 @@ def trial_lines(store: Store, study: str) -> tuple[TrialLine, ...]:
     confirmed = standings.every_confirmed(store, study)
     found = sorted(trials.listed(store, study), key=lambda each: each.number)
     return tuple(TrialLine.of(each, confirmed.get(each.number)) for each in found)
-
-
-def _speedup(log: float | None) -> float | None:
-    return None if log is None else _finite(math.exp(-log))
-
-
-def _finite(ratio: float) -> float | None:
-    """None for the end of an interval that too few blocks leave open."""
-    return ratio if 0 < ratio < math.inf else None

@@ -10,7 +10,8 @@ from autotuner.ops import Op, op_of
 from autotuner.tuning.gate_summary import GateSummary
 from autotuner.tuning.standings import Best, FinalsSummary
 from autotuner.values.gate_report import CaseErrors, CaseResult, error_in_tolerances
-from autotuner.values.outcome import Artifact, MeanInterval, Measurement, Outcome, Stop, Timing
+from autotuner.values.outcome import Artifact, Measurement, Outcome, Stop, Timing
+from autotuner.values.ratio import Speedup
 from autotuner.values.verdict import Verdict
 from autotuner.views.likely_cause import likely_cause
 from autotuner.views.meanings import meanings
@@ -47,8 +48,7 @@ def best_words(best: Best) -> list[str]:
     )
     others = [str(number) for number in best.tied if number != entry.number]
     lines = [
-        f"Confirmed: {confirmed.mean:.3f} times as fast as the baseline"
-        f" ({_ends(confirmed.low, confirmed.high, confirmed.level)}; {where}).",
+        f"Confirmed: {confirmed.mid:.3f} times as fast as the baseline ({_ends(confirmed)}; {where}).",
     ]
     if best.crowned:
         lines.append("Crowned: faster than every other finalist and the baseline, by more than a tie.")
@@ -65,12 +65,12 @@ def best_words(best: Best) -> list[str]:
 
 def chosen_because(best: Best) -> str:
     """Why this trial is the one that is exported, and not another one, in a clause."""
-    confirmed, finals, speedup = best.confirmed, best.finals, best.entry.speedup.median
+    confirmed, finals, speedup = best.confirmed, best.finals, best.entry.speedup.mid
     baseline = _op(best).words.baseline
     if confirmed is None or finals is None:
         return f"the fastest of the search, {speedup:.3f}x {baseline}, not confirmed by finals"
     others = [str(number) for number in best.tied if number != best.entry.number]
-    found = f"{confirmed.mean:.3f}x {baseline} confirmed"
+    found = f"{confirmed.mid:.3f}x {baseline} confirmed"
     if best.crowned:
         return f"crowned, {found}"
     if others:
@@ -86,10 +86,10 @@ def _why(best: Best, finals: FinalsSummary) -> str:
     return f"the finals cannot tell them apart{least}, and it is the fastest"
 
 
-def confirmed_words(speedup: MeanInterval) -> str:
+def confirmed_words(speedup: Speedup) -> str:
     """What the last finals confirmed of a trial."""
-    ends = _ends(speedup.low, speedup.high, speedup.level)
-    return f"Confirmed by the last finals: {speedup.mean:.3f} times as fast as the baseline ({ends})."
+    ends = _ends(speedup)
+    return f"Confirmed by the last finals: {speedup.mid:.3f} times as fast as the baseline ({ends})."
 
 
 def proof_words(summary: GateSummary) -> str:
@@ -131,11 +131,10 @@ def _race_lines(measurement: Measurement) -> list[str]:
     """Whom it raced against, how that went, and why it ended."""
     lines = []
     if measurement.incumbent is not None and measurement.gain is not None:
-        gain = measurement.gain
-        found = _ends(math.exp(gain.low), math.exp(gain.high), gain.level)
+        gain = measurement.gain.speedup
         lines.append(
             f"Raced against artifact {measurement.incumbent[:12]}, the best until then:"
-            f" t_variant / t_incumbent {math.exp(gain.mean):.4f} ({found})."
+            f" {gain.mid:.4f} times as fast ({_ends(gain)})."
         )
     lines.append(f"The race ended because {_STOPS[measurement.stopped]}.")
     if measurement.discarded:
@@ -143,18 +142,17 @@ def _race_lines(measurement: Measurement) -> list[str]:
     return lines
 
 
-def _ends(low: float, high: float, level: float) -> str:
-    """An interval, from the ratios at its ends."""
-    if not (low > 0 and high < math.inf):
+def _ends(found: Speedup) -> str:
+    """The interval of a ratio."""
+    if not found.bounded:
         return "too few blocks for an interval"
-    return f"{level:.0%} interval {low:.3f} to {high:.3f}"
+    return f"{found.level:.0%} interval {found.low:.3f} to {found.high:.3f}"
 
 
 def _timing_line(timing: Timing) -> str:
-    log = timing.log_ratio
+    found = timing.log_ratio.speedup
     times = f"{_median(timing.variant_us):.2f} us a forward against {_median(timing.baseline_us):.2f} us"
-    interval = _ends(math.exp(-log.high), math.exp(-log.low), log.level)
-    speedup = f"speedup {math.exp(-log.median):.3f} ({interval}, {len(timing.variant_us)} blocks)"
+    speedup = f"speedup {found.mid:.3f} ({_ends(found)}, {len(timing.variant_us)} blocks)"
     return f"{timing.problem}: {times} of {timing.baseline}; {speedup}"
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from autotuner.values.objective import Objective
-from autotuner.values.outcome import Interval, MeanInterval
+from autotuner.values.ratio import Objective, Speedup
 from autotuner.views.table import ESTIMATE
 
 MOST_NUMBERS = 12
@@ -14,11 +13,9 @@ MOST_NUMBERS = 12
 LATER = "`autotuner tune` races them again when the machine is calm"
 
 
-def interval_words(interval: Interval | MeanInterval) -> str:
-    """The ends of a speedup, whose unbounded ones are 0 and infinity."""
-    if not (interval.low > 0 and interval.high < math.inf):
-        return "too few blocks" if isinstance(interval, Interval) else "too few processes"
-    return f"{interval.low:.3f} to {interval.high:.3f}"
+def interval_words(speedup: Speedup, of: str = "processes") -> str:
+    """The ends of a speedup's interval; `of`: what there are too few of where it has none."""
+    return f"{speedup.low:.3f} to {speedup.high:.3f}" if speedup.bounded else f"too few {of}"
 
 
 def quoted_words(speedup: float, confirmed: bool) -> str:

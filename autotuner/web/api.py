@@ -216,7 +216,8 @@ def compare_studies(request: Request, first: Queried, second: Queried) -> Respon
     """Two studies, by the variants that both have judged."""
     one, other = snapshot_of(request, first), snapshot_of(request, second)
     found = figures.comparison(one.store, one.name, other.name)
-    return answer(wire.Comparison.of(found, first=first, second=second))
+    speedup = None if found.speedup is None else wire.SpeedupInterval.found(found.speedup)
+    return answer(wire.Comparison.of(found, first=first, second=second, speedup=speedup))
 
 
 @router.get("/devices", response_model=wire.DeviceList, tags=["server"])

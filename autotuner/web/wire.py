@@ -3,15 +3,14 @@ renamed without any of these; tests/web/test_api.py holds what each is called.""
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 from typing import Any, Self
 
 from pydantic import ConfigDict, Field
 
 from autotuner.values.model import Model
-from autotuner.values.outcome import Interval, MeanInterval
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import Speedup
 from autotuner.values.variant import Value
 
 
@@ -54,11 +53,10 @@ class SpeedupInterval(Answer):
     level: float
 
     @classmethod
-    def found(cls, interval: Interval | MeanInterval) -> SpeedupInterval:
+    def found(cls, speedup: Speedup) -> SpeedupInterval:
         """The interval without its infinite ends."""
-        middle = interval.mean if isinstance(interval, MeanInterval) else interval.median
-        low, high = (end if 0 < end < math.inf else None for end in (interval.low, interval.high))
-        return cls(low=low, middle=middle, high=high, level=interval.level)
+        known = speedup.model_dump(mode="json")
+        return cls(middle=known.pop("mid"), **known)
 
 
 class Finals(Answer):
@@ -305,9 +303,9 @@ class Comparison(Answer):
     second: str
     shared: int = Field(description="variants with a latency in both")
     faster: int = Field(description="of them those with a larger speedup in the second")
-    ratio: float | None = Field(description="geometric mean of speedup in the second over speedup in the first")
-    low: float | None = Field(description="of its 95 % interval")
-    high: float | None
+    speedup: SpeedupInterval | None = Field(
+        description="geometric mean of speedup in the second over speedup in the first; null where they share none"
+    )
     variant_ratio: float | None = Field(description="geometric mean of microseconds in the second over the first")
     only_right_in_first: int = Field(description="rejected in the second")
     only_right_in_second: int

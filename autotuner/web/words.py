@@ -10,7 +10,7 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from autotuner.store import ListedTrial
-from autotuner.values.outcome import Interval, MeanInterval
+from autotuner.values.ratio import Speedup
 from autotuner.values.variant import Value
 from autotuner.values.verdict import Verdict
 
@@ -55,11 +55,9 @@ def ratio(value: float | None) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{value:.3f}\N{MULTIPLICATION SIGN}"
 
 
-def ends(interval: Interval | MeanInterval) -> str:
-    """The ends of an interval of a ratio."""
-    if not (interval.low > 0 and interval.high < math.inf):
-        return "too few values for an interval"
-    return f"{interval.low:.3f} to {interval.high:.3f}"
+def ends(speedup: Speedup) -> str:
+    """The ends of the interval of a speedup."""
+    return f"{speedup.low:.3f} to {speedup.high:.3f}" if speedup.bounded else "too few values for an interval"
 
 
 def percent(share: float | None, places: int = 0) -> str:

@@ -49,7 +49,7 @@ def sweep(store: Store, space: str, threads: int | None, trials: int) -> tuple[W
 
 def speedup(race: Race) -> dict[str, float]:
     """t_opponent / t_variant with its interval."""
-    return race.speedup.model_dump(exclude={"level"})
+    return {"low": race.speedup.low, "median": race.speedup.mid, "high": race.speedup.high}
 
 
 def row(store: Store, workbench: Workbench, study: str, seconds: float) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def row(store: Store, workbench: Workbench, study: str, seconds: float) -> dict[
     summary, best = standings.summary(store, study), standings.best(store, study)
     assert best is not None
     races = sorted(
-        (race_again.race(store, study, itself=False, blocks=BLOCKS) for _ in range(3)), key=lambda r: -r.speedup.median
+        (race_again.race(store, study, itself=False, blocks=BLOCKS) for _ in range(3)), key=lambda r: -r.speedup.mid
     )
     race, self_race = races[1], race_again.race(store, study, itself=True, blocks=BLOCKS)
     (problem,) = workbench.conditions.problems
@@ -74,13 +74,13 @@ def row(store: Store, workbench: Workbench, study: str, seconds: float) -> dict[
         "baseline": race.against,
         "speedup": speedup(race),
         "speedups": [speedup(each)["median"] for each in races],
-        "search_estimate": best.entry.speedup.median,
+        "search_estimate": best.entry.speedup.mid,
         "microseconds": best.entry.median_us,
         "gflops": problem.flops / best.entry.median_us / 1e3,
         "blocks": race.blocks,
         "aa_ratio": {  # t_variant / t_itself, as the kept results have it
             "low": 1 / self_race.speedup.high,
-            "median": 1 / self_race.speedup.median,
+            "median": 1 / self_race.speedup.mid,
             "high": 1 / self_race.speedup.low,
         },
         "aa_winner": self_race.winner,

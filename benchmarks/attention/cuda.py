@@ -183,7 +183,7 @@ def race(
     return {
         "variant_us": median(heat.us[0][0]),
         "sdpa_us": median(heat.baseline_us[0]),
-        "ln_ratio": [ratio.low, ratio.median, ratio.high],
+        "ln_ratio": [ratio.low, ratio.mid, ratio.high],
     }
 
 

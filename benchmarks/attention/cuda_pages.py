@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from math import exp
 from typing import Any
+
+from autotuner.values.ratio import speedup_of
 
 IMPLS = ("scalar", "cublas", "wmma", "mma")
 MISSION = "(1,8,512,64) float16 full"
@@ -40,7 +41,7 @@ def backends(races: dict[str, Any], cache: str) -> dict[str, float]:
 
 def speedup(races: dict[str, Any], impl: str, cache: str, backend: str) -> float:
     """t_SDPA / t_variant, the median of interleaved blocks."""
-    return exp(-races[impl][cache][backend]["ln_ratio"][1])
+    return speedup_of(races[impl][cache][backend]["ln_ratio"][1])
 
 
 def against_best(races: dict[str, Any], impl: str, cache: str) -> tuple[str, float]:

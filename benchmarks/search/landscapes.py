@@ -41,6 +41,7 @@ from autotuner.tuning.workbench import Workbench, load_space
 from autotuner.values import config
 from autotuner.values.errors import AutotunerError, InputError, SpaceError
 from autotuner.values.outcome import Device, Measurement, Outcome
+from autotuner.values.ratio import speedup_of
 from autotuner.values.variant import digest_of
 from autotuner.values.verdict import Verdict
 from benchmarks import holds
@@ -124,7 +125,7 @@ class Ear:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Judged) and event.judged % 20 == 0:
-            best = "none" if event.best is None else f"{math.exp(-event.best):.3f}x SDPA"
+            best = "none" if event.best is None else f"{speedup_of(event.best):.3f}x SDPA"
             print(f"{event.judged}/{self._points} judged, best {best}", file=sys.stderr, flush=True)
 
 

@@ -37,13 +37,13 @@ from autotuner.values.outcome import (
     Calibration,
     Device,
     Heat,
-    Interval,
     Measurement,
     Outcome,
     Stop,
     Timing,
 )
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import LogRatio
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
@@ -196,7 +196,7 @@ class MadeUp:
 
     def _measurement(self, log: float, hopeless: bool) -> Measurement:
         timings = tuple(self._timing(problem, log + self.random.gauss(0, 0.05), hopeless) for problem in self.problems)
-        objective = statistics.fmean(each.log_ratio.median for each in timings)
+        objective = statistics.fmean(each.log_ratio.mid for each in timings)
         stopped = Stop.HOPELESS if hopeless else Stop.PRECISE
         return Measurement(timings=timings, objective=objective, cache="cold", stopped=stopped)
 
@@ -210,7 +210,7 @@ class MadeUp:
             baseline=BASELINE,
             variant_us=tuple(us * math.exp(each) for us, each in zip(bases, logs, strict=True)),
             baseline_us=tuple(bases),
-            log_ratio=Interval(low=middle - 0.006, median=middle, high=middle + 0.006),
+            log_ratio=LogRatio(low=middle - 0.006, mid=middle, high=middle + 0.006),
             calls=(20, 20),
         )
 

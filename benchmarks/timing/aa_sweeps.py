@@ -175,7 +175,7 @@ def confirmed(finals: FinalsRecord) -> dict[str, Any]:
         "crowned": standing.crowned,
         "finalists": len(ratios),
         "tied": sum(each.tied for each in standing.finalists),
-        "leader": [leader.low, leader.mean, leader.high],
+        "leader": [leader.low, leader.mid, leader.high],
         "covered": sum(each.low <= 0 <= each.high for each in ratios.values()),
         "finals_tie": standing.tie,
     }

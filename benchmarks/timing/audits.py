@@ -157,7 +157,7 @@ def audited(point: str, track: Any, built: Artifact, baseline: str) -> Row:
     kept = trimmed_interval(times.kept)
     seconds = time.monotonic() - started
     us = 1e6 * times.plain_s
-    return Row(point, str(track.problem), us, kept.mean, kept.low, kept.high, times.hidden_us(), seconds, why)
+    return Row(point, str(track.problem), us, kept.mid, kept.low, kept.high, times.hidden_us(), seconds, why)
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:

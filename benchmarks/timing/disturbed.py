@@ -117,7 +117,7 @@ def finals_of(workbench: Workbench, store: Store, study: str, executor: Any) -> 
         return {}
     finalists, standing = found.by_digest, found.standing
     assert standing is not None
-    return {finalists[each.digest].variant.digest: each.log_ratio.mean for each in standing.finalists}
+    return {finalists[each.digest].variant.digest: each.log_ratio.mid for each in standing.finalists}
 
 
 def chosen(workbench: Workbench, count: int) -> list[Point]:
@@ -144,7 +144,7 @@ class Truth(NamedTuple):
     @classmethod
     def of(cls, quiet: Sweep, again: Sweep) -> Truth:
         pairs = {
-            each: (trial.objective, again.estimates[each].objective)
+            each: (trial.log_ratio.mid, again.estimates[each].log_ratio.mid)
             for each, trial in quiet.estimates.items()
             if each in again.estimates
         }
@@ -160,7 +160,7 @@ def compared(truth: Truth, other: Sweep) -> dict[str, Any]:
     """The disturbed sweep in figures, beside the quiet ones."""
     both = [(trial, other.estimates[each]) for each, trial in truth.quiet.estimates.items() if each in other.estimates]
     known = [(here, there) for here, there in both if here.variant.digest in truth.estimates]
-    errors = [abs(math.expm1(there.objective - truth.estimates[here.variant.digest])) for here, there in known]
+    errors = [abs(math.expm1(there.log_ratio.mid - truth.estimates[here.variant.digest])) for here, there in known]
     best = min(truth.winners.values(), default=math.nan)
     own = truth.confirmed.get(other.winner or "", math.inf)
     # Not finite: it was no finalist.
@@ -181,10 +181,10 @@ def compared(truth: Truth, other: Sweep) -> dict[str, Any]:
 
 def figures(trial: MeasuredTrial) -> dict[str, Any]:
     """What a sweep found of a variant. `slower`: t_variant / t_baseline, with its interval where it has one."""
-    known = math.isfinite(trial.low) and math.isfinite(trial.high)
-    interval = {"low": math.exp(trial.low), "high": math.exp(trial.high)} if known else {}
+    known = math.isfinite(trial.log_ratio.low) and math.isfinite(trial.log_ratio.high)
+    interval = {"low": math.exp(trial.log_ratio.low), "high": math.exp(trial.log_ratio.high)} if known else {}
     took = {"us": trial.median_us, "baseline_us": trial.baseline_us, "raced_out": trial.censored}
-    return {"slower": math.exp(trial.objective), **interval, **took}
+    return {"slower": math.exp(trial.log_ratio.mid), **interval, **took}
 
 
 def unmet(truth: Truth, others: list[Sweep]) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from autotuner.store import MeasuredTrial
+from autotuner.values.ratio import LogRatio
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Verdict
 from benchmarks.timing.disturbed import Sweep, Truth, compared, unmet
@@ -18,10 +19,11 @@ VARIANTS = [
 
 
 def trial(number: int, slower: float) -> MeasuredTrial:
-    took = {"median_us": 100 * slower, "baseline_us": 100.0, "low": math.nan, "high": math.nan, "censored": False}
+    took = {"median_us": 100 * slower, "baseline_us": 100.0, "censored": False}
+    log_ratio = LogRatio(low=math.nan, mid=math.log(slower), high=math.nan)
     variant = VARIANTS[number]
     return MeasuredTrial(
-        number=number, variant=variant, verdict=Verdict.MEASURED, artifact=None, objective=math.log(slower), **took
+        number=number, variant=variant, verdict=Verdict.MEASURED, artifact=None, log_ratio=log_ratio, **took
     )
 
 

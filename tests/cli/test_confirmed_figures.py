@@ -64,18 +64,18 @@ def test_every_command_quotes_the_confirmed_figure_and_explain_believes_it(study
     best = standings.best(store, name)
     assert best is not None
     assert best.confirmed is not None
-    figure = best.confirmed.mean
+    figure = best.confirmed.mid
     assert figure < FLATTERED / 10
     (summary,) = told(folder, "status")
     assert (summary["best_speedup"], summary["best_confirmed"]) == (pytest.approx(figure), True)
     assert f"{figure:.3f}x SDPA confirmed" in said(folder, "status")
-    assert told(folder, "show")["entry"]["confirmed"]["mean"] == pytest.approx(figure)
+    assert told(folder, "show")["entry"]["confirmed"]["mid"] == pytest.approx(figure)
     exported = json.loads(said(folder, "export", "--format", "json", "--out", "-"))
-    assert exported["confirmed"]["mean"] == pytest.approx(figure)
+    assert exported["confirmed"]["mid"] == pytest.approx(figure)
 
     true = standings.confirmed(store, name, lucky.entry.number)
     assert true is not None
-    assert f"Confirmed by the last finals: {true.mean:.3f} times as fast" in said(folder, "show", number)
+    assert f"Confirmed by the last finals: {true.mid:.3f} times as fast" in said(folder, "show", number)
     after = told(folder, "explain")
     assert after["beliefs"]["best"]["speedup"] < FLATTERED / 10
     assert all(belief["speedup"] < FLATTERED / 10 for belief in after["beliefs"]["promising"])

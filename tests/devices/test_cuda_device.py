@@ -107,7 +107,7 @@ def test_the_incumbent_races_beside_the_candidate(backend: GatedLine, conditions
     measured = measure(backend.tracks(conditions), artifact, Incumbent(artifact), conditions, lambda _: None)
     assert isinstance(measured, Measurement), measured
     assert measured.gain is not None
-    assert abs(measured.gain.mean) < math.log(1.03)
+    assert abs(measured.gain.mid) < math.log(1.03)
     assert len(measured.timings[0].incumbent_us) == len(measured.timings[0].variant_us)
 
 

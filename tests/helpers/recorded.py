@@ -18,13 +18,12 @@ from autotuner.values.outcome import (
     Calibration,
     Device,
     Heat,
-    Interval,
-    MeanInterval,
     Measurement,
     Outcome,
     Stop,
     Timing,
 )
+from autotuner.values.ratio import LogRatio
 from autotuner.values.variant import Variant, digest_of
 from autotuner.values.verdict import Fault, Verdict
 
@@ -67,7 +66,7 @@ def measurement(microseconds: float, baseline: float = 100.0, *, censored: bool 
         baseline="flash",
         variant_us=(microseconds * 0.99, microseconds, microseconds * 1.01),
         baseline_us=(baseline * 1.01, baseline, baseline * 0.99),
-        log_ratio=Interval(low=log - 0.02, median=log, high=log + 0.02),
+        log_ratio=LogRatio(low=log - 0.02, mid=log, high=log + 0.02),
         calls=(10, 10),
     )
     stopped = Stop.HOPELESS if censored else Stop.PRECISE
@@ -80,7 +79,7 @@ def raced(found: Measurement, against: int, gain: float, stopped: Stop) -> Measu
         timing.model_copy(update={"incumbent_us": tuple(us * math.exp(-gain) for us in timing.variant_us)})
         for timing in found.timings
     )
-    interval = MeanInterval(low=gain - 0.01, mean=gain, high=gain + 0.01)
+    interval = LogRatio(low=gain - 0.01, mid=gain, high=gain + 0.01)
     changes = {"timings": timings, "stopped": stopped, "incumbent": artifact(against).digest, "gain": interval}
     return found.model_copy(update=changes)
 

@@ -11,7 +11,8 @@ from autotuner.store import FinalsRecord, Store
 from autotuner.tuning.driver import Budget, Driver
 from autotuner.tuning.finals import Finals, Step
 from autotuner.tuning.plan import Plan
-from autotuner.values.outcome import Interval, Outcome
+from autotuner.values.outcome import Outcome
+from autotuner.values.ratio import LogRatio
 from autotuner.values.variant import Variant
 from tests.helpers import simulated
 
@@ -51,8 +52,8 @@ def flatter(raw: sqlite3.Connection, number: int) -> None:
     timings = tuple(
         timing.model_copy(
             update={
-                "log_ratio": Interval(
-                    **{name: getattr(timing.log_ratio, name) - 4.0 for name in ("low", "median", "high")}
+                "log_ratio": LogRatio(
+                    **{name: getattr(timing.log_ratio, name) - 4.0 for name in ("low", "mid", "high")}
                 )
             }
         )

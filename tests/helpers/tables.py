@@ -19,7 +19,7 @@ from autotuner.values.variant import Variant, digest_of
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "examples" / "own_kernel"
-RATIO = Ratio(low=1.9, mean=2.0, high=2.1, processes=3)
+RATIO = Ratio(low=1.9, mid=2.0, high=2.1, processes=3)
 GATE = Proven(passed=("G1.status",), unavailable=(), cases=1, worst_ratio=0.5)
 
 

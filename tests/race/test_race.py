@@ -13,7 +13,7 @@ import pytest
 
 from autotuner.race import rules
 from autotuner.race.arms import ArmError
-from autotuner.race.blocks import MOST_DISCARDED, Throttled, combined
+from autotuner.race.blocks import MOST_DISCARDED, Throttled
 from autotuner.race.calibrate import fastest, time_baselines
 from autotuner.race.heat import heat
 from autotuner.race.race import Incumbent, measure
@@ -29,6 +29,7 @@ from autotuner.race.thermometer import ATTEMPTS
 from autotuner.run.fake import Deviations, FakeArm, FakeLine, FakeTrack, Truth
 from autotuner.values.conditions import TIE
 from autotuner.values.outcome import Artifact, Measurement, Stop
+from autotuner.values.ratio import combined
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers.racing import fakes, race, raced, track
 
@@ -59,7 +60,7 @@ def test_the_rank_is_the_largest_that_covers(count: int) -> None:
 
 def test_too_few_values_have_an_unbounded_interval() -> None:
     interval = median_interval([1.0, 2.0, 3.0, 4.0, 5.0])
-    assert (interval.low, interval.median, interval.high) == (-math.inf, 3.0, math.inf)
+    assert (interval.low, interval.mid, interval.high) == (-math.inf, 3.0, math.inf)
 
 
 def test_the_interval_covers_the_median_of_a_skewed_distribution() -> None:
@@ -85,7 +86,7 @@ def test_intervals_of_a_mean_cover_it_as_often_as_they_say(count: int) -> None:
 def test_one_value_bounds_nothing() -> None:
     assert trimmed_bound([1.0], 0.05) == -math.inf
     interval = trimmed_interval([1.0])
-    assert (interval.low, interval.mean, interval.high) == (-math.inf, 1.0, math.inf)
+    assert (interval.low, interval.mid, interval.high) == (-math.inf, 1.0, math.inf)
     assert math.isnan(deviation([1.0]))
 
 
@@ -346,7 +347,7 @@ def test_what_is_given_up_is_estimated_through_the_incumbent() -> None:
     assert isinstance(measured, Measurement)
     assert measured.censored
     (timing,) = measured.timings
-    assert measured.objective == timing.log_ratio.median == pytest.approx(known + math.log(96 / 80), abs=0.01)
+    assert measured.objective == timing.log_ratio.mid == pytest.approx(known + math.log(96 / 80), abs=0.01)
     assert timing.log_ratio.low <= measured.objective <= timing.log_ratio.high
 
 

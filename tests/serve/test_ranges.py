@@ -139,7 +139,7 @@ def test_a_range_reaches_from_a_tuned_length_to_the_next(store: Store) -> None:
     (between,) = found.ranges
     assert (between.low[2:4], between.high[2:4]) == ((512, 512), (2048, 2048))
     assert [each.problem.shape[2] for each in between.validated] == [701, 1441]
-    assert between.validated[0].speedup.mean == pytest.approx(100 / 55, rel=0.01)
+    assert between.validated[0].speedup.mid == pytest.approx(100 / 55, rel=0.01)
     assert between.proven.passed
     assert uses(store, 513, 700, 2047, 2049, 511) == [artifact(16).digest] * 3 + [None] * 2
     assert answer(found, at(600, 700))[0] is None

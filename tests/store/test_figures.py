@@ -83,13 +83,15 @@ def test_coverage_counts_values(store: Store) -> None:
 def test_studies_are_compared_by_the_variants_of_both(store: Store) -> None:
     found = figures.comparison(store, "scalar-abc", "scalar-abd")
     assert (found.shared, found.faster) == (1, 1)
-    assert found.ratio == pytest.approx(2.0)
+    assert found.speedup is not None
+    assert found.speedup.mid == pytest.approx(2.0)
     assert found.variant_ratio == pytest.approx(0.5)
     assert (found.only_right_in_first, found.only_right_in_second) == (1, 1)
-    assert found.low == found.high == found.ratio, "one variant has no interval"
+    assert found.speedup.low == found.speedup.high == found.speedup.mid, "one variant has no interval"
     same = figures.comparison(store, "scalar-abc", "scalar-abc")
     assert same.shared == 4
-    assert same.ratio == pytest.approx(1.0)
+    assert same.speedup is not None
+    assert same.speedup.mid == pytest.approx(1.0)
     with pytest.raises(StoreError, match="no study"):
         figures.comparison(store, "scalar-abc", "nothing")
 
@@ -101,5 +103,6 @@ def test_intervals_are_those_of_the_mean_of_logarithms(store: Store) -> None:
     logs = [math.log(80 / 40), math.log(50 / 60)]
     mean = sum(logs) / 2
     deviation = math.sqrt(sum((each - mean) ** 2 for each in logs))
-    assert found.ratio == pytest.approx(math.exp(mean))
-    assert found.high == pytest.approx(math.exp(mean + 1.96 * deviation / math.sqrt(2)))
+    assert found.speedup is not None
+    assert found.speedup.mid == pytest.approx(math.exp(mean))
+    assert found.speedup.high == pytest.approx(math.exp(mean + 1.96 * deviation / math.sqrt(2)))

@@ -104,7 +104,7 @@ def test_a_clear_winner_is_crowned_and_the_default_confirmed_beside_it(store: St
     assert heats.total() < PROCESSES * len(found.finalists)  # who is far behind is dropped
     assert {len(blocks) for heat in found.heats for blocks in heat.baseline_us} == {FINAL_BLOCKS}
     ratios = {c.digest: c.log_ratio for c in found.standing.finalists}
-    assert ratios[leader.digest].mean == pytest.approx(math.log(0.45), abs=0.01)  # 5 deviations between processes
+    assert ratios[leader.digest].mid == pytest.approx(math.log(0.45), abs=0.01)  # 5 deviations between processes
     best = standings.best(store, study)
     assert best is not None
     assert best.crowned
@@ -224,7 +224,7 @@ def test_the_one_to_use_has_a_proof_and_the_next_one_gets_it_when_that_fails(sto
     assert best.gate is not None
     assert best.gate.checks[-2].launches == LAUNCHES
     assert best.confirmed is not None
-    assert best.confirmed.mean == pytest.approx(2.0, rel=0.01)
+    assert best.confirmed.mid == pytest.approx(2.0, rel=0.01)
 
 
 def test_who_serves_a_problem_beside_the_one_to_use_has_a_proof_too(store: Store) -> None:

@@ -130,7 +130,7 @@ def test_a_finalist_beside_which_the_baseline_is_off_is_out_and_nobody_else_is(
     assert not pauses
     assert "measure.witness" in (queries.trial(store, study, best.entry.number).revoked_reason or "")
     assert found.standing is not None
-    honest = {each.digest: each.log_ratio.mean for each in found.standing.finalists}
+    honest = {each.digest: each.log_ratio.mid for each in found.standing.finalists}
     truths = {
         each.digest: math.log(simulated.truth(each.variant).us / 100)
         for each in found.finalists

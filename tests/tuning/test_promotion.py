@@ -22,9 +22,9 @@ from autotuner.tuning.outcomes import Outcomes
 from autotuner.tuning.plan import Plan
 from autotuner.tuning.promotion import takes_over
 from autotuner.values.conditions import TIE, Conditions
-from autotuner.values.objective import Objective, combine
 from autotuner.values.outcome import Artifact, Calibration, Heat, Measurement, Outcome, Say, Stop
 from autotuner.values.problem import Problem
+from autotuner.values.ratio import Objective, combine
 from autotuner.values.variant import Variant
 from autotuner.values.verdict import Fault, Verdict
 from tests.helpers import simulated
@@ -239,7 +239,7 @@ def test_a_study_over_several_problems_keeps_the_numbers_of_each(store: Store, o
         assert outcome.measurement is not None
         timings = outcome.measurement.timings
         assert [timing.problem for timing in timings] == list(problems)
-        assert outcome.objective == pytest.approx(over([timing.log_ratio.median for timing in timings]))
+        assert outcome.objective == pytest.approx(over([timing.log_ratio.mid for timing in timings]))
     best = min((each for each in found if each.verdict == Verdict.MEASURED), key=lambda each: each.objective)
 
     def truth(outcome: Outcome) -> float:
@@ -255,7 +255,7 @@ def over_two(tile: int, logs: tuple[float, float], objective: Objective) -> Outc
     timings = [measurement(100 * math.exp(log)).timings[0] for log in logs]
     found = Measurement(
         timings=tuple(timings),
-        objective=combine(objective)([timing.log_ratio.median for timing in timings]),
+        objective=combine(objective)([timing.log_ratio.mid for timing in timings]),
         weights=() if isinstance(objective, str) else objective,
         cache="cold",
     )

@@ -47,7 +47,7 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
     before = race_again.race(store, driver.name, itself=False)
     assert before.tie == TIE
     assert before.winner == winner
-    assert before.speedup.median == pytest.approx(100 / us, rel=1e-3)
+    assert before.speedup.mid == pytest.approx(100 / us, rel=1e-3)
 
     best = standings.best(store, driver.name)
     assert best is not None
@@ -63,7 +63,7 @@ def test_a_winner_is_outside_the_tie_band_of_the_study(
     after = race_again.race(store, driver.name, itself=False)
     assert after.tie == pytest.approx(0.02, rel=0.01)
     assert after.winner is None
-    assert after.speedup.median == pytest.approx(100 / us, rel=1e-3)
+    assert after.speedup.mid == pytest.approx(100 / us, rel=1e-3)
 
 
 def test_any_trial_with_a_latency_is_timed_again_and_no_other(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ def test_any_trial_with_a_latency_is_timed_again_and_no_other(store: Store, monk
     again = race_again.race(store, driver.name, itself=False, trial=other.number)
     assert again.trial == other.number
     assert again.variant.digest == other.variant
-    assert again.speedup.median == pytest.approx(math.exp(-(other.objective or 0.0)), rel=0.01)
+    assert again.speedup.mid == pytest.approx(math.exp(-(other.objective or 0.0)), rel=0.01)
     assert race_again.race(store, driver.name, itself=False).trial == best.entry.number
 
     wrong = next(each for each in listed if not each.verdict.has_latency)
@@ -102,4 +102,4 @@ def test_problems_that_have_weights_count_as_these_say(store: Store, monkeypatch
     driver.run(Budget(trials=1))
     found = race_again.race(store, driver.name, itself=False)
     assert found.objective == (3.0, 1.0)
-    assert found.speedup.median == pytest.approx(math.sqrt(2), rel=1e-3)  # 2 three times, 1/2 once
+    assert found.speedup.mid == pytest.approx(math.sqrt(2), rel=1e-3)  # 2 three times, 1/2 once

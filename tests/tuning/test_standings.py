@@ -72,7 +72,7 @@ def test_the_leaderboard_is_sorted_and_holds_only_what_passed(store: Store, sess
     assert top.variant == variant(4)
     assert (top.median_us, top.baseline_us) == pytest.approx((50.0, 100.0))
     expected = (2 * math.exp(-0.02), 2.0, 2 * math.exp(0.02))
-    assert (top.speedup.low, top.speedup.median, top.speedup.high) == pytest.approx(expected)
+    assert (top.speedup.low, top.speedup.mid, top.speedup.high) == pytest.approx(expected)
     assert len(standings.leaderboard(store, "scalar-abc", limit=2)) == 2
 
 
@@ -81,7 +81,7 @@ def test_several_problems_give_geometric_means(store: Store, session: int) -> No
     both = Measurement(timings=timings, objective=0.0, cache="cold")
     store.record("scalar-abc", session, 0, measured(16, 1.0).model_copy(update={"measurement": both}))
     (entry,) = standings.leaderboard(store, "scalar-abc")
-    assert (entry.median_us, entry.baseline_us, entry.speedup.median) == pytest.approx((100.0, 100.0, 1.0))
+    assert (entry.median_us, entry.baseline_us, entry.speedup.mid) == pytest.approx((100.0, 100.0, 1.0))
 
 
 def test_the_largest_of_several_problems_gives_its_own_figures(store: Store, session: int) -> None:
@@ -89,7 +89,7 @@ def test_the_largest_of_several_problems_gives_its_own_figures(store: Store, ses
     worst = Measurement(timings=timings, objective=math.log(0.75), cache="cold")
     store.record("scalar-abc", session, 0, measured(16, 1.0).model_copy(update={"measurement": worst}))
     (entry,) = standings.leaderboard(store, "scalar-abc")
-    assert (entry.median_us, entry.baseline_us, entry.speedup.median) == pytest.approx((150.0, 200.0, 4 / 3))
+    assert (entry.median_us, entry.baseline_us, entry.speedup.mid) == pytest.approx((150.0, 200.0, 4 / 3))
     assert (entry.speedup.low, entry.speedup.high) == pytest.approx((4 / 3 * math.exp(-0.02), 4 / 3 * math.exp(0.02)))
 
 
@@ -122,10 +122,10 @@ def test_finalists_come_first_and_ties_share_a_rank(store: Store, session: int) 
     assert not any(e.crowned for e in entries)
     slow, raced, rest = entries[2:]
     assert slow.confirmed is not None
-    assert slow.confirmed.mean == pytest.approx(100 / 52, rel=0.005)
-    assert slow.confirmed.low < slow.confirmed.mean < slow.confirmed.high
-    assert slow.difference == pytest.approx(100 / 48 / slow.confirmed.mean - 1)
-    assert slow.speedup.median == pytest.approx(100 / 48)
+    assert slow.confirmed.mid == pytest.approx(100 / 52, rel=0.005)
+    assert slow.confirmed.low < slow.confirmed.mid < slow.confirmed.high
+    assert slow.difference == pytest.approx(100 / 48 / slow.confirmed.mid - 1)
+    assert slow.speedup.mid == pytest.approx(100 / 48)
     assert raced.censored
     assert raced.confirmed is not None
     assert (rest.confirmed, rest.difference) == (None, None)
@@ -147,7 +147,7 @@ def test_a_clear_winner_is_crowned(store: Store, session: int) -> None:
     summary = standings.summary(store, "scalar-abc")
     assert summary.best_number == 1
     assert best.confirmed is not None
-    assert (summary.best_speedup, summary.best_confirmed) == (best.confirmed.mean, True)
+    assert (summary.best_speedup, summary.best_confirmed) == (best.confirmed.mid, True)
     assert summary.finals == best.finals.model_copy(update={"judged_since": 1})
 
 
@@ -229,7 +229,7 @@ def test_finals_that_tell_nothing_apart_prefer_the_faster_not_the_more_accurate(
     assert best.finals is not None
     assert len(best.tied) == 3
     entries = standings.leaderboard(store, "scalar-abc")
-    fastest = max(entries, key=lambda each: each.confirmed.mean if each.confirmed else 0.0)
+    fastest = max(entries, key=lambda each: each.confirmed.mid if each.confirmed else 0.0)
     assert best.entry.number == best.finals.leader == fastest.number
     assert best.finals.alike == (fastest.number,)
     assert best.finals.resolution is not None
@@ -255,7 +255,7 @@ def test_what_was_confirmed_or_revoked_stands_in_the_place_of_the_estimate(store
     assert standings.confirmed(store, "scalar-abc", 3) is None
     one = standings.confirmed(store, "scalar-abc", 1)
     assert one is not None
-    assert math.log(one.mean) == pytest.approx(-found[1])
+    assert math.log(one.mid) == pytest.approx(-found[1])
 
 
 def test_a_revoked_finalist_leaves_the_standing(store: Store, session: int) -> None:

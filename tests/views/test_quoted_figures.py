@@ -54,7 +54,7 @@ def test_before_finals_the_search_is_quoted_with_a_mark(store: Store, session: i
 def test_history_quotes_the_finals(store: Store, confirmed: str) -> None:
     found, known = figures.history(store, confirmed), standings.every_confirmed(store, confirmed)
     said = printed(figure_tables.history_table(found, known))
-    assert f" {known[0].mean:.3f}x" in said
+    assert f" {known[0].mid:.3f}x" in said
     assert "2.000x" not in said
 
 

@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 
 from autotuner.store import Store, queries
 from autotuner.tuning import standings
-from autotuner.values.outcome import Interval
+from autotuner.values.ratio import Speedup
 from autotuner.values.variant import Value, Variant
 from autotuner.values.verdict import Verdict
 from autotuner.views.finals_table import finals_table
@@ -59,7 +59,7 @@ def entries(count: int = 10) -> list[standings.Entry]:
             verdict=Verdict.MEASURED,
             median_us=12345.6,
             baseline_us=23456.7,
-            speedup=Interval(low=1.8, median=1.9, high=2.0),
+            speedup=Speedup(low=1.8, mid=1.9, high=2.0),
             censored=rank == 3,
             tied=rank < 3,
         )

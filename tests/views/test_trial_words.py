@@ -216,7 +216,7 @@ def test_why_a_race_ended_and_against_whom_is_told() -> None:
     outcome = measured(16, 50.0).model_copy(update={"measurement": found.model_copy(update={"discarded": 2})})
     text = "\n".join(outcome_words(outcome))
     assert f"Raced against artifact {artifact(32).digest[:12]}, the best until then" in text
-    assert "t_variant / t_incumbent 0.9000 (95% interval 0.891 to 0.909)" in text
+    assert "1.1111 times as fast (95% interval 1.100 to 1.122)" in text
     assert "The race ended because it was faster than what it raced against, by more than a tie" in text
     assert "because the device throttled: 2." in text
     alone = "\n".join(outcome_words(measured(16, 50.0)))
@@ -255,7 +255,7 @@ def test_what_the_finals_confirmed_is_told_before_the_estimate(
     assert best is not None
     assert best.confirmed is not None
     first, second, third, *_ = best_words(best)
-    assert first.startswith(f"Confirmed: {best.confirmed.mean:.3f} times as fast")
+    assert first.startswith(f"Confirmed: {best.confirmed.mid:.3f} times as fast")
     assert "5 processes x 40 blocks" in first
     assert words in second
     assert third.startswith("Search estimate, biased: measured: 2.500 times as fast")

@@ -143,7 +143,7 @@ def test_the_answers_are_those_of_the_finals(client: TestClient, study: str, mad
     assert best is not None
     assert best.confirmed is not None
     text = client.get(f"/studies/{study}").text
-    assert f"{best.confirmed.mean:.3f}\u00d7" in text
+    assert f"{best.confirmed.mid:.3f}\u00d7" in text
     assert f"{best.confirmed.low:.3f} to {best.confirmed.high:.3f}" in text
     assert f"Trial {best.entry.number}, confirmed" in text
 

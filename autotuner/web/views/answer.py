@@ -61,7 +61,7 @@ def _faster(snapshot: Snapshot) -> Card:
             f"Trial {best.entry.number}, by the search: {ends(found)}",
             "An estimate that looks better than it is: the best of many. Finals confirm it.",
         )
-        return Card(question, f"about {ratio(found.median)}", "none", lines)
+        return Card(question, f"about {ratio(found.mid)}", "none", lines)
     found_in_finals = best.confirmed
     interval = f"Trial {best.entry.number}, confirmed: 95 % interval {ends(found_in_finals)}"
     tied = [str(number) for number in best.tied if number != best.entry.number]
@@ -72,7 +72,7 @@ def _faster(snapshot: Snapshot) -> Card:
         lines = (interval, f"Ties with trial {shown}: the finals cannot tell them apart.")
     else:
         lines = (interval, "Not shown to be faster than the baseline by more than a tie.")
-    return Card(question, ratio(found_in_finals.mean), "good" if found_in_finals.low > 1 else "warn", lines)
+    return Card(question, ratio(found_in_finals.mid), "good" if found_in_finals.low > 1 else "warn", lines)
 
 
 def _right(snapshot: Snapshot) -> Card:

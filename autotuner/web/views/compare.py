@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from autotuner.store import ListedTrial, figures
+from autotuner.values.ratio import speedup_of
 from autotuner.web.figures.figure import Cell, Figure, Grid, Link
 from autotuner.web.figures.svg import Plot, around
 from autotuner.web.links import Links
@@ -47,9 +48,9 @@ def _card(side: str, snapshot: Snapshot) -> Card:
         return Card(f"{side}: {device}", "No answer yet", "none", ("Nothing was measured to its end.",))
     if best.confirmed is None:
         lines = (f"Trial {best.entry.number}, by the search: an estimate", f"over its own {snapshot.baseline}")
-        return Card(f"{side}: {device}", f"about {ratio(best.entry.speedup.median)}", "none", lines)
+        return Card(f"{side}: {device}", f"about {ratio(best.entry.speedup.mid)}", "none", lines)
     lines = (f"Trial {best.entry.number}, confirmed: {ends(best.confirmed)}", f"over its own {snapshot.baseline}")
-    return Card(f"{side}: {device}", ratio(best.confirmed.mean), "good" if best.confirmed.low > 1 else "warn", lines)
+    return Card(f"{side}: {device}", ratio(best.confirmed.mid), "good" if best.confirmed.low > 1 else "warn", lines)
 
 
 def _both(found: figures.Comparison) -> Card:
@@ -57,11 +58,11 @@ def _both(found: figures.Comparison) -> Card:
     question = "B over A, on the variants of both"
     rejected = (found.only_right_in_first, "A", "B"), (found.only_right_in_second, "B", "A")
     lines = [f"{count:,} right in {one} are rejected in {other}." for count, one, other in rejected if count]
-    if found.ratio is None or found.low is None or found.high is None:
+    if found.speedup is None:
         return Card(question, "None shared", "none", ("No variant is right in both.", *lines))
-    interval = f"95 % interval {found.low:.3f} to {found.high:.3f}, of the means of {found.shared:,} variants"
+    interval = f"95 % interval {ends(found.speedup)}, of the means of {found.shared:,} variants"
     larger = f"{found.faster:,} of them have the larger speedup in B."
-    return Card(question, ratio(found.ratio), "none", (interval, larger, *lines))
+    return Card(question, ratio(found.speedup.mid), "none", (interval, larger, *lines))
 
 
 def _sides(a: Snapshot, b: Snapshot, links: Links) -> Grid:
@@ -92,8 +93,8 @@ def _speedup(snapshot: Snapshot) -> str:
     if best is None:
         return "-"
     if best.confirmed is not None:
-        return f"{ratio(best.confirmed.mean)} confirmed ({ends(best.confirmed)})"
-    return f"about {ratio(best.entry.speedup.median)} by the search ({ends(best.entry.speedup)})"
+        return f"{ratio(best.confirmed.mid)} confirmed ({ends(best.confirmed)})"
+    return f"about {ratio(best.entry.speedup.mid)} by the search ({ends(best.entry.speedup)})"
 
 
 def _versions(a: Snapshot, b: Snapshot) -> list[tuple[str, str, str]]:
@@ -116,9 +117,7 @@ def _parameters(a: Snapshot, b: Snapshot) -> Grid:
 def _shared(a: Snapshot, b: Snapshot, links: Links) -> Figure:
     ours = {each.variant: each for each in a.trials if each.objective is not None}
     pairs = [(ours[each.variant], each) for each in b.trials if each.objective is not None and each.variant in ours]
-    found = [
-        (math.exp(-(one.objective or 0.0)), math.exp(-(other.objective or 0.0)), one, other) for one, other in pairs
-    ]
+    found = [(_found(one), _found(other), one, other) for one, other in pairs]
     note = f"{len(found):,} variants were measured in both. On the line both found the same speedup."
     columns = ("trial of A", "trial of B", "A", "B", "B over A", "variant")
     if not found:
@@ -135,7 +134,7 @@ def _shared(a: Snapshot, b: Snapshot, links: Links) -> Figure:
 
 
 def _found(trial: ListedTrial) -> float:
-    return math.exp(-(trial.objective or 0.0))
+    return speedup_of(trial.objective or 0.0)
 
 
 def _rows(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from autotuner.store import ListedTrial
+from autotuner.values.ratio import speedup_of
 from autotuner.web.figures.figure import Figure, Grid, Link
 from autotuner.web.figures.svg import Plot, around
 from autotuner.web.links import Links
@@ -44,7 +45,7 @@ def steps(trials: Sequence[ListedTrial]) -> tuple[Step, ...]:
     for place, trial in enumerate(trials):
         if trial.objective is None or trial.censored:
             continue
-        speedup = math.exp(-trial.objective)
+        speedup = speedup_of(trial.objective)
         if not found or speedup > found[-1].speedup:
             seconds = (trial.recorded_at - trials[0].recorded_at).total_seconds()
             found.append(Step(place, seconds, trial, speedup))
@@ -87,9 +88,9 @@ def _figure(snapshot: Snapshot, links: Links, axis: Timeline, size: tuple[float,
     if confirmed is not None and best is not None:
         at = x.end - 6
         svg.line(at, y(confirmed.low), at, y(confirmed.high), "interval")
-        title = f"trial {best.entry.number}, confirmed {ratio(confirmed.mean)}"
-        svg.add("circle", cx=at, cy=y(confirmed.mean), r=5, class_="mark confirmed", title=title)
-        svg.text(at - 10, y(confirmed.mean) + 26, f"confirmed {ratio(confirmed.mean)}", "label strong halo", "end")
+        title = f"trial {best.entry.number}, confirmed {ratio(confirmed.mid)}"
+        svg.add("circle", cx=at, cy=y(confirmed.mid), r=5, class_="mark confirmed", title=title)
+        svg.text(at - 10, y(confirmed.mid) + 26, f"confirmed {ratio(confirmed.mid)}", "label strong halo", "end")
     rows = tuple(
         (
             Link(str(each.trial.number), links.trial(snapshot.name, each.trial.number)),
@@ -121,7 +122,7 @@ def _dots(plot: Plot, trials: Sequence[ListedTrial], places: Sequence[float]) ->
     every = max(1, len(ranked) // DOTS)
     for place, each in ranked[::every]:
         assert each.objective is not None
-        speedup = math.exp(-each.objective)
+        speedup = speedup_of(each.objective)
         key = round(plot.x(place)), round(plot.y(speedup)), kind(each)
         if plot.y.holds(speedup) and key not in seen:
             seen.add(key)

@@ -30,7 +30,7 @@ def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], narrow: 
     width, left = (HALF, HALF_LEFT) if narrow else (WIDTH, LEFT)
     reach = [1.0]
     for entry in entries:
-        reach.append(entry.speedup.median)
+        reach.append(entry.speedup.mid)
         both = (entry.speedup, entry.confirmed)
         reach += [end for each in both if each is not None for end in (each.low, each.high) if 0 < end < math.inf]
     room = 0.04 * (max(reach) - min(reach)) or 0.05
@@ -66,13 +66,13 @@ def _forest(snapshot: Snapshot, links: Links, entries: Sequence[Entry], narrow: 
 
         svg.link(links.trial(snapshot.name, entry.number), label)
         _interval(plot, middle + (6 if entry.confirmed else 0), entry.speedup.low, entry.speedup.high, "estimate")
-        title = f"trial {entry.number}, search estimate {ratio(entry.speedup.median)}"
-        svg.add("circle", cx=x(entry.speedup.median), cy=middle + (6 if entry.confirmed else 0), r=4.5,
+        title = f"trial {entry.number}, search estimate {ratio(entry.speedup.mid)}"
+        svg.add("circle", cx=x(entry.speedup.mid), cy=middle + (6 if entry.confirmed else 0), r=4.5,
                 class_="mark estimate", title=title)  # fmt: skip
         if entry.confirmed is not None:
             _interval(plot, middle - 5, entry.confirmed.low, entry.confirmed.high, "interval")
-            title = f"trial {entry.number}, confirmed {ratio(entry.confirmed.mean)}"
-            svg.add("circle", cx=x(entry.confirmed.mean), cy=middle - 5, r=5, class_="mark confirmed", title=title)
+            title = f"trial {entry.number}, confirmed {ratio(entry.confirmed.mid)}"
+            svg.add("circle", cx=x(entry.confirmed.mid), cy=middle - 5, r=5, class_="mark confirmed", title=title)
     return plot
 
 
@@ -97,9 +97,9 @@ def _grid(snapshot: Snapshot, links: Links, entries: Sequence[Entry]) -> Grid:
         (
             f"{entry.rank}{'=' if entry.tied else ''}",
             Link(str(entry.number), links.trial(snapshot.name, entry.number)),
-            ratio(entry.confirmed.mean) if entry.confirmed else "-",
+            ratio(entry.confirmed.mid) if entry.confirmed else "-",
             ends(entry.confirmed) if entry.confirmed else "",
-            f"{'~' if entry.censored else ''}{ratio(entry.speedup.median)}",
+            f"{'~' if entry.censored else ''}{ratio(entry.speedup.mid)}",
             percent(entry.difference, 1) if entry.difference is not None else "",
             micros(entry.median_us),
             micros(entry.baseline_us),

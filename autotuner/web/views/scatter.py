@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from autotuner.store import ListedTrial
+from autotuner.values.ratio import speedup_of
 from autotuner.values.variant import Value
 from autotuner.web.figures.figure import Figure, Grid, Link
 from autotuner.web.figures.svg import Plot, Scale, around
@@ -90,7 +91,7 @@ def _order(value: Value) -> tuple[bool, float, str]:
 def value_of(trial: ListedTrial, name: str, snapshot: Snapshot) -> float | str | None:
     """A trial's value on an axis."""
     if name == "speedup":
-        return None if trial.objective is None else math.exp(-trial.objective)
+        return None if trial.objective is None else speedup_of(trial.objective)
     if name == "us":
         return None if trial.objective is None else trial.median_us
     if name == "number":
