@@ -23,7 +23,7 @@ from autotuner.values import config
 from benchmarks import tuned
 from benchmarks.attention import counters, elsewhere
 from benchmarks.cli import hostile, make_tune
-from benchmarks.driver import chaos, kills, ray_nodes, store_locked, workers
+from benchmarks.driver import chaos, kills, ray_nodes, restarts, store_locked, workers
 from benchmarks.gate import emulated, luck, mutants, op_mutants, soak, view_mutants
 from benchmarks.inference import in_a_model
 from benchmarks.provenance import RESULTS, ROOT
@@ -179,6 +179,11 @@ PARTS = {
         "a worker whose store is locked for two minutes loses nothing and judges nothing twice",
         8,
         (step(store_locked, "--json", kept("store_locked")),),
+    ),
+    "restarts": Part(
+        "a server of the store that is restarted twenty times on new databases ends no worker, and nothing is lost",
+        12,
+        (step(restarts, "--json", kept("restarts")),),
     ),
     "ray": Part(
         "a node of a Ray cluster that is killed costs what it had in hand one more try; needs the extra `ray`",

@@ -159,7 +159,7 @@ class Worker:
         patience, serves = self._store.database.patience, self._serves
         self._until = until
         patience.seconds = float("inf")
-        patience.listen = self._waits
+        patience.say, patience.pulse = self._say, lambda: tell_manager("WATCHDOG=1")  # it lives while it waits
         words = {name: serves.words[place] if serves.words else () for place, name in enumerate(serves.names)}
         where = words, socket.gethostname(), serves.kind.name, serves.model
         try:
@@ -172,11 +172,6 @@ class Worker:
             return f"stopped by {stopping}"
         finally:
             tell_manager("STOPPING=1")
-
-    def _waits(self, why: str, since_s: float) -> None:
-        """The store cannot be reached. It lives all the same: who restarts it would lose what it has in hand."""
-        self._say(f"keeps what it has and waits for the store: {why}")
-        tell_manager("WATCHDOG=1")
 
     def _hurry(self) -> None:
         """Has to be gone within ten seconds: no long waits for the store any more."""

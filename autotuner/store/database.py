@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -33,10 +34,15 @@ from autotuner.store.patience import Patience
 from autotuner.values.errors import AutotunerError, DiskFullError, OlderStoreError, StoreError, StoreUnavailableError
 from autotuner.values.files import text_of, why
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 BUSY_SECONDS = 60.0
 """Seconds that two writers of a SQLite file wait for each other."""
 TURN_MS = 1000
 """Of these, milliseconds in one call of SQLite, which no signal ends."""
+SERVER = {"connect_timeout": 10, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""What libpq is asked for unless the URL says otherwise, seconds: a server's host that has gone does not say so."""
 OPENING = 0x617574
 """Number of the lock under which one process at a time opens a store on a server."""
 PRAGMAS = ("synchronous = NORMAL", "foreign_keys = ON")
@@ -105,7 +111,7 @@ def parse(url_or_path: str) -> URL:
 def connect_args(url: URL) -> dict[str, Any]:
     """What an engine hands to the driver, ours and Optuna's alike."""
     if url.get_backend_name() != "sqlite":
-        return {}
+        return {name: value for name, value in SERVER.items() if name not in url.query}
     return {"factory": TunedConnection, "timeout": BUSY_SECONDS}
 
 
@@ -133,7 +139,7 @@ def label_of(url: URL) -> str:
 
 
 class Database:
-    """One database: `reading()` and `writing()` are transactions, each whole or not at all."""
+    """One database: `read` and `write` are transactions, each whole or not at all."""
 
     def __init__(self, url: URL, *, create: bool, read_only: bool = False) -> None:
         self.url, self._read_only = url, read_only
@@ -168,24 +174,43 @@ class Database:
         """Closes the connections."""
         self._engine.dispose()
 
-    @contextmanager
-    def reading(self) -> Iterator[Session]:
-        """One transaction that sees one state of the database."""
-        with self.records(), Session(self._engine, expire_on_commit=False) as session, session.begin():
-            yield session
+    def attempt(self, call: Callable[[], T], failed: Callable[[], None] = lambda: None) -> T:
+        """What the call returns. All that reaches the database, over our engine or Optuna's, goes through here: a
+        locked, full or lost one is waited for as `patience` says, and the call is made again.
 
-    @contextmanager
-    def writing(self) -> Iterator[Session]:
-        """One transaction that holds the write lock from its start, so that what it reads stays true until it ends."""
-        with self.records(), Session(self._writer, expire_on_commit=False) as session, session.begin():
-            yield session
+        The connection may be lost after a commit: a call that is made again finds what it has written itself. `failed`
+        is called once, after the first failure.
+        """
 
-    @contextmanager
-    def writing_plainly(self) -> Iterator[Connection]:
-        """As `writing`, without a session: that takes longer to make than a plain statement takes."""
-        with self.errors(), self._writer.begin() as connection:
-            self.guard(connection)
-            yield connection
+        def once() -> T:
+            with self.errors():
+                return call()
+
+        return self.patience.keep_on(once, failed)
+
+    def read(self, query: Callable[[Session], T]) -> T:
+        """The query's answer in one transaction, which sees one state of the database."""
+        return self.attempt(lambda: self._transacted(self._engine, query))
+
+    def write(self, change: Callable[[Session], T]) -> T:
+        """What the change returns. Its transaction holds the write lock from its start, so that what it reads stays
+        true until it ends."""
+        return self.attempt(lambda: self._transacted(self._writer, change))
+
+    def _transacted(self, engine: Engine, use: Callable[[Session], T]) -> T:
+        with self.records(), Session(engine, expire_on_commit=False) as session, session.begin():
+            return use(session)
+
+    def write_plainly(self, change: Callable[[Connection], T], failed: Callable[[], None] = lambda: None) -> T:
+        """As `write`, where this process may still write, and without a session: that takes longer to make than a plain
+        statement takes. `failed` as of `attempt`."""
+
+        def call() -> T:
+            with self._writer.begin() as connection:
+                self.guard(connection)
+                return change(connection)
+
+        return self.attempt(call, failed)
 
     @staticmethod
     def now(session: Session | Connection) -> datetime:
@@ -288,7 +313,7 @@ class Database:
         if not self.is_sqlite:
             options = {"execution_options": {"postgresql_readonly": True}} if self._read_only else {}
             try:
-                return create_engine(self.url, pool_pre_ping=True, **options)
+                return create_engine(self.url, pool_pre_ping=True, connect_args=arguments, **options)
             except (ArgumentError, TypeError, ValueError) as error:
                 raise StoreError(f"{self.label}: the URL cannot be used ({error}): mend it") from None
             except (ImportError, NoSuchModuleError) as error:
@@ -356,6 +381,34 @@ class Database:
             if not self.is_sqlite:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({OPENING})"))
             migrations.upgrade(connection)
+
+
+class _OfDatabase(Protocol):
+    @property
+    def database(self) -> Database: ...
+
+
+Owner = TypeVar("Owner", bound=_OfDatabase)
+
+
+def reads(query: Callable[Concatenate[Owner, Session, P], T]) -> Callable[Concatenate[Owner, P], T]:
+    """Gives a function of a store, or a method, its session: in a transaction of `Database.read`. Callers give none."""
+
+    @wraps(query)
+    def read(owner: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return owner.database.read(lambda session: query(owner, session, *args, **kwargs))
+
+    return read
+
+
+def writes(change: Callable[Concatenate[Owner, Session, P], T]) -> Callable[Concatenate[Owner, P], T]:
+    """The same of `Database.write`. The change may be made twice, where the connection was lost."""
+
+    @wraps(change)
+    def write(owner: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return owner.database.write(lambda session: change(owner, session, *args, **kwargs))
+
+    return write
 
 
 def _check_readable(path: Path) -> None:

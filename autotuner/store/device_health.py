@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from autotuner.store import lease
+from autotuner.store.database import reads, writes
 from autotuner.store.lease import Lease
 from autotuner.store.store import Store
 from autotuner.store.sweep_records import DeviceRecord
@@ -18,12 +20,12 @@ from autotuner.values.errors import StoreError
 from autotuner.values.validation import no_such
 
 
-def every(store: Store) -> tuple[DeviceRecord, ...]:
+@reads
+def every(store: Store, session: Session) -> tuple[DeviceRecord, ...]:
     """All devices that were ever served, by name."""
-    with store.database.reading() as session:
-        held = lease.holders(session, prefix=lease.of_device(""))
-        found = session.scalars(select(DeviceRow).order_by(DeviceRow.name))
-        return tuple(_record(row, held.get(lease.of_device(row.name))) for row in found)
+    held = lease.holders(session, prefix=lease.of_device(""))
+    found = session.scalars(select(DeviceRow).order_by(DeviceRow.name))
+    return tuple(_record(row, held.get(lease.of_device(row.name))) for row in found)
 
 
 def quarantined(store: Store, names: Sequence[str]) -> DeviceRecord | None:
@@ -41,16 +43,22 @@ def serving(
     """
     with ExitStack() as stack:
         leases = [stack.enter_context(lease.hold(store.database, lease.of_device(name), doing)) for name in words]
-        with store.database.writing() as session:
-            now = store.database.now(session)
-            for name, called in words.items():
-                row = session.get(DeviceRow, name)
-                if row is None:
-                    row = DeviceRow(name=name, health="healthy", reason="", remedy="", changed_at=now)
-                    session.add(row)
-                row.host, row.backend, row.model, row.seen_at = host, backend, model, now
-                row.words = json.dumps(list(called))
+        _note_served(store, words, host, backend, model)
         yield leases
+
+
+@writes
+def _note_served(
+    store: Store, session: Session, words: Mapping[str, Sequence[str]], host: str, backend: str, model: str
+) -> None:
+    now = store.database.now(session)
+    for name, called in words.items():
+        row = session.get(DeviceRow, name)
+        if row is None:
+            row = DeviceRow(name=name, health="healthy", reason="", remedy="", changed_at=now)
+            session.add(row)
+        row.host, row.backend, row.model, row.seen_at = host, backend, model, now
+        row.words = json.dumps(list(called))
 
 
 def quarantine(store: Store, names: Sequence[str], reason: str, remedy: str, sweep: int | None) -> None:
@@ -69,15 +77,17 @@ def clear(store: Store, names: Sequence[str]) -> tuple[str, ...]:
     return found
 
 
-def _change(store: Store, names: Sequence[str], health: str, reason: str, remedy: str, sweep: int | None) -> None:
+@writes
+def _change(
+    store: Store, session: Session, names: Sequence[str], health: str, reason: str, remedy: str, sweep: int | None
+) -> None:
     kind = "quarantined" if health == "quarantined" else "cleared"
-    with store.database.writing() as session:
-        now = store.database.now(session)
-        for name in names:
-            row = session.get_one(DeviceRow, name)
-            row.health, row.reason, row.remedy, row.changed_at = health, reason, remedy, now
-            text = f"{name} {kind}" + (f": {reason}; {remedy}" if reason else "")
-            session.add(EventRow(at=now, sweep_id=sweep, device=name, kind=kind, text=text, data=json.dumps({})))
+    now = store.database.now(session)
+    for name in names:
+        row = session.get_one(DeviceRow, name)
+        row.health, row.reason, row.remedy, row.changed_at = health, reason, remedy, now
+        text = f"{name} {kind}" + (f": {reason}; {remedy}" if reason else "")
+        session.add(EventRow(at=now, sweep_id=sweep, device=name, kind=kind, text=text, data=json.dumps({})))
 
 
 def _record(row: DeviceRow, held: LeaseRow | None) -> DeviceRecord:

@@ -13,11 +13,12 @@ from typing import Any
 
 from pydantic import Field
 from sqlalchemy import ColumnElement, Integer, and_, case, cast, func, select
-from sqlalchemy.orm import aliased
+from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.functions import FunctionElement
 
 from autotuner.race.statistics import normal_interval
 from autotuner.store import rows
+from autotuner.store.database import reads
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import ParameterRow, SessionRow, TrialRow
 from autotuner.values.model import Model
@@ -100,7 +101,8 @@ class BaselineAt(Model):
     disturbed: str | None = Field(description="why the machine was not calm")
 
 
-def history(store: Store, study: str) -> tuple[Improvement, ...]:
+@reads
+def history(store: Store, session: Session, study: str) -> tuple[Improvement, ...]:
     """Each trial that was the best until then, in the order of the ends. Raises StoreError.
 
     What was raced out is none of them: its latency is an estimate from a few blocks, and the race has refuted it.
@@ -111,52 +113,51 @@ def history(store: Store, study: str) -> tuple[Improvement, ...]:
     def until(figure: FunctionElement[Any]) -> ColumnElement[Any]:
         return figure.over(order_by=order, rows=(None, 0))
 
-    with store.database.reading() as session:
-        mine = TrialRow.study_id == study_id(session, store, study), TrialRow.revoked_at.is_(None)
-        inner = select(
-            TrialRow.number,
-            TrialRow.recorded_at,
-            objective.label("objective"),
-            until(func.min(objective)).label("best"),
-            until(func.sum(cast(TrialRow.judged, Integer))).label("judged"),
-            until(func.sum(TrialRow.seconds)).label("seconds"),
-        ).where(*mine)
-        each = inner.subquery()
-        query = select(each).where(each.c.objective == each.c.best).order_by(each.c.recorded_at, each.c.number)
-        first = {row.objective: row for row in reversed(session.execute(query).all())}  # of equal ones the first
-        return tuple(
-            Improvement(
-                number=row.number,
-                at=row.recorded_at,
-                judged=row.judged,
-                seconds=row.seconds,
-                speedup=speedup_of(row.objective),
-            )
-            for row in reversed(first.values())
+    mine = TrialRow.study_id == study_id(session, store, study), TrialRow.revoked_at.is_(None)
+    inner = select(
+        TrialRow.number,
+        TrialRow.recorded_at,
+        objective.label("objective"),
+        until(func.min(objective)).label("best"),
+        until(func.sum(cast(TrialRow.judged, Integer))).label("judged"),
+        until(func.sum(TrialRow.seconds)).label("seconds"),
+    ).where(*mine)
+    each = inner.subquery()
+    query = select(each).where(each.c.objective == each.c.best).order_by(each.c.recorded_at, each.c.number)
+    first = {row.objective: row for row in reversed(session.execute(query).all())}  # of equal ones the first
+    return tuple(
+        Improvement(
+            number=row.number,
+            at=row.recorded_at,
+            judged=row.judged,
+            seconds=row.seconds,
+            speedup=speedup_of(row.objective),
         )
+        for row in reversed(first.values())
+    )
 
 
-def costs(store: Store, study: str) -> Costs:
+@reads
+def costs(store: Store, session: Session, study: str) -> Costs:
     """What the trials of a study have cost, by verdict and stage, and how fast it is judged. Raises StoreError."""
-    with store.database.reading() as session:
-        owner = study_id(session, store, study)
-        query = select(
-            TrialRow.verdict,
-            func.count(),
-            *map(func.sum, (TrialRow.seconds, TrialRow.build_s, TrialRow.check_s, TrialRow.measure_s)),
-        )
-        found = session.execute(query.where(TrialRow.study_id == owner).group_by(TrialRow.verdict)).all()
-        fields = ("verdict", "trials", "seconds", "build_s", "check_s", "measure_s")
-        split = [Cost.model_validate(dict(zip(fields, row, strict=True))) for row in found]
-        last = select(TrialRow.recorded_at).where(TrialRow.study_id == owner).order_by(TrialRow.recorded_at.desc())
-        times = session.scalars(last.limit(LAST)).all()
-        ends = select(TrialRow.session_id, func.max(TrialRow.recorded_at)).where(TrialRow.study_id == owner)
-        last_of = {row[0]: row[1] for row in session.execute(ends.group_by(TrialRow.session_id))}
-        spans = select(SessionRow.id, SessionRow.started_at, SessionRow.finished_at).where(SessionRow.study_id == owner)
-        active_s = sum(
-            (max(begun, ended or last_of.get(key, begun)) - begun).total_seconds()
-            for key, begun, ended in session.execute(spans)
-        )
+    owner = study_id(session, store, study)
+    query = select(
+        TrialRow.verdict,
+        func.count(),
+        *map(func.sum, (TrialRow.seconds, TrialRow.build_s, TrialRow.check_s, TrialRow.measure_s)),
+    )
+    found = session.execute(query.where(TrialRow.study_id == owner).group_by(TrialRow.verdict)).all()
+    fields = ("verdict", "trials", "seconds", "build_s", "check_s", "measure_s")
+    split = [Cost.model_validate(dict(zip(fields, row, strict=True))) for row in found]
+    last = select(TrialRow.recorded_at).where(TrialRow.study_id == owner).order_by(TrialRow.recorded_at.desc())
+    times = session.scalars(last.limit(LAST)).all()
+    ends = select(TrialRow.session_id, func.max(TrialRow.recorded_at)).where(TrialRow.study_id == owner)
+    last_of = {row[0]: row[1] for row in session.execute(ends.group_by(TrialRow.session_id))}
+    spans = select(SessionRow.id, SessionRow.started_at, SessionRow.finished_at).where(SessionRow.study_id == owner)
+    active_s = sum(
+        (max(begun, ended or last_of.get(key, begun)) - begun).total_seconds()
+        for key, begun, ended in session.execute(spans)
+    )
     ordered = tuple(sorted(split, key=lambda each: -each.seconds))
     return Costs(by_verdict=ordered, pace=_pace(ordered, times, active_s))
 
@@ -179,7 +180,8 @@ def _pace(split: Sequence[Cost], times: Sequence[datetime], active_s: float) -> 
     )
 
 
-def coverage(store: Store, study: str) -> dict[str, tuple[ValueCoverage, ...]]:
+@reads
+def coverage(store: Store, session: Session, study: str) -> dict[str, tuple[ValueCoverage, ...]]:
     """How often each value of each parameter was judged, by the parameter's name. Raises StoreError.
 
     Numbers and words are counted apart: SQLite takes three times as long to group by both, one of which is null.
@@ -187,20 +189,20 @@ def coverage(store: Store, study: str) -> dict[str, tuple[ValueCoverage, ...]]:
     stands = and_(TrialRow.objective.is_not(None), TrialRow.revoked_at.is_(None))
     counts = func.count(), func.sum(case((stands, 1), else_=0)), func.min(case((stands, TrialRow.objective)))
     found: dict[str, list[ValueCoverage]] = {}
-    with store.database.reading() as session:
-        mine = TrialRow.study_id == study_id(session, store, study), TrialRow.judged
-        for column in (ParameterRow.number, ParameterRow.word):
-            key = ParameterRow.name, column
-            query = select(*key, *counts).join(TrialRow, TrialRow.id == ParameterRow.trial_id)
-            query = query.where(*mine, column.is_not(None)).group_by(*key)
-            for name, value, judged, right, best in session.execute(query):
-                found_best = None if best is None else speedup_of(best)
-                each = ValueCoverage(value=value, judged=judged, right=right, best_speedup=found_best)
-                found.setdefault(name, []).append(each)
+    mine = TrialRow.study_id == study_id(session, store, study), TrialRow.judged
+    for column in (ParameterRow.number, ParameterRow.word):
+        key = ParameterRow.name, column
+        query = select(*key, *counts).join(TrialRow, TrialRow.id == ParameterRow.trial_id)
+        query = query.where(*mine, column.is_not(None)).group_by(*key)
+        for name, value, judged, right, best in session.execute(query):
+            found_best = None if best is None else speedup_of(best)
+            each = ValueCoverage(value=value, judged=judged, right=right, best_speedup=found_best)
+            found.setdefault(name, []).append(each)
     return {name: tuple(values) for name, values in found.items()}
 
 
-def comparison(store: Store, first: str, second: str) -> Comparison:
+@reads
+def comparison(store: Store, session: Session, first: str, second: str) -> Comparison:
     """What two studies say of the variants that both have judged. Raises StoreError."""
     one, other = aliased(TrialRow), aliased(TrialRow)
     right_in = [and_(each.objective.is_not(None), each.revoked_at.is_(None)) for each in (one, other)]
@@ -213,24 +215,23 @@ def comparison(store: Store, first: str, second: str) -> Comparison:
     def mean(value: ColumnElement[Any]) -> ColumnElement[Any]:
         return func.avg(case((both, value)))
 
-    with store.database.reading() as session:
-        ids = [study_id(session, store, name) for name in (first, second)]
-        same = and_(other.study_id == ids[1], one.variant_digest == other.variant_digest, other.judged)
-        query = (
-            select(
-                count(both),
-                count(and_(both, gain < 0)),
-                mean(gain),
-                mean(gain * gain),
-                mean(micros),
-                count(and_(right_in[0], ~right_in[1])),
-                count(and_(right_in[1], ~right_in[0])),
-            )
-            .select_from(one)
-            .join(other, same)
-            .where(one.study_id == ids[0], one.judged)
+    ids = [study_id(session, store, name) for name in (first, second)]
+    same = and_(other.study_id == ids[1], one.variant_digest == other.variant_digest, other.judged)
+    query = (
+        select(
+            count(both),
+            count(and_(both, gain < 0)),
+            mean(gain),
+            mean(gain * gain),
+            mean(micros),
+            count(and_(right_in[0], ~right_in[1])),
+            count(and_(right_in[1], ~right_in[0])),
         )
-        shared, faster, log, square, log_us, only_first, only_second = session.execute(query).one()
+        .select_from(one)
+        .join(other, same)
+        .where(one.study_id == ids[0], one.judged)
+    )
+    shared, faster, log, square, log_us, only_first, only_second = session.execute(query).one()
     return Comparison(
         shared=shared or 0,
         faster=faster or 0,
@@ -241,14 +242,14 @@ def comparison(store: Store, first: str, second: str) -> Comparison:
     )
 
 
-def baselines(store: Store, study: str) -> tuple[BaselineAt, ...]:
+@reads
+def baselines(store: Store, session: Session, study: str) -> tuple[BaselineAt, ...]:
     """What each baseline took whenever a driver started on the study, the oldest first. Raises StoreError."""
-    with store.database.reading() as session:
-        owner = study_id(session, store, study)
-        beside = select(TrialRow.session_id, func.avg(TrialRow.baseline_us)).where(TrialRow.study_id == owner)
-        means = {row[0]: row[1] for row in session.execute(beside.group_by(TrialRow.session_id))}
-        query = select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id)
-        records = [rows.session_record(row, study) for row in session.scalars(query)]
+    owner = study_id(session, store, study)
+    beside = select(TrialRow.session_id, func.avg(TrialRow.baseline_us)).where(TrialRow.study_id == owner)
+    means = {row[0]: row[1] for row in session.execute(beside.group_by(TrialRow.session_id))}
+    query = select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id)
+    records = [rows.session_record(row, study) for row in session.scalars(query)]
     found = []
     for record in records:
         problems = tuple(dict.fromkeys(timing.problem for timing in record.calibration.timings))

@@ -16,7 +16,6 @@ from sqlalchemy import Connection, delete, select, text, update
 from sqlalchemy.orm import Session
 
 from autotuner.store.database import Database
-from autotuner.store.patience import patient
 from autotuner.store.tables import LeaseRow
 from autotuner.values.errors import DiskFullError, LeaseHeldError, LeaseLostError, StoreUnavailableError
 from autotuner.values.model import Model
@@ -158,22 +157,24 @@ class Lease:
         """This process, for a person."""
         return f"{os.getpid()} on {socket.gethostname()}"
 
-    @patient
     def beat(self, doing: str | None = None) -> None:
         """Says "still alive", and what it does now. Raises LeaseLostError when another process has the lease: it took
         this one for dead."""
-        with self.database.writing_plainly() as connection:
+
+        def renew(connection: Connection) -> None:
             renewal = update(LeaseRow).where(LeaseRow.token == self.token)
             renewal = renewal.values(heartbeat_at=Database.now(connection))
             connection.execute(renewal if doing is None else renewal.values(doing=doing))
+
+        self.database.write_plainly(renew)
 
     def release(self) -> None:
         """Gives it back, if it is this process's still. Where the store cannot be reached others see who is gone."""
         if os.getpid() != self._holder.pid:
             return  # a forked child that unwinds: the lease is its parent's
         self.database.fences.pop(self.token, None)
-        with contextlib.suppress(StoreUnavailableError, DiskFullError), self.database.writing() as session:
-            session.execute(delete(LeaseRow).where(LeaseRow.token == self.token))
+        with contextlib.suppress(StoreUnavailableError, DiskFullError):
+            self.database.write(lambda session: session.execute(delete(LeaseRow).where(LeaseRow.token == self.token)))
 
 
 def require(connection: Connection, database: Database) -> None:
@@ -193,8 +194,8 @@ def require(connection: Connection, database: Database) -> None:
 @contextmanager
 def hold(database: Database, name: str, doing: str = "") -> Iterator[Lease]:
     """Holds the lease while the block runs. Raises LeaseHeldError naming the living process that has it."""
-    with database.writing() as session:
-        lease = take(session, database, name, doing)
+    token = secrets.token_hex(16)
+    lease = database.write(lambda session: take(session, database, name, doing, token))
     try:
         yield lease
     finally:
@@ -208,13 +209,14 @@ def lock(session: Session, database: Database) -> None:
         session.execute(text(f"LOCK TABLE {LeaseRow.__tablename__} IN EXCLUSIVE MODE"))
 
 
-def take(session: Session, database: Database, name: str, doing: str = "") -> Lease:
-    """Takes the lease in a transaction of the caller's. Raises LeaseHeldError naming the living process that has it."""
-    holder, token = HoldingProcess.current(), secrets.token_hex(16)
+def take(session: Session, database: Database, name: str, doing: str, token: str) -> Lease:
+    """Takes the lease in a transaction of the caller's, who makes the token: he may have taken it before, and lost his
+    connection. Raises LeaseHeldError naming the living process that has it."""
+    holder = HoldingProcess.current()
     lock(session, database)
     now = Database.now(session)
     row = session.get(LeaseRow, name)
-    if row is not None and is_alive(row, now):
+    if row is not None and row.token != token and is_alive(row, now):
         raise LeaseHeldError(
             f"{name.partition('/')[2] or name} in {database.label} is being driven by process {row.pid} on {row.host}"
             f" since {row.started_at:%Y-%m-%d %H:%M:%S} UTC: wait for it, stop it, or use another store"

@@ -10,8 +10,7 @@ import copy
 import json
 from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, cast
 
 from optuna.distributions import BaseDistribution, check_distribution_compatibility, distribution_to_json
 from optuna.storages import BaseStorage, RDBStorage
@@ -29,8 +28,6 @@ from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, sele
 from sqlalchemy.exc import IntegrityError
 
 from autotuner.store.database import Database
-
-T = TypeVar("T")
 
 _TRIALS, _PARAMS, _ATTRIBUTES, _MARKS, _VALUES = (
     model.__table__
@@ -52,6 +49,17 @@ _END = _END.values(state=bindparam("ended"), datetime_complete=bindparam("at"))
 _ADD_PARAMS, _ADD_ATTRIBUTES, _ADD_VALUES = insert(_PARAMS), insert(_ATTRIBUTES), insert(_VALUES)
 _ADD_MARKS = insert(_MARKS)
 _DROP_MARK = delete(_MARKS).where(_MARKS.c.trial_id == bindparam("trial"), _MARKS.c.key == bindparam("mark"))
+
+
+class _Waiting:
+    """Optuna's own storage; each of its calls goes through the one place that waits for a locked or lost store."""
+
+    def __init__(self, database: Database, plain: RDBStorage) -> None:
+        self._database, self._plain = database, plain
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self._plain, name)
+        return lambda *values, **named: self._database.attempt(lambda: call(*values, **named))
 
 
 class _Kept(FrozenTrial):
@@ -109,7 +117,9 @@ class DriverStorage(BaseStorage):
 
     def __init__(self, database: Database, plain: RDBStorage) -> None:
         """`plain`: Optuna's storage in the same database, which does all that is rare."""
-        self._database, self._plain = database, plain
+        self._database, self._plain = database, cast(RDBStorage, _Waiting(database, plain))
+        self.engine: Engine = plain.engine
+        """The engine of Optuna's own storage."""
         self._studies: dict[int, _Study] = {}
         self._places: dict[int, tuple[int, int]] = {}
         """(study, number) by the trial's key."""
@@ -120,18 +130,13 @@ class DriverStorage(BaseStorage):
         self._marks: list[dict[str, Any]] = []
         """Attributes of the user."""
 
-    @property
-    def engine(self) -> Engine:
-        """The engine of Optuna's own storage."""
-        return self._plain.engine
-
     def close(self) -> None:
         """Writes what is not written yet and closes Optuna's connections."""
         try:
             self.flush()
         finally:
             self._plain.remove_session()
-            self._plain.engine.dispose()
+            self.engine.dispose()
 
     def flush(self) -> None:
         """Writes the parameters and attributes that are in memory only."""
@@ -139,25 +144,20 @@ class DriverStorage(BaseStorage):
             self._write(lambda connection: None)
 
     def _write(self, more: Callable[[Connection], None]) -> None:
-        """One transaction: what is in memory only, and more. A full, locked or lost store is waited for; rows that are
-        there already when it is tried again were written by the attempt whose connection was lost."""
+        """One transaction: what is in memory only, and more. Rows that are there already when it is tried again were
+        written by the attempt whose connection was lost."""
+        failed: list[bool] = []
 
-        def attempt() -> None:
-            with self._database.writing_plainly() as connection:
-                self._write_pending(connection)
-                more(connection)
+        def change(connection: Connection) -> None:
+            self._write_pending(connection)
+            more(connection)
 
-        self._database.patience.keep_on_until(IntegrityError, attempt)
+        try:
+            self._database.write_plainly(change, lambda: failed.append(True))
+        except IntegrityError:
+            if not failed:
+                raise
         self._forget_pending()
-
-    def _by_optuna(self, call: Callable[[], T]) -> T:
-        """What Optuna's own storage returns; a store that is locked or lost is waited for."""
-
-        def attempt() -> T:
-            with self._database.errors():
-                return call()
-
-        return self._database.patience.keep_on(attempt)
 
     def _write_pending(self, connection: Connection) -> None:
         pending = (_ADD_PARAMS, self._params), (_ADD_ATTRIBUTES, self._attributes), (_ADD_MARKS, self._marks)
@@ -176,7 +176,7 @@ class DriverStorage(BaseStorage):
         then is dropped, as the trials that it is of may be another's."""
         self._forget_pending()
         for study_id in self._studies:
-            if self._by_optuna(partial(self.get_study_name_from_id, study_id)) == study_name:
+            if self.get_study_name_from_id(study_id) == study_name:
                 self._drop(study_id)
                 return
 
@@ -191,7 +191,7 @@ class DriverStorage(BaseStorage):
     def _read(self, study_id: int) -> _Study:
         self.flush()
         with self._database.records(KeyError, AttributeError):  # of Optuna's, in a row that it did not write
-            found = self._by_optuna(lambda: self._plain.get_all_trials(study_id, deepcopy=False))
+            found = self._plain.get_all_trials(study_id, deepcopy=False)
         study = self._studies[study_id] = _Study(found)
         self._places.update({trial._trial_id: (study_id, trial.number) for trial in study.trials})
         return study
@@ -217,39 +217,38 @@ class DriverStorage(BaseStorage):
 
     def _find(self, trial_id: int) -> None:
         """Reads the study of a trial that was met by its key alone. Raises KeyError when there is none."""
-        with self._database.reading() as session:
-            study_id = session.scalar(select(_TRIALS.c.study_id).where(_TRIALS.c.trial_id == trial_id))
+        query = select(_TRIALS.c.study_id).where(_TRIALS.c.trial_id == trial_id)
+        study_id = self._database.read(lambda session: session.scalar(query))
         if study_id is None:
             raise KeyError(f"there is no trial with the key {trial_id}")
         self._read(study_id)
 
     def _refresh(self, trial_id: int) -> None:
         """Reads a trial again, after Optuna's own storage has changed it."""
-        self._keep(self._places[trial_id][0], self._by_optuna(lambda: self._plain.get_trial(trial_id)))
+        self._keep(self._places[trial_id][0], self._plain.get_trial(trial_id))
 
     # Trials -----------------------------------------------------------------------------------------------------
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         self.flush()
         if template_trial is not None:
-            trial_id = self._by_optuna(lambda: self._plain.create_new_trial(study_id, template_trial))
-            self._keep(study_id, self._by_optuna(lambda: self._plain.get_trial(trial_id)))
+            trial_id = self._plain.create_new_trial(study_id, template_trial)
+            self._keep(study_id, self._plain.get_trial(trial_id))
             return trial_id
         known = self._study(study_id).trials
         now = datetime.now(UTC)
 
-        def attempt() -> tuple[int, int]:
-            with self._database.writing_plainly() as connection:
-                last = known[-1]._trial_id if known else 0
-                begun = {"study": study_id, "known": last, "at": _naive(now)}
-                lost = connection.execute(_BEGUN, begun).first()
-                if lost is not None:  # by an attempt whose connection was lost
-                    return lost[0], lost[1]
-                number = len(known) + (connection.scalar(_NEWER, {"study": study_id, "known": last}) or 0)
-                row = {"number": number, "study_id": study_id, "state": TrialState.RUNNING}
-                return number, connection.execute(_BEGIN, {**row, "datetime_start": _naive(now)}).scalar_one()
+        def begin(connection: Connection) -> tuple[int, int]:
+            last = known[-1]._trial_id if known else 0
+            begun = {"study": study_id, "known": last, "at": _naive(now)}
+            lost = connection.execute(_BEGUN, begun).first()
+            if lost is not None:  # by an attempt whose connection was lost
+                return lost[0], lost[1]
+            number = len(known) + (connection.scalar(_NEWER, {"study": study_id, "known": last}) or 0)
+            row = {"number": number, "study_id": study_id, "state": TrialState.RUNNING}
+            return number, connection.execute(_BEGIN, {**row, "datetime_start": _naive(now)}).scalar_one()
 
-        number, trial_id = self._database.patience.keep_on(attempt)
+        number, trial_id = self._database.write_plainly(begin)
         self._keep(
             study_id,
             _Kept(
@@ -299,7 +298,7 @@ class DriverStorage(BaseStorage):
         study, trial = self._changing(trial_id)
         if key in trial.system_attrs:
             self.flush()
-            self._by_optuna(lambda: self._plain.set_trial_system_attr(trial_id, key, value))
+            self._plain.set_trial_system_attr(trial_id, key, value)
             self._refresh(trial_id)
             return
         text = json.dumps(value)
@@ -311,7 +310,7 @@ class DriverStorage(BaseStorage):
         study, trial = self._changing(trial_id)
         if not state.is_finished():
             self.flush()
-            changed = self._by_optuna(lambda: self._plain.set_trial_state_values(trial_id, state, values))
+            changed = self._plain.set_trial_state_values(trial_id, state, values)
             self._refresh(trial_id)
             return changed
         now = datetime.now(UTC)
@@ -330,14 +329,14 @@ class DriverStorage(BaseStorage):
     def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
         self._changing(trial_id)
         self.flush()
-        self._by_optuna(lambda: self._plain.set_trial_intermediate_value(trial_id, step, intermediate_value))
+        self._plain.set_trial_intermediate_value(trial_id, step, intermediate_value)
         self._refresh(trial_id)
 
     def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
         study, trial = self._changing(trial_id)
         if key in trial.user_attrs:
             self.flush()
-            self._by_optuna(lambda: self._plain.set_trial_user_attr(trial_id, key, value))
+            self._plain.set_trial_user_attr(trial_id, key, value)
             self._refresh(trial_id)
             return
         text = json.dumps(value)
@@ -405,10 +404,10 @@ class DriverStorage(BaseStorage):
         self._drop(study_id)
 
     def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._by_optuna(lambda: self._plain.set_study_user_attr(study_id, key, value))
+        self._plain.set_study_user_attr(study_id, key, value)
 
     def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
-        self._by_optuna(lambda: self._plain.set_study_system_attr(study_id, key, value))
+        self._plain.set_study_system_attr(study_id, key, value)
 
     def get_study_id_from_name(self, study_name: str) -> int:
         return self._plain.get_study_id_from_name(study_name)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TypeVar
 
 from autotuner.values.errors import DiskFullError, StoreUnavailableError
 
 PAUSE_S = 1.0
 """Seconds between two attempts."""
+SAY_EVERY_S = 60.0
+"""Seconds between two lines about a store that stays away."""
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -22,66 +22,35 @@ class Patience:
     def __init__(self) -> None:
         self.seconds = 0.0
         """Of one wait; 0: the first failure is raised."""
-        self.listen: Callable[[str, float], None] = lambda why, since_s: None
-        """Hears after each failed attempt why it failed, and for how many seconds that has gone on."""
+        self.say: Callable[[str], None] = lambda line: None
+        """Hears a line for a person when the store goes, one a minute, and one when it is back."""
+        self.pulse: Callable[[], None] = lambda: None
+        """Called after each failed attempt."""
 
     def keep_on(self, attempt: Callable[[], T], failed: Callable[[], None] = lambda: None) -> T:
         """What `attempt` returns, once the store takes it. When patience ends, what failed last is raised.
 
         `failed` is called once, after the first failure.
         """
-        failed_at: float | None = None
+        since: float | None = None
+        said = 0.0
         while True:
             try:
-                return attempt()
+                found = attempt()
             except (StoreUnavailableError, DiskFullError) as error:
                 now = time.monotonic()
-                if failed_at is None:
-                    failed_at = now
+                if since is None:
+                    since = now
                     failed()
-                if now - failed_at >= self.seconds:
+                if now - since >= self.seconds:
                     raise
-                self.listen(str(error), now - failed_at)
+                if now == since or now - said >= SAY_EVERY_S:
+                    said = now
+                    for_s = f" for {now - since:.0f} s" if now > since else ""
+                    self.say(f"keeps what it has and waits for the store{for_s}: {error}")
+                self.pulse()
                 time.sleep(PAUSE_S)
-
-    def keep_on_until(self, done: type[Exception], attempt: Callable[[], T]) -> T | None:
-        """Likewise. After a failure, which may have been of the connection alone, an attempt that raises `done` shows
-        that an earlier one came through: then it returns None."""
-        failed = False
-
-        def fail() -> None:
-            nonlocal failed
-            failed = True
-
-        def again() -> T | None:
-            try:
-                return attempt()
-            except done:
-                if not failed:
-                    raise
-                return None
-
-        return self.keep_on(again, fail)
-
-
-class _HasPatience(Protocol):
-    patience: Patience
-
-
-class _OfDatabase(Protocol):
-    @property
-    def database(self) -> Any: ...
-
-
-Owner = TypeVar("Owner", bound=_OfDatabase)
-
-
-def patient(method: Callable[Concatenate[Owner, P], T]) -> Callable[Concatenate[Owner, P], T]:
-    """Has a method, one transaction of its `database`, wait as that one's patience says. It may be attempted twice."""
-
-    @wraps(method)
-    def waits(self: Owner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        patience: Patience = self.database.patience
-        return patience.keep_on(lambda: method(self, *args, **kwargs))
-
-    return waits
+            else:
+                if since is not None:
+                    self.say(f"the store is back after {time.monotonic() - since:.0f} s")
+                return found

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from autotuner.store import finals as finals_of
 from autotuner.store import lease, rows
+from autotuner.store.database import reads
 from autotuner.store.records import (
     FinalsRecord,
     JudgedTrial,
@@ -35,88 +36,90 @@ from autotuner.values.ratio import LogRatio, speedup_of
 from autotuner.values.verdict import Verdict
 
 
-def progress(store: Store, study: str) -> StudyProgress:
+@reads
+def progress(store: Store, session: Session, study: str) -> StudyProgress:
     """How far a study is. Raises StoreError: no such study."""
-    with store.database.reading() as session:
-        return _progress(session, _study_row(session, store, study))
+    return _progress(session, _study_row(session, store, study))
 
 
-def every_progress(store: Store) -> tuple[StudyProgress, ...]:
+@reads
+def every_progress(store: Store, session: Session) -> tuple[StudyProgress, ...]:
     """How far every study of the store is whose op is here, the most recently active first."""
-    with store.database.reading() as session:
-        known = [row for row in session.scalars(select(StudyRow)) if rows.missing_op(row) is None]
-        found = [_progress(session, row) for row in known]
+    known = [row for row in session.scalars(select(StudyRow)) if rows.missing_op(row) is None]
+    found = [_progress(session, row) for row in known]
     return tuple(sorted(found, key=lambda each: each.last_activity, reverse=True))
 
 
-def records(store: Store) -> tuple[StudyRecord, ...]:
+@reads
+def records(store: Store, session: Session) -> tuple[StudyRecord, ...]:
     """Every study of the store whose op is here, as it was made, the oldest first."""
-    with store.database.reading() as session:
-        found = session.scalars(select(StudyRow).order_by(StudyRow.id))
-        return tuple(rows.study_record(row) for row in found if rows.missing_op(row) is None)
+    found = session.scalars(select(StudyRow).order_by(StudyRow.id))
+    return tuple(rows.study_record(row) for row in found if rows.missing_op(row) is None)
 
 
-def names(store: Store) -> tuple[str, ...]:
+@reads
+def names(store: Store, session: Session) -> tuple[str, ...]:
     """The name of every study whose op is here, the oldest first."""
-    with store.database.reading() as session:
-        found = session.scalars(select(StudyRow).order_by(StudyRow.id))
-        return tuple(row.name for row in found if rows.missing_op(row) is None)
+    found = session.scalars(select(StudyRow).order_by(StudyRow.id))
+    return tuple(row.name for row in found if rows.missing_op(row) is None)
 
 
-def sessions(store: Store, study: str) -> tuple[SessionRecord, ...]:
+@reads
+def sessions(store: Store, session: Session, study: str) -> tuple[SessionRecord, ...]:
     """The runs of the driver on the study, the first one first. Raises StoreError."""
-    with store.database.reading() as session:
-        owner = study_id(session, store, study)
-        found = session.scalars(select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id))
-        return tuple(rows.session_record(row, study) for row in found)
+    owner = study_id(session, store, study)
+    found = session.scalars(select(SessionRow).where(SessionRow.study_id == owner).order_by(SessionRow.id))
+    return tuple(rows.session_record(row, study) for row in found)
 
 
-def revision(store: Store, study: str) -> Revision:
+@reads
+def revision(store: Store, session: Session, study: str) -> Revision:
     """The revision of a study. Raises StoreError: no such study."""
-    with store.database.reading() as session:
-        owner = study_id(session, store, study)
-        counts = func.max(TrialRow.id), func.count(), func.count(TrialRow.objective), func.count(TrialRow.revoked_at)
-        last, trials, standing, revoked = session.execute(select(*counts).where(TrialRow.study_id == owner)).one()
-        sessions = select(func.count(), func.count(SessionRow.finished_at)).where(SessionRow.study_id == owner)
-        started, finished = session.execute(sessions).one()
-        ended = select(func.count(FinalsRow.finished_at)).where(FinalsRow.study_id == owner)
-        return Revision(
-            last=last or 0,
-            trials=trials,
-            standing=standing,
-            revoked=revoked,
-            sessions=started,
-            finished=finished,
-            heats=session.scalar(select(func.count()).where(HeatRow.study_id == owner)) or 0,
-            finals=session.scalar(ended) or 0,
-        )
+    owner = study_id(session, store, study)
+    counts = func.max(TrialRow.id), func.count(), func.count(TrialRow.objective), func.count(TrialRow.revoked_at)
+    last, trials, standing, revoked = session.execute(select(*counts).where(TrialRow.study_id == owner)).one()
+    sessions = select(func.count(), func.count(SessionRow.finished_at)).where(SessionRow.study_id == owner)
+    started, finished = session.execute(sessions).one()
+    ended = select(func.count(FinalsRow.finished_at)).where(FinalsRow.study_id == owner)
+    return Revision(
+        last=last or 0,
+        trials=trials,
+        standing=standing,
+        revoked=revoked,
+        sessions=started,
+        finished=finished,
+        heats=session.scalar(select(func.count()).where(HeatRow.study_id == owner)) or 0,
+        finals=session.scalar(ended) or 0,
+    )
 
 
-def now(store: Store) -> datetime:
+@reads
+def now(store: Store, session: Session) -> datetime:
     """The database's time."""
-    with store.database.reading() as session:
-        return store.database.now(session)
+    return store.database.now(session)
 
 
-def judged_and_best(store: Store, study: str) -> tuple[int, float | None]:
+@reads
+def judged_and_best(store: Store, session: Session, study: str) -> tuple[int, float | None]:
     """How many variants a study has judged, and the largest speedup of its search by a race that was not lost. Raises
     StoreError."""
-    with store.database.reading() as session:
-        owner = study_id(session, store, study)
-        judged = session.scalar(select(func.count()).where(TrialRow.study_id == owner, TrialRow.judged)) or 0
-        mine = TrialRow.study_id == owner, TrialRow.revoked_at.is_(None), TrialRow.censored.is_(False)
-        best = session.scalar(select(func.min(TrialRow.objective)).where(*mine))
-        return judged, None if best is None else speedup_of(best)
+    owner = study_id(session, store, study)
+    judged = session.scalar(select(func.count()).where(TrialRow.study_id == owner, TrialRow.judged)) or 0
+    mine = TrialRow.study_id == owner, TrialRow.revoked_at.is_(None), TrialRow.censored.is_(False)
+    best = session.scalar(select(func.min(TrialRow.objective)).where(*mine))
+    return judged, None if best is None else speedup_of(best)
 
 
-def study(store: Store, name: str) -> StudyRecord:
+@reads
+def study(store: Store, session: Session, name: str) -> StudyRecord:
     """A study as it was made. Raises StoreError: no such study."""
-    with store.database.reading() as session:
-        return rows.study_record(_study_row(session, store, name))
+    return rows.study_record(_study_row(session, store, name))
 
 
+@reads
 def measured(
     store: Store,
+    session: Session,
     study: str,
     limit: int | None = None,
     *,
@@ -129,120 +132,117 @@ def measured(
     `artifacts`: only trials that were measured as one of these digests; `without`: none of those. `fully`: only those
     measured to the end under their own number, neither raced out nor duplicates.
     """
-    with store.database.reading() as session:
-        query = _standing(study_id(session, store, study))
-        key = func.coalesce(TrialRow.original, TrialRow.artifact_digest)
-        if artifacts is not None:
-            query = query.where(key.in_(artifacts))
-        if without:
-            query = query.where(or_(key.is_(None), key.not_in(without)))
-        if fully:
-            query = query.where(TrialRow.verdict == Verdict.MEASURED.value, TrialRow.censored.is_(False))
-        return tuple(_measured(row) for row in session.scalars(query.limit(limit)))
+    query = _standing(study_id(session, store, study))
+    key = func.coalesce(TrialRow.original, TrialRow.artifact_digest)
+    if artifacts is not None:
+        query = query.where(key.in_(artifacts))
+    if without:
+        query = query.where(or_(key.is_(None), key.not_in(without)))
+    if fully:
+        query = query.where(TrialRow.verdict == Verdict.MEASURED.value, TrialRow.censored.is_(False))
+    return tuple(_measured(row) for row in session.scalars(query.limit(limit)))
 
 
-def running(store: Store, study: str) -> bool:
+@reads
+def running(store: Store, session: Session, study: str) -> bool:
     """Whether a living driver is working on the study now. Raises StoreError."""
-    with store.database.reading() as session:
-        study_id(session, store, study)
-        return _running(session, study)
+    study_id(session, store, study)
+    return _running(session, study)
 
 
-def disturbed(store: Store, study: str) -> tuple[int, ...]:
+@reads
+def disturbed(store: Store, session: Session, study: str) -> tuple[int, ...]:
     """Of the variants that were measured on a disturbed machine alone, the last trial of each. Raises StoreError."""
-    with store.database.reading() as session:
-        return _disturbed(session, study_id(session, store, study))
+    return _disturbed(session, study_id(session, store, study))
 
 
-def judged_since(store: Store, study: str, moment: datetime) -> int:
+@reads
+def judged_since(store: Store, session: Session, study: str, moment: datetime) -> int:
     """Trials judged after a moment. Raises StoreError."""
-    with store.database.reading() as session:
-        query = select(func.count()).where(
-            TrialRow.study_id == study_id(session, store, study), TrialRow.judged, TrialRow.recorded_at > moment
-        )
-        return session.scalar(query) or 0
+    query = select(func.count()).where(
+        TrialRow.study_id == study_id(session, store, study), TrialRow.judged, TrialRow.recorded_at > moment
+    )
+    return session.scalar(query) or 0
 
 
-def finals(store: Store, study: str) -> FinalsRecord | None:
+@reads
+def finals(store: Store, session: Session, study: str) -> FinalsRecord | None:
     """The finals that came to an end last, with the raw times; None when none did. Raises StoreError."""
-    with store.database.reading() as session:
-        return finals_of.last(session, study_id(session, store, study), study)
+    return finals_of.last(session, study_id(session, store, study), study)
 
 
-def all_finals(store: Store, study: str) -> tuple[FinalsRecord, ...]:
+@reads
+def all_finals(store: Store, session: Session, study: str) -> tuple[FinalsRecord, ...]:
     """All finals of the study, the last begun first, also those that did not come to an end. Raises StoreError."""
-    with store.database.reading() as session:
-        return tuple(finals_of.every(session, study_id(session, store, study), study))
+    return tuple(finals_of.every(session, study_id(session, store, study), study))
 
 
-def validations(store: Store, study: str) -> tuple[ValidationRecord, ...]:
+@reads
+def validations(store: Store, session: Session, study: str) -> tuple[ValidationRecord, ...]:
     """What was found of variants on problems that were not tuned, the first recorded first. Raises StoreError."""
-    with store.database.reading() as session:
-        return tuple(finals_of.validations(session, study_id(session, store, study), study))
+    return tuple(finals_of.validations(session, study_id(session, store, study), study))
 
 
-def aa_heats(store: Store, study: str, session_id: int | None = None) -> tuple[Heat, ...]:
+@reads
+def aa_heats(store: Store, session: Session, study: str, session_id: int | None = None) -> tuple[Heat, ...]:
     """The A/A races of the study, or of one of its sessions, oldest first. Raises StoreError."""
-    with store.database.reading() as session:
-        query = select(HeatRow.document).where(
-            HeatRow.study_id == study_id(session, store, study), HeatRow.kind == "aa"
-        )
-        if session_id is not None:
-            query = query.where(HeatRow.session_id == session_id)
-        return tuple(Heat.model_validate_json(document) for document in session.scalars(query.order_by(HeatRow.id)))
+    query = select(HeatRow.document).where(HeatRow.study_id == study_id(session, store, study), HeatRow.kind == "aa")
+    if session_id is not None:
+        query = query.where(HeatRow.session_id == session_id)
+    return tuple(Heat.model_validate_json(document) for document in session.scalars(query.order_by(HeatRow.id)))
 
 
-def trial(store: Store, study: str, number: int) -> TrialRecord:
+@reads
+def trial(store: Store, session: Session, study: str, number: int) -> TrialRecord:
     """One trial with its whole outcome, a revoked one with the reason. Raises StoreError: no such study or trial."""
-    with store.database.reading() as session:
-        study_row = _study_row(session, store, study)
-        query = select(TrialRow).where(TrialRow.study_id == study_row.id, TrialRow.number == number)
-        row = session.scalar(query)
-        if row is None:
-            count = session.scalar(select(func.count()).where(TrialRow.study_id == study_row.id))
-            raise StoreError(f"{study} has no recorded trial {number}: give the number of one of its {count}")
-        return _record(session, study_row, row)
+    study_row = _study_row(session, store, study)
+    query = select(TrialRow).where(TrialRow.study_id == study_row.id, TrialRow.number == number)
+    row = session.scalar(query)
+    if row is None:
+        count = session.scalar(select(func.count()).where(TrialRow.study_id == study_row.id))
+        raise StoreError(f"{study} has no recorded trial {number}: give the number of one of its {count}")
+    return _record(session, study_row, row)
 
 
-def revoked(store: Store, study: str) -> tuple[int, ...]:
+@reads
+def revoked(store: Store, session: Session, study: str) -> tuple[int, ...]:
     """Numbers of the trials that were revoked. Raises StoreError."""
-    with store.database.reading() as session:
-        query = select(TrialRow.number).where(
-            TrialRow.study_id == study_id(session, store, study), TrialRow.revoked_at.is_not(None)
-        )
-        return tuple(session.scalars(query.order_by(TrialRow.number)))
+    query = select(TrialRow.number).where(
+        TrialRow.study_id == study_id(session, store, study), TrialRow.revoked_at.is_not(None)
+    )
+    return tuple(session.scalars(query.order_by(TrialRow.number)))
 
 
-def judged(store: Store, study: str) -> tuple[JudgedTrial, ...]:
+@reads
+def judged(store: Store, session: Session, study: str) -> tuple[JudgedTrial, ...]:
     """Every trial whose outcome says something of its variant, in the order of their ends. Raises StoreError."""
     # the objective of a trial that was revoked later is still in its row
     objective = case((TrialRow.revoked_at.is_(None), TrialRow.objective))
     rejected = func.coalesce(TrialRow.fault_code, TrialRow.verdict)
     code = case((TrialRow.revoked_at.is_not(None), rows.REVOKED), (TrialRow.objective.is_(None), rejected))
-    with store.database.reading() as session:
-        mine = TrialRow.study_id == study_id(session, store, study), TrialRow.judged.is_(True)
-        points = points_of(session, mine)
-        query = select(TrialRow.id, TrialRow.number, objective, code, TrialRow.program_hash).where(*mine)
-        found = session.execute(query.order_by(TrialRow.recorded_at, TrialRow.number))
-        return tuple(
-            JudgedTrial(
-                number=number,
-                point=points.get(key, {}),
-                objective=math.inf if log is None else log,
-                code=why,
-                program=program,
-            )
-            for key, number, log, why, program in found
+    mine = TrialRow.study_id == study_id(session, store, study), TrialRow.judged.is_(True)
+    points = points_of(session, mine)
+    query = select(TrialRow.id, TrialRow.number, objective, code, TrialRow.program_hash).where(*mine)
+    found = session.execute(query.order_by(TrialRow.recorded_at, TrialRow.number))
+    return tuple(
+        JudgedTrial(
+            number=number,
+            point=points.get(key, {}),
+            objective=math.inf if log is None else log,
+            code=why,
+            program=program,
         )
+        for key, number, log, why, program in found
+    )
 
 
-def resolve_study(store: Store, wanted: str | None = None) -> str:
+@reads
+def resolve_study(store: Store, session: Session, wanted: str | None = None) -> str:
     """The full name of the study meant: by its name, by a prefix that only it has, or the last active one for None.
 
     Raises StoreError, listing the near names, when none or several are meant.
     """
-    with store.database.reading() as session:
-        names = _names_by_activity(session)
+    names = _names_by_activity(session)
     if not names:
         raise StoreError(f"{store.label} has no studies yet: start a search first")
     if wanted is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import partial
@@ -16,9 +16,8 @@ from sqlalchemy.orm import Session
 
 from autotuner.race.confirm import Standing
 from autotuner.store import lease, rows, unwritten
-from autotuner.store.database import Database, connect_args, label_of, parse
+from autotuner.store.database import Database, connect_args, label_of, parse, reads, writes
 from autotuner.store.lease import Lease
-from autotuner.store.patience import patient
 from autotuner.store.records import HeatKind, Lineup, StudyRecord, Validation
 from autotuner.store.tables import (
     BlockRow,
@@ -109,8 +108,7 @@ class Store:
         What it was told is in the database after `flush`, which `record` begins with.
         """
         if self._optuna is None:
-            with self.database.errors():
-                self._optuna = self._build_optuna()
+            self._optuna = self.database.attempt(self._build_optuna)
         return self._optuna
 
     def _build_optuna(self) -> DriverStorage:
@@ -122,7 +120,7 @@ class Store:
         try:
             plain = RDBStorage(
                 _optuna_url(url.render_as_string(hide_password=False)),
-                engine_kwargs={"connect_args": connect_args(url)},
+                engine_kwargs={"connect_args": connect_args(url), "pool_pre_ping": not self.database.is_sqlite},
             )
         except RuntimeError as error:
             first = next(iter(str(error).splitlines()), "")
@@ -134,10 +132,6 @@ class Store:
         if self._optuna is not None:
             self._optuna.flush()
 
-    def errors(self) -> AbstractContextManager[None]:
-        """Turns errors of Optuna's calls on `optuna_storage()` inside the block into StoreError and DiskFullError."""
-        return self.database.errors()
-
     def lease(self, study: str) -> AbstractContextManager[Lease]:
         """Holds the right to drive a study while the block runs; a dead driver's is taken over.
 
@@ -145,23 +139,23 @@ class Store:
         """
         return lease.hold(self.database, lease.of_study(study))
 
-    @patient
-    def ensure_study(self, study: StudyRecord) -> None:
+    @writes
+    def ensure_study(self, session: Session, study: StudyRecord) -> None:
         """Makes the study unless it is there. Raises StoreError when another study has its name.
 
         The space, the problems, the device's model and the cache policy are a study's identity; sampler and seed may
         differ when it is resumed, and those it was made with stay recorded.
         """
-        with self.database.writing() as session:
-            row = session.scalar(select(StudyRow).where(StudyRow.name == study.name))
-            if row is None:
-                session.add(rows.study_row(study, datetime.now(UTC)))
-            elif _identity(rows.study_record(row)) != _identity(study):
-                raise StoreError(f"{self.label}: another study is named {study.name!r}: rename this one")
+        row = session.scalar(select(StudyRow).where(StudyRow.name == study.name))
+        if row is None:
+            session.add(rows.study_row(study, datetime.now(UTC)))
+        elif _identity(rows.study_record(row)) != _identity(study):
+            raise StoreError(f"{self.label}: another study is named {study.name!r}: rename this one")
 
-    @patient
+    @writes
     def start_session(
         self,
+        session: Session,
         study: str,
         calibration: Calibration,
         environment: Mapping[str, str],
@@ -170,104 +164,104 @@ class Store:
     ) -> int:
         """Records that this process starts on the study; the session's number. `lane`: which of its devices.
         `builders`: how many variants it builds side by side, for all of them. Raises StoreError: no such study."""
-        with self.database.writing() as session:
-            row = SessionRow(
-                study_id=study_id(session, self, study),
-                started_at=datetime.now(UTC),
-                calibration=calibration.model_dump_json(),
-                environment=json.dumps(dict(environment), sort_keys=True),
-                host=socket.gethostname(),
-                pid=os.getpid(),
-                lane=lane,
-                builders=builders,
-            )
-            session.add(row)
-            session.flush()
-            self._sessions_began[row.id] = row.started_at
-            return row.id
+        row = SessionRow(
+            study_id=study_id(session, self, study),
+            started_at=datetime.now(UTC),
+            calibration=calibration.model_dump_json(),
+            environment=json.dumps(dict(environment), sort_keys=True),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            lane=lane,
+            builders=builders,
+        )
+        session.add(row)
+        session.flush()
+        self._sessions_began[row.id] = row.started_at
+        return row.id
 
-    @patient
-    def died(self, study: str) -> bool:
+    @reads
+    def died(self, session: Session, study: str) -> bool:
         """Whether the last driver of the study ended without saying so: it was killed."""
-        with self.database.reading() as session:
-            query = select(SessionRow.finished_at).join(StudyRow, SessionRow.study_id == StudyRow.id)
-            last = session.execute(query.where(StudyRow.name == study).order_by(SessionRow.id.desc()).limit(1)).first()
-            return last is not None and last[0] is None
+        query = select(SessionRow.finished_at).join(StudyRow, SessionRow.study_id == StudyRow.id)
+        last = session.execute(query.where(StudyRow.name == study).order_by(SessionRow.id.desc()).limit(1)).first()
+        return last is not None and last[0] is None
 
-    @patient
-    def finish_session(self, session_id: int) -> None:
+    @writes
+    def finish_session(self, session: Session, session_id: int) -> None:
         """Records that the session ended in good order. Raises StoreError: no such session."""
-        with self.database.writing() as session:
-            row = session.get(SessionRow, session_id)
-            if row is None:
-                raise StoreError(f"{self.label} has no session {session_id}: start one first")
-            row.finished_at = datetime.now(UTC)
+        row = session.get(SessionRow, session_id)
+        if row is None:
+            raise StoreError(f"{self.label} has no session {session_id}: start one first")
+        row.finished_at = datetime.now(UTC)
 
-    @patient
     def record_heat(
         self, study: str, kind: HeatKind, heat: Heat, session_id: int | None = None, finals_id: int | None = None
     ) -> None:
-        """Records a heat as soon as it is over, so that a kill loses none that was run.
+        """Records a heat as soon as it is over, so that a kill loses none that was run; a second time changes nothing.
 
         Raises StoreError: no such study, session or finals. Raises ValueError where a heat of finals names none, or an
         A/A race does.
         """
         if (kind == "finals") != (finals_id is not None):
             raise ValueError(f"a heat of kind {kind} with the finals {finals_id}")
-        with self.database.writing() as session:
-            row = HeatRow(
-                study_id=study_id(session, self, study),
-                kind=kind,
-                session_id=session_id,
-                finals_id=finals_id,
-                recorded_at=datetime.now(UTC),
-                document=heat.model_dump_json(),
-            )
-            self._check_owner(session, row.study_id, session_id, finals_id)
-            session.add(row)
+        self._add_heat(study, kind, heat.model_dump_json(), session_id, finals_id)
 
-    @patient
+    @writes
+    def _add_heat(
+        self, session: Session, study: str, kind: HeatKind, document: str, session_id: int | None, finals_id: int | None
+    ) -> None:
+        owner = study_id(session, self, study)
+        self._check_owner(session, owner, session_id, finals_id)
+        values = {"study_id": owner, "kind": kind, "session_id": session_id, "finals_id": finals_id}
+        if document not in session.scalars(select(HeatRow.document).filter_by(**values)).all():
+            session.add(HeatRow(**values, recorded_at=datetime.now(UTC), document=document))
+
+    @writes
     def start_finals(
-        self, study: str, lineup: Lineup, environment: Mapping[str, str], session_id: int | None = None
+        self,
+        session: Session,
+        study: str,
+        lineup: Lineup,
+        environment: Mapping[str, str],
+        session_id: int | None = None,
     ) -> int:
         """Records that finals begin on this host; their number. Raises StoreError: no such study or session."""
-        with self.database.writing() as session:
-            owner = study_id(session, self, study)
-            self._check_owner(session, owner, session_id, None)
-            row = FinalsRow(
-                study_id=owner,
-                session_id=session_id,
-                started_at=datetime.now(UTC),
-                host=socket.gethostname(),
-                environment=json.dumps(dict(environment), sort_keys=True),
-                document=lineup.model_dump_json(),
-            )
-            session.add(row)
-            session.flush()
-            return row.id
+        owner = study_id(session, self, study)
+        self._check_owner(session, owner, session_id, None)
+        row = FinalsRow(
+            study_id=owner,
+            session_id=session_id,
+            started_at=datetime.now(UTC),
+            host=socket.gethostname(),
+            environment=json.dumps(dict(environment), sort_keys=True),
+            document=lineup.model_dump_json(),
+        )
+        session.add(row)
+        session.flush()
+        return row.id
 
-    @patient
-    def finish_finals(self, finals_id: int, standing: Standing) -> None:
+    @writes
+    def finish_finals(self, session: Session, finals_id: int, standing: Standing) -> None:
         """Records the result of finals whose heats are all recorded. Raises StoreError: no such finals."""
-        with self.database.writing() as session:
-            row = session.get(FinalsRow, finals_id)
-            if row is None:
-                raise StoreError(f"{self.label} has no finals {finals_id}: start them first")
-            row.finished_at, row.standing = datetime.now(UTC), standing.model_dump_json()
+        row = session.get(FinalsRow, finals_id)
+        if row is None:
+            raise StoreError(f"{self.label} has no finals {finals_id}: start them first")
+        row.finished_at, row.standing = datetime.now(UTC), standing.model_dump_json()
 
-    @patient
-    def record_validation(self, study: str, validation: Validation, environment: Mapping[str, str]) -> None:
+    @writes
+    def record_validation(
+        self, session: Session, study: str, validation: Validation, environment: Mapping[str, str]
+    ) -> None:
         """Records what was found of a variant on problems that were not tuned, on this host. Raises StoreError: no such
         study."""
-        with self.database.writing() as session:
-            row = ValidationRow(
-                study_id=study_id(session, self, study),
-                recorded_at=datetime.now(UTC),
-                host=socket.gethostname(),
-                environment=json.dumps(dict(environment), sort_keys=True),
-                document=validation.model_dump_json(),
-            )
-            session.add(row)
+        row = ValidationRow(
+            study_id=study_id(session, self, study),
+            recorded_at=datetime.now(UTC),
+            host=socket.gethostname(),
+            environment=json.dumps(dict(environment), sort_keys=True),
+            document=validation.model_dump_json(),
+        )
+        session.add(row)
 
     def _check_owner(self, session: Session, owner: int, session_id: int | None, finals_id: int | None) -> None:
         """Raises StoreError where the session or the finals are not the study's."""
@@ -296,7 +290,7 @@ class Store:
             unwritten.keep(self.label, each)
             kept.append(number)
 
-        self.database.patience.keep_on(lambda: self._record(study, session_id, number, outcome), failed=keep)
+        self._record(study, session_id, number, outcome, keep)
         if kept:
             unwritten.drop(self.label, study, number)
 
@@ -310,24 +304,24 @@ class Store:
             unwritten.drop(self.label, study, each.number)
         return recorded
 
-    @patient
-    def _is_of_this_store(self, each: Unwritten) -> bool:
-        with self.database.reading() as session:
-            mine = SessionRow.id == each.session, SessionRow.study_id == study_id(session, self, each.study)
-            began = session.scalar(select(SessionRow.started_at).where(*mine))
-            return began is not None and began == each.session_began
+    @reads
+    def _is_of_this_store(self, session: Session, each: Unwritten) -> bool:
+        mine = SessionRow.id == each.session, SessionRow.study_id == study_id(session, self, each.study)
+        began = session.scalar(select(SessionRow.started_at).where(*mine))
+        return began is not None and began == each.session_began
 
     def _record_kept(self, each: Unwritten) -> bool:
         """Whether it is in the store now. What the store does not take stays kept: that is raised."""
         try:
-            record = partial(self._record, each.study, each.session, each.number, each.outcome)
-            self.database.patience.keep_on(record)
+            self._record(each.study, each.session, each.number, each.outcome)
         except JudgedOtherwiseError:
             return False
         return True
 
-    def _record(self, study: str, session_id: int, number: int, outcome: Outcome) -> None:
-        with self.database.writing_plainly() as connection:
+    def _record(
+        self, study: str, session_id: int, number: int, outcome: Outcome, failed: Callable[[], None] = lambda: None
+    ) -> None:
+        def add(connection: Connection) -> None:
             owner = study_id(connection, self, study)
             if self._is_recorded(connection, owner, study, number, outcome):
                 return
@@ -338,6 +332,8 @@ class Store:
             blocks = list(rows.blocks(trial_id, outcome))
             if blocks:
                 connection.execute(_ADD_BLOCKS, blocks)
+
+        self.database.write_plainly(add, failed)
 
     def _is_recorded(self, connection: Connection, owner: int, study: str, number: int, outcome: Outcome) -> bool:
         digest = outcome.variant.digest
@@ -364,19 +360,17 @@ class Store:
             yield from found
             after = found[-1][0]
 
-    @patient
-    def _outcomes_after(self, study: str, after: int) -> list[tuple[int, Outcome]]:
+    @reads
+    def _outcomes_after(self, session: Session, study: str, after: int) -> list[tuple[int, Outcome]]:
         """Some of them, whose numbers are larger than that."""
-        with self.database.reading() as session:
-            mine = TrialRow.study_id == study_id(session, self, study), TrialRow.number > after
-            query = select(TrialRow).where(*mine).order_by(TrialRow.number).limit(AT_ONCE)
-            return [(row.number, rows.standing_outcome(row)) for row in session.scalars(query)]
+        mine = TrialRow.study_id == study_id(session, self, study), TrialRow.number > after
+        query = select(TrialRow).where(*mine).order_by(TrialRow.number).limit(AT_ONCE)
+        return [(row.number, rows.standing_outcome(row)) for row in session.scalars(query)]
 
-    @patient
-    def outcome(self, study: str, number: int) -> Outcome:
+    @reads
+    def outcome(self, session: Session, study: str, number: int) -> Outcome:
         """What is recorded of one trial. A revoked one has no latency. Raises StoreError: no such study or trial."""
-        with self.database.reading() as session:
-            return rows.standing_outcome(self._row(session, study, number))
+        return rows.standing_outcome(self._row(session, study, number))
 
     def _row(self, session: Session, study: str, number: int) -> TrialRow:
         mine = TrialRow.study_id == study_id(session, self, study), TrialRow.number == number
@@ -385,29 +379,28 @@ class Store:
             raise StoreError(f"{self.label}: {study} has no trial {number}: list its trials for their numbers")
         return row
 
-    @patient
-    def doubt(self, study: str, numbers: Collection[int], why: str) -> None:
+    @writes
+    def doubt(self, session: Session, study: str, numbers: Collection[int], why: str) -> None:
         """Takes the latency of trials back that turn out to have been measured on a disturbed machine: their variants
         may be judged again. Raises StoreError: no such study."""
-        with self.database.writing() as session:
-            owner = study_id(session, self, study)
-            query = select(TrialRow).where(TrialRow.study_id == owner, TrialRow.number.in_(numbers))
-            for row in session.scalars(query):
-                rows.doubt(row, rows.outcome_of(row).doubted(why))
+        owner = study_id(session, self, study)
+        query = select(TrialRow).where(TrialRow.study_id == owner, TrialRow.number.in_(numbers))
+        for row in session.scalars(query):
+            rows.doubt(row, rows.outcome_of(row).doubted(why))
 
-    def revoke(self, study: str, number: int, reason: str) -> tuple[int, ...]:
+    @writes
+    def revoke(self, session: Session, study: str, number: int, reason: str) -> tuple[int, ...]:
         """Takes a trial's latency back, with those of every trial that shares its program; the numbers taken back.
 
         A trial revoked before keeps its first reason. Raises StoreError: no such study or trial.
         """
-        with self.database.writing() as session:
-            row = self._row(session, study, number)
-            query = select(TrialRow).where(_same_program(row), TrialRow.revoked_at.is_(None)).order_by(TrialRow.number)
-            standing = session.scalars(query).all()
-            for each in standing:
-                each.revoked_at = datetime.now(UTC)
-                each.revoked_reason = reason if each is row else f"same program as trial {number}: {reason}"
-            return tuple(each.number for each in standing)
+        row = self._row(session, study, number)
+        query = select(TrialRow).where(_same_program(row), TrialRow.revoked_at.is_(None)).order_by(TrialRow.number)
+        standing = session.scalars(query).all()
+        for each in standing:
+            each.revoked_at = datetime.now(UTC)
+            each.revoked_reason = reason if each is row else f"same program as trial {number}: {reason}"
+        return tuple(each.number for each in standing)
 
 
 def _optuna_url(url: str) -> str:

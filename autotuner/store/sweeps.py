@@ -6,15 +6,17 @@ Like `queries` they take an open store. They hold and find; what is decided is d
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+import secrets
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from pydantic import JsonValue
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from autotuner.store import lease
+from autotuner.store.database import reads, writes
 from autotuner.store.lease import Lease
 from autotuner.store.store import Store
 from autotuner.store.sweep_records import EventRecord, Holder, SweepRecord
@@ -22,7 +24,6 @@ from autotuner.store.tables import EventRow, LeaseRow, SweepRow
 from autotuner.values.errors import StoreError
 from autotuner.values.sweep import MOST, Found, State, SweepRequest, Wish
 
-T = TypeVar("T")
 Data = dict[str, JsonValue]
 WISHED = {Wish.PAUSE: State.PAUSED, Wish.CANCEL: State.CANCELLED}
 """What becomes of a sweep that nobody works on."""
@@ -38,13 +39,15 @@ class Claim(NamedTuple):
 # Asking ---------------------------------------------------------------------------------------------------------------
 
 
-def every(store: Store, states: Collection[State] = tuple(State), over: int | None = None) -> tuple[SweepRecord, ...]:
+@reads
+def every(
+    store: Store, session: Session, states: Collection[State] = tuple(State), over: int | None = None
+) -> tuple[SweepRecord, ...]:
     """The sweeps in these states: those that are open in the order in which they are due, then the others, the last to
     end first; of these the first `over`, or all."""
-    with store.database.reading() as session:
-        ended = _in([each for each in states if each.is_over]).order_by(SweepRow.finished_at.desc(), SweepRow.id.desc())
-        open_ones = session.scalars(_in([each for each in states if not each.is_over])).all()
-        records = _records(session, [*open_ones, *session.scalars(ended.limit(over))])
+    ended = _in([each for each in states if each.is_over]).order_by(SweepRow.finished_at.desc(), SweepRow.id.desc())
+    open_ones = session.scalars(_in([each for each in states if not each.is_over])).all()
+    records = _records(session, [*open_ones, *session.scalars(ended.limit(over))])
     order = {State.RUNNING: 0, State.QUEUED: 1, State.PAUSED: 2}
     waiting = (each for each in records if not each.state.is_over)
     due = sorted(waiting, key=lambda each: (order[each.state], *_turn(each)))
@@ -55,43 +58,42 @@ def _in(states: Collection[State]) -> Select[SweepRow]:
     return select(SweepRow).where(SweepRow.state.in_([str(each) for each in states]))
 
 
-def count_by_state(store: Store) -> dict[State, int]:
+@reads
+def count_by_state(store: Store, session: Session) -> dict[State, int]:
     """How many sweeps are in each state; states without any are left out."""
-    with store.database.reading() as session:
-        query = select(SweepRow.state, func.count()).group_by(SweepRow.state)
-        return {State(row[0]): row[1] for row in session.execute(query)}
+    query = select(SweepRow.state, func.count()).group_by(SweepRow.state)
+    return {State(row[0]): row[1] for row in session.execute(query)}
 
 
 def due(store: Store) -> tuple[SweepRecord, ...]:
     """What a worker may take now, in this order: queued sweeps whose time has come, and running ones whose worker has
     gone. Of a group those go first that have not begun."""
-    with store.database.reading() as session:
-        at = store.database.now(session)
+    at = store.database.read(store.database.now)
     found = every(store, (State.QUEUED, State.RUNNING))
     free = (each for each in found if each.holder is None and (each.not_before is None or each.not_before <= at))
     return tuple(sorted(free, key=_turn))
 
 
-def group(store: Store, number: int) -> tuple[SweepRecord, ...]:
+@reads
+def group(store: Store, session: Session, number: int) -> tuple[SweepRecord, ...]:
     """The sweeps of the group that begins with that one, the oldest first."""
-    with store.database.reading() as session:
-        return _records(session, session.scalars(_group(number)))
+    return _records(session, session.scalars(_group(number)))
 
 
 def _group(number: int) -> Select[SweepRow]:
     return select(SweepRow).where(SweepRow.group_id == number).order_by(SweepRow.id)
 
 
-def exists(store: Store, number: int) -> bool:
+@reads
+def exists(store: Store, session: Session, number: int) -> bool:
     """Whether there is a sweep of that number."""
-    with store.database.reading() as session:
-        return session.scalar(select(SweepRow.id).where(SweepRow.id == number)) is not None
+    return session.scalar(select(SweepRow.id).where(SweepRow.id == number)) is not None
 
 
-def one(store: Store, number: int) -> SweepRecord:
+@reads
+def one(store: Store, session: Session, number: int) -> SweepRecord:
     """A sweep. Raises StoreError: no such sweep."""
-    with store.database.reading() as session:
-        return _found(session, store, number)
+    return _found(session, store, number)
 
 
 def no_such(store: Store, number: int | str) -> StoreError:
@@ -99,21 +101,22 @@ def no_such(store: Store, number: int | str) -> StoreError:
     return StoreError(f"{store.label} has no sweep {number}: `autotuner sweep list --all` lists them")
 
 
-def by_key(store: Store, key: str) -> SweepRecord | None:
+@reads
+def by_key(store: Store, session: Session, key: str) -> SweepRecord | None:
     """The sweep that was asked for under a key."""
-    with store.database.reading() as session:
-        row = session.scalar(select(SweepRow).where(SweepRow.key == key))
-        return None if row is None else _found(session, store, row.id)
+    row = session.scalar(select(SweepRow).where(SweepRow.key == key))
+    return None if row is None else _found(session, store, row.id)
 
 
-def numbers_named(store: Store, name: str) -> tuple[int, ...]:
+@reads
+def numbers_named(store: Store, session: Session, name: str) -> tuple[int, ...]:
     """The sweeps of that name, the oldest first."""
-    with store.database.reading() as session:
-        return tuple(session.scalars(select(SweepRow.id).where(SweepRow.name == name).order_by(SweepRow.id)))
+    return tuple(session.scalars(select(SweepRow.id).where(SweepRow.name == name).order_by(SweepRow.id)))
 
 
+@reads
 def events(
-    store: Store, sweep: int | Collection[int] | None = None, after: int = 0, last: int | None = None
+    store: Store, session: Session, sweep: int | Collection[int] | None = None, after: int = 0, last: int | None = None
 ) -> tuple[EventRecord, ...]:
     """What happened, the oldest first: to one sweep, to some or to all, after an event's number; of these the `last`
     ones where that is given."""
@@ -121,23 +124,24 @@ def events(
     if sweep is not None:
         query = query.where(EventRow.sweep_id.in_([sweep] if isinstance(sweep, int) else sweep))
     query = query.order_by(EventRow.id) if last is None else query.order_by(EventRow.id.desc()).limit(last)
-    with store.database.reading() as session:
-        found = [_event(row) for row in session.scalars(query)]
+    found = [_event(row) for row in session.scalars(query)]
     return tuple(found if last is None else reversed(found))
 
 
-def events_by_kind(store: Store) -> dict[str, int]:
+@reads
+def events_by_kind(store: Store, session: Session) -> dict[str, int]:
     """How many events of each kind there ever were, of all sweeps and devices."""
     query = select(EventRow.kind, func.count()).group_by(EventRow.kind).order_by(EventRow.kind)
-    with store.database.reading() as session:
-        return {row[0]: row[1] for row in session.execute(query)}
+    return {row[0]: row[1] for row in session.execute(query)}
 
 
 # Changing -------------------------------------------------------------------------------------------------------------
 
 
+@writes
 def add(
     store: Store,
+    session: Session,
     requests: Sequence[SweepRequest],
     priority: int = 0,
     key: str | None = None,
@@ -148,79 +152,79 @@ def add(
 
     Raises StoreError where the key stands for sweeps that ask for something else.
     """
-
-    def change(session: Session) -> tuple[tuple[SweepRecord, ...], bool]:
-        if key is not None:
-            _lock(session, store)  # two that use one key at once would both find nothing
-        row = session.scalar(select(SweepRow).where(SweepRow.key == key)) if key is not None else None
-        if row is not None:
-            same = [row] if row.group_id is None else session.scalars(_group(row.group_id))
-            found = _records(session, same)
-            if [each.request for each in found] != list(requests):
-                asked = f"the key {key!r} stands for sweep {row.id}, which asks for something else"
-                raise StoreError(f"{asked}: use another key")
-            return found, False
-        now = store.database.now(session)
-        rows = [
-            SweepRow(
-                key=None,
-                name=request.name,
-                state=str(State.QUEUED),
-                wish=None,
-                priority=priority,
-                backend=request.backend,
-                request=request.model_dump_json(),
-                foreground=foreground,
-                detail="",
-                attempts=0,
-                spent_s=0.0,
-                submitted_at=now,
-            )
-            for request in requests
-        ]
-        rows[0].key = key
-        for row in rows:
-            session.add(row)
-            session.flush()
-            row.group_id = rows[0].id if len(rows) > 1 else None
-            _note(session, store, row.id, "submitted", f"submitted: {row.name}", {"priority": priority})
+    if key is not None:
+        _lock(session, store)  # two that use one key at once would both find nothing
+    row = session.scalar(select(SweepRow).where(SweepRow.key == key)) if key is not None else None
+    if row is not None:
+        same = [row] if row.group_id is None else session.scalars(_group(row.group_id))
+        found = _records(session, same)
+        if [each.request for each in found] != list(requests):
+            asked = f"the key {key!r} stands for sweep {row.id}, which asks for something else"
+            raise StoreError(f"{asked}: use another key")
+        return found, False
+    now = store.database.now(session)
+    rows = [
+        SweepRow(
+            key=None,
+            name=request.name,
+            state=str(State.QUEUED),
+            wish=None,
+            priority=priority,
+            backend=request.backend,
+            request=request.model_dump_json(),
+            foreground=foreground,
+            detail="",
+            attempts=0,
+            spent_s=0.0,
+            submitted_at=now,
+        )
+        for request in requests
+    ]
+    rows[0].key = key
+    for row in rows:
+        session.add(row)
         session.flush()
-        return tuple(_record(row, None) for row in rows), True
-
-    return _writing(store, change)
+        row.group_id = rows[0].id if len(rows) > 1 else None
+        _note(session, store, row.id, "submitted", f"submitted: {row.name}", {"priority": priority})
+    session.flush()
+    return tuple(_record(row, None) for row in rows), True
 
 
 def claim(store: Store, number: int, doing: str) -> Claim | None:
     """Takes a sweep that is due for this process: a queued one, or a running one whose worker has gone. None where
     somebody else was faster, or it is not due any more."""
-
-    def change(session: Session) -> Claim | None:
-        _lock(session, store)
-        row = session.get(SweepRow, number)
-        if row is None or row.state not in (State.QUEUED, State.RUNNING):
-            return None
-        if lease.holders(session, [lease.of_sweep(number)]):
-            return None
-        now = store.database.now(session)
-        if row.wish is not None:  # of a worker that died before it heard of it
-            row.state, row.wish, row.detail = str(WISHED[Wish(row.wish)]), None, "by a user"
-            row.finished_at = now if State(row.state).is_over else None
-            _note(session, store, number, row.state, row.state, {})
-            return None
-        again = row.state == State.RUNNING
-        held = lease.take(session, store.database, lease.of_sweep(number), doing)
-        row.state, row.detail, row.not_before = str(State.RUNNING), "", None
-        row.started_at = row.started_at or now
-        text = f"taken over by {doing}: its worker had gone" if again else f"begun by {doing}"
-        _note(session, store, number, "begun", text, {"again": again})
-        session.flush()
-        return Claim(_record(row, None), held)
-
-    return _writing(store, change)
+    return _claim(store, number, doing, secrets.token_hex(16))
 
 
+@writes
+def _claim(store: Store, session: Session, number: int, doing: str, token: str) -> Claim | None:
+    _lock(session, store)
+    row = session.get(SweepRow, number)
+    if row is None or row.state not in (State.QUEUED, State.RUNNING):
+        return None
+    holder = lease.holders(session, [lease.of_sweep(number)]).get(lease.of_sweep(number))
+    if holder is not None and holder.token != token:
+        return None
+    now = store.database.now(session)
+    if row.wish is not None:  # of a worker that died before it heard of it
+        row.state, row.wish, row.detail = str(WISHED[Wish(row.wish)]), None, "by a user"
+        row.finished_at = now if State(row.state).is_over else None
+        _note(session, store, number, row.state, row.state, {})
+        return None
+    again = row.state == State.RUNNING and holder is None
+    held = lease.take(session, store.database, lease.of_sweep(number), doing, token)
+    row.state, row.detail, row.not_before = str(State.RUNNING), "", None
+    row.started_at = row.started_at or now
+    text = f"taken over by {doing}: its worker had gone" if again else f"begun by {doing}"
+    _note(session, store, number, "begun", text, {"again": again})
+    session.flush()
+    return Claim(_record(row, None), held)
+
+
+@writes
 def settle(
     store: Store,
+    session: Session,
     number: int,
     wanted: State,
     detail: str = "",
@@ -235,109 +239,97 @@ def settle(
     or paused becomes what is wished of it now: a pause may be withdrawn, or become a cancellation, after it was heard.
     `found`: what it has found until now. `wait_s`: no worker takes it sooner. `kind`: of the event, the state's name
     unless given. Raises StoreError: no such sweep."""
-
-    def change(session: Session) -> SweepRecord:
-        store.database.guard(session.connection())
-        row = _row(session, store, number)
-        now, state = store.database.now(session), wanted
-        if wanted in (State.QUEUED, State.PAUSED):  # what is wished now counts, whatever was heard before
-            state = State.QUEUED if row.wish is None else WISHED[Wish(row.wish)]
-        if (wanted, state) == (State.PAUSED, State.QUEUED):
-            row.foreground = False  # as after any `resume`: its command ends
-        row.state, row.wish, row.detail, row.attempts = str(state), None, detail, attempts
-        row.spent_s = row.spent_s if spent_s is None else spent_s
-        row.found = row.found if found is None else found.model_dump_json()
-        row.finished_at = now if state.is_over else None
-        row.not_before = now + timedelta(seconds=wait_s) if wait_s else None
-        text = f"{state}: {detail}" if detail else str(state)
-        _note(session, store, number, kind or str(state), text, {"spent_s": row.spent_s})
-        session.flush()
+    store.database.guard(session.connection())
+    row = _row(session, store, number)
+    if wanted == row.state == State.PAUSED:  # by an attempt whose connection was lost
         return _record(row, None)
+    now, state = store.database.now(session), wanted
+    if wanted in (State.QUEUED, State.PAUSED):  # what is wished now counts, whatever was heard before
+        state = State.QUEUED if row.wish is None else WISHED[Wish(row.wish)]
+    if (wanted, state) == (State.PAUSED, State.QUEUED):
+        row.foreground = False  # as after any `resume`: its command ends
+    row.state, row.wish, row.detail, row.attempts = str(state), None, detail, attempts
+    row.spent_s = row.spent_s if spent_s is None else spent_s
+    row.found = row.found if found is None else found.model_dump_json()
+    row.finished_at = now if state.is_over else None
+    row.not_before = now + timedelta(seconds=wait_s) if wait_s else None
+    text = f"{state}: {detail}" if detail else str(state)
+    _note(session, store, number, kind or str(state), text, {"spent_s": row.spent_s})
+    session.flush()
+    return _record(row, None)
 
-    return _writing(store, change)
 
-
-def wish(store: Store, number: int, wanted: Wish) -> SweepRecord:
+@writes
+def wish(store: Store, session: Session, number: int, wanted: Wish) -> SweepRecord:
     """Asks for a pause or a cancellation. A sweep that nobody works on is paused or cancelled at once, another one when
     its worker hears of it. Raises StoreError where the sweep is over."""
-
-    def change(session: Session) -> SweepRecord:
-        _lock(session, store)
-        row = _row(session, store, number)
-        state = State(row.state)
-        if state.is_over:
-            raise StoreError(f"sweep {number} is {state}: there is nothing to {wanted}")
-        held = lease.holders(session, [lease.of_sweep(number)]).get(lease.of_sweep(number))
-        if held is not None:
-            row.wish = str(wanted)
-        else:
-            row.state = str(WISHED[wanted])
-            row.wish, row.detail = None, "by a user"
-            row.finished_at = store.database.now(session) if wanted == Wish.CANCEL else None
-        _note(session, store, number, f"{wanted}_asked", f"{wanted} asked for", {})
-        session.flush()
-        return _record(row, held)
-
-    return _writing(store, change)
+    _lock(session, store)
+    row = _row(session, store, number)
+    state = State(row.state)
+    if state.is_over:
+        raise StoreError(f"sweep {number} is {state}: there is nothing to {wanted}")
+    held = lease.holders(session, [lease.of_sweep(number)]).get(lease.of_sweep(number))
+    if held is not None:
+        row.wish = str(wanted)
+    else:
+        row.state = str(WISHED[wanted])
+        row.wish, row.detail = None, "by a user"
+        row.finished_at = store.database.now(session) if wanted == Wish.CANCEL else None
+    _note(session, store, number, f"{wanted}_asked", f"{wanted} asked for", {})
+    session.flush()
+    return _record(row, held)
 
 
-def queue_again(store: Store, number: int, kind: str) -> SweepRecord:
+@writes
+def queue_again(store: Store, session: Session, number: int, kind: str) -> SweepRecord:
     """Puts a sweep back into the queue: a paused one (`resumed`), or one that is over (`retried`). It goes on where it
     was, with the budget it has left. A pause that its worker is about to take is withdrawn, a cancellation is not.
     Raises StoreError where it is neither."""
-
-    def change(session: Session) -> SweepRecord:
-        row = _row(session, store, number)
-        state = State(row.state)
-        if row.wish == Wish.PAUSE and state == State.RUNNING and kind == "resumed":
-            row.wish = None
-        elif (kind == "resumed") != (state == State.PAUSED) or state in (State.QUEUED, State.RUNNING):
-            remedy = "cancel it, or wait for its end"
-            if kind == "resumed":
-                remedy = "pause it first" if row.wish is None else "it is to be cancelled; retry it then"
-            raise StoreError(f"sweep {number} is {state} and cannot be {kind}: {remedy}")
-        else:
-            row.state, row.detail, row.finished_at, row.attempts = str(State.QUEUED), "", None, 0
-            row.foreground, row.not_before = False, None
-        _note(session, store, number, kind, kind, {})
-        session.flush()
-        return _record(row, None)
-
-    return _writing(store, change)
+    row = _row(session, store, number)
+    state = State(row.state)
+    if row.wish == Wish.PAUSE and state == State.RUNNING and kind == "resumed":
+        row.wish = None
+    elif (kind == "resumed") != (state == State.PAUSED) or state in (State.QUEUED, State.RUNNING):
+        remedy = "cancel it, or wait for its end"
+        if kind == "resumed":
+            remedy = "pause it first" if row.wish is None else "it is to be cancelled; retry it then"
+        raise StoreError(f"sweep {number} is {state} and cannot be {kind}: {remedy}")
+    else:
+        row.state, row.detail, row.finished_at, row.attempts = str(State.QUEUED), "", None, 0
+        row.foreground, row.not_before = False, None
+    _note(session, store, number, kind, kind, {})
+    session.flush()
+    return _record(row, None)
 
 
-def work(store: Store, number: int, spent_s: float, study: str | None, found: Found | None = None) -> Wish | None:
+@writes
+def work(
+    store: Store, session: Session, number: int, spent_s: float, study: str | None, found: Found | None = None
+) -> Wish | None:
     """Notes how long a sweep was worked on over all runs, in which study and what it has found there; what somebody
     wishes of it now."""
-
-    def change(session: Session) -> Wish | None:
-        store.database.guard(session.connection())
-        row = _row(session, store, number)
-        row.spent_s, row.study = spent_s, study
-        row.found = row.found if found is None else found.model_dump_json()
-        return None if row.wish is None else Wish(row.wish)
-
-    return _writing(store, change)
+    store.database.guard(session.connection())
+    row = _row(session, store, number)
+    row.spent_s, row.study = spent_s, study
+    row.found = row.found if found is None else found.model_dump_json()
+    return None if row.wish is None else Wish(row.wish)
 
 
+@writes
 def note(
-    store: Store, sweep: int | None, kind: str, text: str, data: Data | None = None, device: str | None = None
+    store: Store,
+    session: Session,
+    sweep: int | None,
+    kind: str,
+    text: str,
+    data: Data | None = None,
+    device: str | None = None,
 ) -> None:
     """Adds an event."""
-    _writing(store, lambda session: _note(session, store, sweep, kind, text, data or {}, device))
+    _note(session, store, sweep, kind, text, data or {}, device)
 
 
 # Between rows and records ---------------------------------------------------------------------------------------------
-
-
-def _writing(store: Store, change: Callable[[Session], T]) -> T:
-    """One transaction, for which a locked or lost store is waited."""
-
-    def attempt() -> T:
-        with store.database.writing() as session:
-            return change(session)
-
-    return store.database.patience.keep_on(attempt)
 
 
 def _lock(session: Session, store: Store) -> None:

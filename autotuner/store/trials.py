@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Text, case, cast, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from autotuner.store.database import reads
 from autotuner.store.records import ListedTrial, ProblemTimes, StageTimes
 from autotuner.store.store import Store, study_id
 from autotuner.store.tables import BlockRow, ParameterRow, TrialRow
@@ -43,17 +44,17 @@ _COLUMNS: dict[str, ColumnElement[Any] | InstrumentedAttribute[Any]] = {
 """Where each field of a ListedTrial but its parameters is."""
 
 
-def listed(store: Store, study: str, after: int = 0) -> tuple[ListedTrial, ...]:
+@reads
+def listed(store: Store, session: Session, study: str, after: int = 0) -> tuple[ListedTrial, ...]:
     """The recorded trials of the study whose key is above `after`, faults of ours included, in the order in which they
     were recorded. Raises StoreError: no such study."""
-    with store.database.reading() as session:
-        mine = TrialRow.study_id == study_id(session, store, study), TrialRow.id > after
-        points = points_of(session, mine)
-        query = select(TrialRow.id, *_COLUMNS.values()).where(*mine).order_by(TrialRow.id)
-        return tuple(
-            ListedTrial(**dict(zip(_COLUMNS, values, strict=True)), parameters=points.get(key, {}))
-            for key, *values in session.execute(query)
-        )
+    mine = TrialRow.study_id == study_id(session, store, study), TrialRow.id > after
+    points = points_of(session, mine)
+    query = select(TrialRow.id, *_COLUMNS.values()).where(*mine).order_by(TrialRow.id)
+    return tuple(
+        ListedTrial(**dict(zip(_COLUMNS, values, strict=True)), parameters=points.get(key, {}))
+        for key, *values in session.execute(query)
+    )
 
 
 def points_of(session: Session, mine: Collection[ColumnElement[bool]]) -> dict[int, dict[str, Value]]:
@@ -74,34 +75,34 @@ def points_of(session: Session, mine: Collection[ColumnElement[bool]]) -> dict[i
     return {key: {name: point[name] for name in order if name in point} for key, point in found.items()}
 
 
-def stage_times(store: Store, study: str) -> tuple[StageTimes, ...]:
+@reads
+def stage_times(store: Store, session: Session, study: str) -> tuple[StageTimes, ...]:
     """Where the seconds of every recorded trial went, in the order in which they were recorded. Raises StoreError."""
     columns = {name: getattr(TrialRow, "session_id" if name == "session" else name) for name in StageTimes.model_fields}
-    with store.database.reading() as session:
-        query = select(*columns.values()).where(TrialRow.study_id == study_id(session, store, study))
-        found = session.execute(query.order_by(TrialRow.id))
-        return tuple(StageTimes(**dict(zip(columns, values, strict=True))) for values in found)
+    query = select(*columns.values()).where(TrialRow.study_id == study_id(session, store, study))
+    found = session.execute(query.order_by(TrialRow.id))
+    return tuple(StageTimes(**dict(zip(columns, values, strict=True))) for values in found)
 
 
-def problem_times(store: Store, study: str, numbers: Collection[int]) -> tuple[ProblemTimes, ...]:
+@reads
+def problem_times(store: Store, session: Session, study: str, numbers: Collection[int]) -> tuple[ProblemTimes, ...]:
     """What these trials took on each problem; those without blocks of their own are left out. Raises StoreError."""
-    with store.database.reading() as session:
-        owner = study_id(session, store, study)
-        query = (
-            select(TrialRow.number, BlockRow.problem, BlockRow.variant_us, BlockRow.baseline_us)
-            .join(BlockRow, BlockRow.trial_id == TrialRow.id)
-            .where(TrialRow.study_id == owner, TrialRow.number.in_(numbers), TrialRow.objective.is_not(None))
+    owner = study_id(session, store, study)
+    query = (
+        select(TrialRow.number, BlockRow.problem, BlockRow.variant_us, BlockRow.baseline_us)
+        .join(BlockRow, BlockRow.trial_id == TrialRow.id)
+        .where(TrialRow.study_id == owner, TrialRow.number.in_(numbers), TrialRow.objective.is_not(None))
+    )
+    blocks: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    for number, problem, variant_us, baseline_us in session.execute(query):
+        blocks[number, problem].append((variant_us, baseline_us))
+    # Still within: SQLite may hold a text where a number belongs, and then this is a damaged record.
+    return tuple(
+        ProblemTimes(
+            number=number,
+            problem=problem,
+            variant_us=statistics.median(us for us, _ in pairs),
+            baseline_us=statistics.median(us for _, us in pairs),
         )
-        blocks: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-        for number, problem, variant_us, baseline_us in session.execute(query):
-            blocks[number, problem].append((variant_us, baseline_us))
-        # Still within: SQLite may hold a text where a number belongs, and then this is a damaged record.
-        return tuple(
-            ProblemTimes(
-                number=number,
-                problem=problem,
-                variant_us=statistics.median(us for us, _ in pairs),
-                baseline_us=statistics.median(us for _, us in pairs),
-            )
-            for (number, problem), pairs in sorted(blocks.items())
-        )
+        for (number, problem), pairs in sorted(blocks.items())
+    )

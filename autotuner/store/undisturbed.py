@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 import autotuner.ops  # noqa: F401  # stored problems become those of their op
+from autotuner.store.database import reads
 from autotuner.store.records import StudyRecord
 from autotuner.store.store import Store
 from autotuner.store.tables import SessionRow, StudyRow, TrialRow
@@ -22,7 +23,10 @@ NO_MATTER = frozenset({"autotuner", "device", "optuna", "python"})
 """What of a session's environment the time of a baseline does not depend on; devices of one name count as one."""
 
 
-def fastest_baselines(store: Store, study: StudyRecord, environment: Mapping[str, str]) -> dict[Problem, float]:
+@reads
+def fastest_baselines(
+    store: Store, session: Session, study: StudyRecord, environment: Mapping[str, str]
+) -> dict[Problem, float]:
     """Microseconds of the fastest baseline on each of the study's problems that was calibrated before: in any study on
     such a device with the same cache policy and threads, under the same versions, while nobody disturbed.
 
@@ -30,14 +34,13 @@ def fastest_baselines(store: Store, study: StudyRecord, environment: Mapping[str
     before a session that the user called calm is left out.
     """
     best: dict[Problem, float] = {}
-    with store.database.reading() as session:
-        for found, beside_us in _sessions(session, study, environment):
-            for timing in found.timings:
-                times = [timing.median_us, *(us for us in beside_us if us > 0)]
-                if timing.problem in study.problems:
-                    best[timing.problem] = min(*times, best.get(timing.problem, timing.median_us))
-            if found.anew:
-                break
+    for found, beside_us in _sessions(session, study, environment):
+        for timing in found.timings:
+            times = [timing.median_us, *(us for us in beside_us if us > 0)]
+            if timing.problem in study.problems:
+                best[timing.problem] = min(*times, best.get(timing.problem, timing.median_us))
+        if found.anew:
+            break
     return best
 
 

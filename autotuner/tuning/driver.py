@@ -109,7 +109,7 @@ class Driver:
         `beat` is called whenever the lease is renewed. What it raises ends the run in good order: what is in flight is
         judged by the next one, under the same numbers.
         """
-        with self._store.lease(self.name) as lease, self._store.errors():
+        with self._store.lease(self.name) as lease:
             until = time.monotonic() + budget.seconds
 
             def renew() -> None:

@@ -117,6 +117,12 @@ class Chaos:
             self.memory.append((int(line.split()[1]) / 1024, len(list((proc / "fd").iterdir()))))
             self.peak = max(self.peak[0], self.memory[-1][0]), max(self.peak[1], self.memory[-1][1])
 
+    def require_the_worker(self) -> None:
+        """Raises AssertionError where it has ended."""
+        assert self._worker is not None
+        code = self._worker.poll()
+        assert code is None, f"the worker ended with {code}: {(self._folder / 'worker.log').read_text()[-3000:]}"
+
     def strike(self, kind: str | None = None) -> str:
         """Does one thing of a kind, or of any; what was done."""
         kinds = ["worker", "fork server", "job", "compiler", "stop", "terminate", "usr1"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from sqlalchemy.orm import Session
 
 from autotuner.store import Store
 
@@ -26,6 +27,13 @@ def sample_store(path: Path) -> str:
         raw.executescript(SAMPLE.read_text())
         (name,) = raw.execute("SELECT name FROM at_study").fetchone()
     return str(name)
+
+
+@contextmanager
+def transaction(store: Store, *, writes: bool = False) -> Iterator[Session]:
+    """One of a test's own."""
+    with Session(store.database._writer if writes else store.database._engine) as session, session.begin():
+        yield session
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from autotuner.values.errors import InputError
 from autotuner.values.sweep import Found, State, SweepRequest
 from tests.helpers import simulated
 from tests.helpers.recorded import CALIBRATION, measured, record_all, study_record
+from tests.helpers.stores import transaction
 
 
 def ask(store: Store, name: str, devices: str | None = None, backend: str = "cuda") -> int:
@@ -35,7 +36,7 @@ def serving(store: Store, *numbers: int, every: bool = False, pid: int | None = 
     words = {f"h/GPU-{number}": (f"cuda:{number}", *(("all",) if every else ())) for number in numbers}
     with device_health.serving(store, words, "h", "cuda", "a GPU", "worker"):
         if pid is not None:
-            with store.database.writing() as session:
+            with transaction(store, writes=True) as session:
                 for name in words:
                     row = session.get_one(LeaseRow, lease.of_device(name))
                     row.pid, row.pid_started = pid, lease.start_of(pid) or ""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sqlite3
 import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import delete, event
 
 from autotuner.store import Store, database, patience, unwritten
+from autotuner.store.database import Database
 from autotuner.store.tables import LeaseRow
 from autotuner.tuning.driver import Budget, Event, Judged
 from autotuner.values.errors import DiskFullError, LeaseLostError, StoreUnavailableError
@@ -20,7 +23,7 @@ from tests.helpers import simulated
 from tests.helpers.driven import driver
 from tests.helpers.postgresql import Server
 from tests.helpers.recorded import CALIBRATION, measured, study_record
-from tests.helpers.stores import locked
+from tests.helpers.stores import locked, transaction
 
 TRIALS = 12
 
@@ -61,8 +64,8 @@ def hold_for_some_attempts(store: Store, path: Path, attempts: int) -> Callable[
     enough = threading.Event()
     tried = []
 
-    def hear(why: str, since_s: float) -> None:
-        tried.append(why)
+    def hear() -> None:
+        tried.append("in vain")
         if len(tried) >= attempts:
             enough.set()
 
@@ -76,7 +79,7 @@ def hold_for_some_attempts(store: Store, path: Path, attempts: int) -> Callable[
         threading.Thread(target=hold, args=(held,), daemon=True).start()
         held.wait(60)
 
-    store.database.patience.listen = hear
+    store.database.patience.pulse = hear
     return begin
 
 
@@ -111,7 +114,7 @@ def test_a_kept_outcome_stays_kept_until_the_store_takes_it(store: Store, sessio
     with pytest.raises(StoreUnavailableError), locked(path):
         store.record_unwritten("scalar-abc")
     with store.lease("scalar-abc"):
-        with store.database.writing() as other:
+        with transaction(store, writes=True) as other:
             other.execute(delete(LeaseRow))
         with pytest.raises(LeaseLostError):
             store.record_unwritten("scalar-abc")
@@ -160,11 +163,11 @@ def test_a_full_disk_is_waited_for(path: Path, undisturbed: list[tuple[int, str,
         def limited(connection: sqlite3.Connection, *_: object) -> None:
             connection.execute(f"PRAGMA max_page_count = {limit['pages']}")
 
-        def hear(why: str, since_s: float) -> None:
-            tried.append(why)
+        def hear(line: str) -> None:
+            tried.append(line)
             limit["pages"] = 2**30
 
-        store.database.patience.seconds, store.database.patience.listen = float("inf"), hear
+        store.database.patience.seconds, store.database.patience.say = float("inf"), hear
         sweep = driver(store, simulated.backend(), after(5, lambda: limit.update(pages=1)))
         sweep.run(Budget(trials=TRIALS))
         assert "the disk is full" in tried[0]
@@ -181,12 +184,12 @@ def test_a_small_disk_that_is_full_is_waited_for(small_disk: Path, undisturbed: 
             while file.write(b"x" * 4096):
                 pass
 
-    def hear(why: str, since_s: float) -> None:
-        tried.append(why)
+    def hear(line: str) -> None:
+        tried.append(line)
         ballast.unlink(missing_ok=True)
 
     with Store.open(str(small_disk / "studies.db")) as store:
-        store.database.patience.seconds, store.database.patience.listen = float("inf"), hear
+        store.database.patience.seconds, store.database.patience.say = float("inf"), hear
         sweep = driver(store, simulated.backend(), after(5, fill))
         sweep.run(Budget(trials=TRIALS))
         assert "the disk is full" in tried[0]
@@ -207,18 +210,39 @@ def test_without_patience_a_full_disk_ends_the_run(path: Path) -> None:
             sweep.run(Budget(trials=TRIALS))
 
 
-def test_a_server_that_is_restarted_is_waited_for(server: Server, undisturbed: list[tuple[int, str, str]]) -> None:
-    """Every connection is lost, and the server is gone when it is asked again."""
-    with Store.open(server.url()) as store:
-        tried = []
+def stopping(server: Server, call: int) -> Callable[[Database, Callable[[], Any]], Any]:
+    """`Database.attempt` before whose call of that number the server is stopped."""
+    attempt, calls = Database.attempt, itertools.count(1)
 
-        def hear(why: str, since_s: float) -> None:
-            tried.append(why)
-            if len(tried) == 1:
+    def struck(database: Database, each: Callable[[], Any], *failed: Callable[[], None]) -> Any:
+        if next(calls) == call:
+            server.stop()
+        return attempt(database, each, *failed)
+
+    return struck
+
+
+@pytest.mark.parametrize(
+    "call",
+    [pytest.param(call, marks=[] if call in (2, 12, 24) else [pytest.mark.slow]) for call in (*range(1, 30), 50)],
+)
+def test_a_server_that_is_restarted_before_any_call_is_waited_for(
+    server: Server, undisturbed: list[tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    """Of Optuna's storage, too, and on a new database. A line is said when it goes, and one when it is back."""
+    with Store.open(server.url()) as store:
+        said: list[str] = []
+
+        def hear(line: str) -> None:
+            said.append(line)
+            if len(said) == 1:
                 server.start()
 
-        store.database.patience.seconds, store.database.patience.listen = float("inf"), hear
-        sweep = driver(store, simulated.backend(), after(5, server.stop))
+        store.database.patience.seconds, store.database.patience.say = float("inf"), hear
+        monkeypatch.setattr(Database, "attempt", stopping(server, call))
+        sweep = driver(store, simulated.backend())
         sweep.run(Budget(trials=TRIALS))
-        assert tried
         assert judged(store, sweep.name) == undisturbed
+    gone, back = said
+    assert gone.startswith("keeps what it has and waits for the store: ")
+    assert back.startswith("the store is back after ")

@@ -21,6 +21,7 @@ from tests.helpers.recorded import (
     measured,
     study_record,
 )
+from tests.helpers.stores import transaction
 
 pytestmark = pytest.mark.timed
 
@@ -115,7 +116,7 @@ def test_only_one_of_two_gets_the_lease(place: str) -> None:
 
 
 def change_lease(store: Store, **changes: object) -> None:
-    with store.database.writing() as session:
+    with transaction(store, writes=True) as session:
         row = session.get_one(LeaseRow, "study/scalar-abc")
         for name, value in changes.items():
             setattr(row, name, value)
@@ -192,7 +193,7 @@ def test_a_kill_in_the_middle_of_records_leaves_only_whole_trials(place: str, st
         numbers = list(after.judged_numbers("scalar-abc"))
         assert numbers == list(range(len(numbers)))
         assert len(numbers) in (confirmed + 1, confirmed + 2)
-        with after.database.reading() as session:
+        with transaction(after) as session:
             raw = session.connection().exec_driver_sql("SELECT count(*) FROM at_block GROUP BY trial_id").fetchall()
             assert [count for (count,) in raw] == [3] * len(numbers)
             if after.database.is_sqlite:
@@ -201,5 +202,5 @@ def test_a_kill_in_the_middle_of_records_leaves_only_whole_trials(place: str, st
 
 def test_readers_do_not_wait_for_a_writer(store: Store, session: int, place: str) -> None:
     store.record("scalar-abc", session, 0, measured(16, 80.0))
-    with Store.open(place, create=False) as reader, store.database.writing():
+    with Store.open(place, create=False) as reader, transaction(store, writes=True):
         assert standings.summary(reader, "scalar-abc").judged == 1

@@ -31,6 +31,7 @@ from tests.helpers.recorded import (
     study_record,
     variant,
 )
+from tests.helpers.stores import transaction
 
 # Recording and finding ------------------------------------------------------------------------------------------
 
@@ -74,7 +75,7 @@ def test_a_variant_is_judged_once(store: Store, session: int) -> None:
 def test_recording_reads_no_trials_but_its_like(store: Store, session: int) -> None:
     """Both indexes are used, so that a study of thousands is not read for each outcome."""
     statements: list[str] = []
-    with store.database.reading() as reading:
+    with transaction(store) as reading:
         raw = reading.connection().connection.driver_connection
         assert isinstance(raw, sqlite3.Connection)
         raw.set_trace_callback(statements.append)
@@ -323,12 +324,11 @@ def test_a_full_disk_is_told_and_leaves_no_half(path: Path, monkeypatch: pytest.
         with pytest.raises(DiskFullError, match="free space"):
             fill_with_optuna_studies(full)
     monkeypatch.undo()
-    with Store.open(str(path)) as store, store.database.reading() as session:
+    with Store.open(str(path)) as store, transaction(store) as session:
         trials = len(store.judged_numbers("scalar-abc"))
         assert session.connection().exec_driver_sql("SELECT count(*) FROM at_block").scalar() == 3 * trials
 
 
 def fill_with_optuna_studies(store: Store) -> None:
-    with store.errors():
-        for name in range(100):
-            optuna.create_study(storage=store.optuna_storage(), study_name=f"{name:0500}")
+    for name in range(100):
+        optuna.create_study(storage=store.optuna_storage(), study_name=f"{name:0500}")

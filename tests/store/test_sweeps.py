@@ -26,6 +26,7 @@ from autotuner.values.errors import InputError, LeaseHeldError, LeaseLostError, 
 from autotuner.values.sweep import State, Wish
 from tests.helpers import simulated
 from tests.helpers.recorded import CALIBRATION, measured, study_record
+from tests.helpers.stores import transaction
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -240,7 +241,7 @@ def test_what_was_wished_of_a_killed_worker_holds(place: str, opened: Store) -> 
 
 
 def make_old(store: Store, name: str) -> None:
-    with store.database.writing() as session:
+    with transaction(store, writes=True) as session:
         row = session.get_one(LeaseRow, name)
         row.heartbeat_at = datetime.now(UTC) - 2 * lease.STALE
 
@@ -273,7 +274,7 @@ def test_a_driver_whose_study_was_taken_over_records_nothing(place: str, opened:
     with Store.open(place) as other, opened.lease("scalar-abc"):
         session = opened.start_session("scalar-abc", CALIBRATION, {})
         opened.record("scalar-abc", session, 0, measured(16, 80.0))
-        with other.database.writing() as changing:
+        with transaction(other, writes=True) as changing:
             row = changing.get_one(LeaseRow, lease.of_study("scalar-abc"))
             row.host, row.heartbeat_at = "elsewhere", row.heartbeat_at - 2 * lease.STALE
         with other.lease("scalar-abc"):
@@ -319,14 +320,14 @@ def set_clocks(monkeypatch: pytest.MonkeyPatch, clock: type[Ahead]) -> None:
 def test_a_lease_keeps_the_time_of_the_database(opened: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A host whose clock is wrong takes nobody for dead."""
     number = ask(opened)
-    with opened.database.reading() as session:
+    with transaction(opened) as session:
         before = opened.database.now(session)
     for clock in (Ahead, Behind):
         set_clocks(monkeypatch, clock)
         claim = sweeps.claim(opened, number, "me")
         assert claim is not None
         claim.lease.beat()
-        with opened.database.writing() as session:
+        with transaction(opened, writes=True) as session:
             row = session.get_one(LeaseRow, lease.of_sweep(number))
             assert before <= row.started_at <= row.heartbeat_at <= opened.database.now(session)
             row.host = "elsewhere"  # from there only the time says whether it lives
@@ -399,7 +400,7 @@ def test_neither_a_key_nor_a_name_reads_as_a_number(opened: Store) -> None:
 
 def test_the_space_of_a_queued_sweep_is_the_one_of_then(opened: Store) -> None:
     number = ask(opened)
-    with opened.database.reading() as session:
+    with transaction(opened) as session:
         document = session.get_one(SweepRow, number).request
     assert "scratch memory" in document
     assert sweeps.one(opened, number).request.space_document == simulated.space().file.model_dump_json()

@@ -1,0 +1,87 @@
+"""A worker whose PostgreSQL server is restarted at random moments, on a new database, and a look at what is left."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from autotuner.jobs.outlook import RESTING
+from autotuner.store import Store, queries
+from tests.helpers.chaos import DRAWN, Chaos, lay_out_drawn, recorded, require_whole, sweep_of
+from tests.helpers.postgresql import Server
+
+FIRST_S = 10.0
+"""Seconds after the worker's start within which the server is stopped first."""
+BETWEEN_S = (2.0, 25.0)
+GONE_S = (1.0, 15.0)
+GOES, RETURNS = "waits for the store: ", "the store is back after "
+
+
+class Restarted(NamedTuple):
+    """A sweep during which a server was restarted, and that came to its end."""
+
+    restarts: int
+    judged: int
+    recorded_before: list[int]
+    """How many trials were recorded when the server was stopped, each time."""
+    gone_s: list[float]
+    """Seconds without a server, each time."""
+    said_gone: int
+    said_back: int
+
+
+def restarted_sweep(folder: Path, server: Server, restarts: int, trials: int, draw: random.Random) -> Restarted:
+    """Restarts the server during a sweep of a new database, then lets it end. Raises AssertionError where the worker
+    ended, something was lost or judged twice, or the worker did not say that the store went and came back."""
+    lay_out_drawn(folder)
+    place = server.url()
+    chaos = Chaos(folder, place, 0, server, devices=DRAWN)
+    asked = ["space.toml", "--trials", str(trials), "--no-finals", "--cold", "--sampler", "random", "--calm"]
+    number = json.loads(chaos.command("submit", *asked, "--json"))["sweep"]["id"]
+    before: list[dict[int, tuple[str, str]]] = []
+    gone: list[float] = []
+    chaos.see_to_the_worker()
+    wait = draw.uniform(0.0, FIRST_S)
+    try:
+        while len(gone) < restarts:
+            _rest(chaos, wait, lambda: False)
+            before.append(_there(place))
+            if sweep_of(place, number).state in RESTING:
+                break
+            server.stop()
+            since = time.monotonic()
+            _rest(chaos, draw.uniform(*GONE_S), lambda: False)
+            server.start()
+            gone.append(round(time.monotonic() - since, 1))
+            wait = draw.uniform(*BETWEEN_S)
+        _rest(chaos, 600, lambda: sweep_of(place, number).state in RESTING)
+    finally:
+        chaos.end_worker()
+    chaos.wait_for_the_rest()
+    with Store.open(place, create=False) as store:
+        judged = require_whole(store, sweep_of(place, number), before)
+    log = (folder / "worker.log").read_text()
+    found = Restarted(
+        len(gone), judged, [len(each) for each in before[: len(gone)]], gone, log.count(GOES), log.count(RETURNS)
+    )
+    assert found.said_gone == found.said_back <= len(gone), log
+    return found
+
+
+def _rest(chaos: Chaos, seconds: float, done: Callable[[], bool]) -> None:
+    """Waits, and sees that the worker lives."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and not done():
+        chaos.require_the_worker()
+        time.sleep(min(0.5, max(0.0, until - time.monotonic())))
+
+
+def _there(place: str) -> dict[int, tuple[str, str]]:
+    """What is recorded of the one study; nothing before it is there."""
+    with Store.open(place, create=False) as store:
+        names = queries.names(store)
+        return recorded(store, names[0]) if names else {}

@@ -1,0 +1,19 @@
+"""A worker whose server is restarted while its study is new; benchmarks.driver.restarts does it 20 times."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.postgresql import Server
+from tests.helpers.restarts import restarted_sweep
+
+pytestmark = [pytest.mark.slow, pytest.mark.timed]
+
+
+def test_a_worker_outlives_restarts_of_its_server_on_a_new_database(tmp_path: Path, server: Server) -> None:
+    found = restarted_sweep(tmp_path, server, 2, 10, random.Random())
+    assert found.restarts == 2
+    assert found.judged == 10
